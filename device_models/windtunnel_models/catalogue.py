@@ -158,7 +158,7 @@ class Catalogue:
             values.update(overlay.values)
         residuals: dict[str, Residual] = {}
         accuracies = {op: fit.accuracy() for op, fit in overlay.fits.items()} if overlay is not None else {}
-        ops = {op for theirs in overlays.values() for op in theirs.learned}
+        ops = {op for transferred in overlays.values() for op in transferred.learned}
         for op in sorted(ops | set(overlay.learned if overlay is not None else ())):
             base = self._transferred(spec, kind, measured, overlays, op)
             entry = overlay.learned.get(op) if overlay is not None else None

@@ -43,8 +43,8 @@ def driven_s(p: Parameters, rows: Rows, cores: float, clock_hz: FloatArray) -> t
     elif name == "elementwise":
         elements, op = n["rows"] * n["width"], rows.choices["op"]
         if op in ("softmax", "ln"):
-            each = cycles("exponential" if op == "softmax" else "norm")
-            spent = each * elements + cycles("row") * n["rows"]
+            element_cycles = cycles("exponential" if op == "softmax" else "norm")
+            spent = element_cycles * elements + cycles("row") * n["rows"]
         else:
             spent = cycles(_FUNCTIONS.get(op, plain)) * elements
     else:

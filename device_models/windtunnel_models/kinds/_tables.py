@@ -49,22 +49,22 @@ def read_kind(
     optional = ("sources", "assumptions", "power_shares", "transfer_errors", "transfer_shares", "fits")
     top = reader.mapping((), required=("schema", "kind", "doc", "parameters", "errors"), optional=optional)
     reader.check_name("kind", name)
-    every = [*COMMON, *(reader.parameter(parameter) for parameter in top["parameters"])]
+    all_parameters = [*COMMON, *(reader.parameter(parameter) for parameter in top["parameters"])]
     if "power_shares" in top:
-        every.append(power_shares(**reader.factors(("power_shares",))))
+        all_parameters.append(power_shares(**reader.factors(("power_shares",))))
     operations = [op for op in costs if op != "service"]
     errors = reader.error_factors(("errors",), operations)
     if missing := [op for op in operations if op not in errors]:
         raise reader.error(("errors",), f"'{missing[0]}' is missing", "an error factor for each operation")
     stated_fits = {op: reader.factors(("fits", op)) for op in top.get("fits", {})}
-    names = [parameter.name for parameter in (*every, *parameters)]
+    names = [parameter.name for parameter in (*all_parameters, *parameters)]
     for op, deviations in stated_fits.items():
         for parameter in deviations:
             reader.choice(parameter, names, ("fits", op, parameter), "parameter", key=True)
     return Kind(
         name=name,
         doc=str(top["doc"]),
-        parameters=(*every, *parameters),
+        parameters=(*all_parameters, *parameters),
         costs=costs,
         errors={**errors, "service": EXACT},
         engine=engine,

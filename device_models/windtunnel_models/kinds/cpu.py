@@ -173,8 +173,8 @@ def _stencil(p: Parameters, rows: Rows) -> RawCost:
 def _fft(p: Parameters, rows: Rows) -> RawCost:
     c, n = rows.choices, rows.numbers
     # One transform that outgrows the cache passes over memory twice (four-step algorithm).
-    one = 2.0 * n["n"] * BYTES_PER_ELEMENT[c["dtype"]]
-    passes = np.where(one > p("llc_bytes"), 2.0, 1.0)
+    signal_bytes = 2.0 * n["n"] * BYTES_PER_ELEMENT[c["dtype"]]
+    passes = np.where(signal_bytes > p("llc_bytes"), 2.0, 1.0)
     # pocketfft, which SciPy calls, gives its threads whole transforms: one alone is one thread's.
     return _work(
         p, rows, "fft", c["dtype"], flops=Fft.flops(n), moved=passes * Fft.operand_bytes(c, n), parts=n["batch"]
@@ -229,11 +229,11 @@ def _send_recv(p: Parameters, rows: Rows) -> RawCost:
     return _linked(p, rows, latency + n["bytes"] / np.where(inside, memory, p("network_bytes_s")))
 
 
-def _requests(p: Parameters, rows: Rows, each: FloatArray, moved: npt.ArrayLike, bound: str) -> RawCost:
+def _requests(p: Parameters, rows: Rows, request_s: FloatArray, moved: npt.ArrayLike, bound: str) -> RawCost:
     """Return the cost of one of ``in_flight`` concurrent requests, one thread each, limited by the shared memory."""
     busy_threads = np.minimum(rows.numbers["in_flight"], threads_of(p))
     memory = np.asarray(moved) / _bandwidth(p, rows, busy_threads)
-    device_s, named = limit(**{bound: each / busy_threads, "memory": memory})
+    device_s, named = limit(**{bound: request_s / busy_threads, "memory": memory})
     extra_s = api_time_s(p, rows) / busy_threads
     duration = device_s + extra_s
     shares = {"cores": busy_threads / p("cores"), "memory": memory / duration}
@@ -260,10 +260,10 @@ def _aes(p: Parameters, rows: Rows) -> RawCost:
 
 def _codec(p: Parameters, rows: Rows) -> RawCost:
     n, codec = rows.numbers, rows.choices["codec"]
-    each = n["bytes"] / p("codec_bytes_s", f"{rows.op.name}_{codec}")
+    stream_s = n["bytes"] / p("codec_bytes_s", f"{rows.op.name}_{codec}")
     if rows.op.name == "compress":
-        each = each * p("level_growth", codec) ** (n["level"] - 1.0)
-    return _requests(p, rows, p("crypto_call_s") + each, 1.5 * n["bytes"], "compute")
+        stream_s = stream_s * p("level_growth", codec) ** (n["level"] - 1.0)
+    return _requests(p, rows, p("crypto_call_s") + stream_s, 1.5 * n["bytes"], "compute")
 
 
 def _sign(p: Parameters, rows: Rows) -> RawCost:

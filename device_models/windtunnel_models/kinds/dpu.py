@@ -59,22 +59,22 @@ def _bulk(p: Parameters, rows: Rows, kind: str) -> RawCost:
     rate = p.get("engine_bytes_s", kind)
     if rate is None:
         cores = np.minimum(n["in_flight"], p("arm_cores"))
-        each = n["bytes"] / (p("arm_bytes_s", kind) * cores)
+        request_s = n["bytes"] / (p("arm_bytes_s", kind) * cores)
         memory_s = 2.0 * n["bytes"] / (p("memory_bytes_s") * p("memory_efficiency"))
-        each, bound = limit(arm=each, memory=memory_s)
-        return _served(p, rows, each, bound, {"arm": cores / p("arm_cores"), "memory": memory_s / each})
+        request_s, bound = limit(arm=request_s, memory=memory_s)
+        return _served(p, rows, request_s, bound, {"arm": cores / p("arm_cores"), "memory": memory_s / request_s})
     engine_s = n["bytes"] / rate
-    each, bound = per_request_s(
+    request_s, bound = per_request_s(
         p("engine_latency_s") + engine_s, np.minimum(n["in_flight"], p("engine_requests")), engine_s
     )
-    return _served(p, rows, each, bound, {"engines": engine_s / each})
+    return _served(p, rows, request_s, bound, {"engines": engine_s / request_s})
 
 
-def _served(p: Parameters, rows: Rows, each: FloatArray, bound: StrArray, shares: dict[str, FloatArray]) -> RawCost:
+def _served(p: Parameters, rows: Rows, alone_s: FloatArray, bound: StrArray, use: dict[str, FloatArray]) -> RawCost:
     extra = api_time_s(p, rows) / rows.numbers["in_flight"]
-    duration = each + extra
-    scaled = {unit: share * each / duration for unit, share in shares.items()}
-    return RawCost(duration, active_power_w(p, scaled), np.where(extra > each, "launch", bound))
+    duration = alone_s + extra
+    scaled = {unit: share * alone_s / duration for unit, share in use.items()}
+    return RawCost(duration, active_power_w(p, scaled), np.where(extra > alone_s, "launch", bound))
 
 
 def _aes(p: Parameters, rows: Rows) -> RawCost:
@@ -95,14 +95,14 @@ def _sign(p: Parameters, rows: Rows) -> RawCost:
     rate = p.get("engine_sign_rate", scheme)
     if rate is None:
         cores = np.minimum(n["in_flight"], p("arm_cores"))
-        each = n["count"] / (p("arm_sign_rate", scheme) * cores)
-        return _served(p, rows, each, np.asarray("arm"), {"arm": cores / p("arm_cores")})
+        request_s = n["count"] / (p("arm_sign_rate", scheme) * cores)
+        return _served(p, rows, request_s, np.asarray("arm"), {"arm": cores / p("arm_cores")})
     engine_s = 1.0 / rate
     in_flight = np.minimum(n["in_flight"], p("engine_requests"))
     # The engine holds several signatures at once, each of which takes that many times its reciprocal rate.
     latency = p("engine_latency_s") + p("engine_requests") * engine_s
-    each, bound = per_request_s(latency, in_flight, engine_s)
-    return _served(p, rows, n["count"] * each, bound, {"engines": engine_s / each})
+    request_s, bound = per_request_s(latency, in_flight, engine_s)
+    return _served(p, rows, n["count"] * request_s, bound, {"engines": engine_s / request_s})
 
 
 def _copy(p: Parameters, rows: Rows) -> RawCost:

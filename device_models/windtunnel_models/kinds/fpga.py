@@ -62,8 +62,8 @@ def _pipeline(
 def _starts(p: Parameters, design: str, items: FloatArray, lanes: float) -> FloatArray:
     """Return the cycles in which a compute unit accepts ``items``, ``lanes`` at a time."""
     interval = p("initiation_interval", design) / p("issue_rate", design)
-    found: FloatArray = np.ceil(np.ceil(items / lanes) * interval)
-    return found
+    cycles: FloatArray = np.ceil(np.ceil(items / lanes) * interval)
+    return cycles
 
 
 def _port_bytes_s(p: Parameters, design: str) -> float:
@@ -164,8 +164,10 @@ def _blocked(p: Parameters, m: FloatArray, n: FloatArray, k: FloatArray, size: f
 
     def cycles(rows: FloatArray, wide: FloatArray, element: float) -> FloatArray:
         openings = rows * wide / tile * np.minimum(wide * element / p("row_bytes"), 1.0) * opening
-        found: FloatArray = np.ceil(np.maximum(rows * wide * element / rate, np.where(wide > tile, openings, 0.0)))
-        return found
+        whole_cycles: FloatArray = np.ceil(
+            np.maximum(rows * wide * element / rate, np.where(wide > tile, openings, 0.0))
+        )
+        return whole_cycles
 
     read: FloatArray = n / tile * cycles(m, k, size) + m / tile * cycles(k, n, size)
     return read, cycles(m, n, out)

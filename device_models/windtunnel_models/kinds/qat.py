@@ -38,20 +38,20 @@ def _bulk(p: Parameters, rows: Rows, kind: str, size: FloatArray, slower: FloatA
     # A long request keeps a queue pair full of its own segments; the queue pairs bound what all requests keep there.
     outstanding = np.minimum(in_flight * np.minimum(segments, depth), p("queue_pairs") * depth)
     latency = p("request_latency_s", "bulk") + segment * p("engines") / rate_of_size
-    each, bound = per_request_s(segments * latency, outstanding, size / rate_of_size)
+    request_s, bound = per_request_s(segments * latency, outstanding, size / rate_of_size)
     link_s = size / p("host_link_bytes_s")
-    return _answer(p, rows, each, bound, link_s=link_s, engine_s=size / rate_of_size)
+    return _answer(p, rows, request_s, bound, link_s=link_s, engine_s=size / rate_of_size)
 
 
 def _answer(
-    p: Parameters, rows: Rows, each: FloatArray, bound: StrArray, *, link_s: FloatArray, engine_s: FloatArray
+    p: Parameters, rows: Rows, request_s: FloatArray, bound: StrArray, *, link_s: FloatArray, engine_s: FloatArray
 ) -> RawCost:
     # Making the calls overlaps across requests in flight, as the engines' latency does.
     extra = api_time_s(p, rows) / rows.numbers["in_flight"]
-    duration = np.maximum(each, link_s) + extra
-    named = np.where(link_s > each, "link", bound)
+    duration = np.maximum(request_s, link_s) + extra
+    named = np.where(link_s > request_s, "link", bound)
     power = active_power_w(p, {"engines": engine_s / duration, "link": link_s / duration})
-    return RawCost(duration, power, np.where(extra > np.maximum(each, link_s), "launch", named))
+    return RawCost(duration, power, np.where(extra > np.maximum(request_s, link_s), "launch", named))
 
 
 def _aes(p: Parameters, rows: Rows) -> RawCost:
@@ -71,12 +71,12 @@ def _sign(p: Parameters, rows: Rows) -> RawCost:
     in_flight = np.minimum(n["in_flight"], p("queue_pairs") * depth)
     pair_rate = p.get("queue_pair_sign_rate", scheme)
     engine_s = 1.0 / p("sign_rate", scheme)
-    each, bound = per_request_s(p("request_latency_s", scheme), in_flight, engine_s)
+    request_s, bound = per_request_s(p("request_latency_s", scheme), in_flight, engine_s)
     if pair_rate is not None:
         pairs = np.ceil(in_flight / depth)
-        each, index = limit(same=each, queue_pair=1.0 / (pairs * pair_rate))
+        request_s, index = limit(same=request_s, queue_pair=1.0 / (pairs * pair_rate))
         bound = np.where(index == "same", bound, index)
-    total = n["count"] * each
+    total = n["count"] * request_s
     return _answer(p, rows, total, bound, link_s=np.zeros(()), engine_s=n["count"] * engine_s)
 
 

@@ -59,8 +59,8 @@ def systolic_cycles(
 def _tiles(
     n: npt.ArrayLike, k: npt.ArrayLike, *, rows: float, columns: float, batch: npt.ArrayLike, arrays: float
 ) -> FloatArray:
-    found: FloatArray = np.ceil(np.ceil(np.asarray(k) / rows) * np.ceil(np.asarray(n) / columns) * batch / arrays)
-    return found
+    tiles: FloatArray = np.ceil(np.ceil(np.asarray(k) / rows) * np.ceil(np.asarray(n) / columns) * batch / arrays)
+    return tiles
 
 
 def _matrix_s(
@@ -74,9 +74,9 @@ def _matrix_s(
     rows, columns, exposed = p("array_rows"), p("array_columns"), p("exposed_fill")
     tiles = _tiles(n, k, rows=rows, columns=columns, batch=batch, arrays=p("arrays"))
     # With a second set of weights a tile takes as long as its rows, or as loading the next one, whichever is longer.
-    each = (1.0 - exposed) * np.maximum(m, rows) + exposed * (2.0 * rows + columns + m - 2.0)
+    tile_cycles = (1.0 - exposed) * np.maximum(m, rows) + exposed * (2.0 * rows + columns + m - 2.0)
     once = (1.0 - exposed) * (2.0 * rows + columns - 2.0)
-    cycles = p("passes", dtype) * (tiles * each + once) - 1.0
+    cycles = p("passes", dtype) * (tiles * tile_cycles + once) - 1.0
     seconds: FloatArray = cycles / (p("clock_hz") * p("issue_rate", dtype))
     return seconds
 
@@ -147,8 +147,8 @@ def _elementwise(p: Parameters, rows: Rows) -> RawCost:
     if c["dtype"] == "float16":
         raise p.unsupported("does not run float16: its vector unit takes bfloat16 and float32")
     # A form spelt with u takes one array operand: fewer bytes, the same instructions.
-    each = _OPS_PER_ELEMENT[c["op"] if c["op"] in _OPS_PER_ELEMENT else c["op"].removesuffix("u")]
-    vector_s = v["rows"] * v["width"] * each / p("vector_ops_s")
+    ops_per_element = _OPS_PER_ELEMENT[c["op"] if c["op"] in _OPS_PER_ELEMENT else c["op"].removesuffix("u")]
+    vector_s = v["rows"] * v["width"] * ops_per_element / p("vector_ops_s")
     moved = Elementwise.operand_bytes(c, v)
     return _done(p, rows, vector=vector_s, memory=_memory_s(p, rows, moved))
 

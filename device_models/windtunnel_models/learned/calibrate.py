@@ -163,9 +163,9 @@ def _fit(result: Calibration) -> None:
     result.points = [points for points in kept if points is not None]
     result.launch_bound = result.distinct - sum(len(points.index) for points in result.points)
     result.width = width
-    every, widths = errors[usual], width * spreads[usual]
-    result.cross_validation_error = float(np.abs(np.expm1(-every)).mean())
-    result.interval_coverage = float(np.mean(np.abs(every) <= widths))
+    held_out_errors, widths = errors[usual], width * spreads[usual]
+    result.cross_validation_error = float(np.abs(np.expm1(-held_out_errors)).mean())
+    result.interval_coverage = float(np.mean(np.abs(held_out_errors) <= widths))
     result.interval_half_width = float(np.median(np.sinh(widths)))
 
 

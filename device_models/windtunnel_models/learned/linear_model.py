@@ -159,13 +159,13 @@ def fit_linear_model(rows: Rows, seconds: FloatArray, noise: FloatArray) -> Line
     """
     from scipy.optimize import nnls
 
-    each = terms(rows)
-    size = np.maximum((each / seconds[:, None]).max(0), 1e-300)
+    values = terms(rows)
+    size = np.maximum((values / seconds[:, None]).max(0), 1e-300)
     scale, numbers = seconds, np.zeros(3)
     weight = 1.0 / np.sqrt(noise)
     for _ in range(_ROUNDS):
-        numbers = nnls(each / size / scale[:, None] * weight[:, None], seconds / scale * weight)[0] / size
-        predicted = each @ numbers
+        numbers = nnls(values / size / scale[:, None] * weight[:, None], seconds / scale * weight)[0] / size
+        predicted = values @ numbers
         error = np.log(seconds / np.maximum(predicted, 1e-300))
         typical = max(1.4826 * float(np.median(np.abs(error))), 1e-4)
         weight = np.sqrt(np.minimum(1.0, _SURPRISE * typical / np.maximum(np.abs(error), 1e-12)) / noise)

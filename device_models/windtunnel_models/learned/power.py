@@ -69,14 +69,14 @@ class _Power:
         if self.count < FEWEST_ROWS or not self.deviations:
             return None
         folds = [np.random.default_rng(len(watts)).permutation(len(watts)) % FOLDS for _, watts in self.parts]
-        every = [np.ones(len(watts), dtype=bool) for _, watts in self.parts]
+        all_rows = [np.ones(len(watts), dtype=bool) for _, watts in self.parts]
         left_out = [
             self._errors(self._shifts([place != fold for place in folds]), [place == fold for place in folds])
             for fold in range(FOLDS)
         ]
-        before = self._errors(np.zeros(len(self.deviations)), every)
+        before = self._errors(np.zeros(len(self.deviations)), all_rows)
         return PowerFit(
-            self._moved(self._shifts(every)),
+            self._moved(self._shifts(all_rows)),
             float(np.abs(np.expm1(before)).mean()),
             float(np.abs(np.expm1(np.concatenate(left_out))).mean()),
         )

@@ -178,17 +178,17 @@ def _group(
     op: type[Operation], columns: Mapping[str, Sequence[str]], choices: dict[str, str], places: Sequence[int]
 ) -> tuple[Rows, FloatArray, FloatArray]:
     """Return the rows at ``places``, which have these choices, with their log ratios and noise factors."""
-    every = op.all_columns()
-    choices |= {column.name: str(column.default) for column in every if column.name in _FREE}
+    columns_of_op = op.all_columns()
+    choices |= {column.name: str(column.default) for column in columns_of_op if column.name in _FREE}
     numbers = {
         column.name: np.array([float(column.parse(columns[column.name][i])) for i in places])
-        for column in every
+        for column in columns_of_op
         if column.kind != "choice"
     }
     ratio, noise = (np.array([float(columns[name][i]) for i in places]) for name in (LOG_RATIO, NOISE))
     if not (np.isfinite(ratio).all() and np.isfinite(noise).all() and (noise > 0.0).all()):
         raise ValueError(f"{LOG_RATIO} and {NOISE} must be numbers, the latter above zero")
-    ordered = {column.name: choices[column.name] for column in every if column.kind == "choice"}
+    ordered = {column.name: choices[column.name] for column in columns_of_op if column.kind == "choice"}
     return Rows(op, ordered, numbers), ratio, noise
 
 

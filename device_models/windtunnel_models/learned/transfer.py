@@ -37,23 +37,23 @@ class Relative:
 
 def relation(spec: DeviceSpec, other: DeviceSpec) -> tuple[str, float]:
     """Return the relation of ``other`` to ``spec``, and its distance in generations."""
-    mine, theirs = spec.lineage, other.lineage
-    same = mine.die is not None and theirs.die is not None and mine.die.casefold() == theirs.die.casefold()
+    own, others = spec.lineage, other.lineage
+    same = own.die is not None and others.die is not None and own.die.casefold() == others.die.casefold()
     if same and spec.vendor.casefold() == other.vendor.casefold():
         return "die", 0.0
-    years = abs(mine.since - theirs.since) if mine.since and theirs.since else 2.0 * _YEARS_A_GENERATION
+    years = abs(own.since - others.since) if own.since and others.since else 2.0 * _YEARS_A_GENERATION
     far = years / _YEARS_A_GENERATION
-    far += _CLASS_APART if mine.stacked_memory != theirs.stacked_memory else 0.0
+    far += _CLASS_APART if own.stacked_memory != others.stacked_memory else 0.0
     if spec.vendor.casefold() != other.vendor.casefold():
         return "maker", far + _VENDOR_APART
-    alike = mine.stacked_memory == theirs.stacked_memory and years <= 2.0 * _YEARS_A_GENERATION
+    alike = own.stacked_memory == others.stacked_memory and years <= 2.0 * _YEARS_A_GENERATION
     return ("generation" if alike else "class"), far
 
 
 def same_units(spec: DeviceSpec, other: DeviceSpec) -> bool:
     """Return whether the same number of compute units is enabled, so that waves of tiles end at the same sizes."""
-    mine, theirs = spec.values.get("compute_units"), other.values.get("compute_units")
-    return mine is None or theirs is None or mine.value == theirs.value
+    own, others = spec.values.get("compute_units"), other.values.get("compute_units")
+    return own is None or others is None or own.value == others.value
 
 
 def relatives(spec: DeviceSpec, measured: Sequence[DeviceSpec]) -> list[Relative]:

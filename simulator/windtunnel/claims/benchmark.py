@@ -231,16 +231,16 @@ class Benchmark:
             least = size / link
             why = f"{show(size, 'B')} over the nominal link of {show(link, 'B/s')} take {show(least, 's')}"
         elif row in ("step-persistent", "mixed-persistent"):
-            each = self.facts.sleep_s.value
-            least = times * each
-            why = f"{times} x {show(each, 's')} asleep, which never ends early, make {show(least, 's')}"
+            sleep_s = self.facts.sleep_s.value
+            least = times * sleep_s
+            why = f"{times} x {show(sleep_s, 's')} asleep, which never ends early, make {show(least, 's')}"
         else:
             return None
         return Bound(least, least, why)
 
     def ends(self, row: str) -> tuple[float, float]:
         """Return the row with all uncertain numbers at their low ends, and at their high ends (s)."""
-        found = []
+        seconds = []
         for end in ("low", "high"):
             facts = Facts(**{k: _moved(s, end) for k, s in vars(self.facts).items()})
             api = replace(
@@ -251,8 +251,8 @@ class Benchmark:
                 k: _moved(s, end) if k == "kernel_floor_s" or k.split(".")[0] in _API else s
                 for k, s in self.plain.values.items()
             }
-            found.append(Benchmark(replace(self.plain, api=api, values=own), self._run, facts).seconds(row))
-        return min(found), max(found)
+            seconds.append(Benchmark(replace(self.plain, api=api, values=own), self._run, facts).seconds(row))
+        return min(seconds), max(seconds)
 
     def notes(self, row: str) -> tuple[str, ...]:
         """Return the launched rows with the catalogue's overheads instead of the document's own phases."""

@@ -147,8 +147,8 @@ def _cipher(device: Device, rows: Rows, size: float, memory: tuple[float, float]
     clock = _rate(device, "clock_hz.boost")
     if blocks is not None and clock is not None and blocks[0]:
         threads = float(rows.numbers["in_flight"][0])
-        each = 16.0 * threads / AES_ROUNDS[rows.choices["key_bits"]]
-        rate, best = (each * blocks[i] * clock[i] for i in (0, 1))
+        bytes_per_cycle = 16.0 * threads / AES_ROUNDS[rows.choices["key_bits"]]
+        rate, best = (bytes_per_cycle * blocks[i] * clock[i] for i in (0, 1))
         yield _Term(size, rate, best, "through the AES units of one core", "B")
 
 

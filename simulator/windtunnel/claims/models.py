@@ -128,8 +128,8 @@ def operation(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
         round_trip = float(_priced(device, "launch", {})[1].duration_s[0])
         notes.append(f"started through {device.api.name} and waited for: {show(round_trip, 's')} more")
     elif op == "copy":
-        more = float(_priced(device, op, {**values, "bytes": values["bytes"] + 100_000})[1].duration_s[0])
-        notes.append(f"each further 100 kB costs {show(more - seconds, 's')}")
+        larger_s = float(_priced(device, op, {**values, "bytes": values["bytes"] + 100_000})[1].duration_s[0])
+        notes.append(f"each further 100 kB costs {show(larger_s - seconds, 's')}")
     extra = f" with {', '.join(f'{k}={v}' for k, v in model['set'].items())}" if stated else ""
     return Modelled(
         seconds,
@@ -214,22 +214,22 @@ def naive(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
     """Evaluate a triple loop on one core, limited by the latency of an addition."""
     op, values = model["naive"], model["values"]
     device = setting.device(name)
-    one = SourcedValue(1.0, Provenance.DATASHEET, "the claim's own words: one thread")
+    single = SourcedValue(1.0, Provenance.DATASHEET, "the claim's own words: one thread")
     scalar = SourcedValue(32.0, Provenance.DATASHEET, "a plain loop: one 32-bit number an instruction")
     units = SourcedValue(1 / _FADD.value, Provenance.ASSUMED, "assumed", 1 / 4.0, 1 / 3.0, _FADD.reason)
     whole = SourcedValue(1.0, Provenance.DATASHEET, "nothing else is slower than the chain of additions")
-    plain = {"threads": one, "simd_bits": scalar, "fma_units": units, "kernel_efficiency.gemm": whole}
+    plain = {"threads": single, "simd_bits": scalar, "fma_units": units, "kernel_efficiency.gemm": whole}
     # Whatever was learned of products on this processor is of a library's, not of a plain loop's.
     loop = replace(_with(device, plain), residuals={})
     rows, cost = _priced(loop, op, values)
     seconds = float(cost.duration_s[0])
     clock = Parameters(device)("clock_hz", "boost")
-    _, tuned = _priced(_with(device, {"threads": one}), op, values)
+    _, tuned = _priced(_with(device, {"threads": single}), op, values)
     return Modelled(
         seconds,
         f"{float(Gemm.flops(rows.numbers)[0]) / 2:,.0f} additions, each waiting {_FADD.value:g} cycles for the last at "
         f"{show(clock, 'Hz')}, take {show(seconds, 's')}",
-        time_bound(_with(device, {"threads": one}), rows),
+        time_bound(_with(device, {"threads": single}), rows),
         float(cost.duration_low_s[0]),
         float(cost.duration_high_s[0]),
         loop.sources(rows),
@@ -339,16 +339,16 @@ def example(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
         opened.setdefault(sku, setting.device(sku))
         return emulate(opened[sku])
 
-    found: Finding = import_module(f"windtunnel.examples.{model['example']}").claim(opener)
+    finding: Finding = import_module(f"windtunnel.examples.{model['example']}").claim(opener)
     return Modelled(
-        found.value,
-        found.setting,
+        finding.value,
+        finding.setting,
         _frames_bound(setting.device(name), model["frame_bytes"]) if "frame_bytes" in model else None,
-        found.low,
-        found.high,
+        finding.low,
+        finding.high,
         {key: sourced for device in opened.values() for key, sourced in _of_programs(device).items()},
-        swept=found.swept,
-        holds=found.claim_holds_for,
+        swept=finding.swept,
+        holds=finding.claim_holds_for,
     )
 
 
@@ -363,11 +363,11 @@ def _frames_bound(device: Device, size: int) -> Bound | None:
 
 def _of_programs(device: Device) -> dict[str, SourcedValue]:
     """Return every number that may affect the duration of a program on a device."""
-    found = {f"api.{key}": sourced for key, sourced in device.api.values.items() if "persistent" not in key}
+    sources = {f"api.{key}": sourced for key, sourced in device.api.values.items() if "persistent" not in key}
     for op, values in _PROGRAM_OPS:
         if device.runs(op):
-            found |= device.sources(one_row(OPERATIONS.find(op), values))
-    return found
+            sources |= device.sources(one_row(OPERATIONS.find(op), values))
+    return sources
 
 
 _PROGRAM_OPS: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -405,8 +405,8 @@ def _circular(
     for name, sourced in modelled.used.items():
         if modelled.value is None or not sourced.reason or not any(word in sourced.reason for word in _OUR_WORDS):
             continue
-        more = SourcedValue(sourced.value * 1.1, Provenance.DATASHEET, "changed to find its effect")
-        moved = evaluator(_moved(setting, name, more), device, model).value
+        changed_value = SourcedValue(sourced.value * 1.1, Provenance.DATASHEET, "changed to find its effect")
+        moved = evaluator(_moved(setting, name, changed_value), device, model).value
         if moved is not None and abs(moved / modelled.value - 1.0) > 1e-3:
             yield name.removeprefix("api.")
 

@@ -93,7 +93,7 @@ class HlsEmitter(CEmitter):
 
     def __init__(self, program: ir.Program, block: Block, tokens: CTokens) -> None:
         super().__init__(program, block, tokens)
-        self.each: set[str] = set()
+        self.per_thread: set[str] = set()
         """Variables and arrays with an element for each thread."""
         self.t = self.fresh("t")
         self.threads = block[0] * block[1] * block[2]
@@ -161,14 +161,14 @@ class HlsEmitter(CEmitter):
         for name in self.facts.assigned:
             users = [phase for phase in phases if any(mentions(statement, name) for statement in phase)]
             if name in self.program.scalars or len(users) != 1 or home_of(users[0], name) is None:
-                self.each.add(name)
+                self.per_thread.add(name)
         for declared in self.program.declared.values():
             if declared.space == "local":
-                self.each.add(declared.name)
+                self.per_thread.add(declared.name)
             sides = f"[{self.threads}]" if declared.space == "local" else ""
             kind = self.value_type(declared.element)
             self.put(f"{kind} {self.spelled[declared.name]}{sides}[{self.sides_product(declared.shape)}];")
-        names = sorted(self.each - set(self.program.declared))
+        names = sorted(self.per_thread - set(self.program.declared))
         for name in names:
             self.put(f"{self.value_type(self.kinds[name])} {self._row(name)}[{self.threads}];")
         scalars = [name for name in names if name in self.program.scalars]
@@ -210,7 +210,7 @@ class HlsEmitter(CEmitter):
             return
         self.before, self.direct = {}, set()
         for name in self.facts.assigned:
-            if name not in self.each and any(mentions(statement, name) for statement in phase):
+            if name not in self.per_thread and any(mentions(statement, name) for statement in phase):
                 home = home_of(phase, name)
                 assert home is not None  # noqa: S101  otherwise the name would be in `each`
                 if isinstance(home, ir.Assign):
@@ -268,7 +268,7 @@ class HlsEmitter(CEmitter):
 
     def name(self, variable: str) -> str:
         """Return a variable, or this thread's element of it."""
-        return f"{self._row(variable)}[{self.t}]" if variable in self.each else self.spelled[variable]
+        return f"{self._row(variable)}[{self.t}]" if variable in self.per_thread else self.spelled[variable]
 
     def declare_array(self, array: ir.Declare) -> None:
         """Declare an array; a kernel with phases declares all of them at its top."""

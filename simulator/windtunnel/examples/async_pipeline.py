@@ -68,22 +68,22 @@ def _filter(device: Accelerator, at: Slot, terms: int, stream: object = None) ->
 
 def synchronous(device: Accelerator, frames: Frames, terms: int, *, pinned: bool = True) -> list[np.ndarray]:
     """Process the frames one after another, each with a wait at its end."""
-    at, found = slot(device, frames[0].size), []
+    at, results = slot(device, frames[0].size), []
     for frame in frames:
         result = np.empty_like(frame)
         at.source.copy_from(frame, pinned=pinned)
         _filter(device, at, terms)
         at.result.copy_to(result, pinned=pinned)
         device.synchronize()
-        found.append(result)
+        results.append(result)
     at.free()
-    return found
+    return results
 
 
 def chained(device: Accelerator, frames: Frames, terms: int) -> list[np.ndarray]:
     """Use the article's two streams: stage 1 on one, stage 2 on the other, the steps of a frame in order."""
     first, second = device.stream(non_blocking=True), device.stream(non_blocking=True)
-    at, found = slot(device, frames[0].size), []
+    at, results = slot(device, frames[0].size), []
     grid, block = device.configuration(at.source.size)
     for frame in frames:
         result, staged = np.empty_like(frame), device.event()
@@ -95,49 +95,49 @@ def chained(device: Accelerator, frames: Frames, terms: int) -> list[np.ndarray]
         device.launch(grade, grid, block, at.between, at.result, terms, stream=second)
         at.result.copy_to(result, second, pinned=True)
         second.synchronize()
-        found.append(result)
+        results.append(result)
     at.free()
-    return found
+    return results
 
 
 def streamed(device: Accelerator, frames: Frames, terms: int, streams: int) -> list[np.ndarray]:
     """Distribute the frames over ``streams`` streams with separate buffers; wait once at the end."""
     lanes = [(device.stream(non_blocking=True), slot(device, frames[0].size)) for _ in range(streams)]
-    found = []
+    results = []
     for number, frame in enumerate(frames):
         stream, at = lanes[number % streams]
         result = np.empty_like(frame)
         at.source.copy_from(frame, stream, pinned=True)
         _filter(device, at, terms, stream)
         at.result.copy_to(result, stream, pinned=True)
-        found.append(result)
+        results.append(result)
     device.synchronize()
     for _, at in lanes:
         at.free()
-    return found
+    return results
 
 
 def awaited(device: Accelerator, frames: Frames, terms: int) -> list[np.ndarray]:
     """Await all frames together with ``async_compute``; the two stages are one kernel."""
 
-    async def every() -> list[np.ndarray]:
+    async def process_all() -> list[np.ndarray]:
         return await asyncio.gather(*(device.async_compute(graded_twice(terms), frame) for frame in frames))
 
-    return asyncio.run(every())
+    return asyncio.run(process_all())
 
 
 def one_copy_engine(device: Accelerator, frames: Frames, terms: int) -> list[np.ndarray]:
     """Use one queue for all copies, as with one copy engine: frame i + 1 is copied in before frame i is copied out."""
     copies = device.stream(non_blocking=True)
     lanes = [(device.stream(non_blocking=True), slot(device, frames[0].size)) for _ in range(2)]
-    found = [np.empty_like(frame) for frame in frames]
+    results = [np.empty_like(frame) for frame in frames]
 
     def out(number: int) -> None:
         stream, at = lanes[number % 2]
         done = device.event()
         done.record(stream)
         copies.wait(done)
-        at.result.copy_to(found[number], copies, pinned=True)
+        at.result.copy_to(results[number], copies, pinned=True)
 
     for number, frame in enumerate(frames):
         stream, at = lanes[number % 2]
@@ -152,7 +152,7 @@ def one_copy_engine(device: Accelerator, frames: Frames, terms: int) -> list[np.
     device.synchronize()
     for _, at in lanes:
         at.free()
-    return found
+    return results
 
 
 PLAIN, BEST = "pinned, waited for", "three streams"
@@ -197,20 +197,20 @@ def compare(device: Accelerator, frames: Frames, terms: int, forms: Sequence[str
     for buffer in [device.empty(frames[0].size, np.uint8) for _ in range(3 * max(len(frames), 3))]:
         buffer.free()
     for form in (PLAIN, *(form for form in forms if form != PLAIN)):
-        found: list[np.ndarray] = []
+        results: list[np.ndarray] = []
         spans = device.start_trace()
-        taken[form] = usage_of(device, partial(_collect, found, form, device, frames, terms)).seconds / len(frames)
+        taken[form] = usage_of(device, partial(_collect, results, form, device, frames, terms)).seconds / len(frames)
         if form == PLAIN:
-            plain = found
+            plain = results
             for span in spans:
                 engines[span.engine] = engines.get(span.engine, 0.0) + (span.end - span.start) / 1e12 / len(frames)
         else:
-            same(np.stack(plain), np.stack(found), form)
+            same(np.stack(plain), np.stack(results), form)
     return Row(terms, taken, engines)
 
 
-def _collect(found: list[np.ndarray], form: str, device: Accelerator, frames: Frames, terms: int) -> None:
-    found.extend(FORMS[form](device, frames, terms))
+def _collect(results: list[np.ndarray], form: str, device: Accelerator, frames: Frames, terms: int) -> None:
+    results.extend(FORMS[form](device, frames, terms))
 
 
 def sweep(opener: Opener, stated: Sequence[str]) -> list[Row]:

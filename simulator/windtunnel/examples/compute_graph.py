@@ -102,13 +102,13 @@ def replayed(network: Network, requests: Sequence[np.ndarray]) -> list[np.ndarra
 
 
 def _answers(network: Network, requests: Sequence[np.ndarray], enqueue: Any) -> list[np.ndarray]:
-    found = []
+    answers = []
     for request in requests:
         network.request[:] = request
         enqueue()
         network.stream.synchronize()
-        found.append(network.answer.copy())
-    return found
+        answers.append(network.answer.copy())
+    return answers
 
 
 @dataclass(frozen=True)
@@ -135,12 +135,14 @@ def compare(device: Accelerator, width: int, layers: int = LAYERS, requests: int
     answers: list[list[np.ndarray]] = []
     spans = device.start_trace()
     plain = usage_of(device, lambda: answers.append(launched(network, asked))).per(requests)
-    each = {span.name: (span.end - span.start) / 1e12 for span in spans}
+    spans_s = {span.name: (span.end - span.start) / 1e12 for span in spans}
     graph = usage_of(device, lambda: answers.append(replayed(network, asked))).per(requests)
     same(np.stack(answers[0]), np.stack(answers[1]), "replayed")
     for buffer in network.buffers:
         buffer.free()
-    return Row(width, 2 * layers, plain.seconds, graph.seconds, each.get("product", 0.0), each.get("activate", 0.0))
+    return Row(
+        width, 2 * layers, plain.seconds, graph.seconds, spans_s.get("product", 0.0), spans_s.get("activate", 0.0)
+    )
 
 
 def sweep(opener: Opener) -> list[Row]:

@@ -62,28 +62,28 @@ def warm(device: Accelerator, asked: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 def opening(opener: Opener, asked: Sequence[np.ndarray], compiling: bool = False) -> list[np.ndarray]:
     """Open and close a device for each request."""
-    found = []
+    answers = []
     for request in asked:
         with opener(CARD) as device:
-            found.append(answer(device, request, compiling))
-    return found
+            answers.append(answer(device, request, compiling))
+    return answers
 
 
 def pooled(opener: Opener, asked: Sequence[np.ndarray], size: int = SIZE, compiling: bool = False) -> list[np.ndarray]:
     """Process concurrent requests that borrow devices from the pool."""
     pool = DevicePool(lambda: opener(CARD), size)
 
-    async def one(request: np.ndarray) -> np.ndarray:
+    async def process(request: np.ndarray) -> np.ndarray:
         async with pool.acquire_async() as device:
             await asyncio.sleep(0)  # other requests run meanwhile
             return answer(device, request, compiling)
 
-    async def every() -> list[np.ndarray]:
-        return await asyncio.gather(*(one(request) for request in asked))
+    async def process_all() -> list[np.ndarray]:
+        return await asyncio.gather(*(process(request) for request in asked))
 
-    found = asyncio.run(every())
+    answers = asyncio.run(process_all())
     pool.close()
-    return found
+    return answers
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def compare(opener: Opener, count: int, *, compiling: bool = False, size: int = 
     useful = usage_of(device, partial(warm, device, asked)).seconds
     plain = usage_of(device, lambda: answers.append(opening(opener, asked, compiling))).seconds
     better = usage_of(device, lambda: answers.append(pooled(opener, asked, size, compiling))).seconds
-    for form, found in zip(("opening", "pooled"), answers[1:], strict=True):
-        same(np.stack(answers[0]), np.stack(found), form)
+    for form, results in zip(("opening", "pooled"), answers[1:], strict=True):
+        same(np.stack(answers[0]), np.stack(results), form)
     return Row(count, compiling, plain - useful, better - useful)
 
 

@@ -160,7 +160,7 @@ def compare(opener: Opener, count: int = BATCHES, seed: int = 1) -> Result:
     draw = np.random.default_rng(seed)
     pictures = [draw.integers(0, 256, (PATCHES, VALUES), dtype=np.uint8) for _ in range(count)]
     pipeline = Pipeline(opener(CPU), opener(GPU))
-    first, second = ([Batch(pipeline.cpu, each) for each in pictures] for _ in range(2))
+    first, second = ([Batch(pipeline.cpu, picture) for picture in pictures] for _ in range(2))
     stages: dict[str, float] = {}
     total = usage_of(pipeline.gpu, lambda: stages.update(pipeline.one_by_one(first)))
     spans = {"CPU": pipeline.cpu.start_trace(), "GPU": pipeline.gpu.start_trace()}
@@ -170,31 +170,31 @@ def compare(opener: Opener, count: int = BATCHES, seed: int = 1) -> Result:
         for span in seen:
             engine = f"{device} {span.engine}"
             busy[engine] = busy.get(engine, 0.0) + (span.end - span.start) / 1e12
-    for one, other in zip(first, second, strict=True):
-        same(one.output.host(), other.output.host(), "overlapped")
+    for serial, overlapped in zip(first, second, strict=True):
+        same(serial.output.host(), overlapped.output.host(), "overlapped")
     return Result(count, stages, total.seconds, pipelined.seconds, busy)
 
 
-def _sum(found: Result) -> tuple[str, str, str]:
-    whole = sum(found.stages.values())
-    return "sum", seconds(whole / found.batches), percent(whole / found.total_s)
+def _sum(result: Result) -> tuple[str, str, str]:
+    whole = sum(result.stages.values())
+    return "sum", seconds(whole / result.batches), percent(whole / result.total_s)
 
 
 def main() -> None:
     """Print each stage's time, and both totals."""
-    found = compare(devices())
-    print(f"{found.batches} batches of {PICTURES} pictures through {CPU} and {GPU}")
-    each = found.batches
-    lines = [(name, seconds(spent / each), percent(spent / found.total_s)) for name, spent in found.stages.items()]
-    print(table(("stage", "a batch", "of the whole"), [*lines, _sum(found)]))
+    result = compare(devices())
+    print(f"{result.batches} batches of {PICTURES} pictures through {CPU} and {GPU}")
+    count = result.batches
+    lines = [(name, seconds(spent / count), percent(spent / result.total_s)) for name, spent in result.stages.items()]
+    print(table(("stage", "a batch", "of the whole"), [*lines, _sum(result)]))
     print()
     lines = [
-        (engine, seconds(busy / each), percent(busy / found.pipelined_s))
-        for engine, busy in found.busy_s.items()
+        (engine, seconds(busy / count), percent(busy / result.pipelined_s))
+        for engine, busy in result.busy_s.items()
         if busy
     ]
     print(table(("engine in the pipeline", "a batch", "busy"), lines))
-    print(f"pipeline: {seconds(found.pipelined_s / each)} a batch, {found.gain:.2f} times the throughput")
+    print(f"pipeline: {seconds(result.pipelined_s / count)} a batch, {result.gain:.2f} times the throughput")
 
 
 if __name__ == "__main__":

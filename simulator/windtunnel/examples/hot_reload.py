@@ -119,12 +119,12 @@ def main() -> None:
     print("from a changed kernel file to the changed kernel's first result, without the wait until it is noticed")
     lines = [
         (
-            one.device,
-            seconds(one.restarted_s),
-            seconds(one.reloaded_s),
-            percent(saving(one.restarted_s, one.reloaded_s)),
+            row.device,
+            seconds(row.restarted_s),
+            seconds(row.reloaded_s),
+            percent(saving(row.restarted_s, row.reloaded_s)),
         )
-        for one in rows
+        for row in rows
     ]
     print(table(("device", "program started anew", "reloaded", "saved"), lines))
     print("reloaded, with the wait until it is noticed, at most")

@@ -239,39 +239,38 @@ def like_for_like(
     opener: Opener, name: str = DEVICE, side: int = SIDE, steps: Sequence[int] = (1, 5, 50), commands: int = 4
 ) -> list[Command]:
     """Compare one grid, with injections on the device and no sleep. Raises ResultsDiffer if the pressures differ."""
-    found = []
-    for each in steps:
+    rows = []
+    for step_count in steps:
         device, other = opener(name), opener(name)
         launched, persistent = InPlace(device, side), Persistent(other, side, 0.0)
 
-        def launch(device: Accelerator = device, launched: InPlace = launched, each: int = each) -> None:
+        def launch(device: Accelerator = device, launched: InPlace = launched, step_count: int = step_count) -> None:
             for number in range(commands):
                 launched.inject(number + side**3 // 2, 1.0)
-                launched.step(each)
+                launched.step(step_count)
                 device.synchronize()
 
-        def send(persistent: Persistent = persistent, each: int = each) -> None:
+        def send(persistent: Persistent = persistent, step_count: int = step_count) -> None:
             for number in range(commands):
                 persistent.inject(number + side**3 // 2, 1.0)
-                persistent.step(each)
+                persistent.step(step_count)
 
         persistent.ring.drain()
         device.synchronize()
         times = spent(device, launch) / commands, spent(other, send) / commands
         persistent.ring.terminate()
         same(launched.pressure(), persistent.pressure(), "persistent")
-        found.append(Command(each, *times))
-    return found
+        rows.append(Command(step_count, *times))
+    return rows
 
 
 def main() -> None:
     """Print both tables."""
-    launched, persistent = benchmark(devices())
     lines = []
-    for (label, stated), one, other in zip(
-        STATED.items(), vars(launched).values(), vars(persistent).values(), strict=True
-    ):
-        lines.append([label, *map(seconds, (one, stated[0], other, stated[1])), f"{one / other:,.3g}x"])
+    rows = zip(STATED.items(), *(vars(times).values() for times in benchmark(devices())), strict=True)
+    for (label, stated), launched, persistent in rows:
+        times = launched, stated[0], persistent, stated[1]
+        lines.append([label, *map(seconds, times), f"{launched / persistent:,.3g}x"])
     print(f"{DEVICE}, the benchmark: {SIDE}^3 cells launched, {PERSISTENT_SIDE}^3 persistent, a host that sleeps")
     print(table(["", "launched", "stated", "persistent", "stated", "launched / persistent"], lines))
     print("the catalogue's host; the benchmark's own copies more slowly: windtunnel claims --only rtx")

@@ -100,7 +100,7 @@ class Particles:
         self.wind = device.to_device(start.wind[0], kind=kind)
         self.seen = np.empty_like(start.position)
         """Return the positions that the host draws."""
-        self.told = np.empty_like(start.wind[0])
+        self.next_wind = np.empty_like(start.wind[0])
         self.grid, self.block = device.configuration(start.position.shape[1])
 
     @property
@@ -117,7 +117,7 @@ class Particles:
 
     def copied_step(self) -> None:
         """Launch the three kernels between pinned copies."""
-        self.wind.copy_from(self.told, self.stream, pinned=True)
+        self.wind.copy_from(self.next_wind, self.stream, pinned=True)
         self.step()
         self.position.copy_to(self.seen, self.stream, pinned=True)
 
@@ -164,7 +164,7 @@ def graph_and_pinned(device: Accelerator, start: World) -> Iterator[tuple[Partic
     compiled = graph.compile()
 
     def frame(wind: np.ndarray) -> None:
-        particles.told[...] = wind
+        particles.next_wind[...] = wind
         compiled.replay(particles.stream)
         particles.stream.synchronize()
 

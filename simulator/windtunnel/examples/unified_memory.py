@@ -78,32 +78,32 @@ def copied(device: Accelerator, scene: Scene, terms: int, *, pinned: bool) -> tu
     """Return the last result and the time of a frame (s) with explicit copies."""
     particles = device.empty(scene.frames[0].shape)
     screen = device.empty((2, scene.particles))
-    found = np.empty(screen.shape, np.float32)
+    result = np.empty(screen.shape, np.float32)
 
     def read_back() -> None:
-        screen.copy_to(found, pinned=pinned)
+        screen.copy_to(result, pinned=pinned)
 
     def write(frame: np.ndarray) -> None:
         particles.copy_from(frame, pinned=pinned)
 
     spent = _frames(device, scene, terms, particles, screen, write, read_back)
-    return found, spent
+    return result, spent
 
 
 def unified(device: Accelerator, scene: Scene, terms: int) -> tuple[np.ndarray, float]:
     """Return the same with unified memory."""
     particles = device.empty(scene.frames[0].shape, kind="unified")
     screen = device.empty((2, scene.particles), kind="unified")
-    found = np.empty(screen.shape, np.float32)
+    result = np.empty(screen.shape, np.float32)
 
     def read_back() -> None:
-        found[...] = screen.host()
+        result[...] = screen.host()
 
     def write(frame: np.ndarray) -> None:
         particles.host()[...] = frame
 
     spent = _frames(device, scene, terms, particles, screen, write, read_back)
-    return found, spent
+    return result, spent
 
 
 def _frames(
@@ -128,11 +128,11 @@ def _frames(
     frame(scene.frames[0])  # the first frame has one-time costs, such as page faults
     measured = scene.frames[1:]
 
-    def every() -> None:
+    def all_frames() -> None:
         for data in measured:
             frame(data)
 
-    spent = usage_of(device, every).per(len(measured))
+    spent = usage_of(device, all_frames).per(len(measured))
     for buffer in (picture, shaded, particles, screen):
         buffer.free()
     return spent.seconds

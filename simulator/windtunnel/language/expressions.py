@@ -231,12 +231,12 @@ class Reader(BaseReader):
         if isinstance(called, Name):
             return self._intrinsic(node, called)
         if isinstance(called, Scalar):
-            return ir.Convert(line, called, self._one(node))
+            return ir.Convert(line, called, self._only_argument(node))
         if called in (int, float, bool):
             kind = {int: I32, float: F32, bool: BOOL}[called]
-            return ir.Convert(line, kind, self._one(node), keeps=called is not bool)
+            return ir.Convert(line, kind, self._only_argument(node), keeps=called is not bool)
         if is_number_type(called):
-            return ir.Convert(line, scalar_of(called), self._one(node))
+            return ir.Convert(line, scalar_of(called), self._only_argument(node))
         if called in (abs, min, max, len, round, pow):
             return self._builtin(node, called.__name__)
         name = _math_name(called)
@@ -257,7 +257,7 @@ class Reader(BaseReader):
             node, f"a call of '{ast.unparse(node.func)}'", "functions of the kernel language, math, or plain functions"
         )
 
-    def _one(self, node: ast.Call) -> ir.Expr:
+    def _only_argument(self, node: ast.Call) -> ir.Expr:
         if len(node.args) != 1:
             self._refuse(node, f"a conversion of {many(len(node.args), 'value')}", "one")
         return self._expression(node.args[0])

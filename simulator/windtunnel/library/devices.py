@@ -127,10 +127,10 @@ def select(
     catalogued = catalogue or shipped_catalogue()
     if device is not None and not (real and ":" in device):
         device_model(device, catalogued)  # a misspelt name is a wrong input, and not an absent device
-    found: Mapping[str, KnownBackend] = _real_backends() if real else _emulated_backends(machine, host, catalogued)
+    backends: Mapping[str, KnownBackend] = _real_backends() if real else _emulated_backends(machine, host, catalogued)
     if use_case is not None:
-        return selection.select_for(use_case, found, device=device)
-    return selection.select(preferred, found, device=device)
+        return selection.select_for(use_case, backends, device=device)
+    return selection.select(preferred, backends, device=device)
 
 
 def _emulated_backends(

@@ -256,14 +256,14 @@ def _fill(problem: PlacementProblem, cluster: _Cluster, drawn: IntArray, seed: i
 
 def _drawn(scenario: PlacementScenario, problem: PlacementProblem, demand: float, seed: int) -> IntArray:
     """Draw tasks of the trace with replacement until their GPU demand reaches ``demand`` times the capacity."""
-    each = problem.gpu_milli[problem.tasks.kind]
+    demands = problem.gpu_milli[problem.tasks.kind]
     wanted = demand * problem.nodes.capacity
-    if not wanted or not each.any():
+    if not wanted or not demands.any():
         reason = "the cluster has no GPU" if not wanted else "no task requests a GPU"
         raise InputError(
             f"{reason}, so its demand cannot be inflated", where=scenario.where("mode"), expected="mode: replay"
         )
-    if wanted / each.mean() > _MAX_TASKS:
+    if wanted / demands.mean() > _MAX_TASKS:
         raise InputError(
             f"this demand takes more than {_MAX_TASKS:,} tasks",
             where=scenario.where("mode"),
@@ -273,8 +273,8 @@ def _drawn(scenario: PlacementScenario, problem: PlacementProblem, demand: float
     blocks: list[IntArray] = []
     reached = 0
     while reached < wanted:
-        block = rng.integers(0, len(each), 65_536)
-        sums = reached + np.cumsum(each[block])
+        block = rng.integers(0, len(demands), 65_536)
+        sums = reached + np.cumsum(demands[block])
         stop = int(np.searchsorted(sums, wanted, side="left")) + 1
         blocks.append(block[:stop])
         reached = int(sums[min(stop, len(block)) - 1])
@@ -295,8 +295,8 @@ def _replay(
     columns = [np.array(column, dtype=np.int64) for column in zip(*replay.rows, strict=True)]
     timeline = PlacementTimeline(columns[0], columns[1], columns[2], columns[3], columns[4], weight)
     end = replay.now if last is None else last
-    every = np.arange(count, dtype=np.int64)
-    return _recording("replay", mode.backfill, end, problem, every, arrival[:count], replay.log, timeline)
+    task_numbers = np.arange(count, dtype=np.int64)
+    return _recording("replay", mode.backfill, end, problem, task_numbers, arrival[:count], replay.log, timeline)
 
 
 class _ReplayState:

@@ -49,11 +49,11 @@ def check(recording: PlacementRecording, problem: PlacementProblem) -> None:
     _check_gpus(recording)
     which = np.flatnonzero(started)
     node = tasks.node[which]
-    for name, each, capacity in (
+    for name, amount, capacity in (
         ("cores", tasks.cpu, problem.nodes.cpu),
         ("memory", tasks.memory, problem.nodes.memory),
     ):
-        serial, change, where, _ = _changes(recording, which, node, each[which])
+        serial, change, where, _ = _changes(recording, which, node, amount[which])
         low, high = _extremes(where, serial, change, len(capacity))
         if (low < 0).any() or (high > capacity).any():
             _broken("P4", f"the {name} of a node are overcommitted")
@@ -121,10 +121,10 @@ def _check_gpus(recording: PlacementRecording) -> None:
 
 def _check_timeline(recording: PlacementRecording, problem: PlacementProblem) -> None:
     tasks, timeline = recording.tasks, recording.timeline
-    each = tasks.gpus * tasks.milli
+    demands = tasks.gpus * tasks.milli
     started, ended = tasks.started >= 0, tasks.ended >= 0
     moved = np.concatenate([tasks.start[started], tasks.finish[ended]])
-    change = np.concatenate([each[started], -each[ended]])
+    change = np.concatenate([demands[started], -demands[ended]])
     # The timeline of an inflation counts arrived tasks: it includes the i-th task from i + 1 on.
     shift = 1 if recording.mode == "inflate" else 0
     order = np.argsort(moved, kind="stable")
@@ -132,11 +132,11 @@ def _check_timeline(recording: PlacementRecording, problem: PlacementProblem) ->
     held = sums[np.searchsorted(moved[order] + shift, timeline.tick, side="right")]
     if (held != timeline.allocated).any() or (np.diff(timeline.tick) <= 0).any():
         _broken("P6", "the reported allocation is not that of the tasks")
-    arrived = np.concatenate([[0], np.cumsum(each)])[
+    arrived = np.concatenate([[0], np.cumsum(demands)])[
         np.searchsorted(tasks.arrival + shift, timeline.tick, side="right")
     ]
     over = np.sort(tasks.finish[ended])
-    departed = np.concatenate([[0], np.cumsum(each[ended][np.argsort(tasks.finish[ended], kind="stable")])])
+    departed = np.concatenate([[0], np.cumsum(demands[ended][np.argsort(tasks.finish[ended], kind="stable")])])
     if (arrived - departed[np.searchsorted(over, timeline.tick, side="right")] != timeline.demand).any():
         _broken("P6", "the reported demand is not that of the tasks")
     idle = (recording.capacity - timeline.allocated) * timeline.weight

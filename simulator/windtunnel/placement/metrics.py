@@ -307,8 +307,8 @@ def _series_over_time(recording: PlacementRecording) -> list[dict[str, float | N
 
     demand, allocated = binned(timeline.demand) / capacity, binned(timeline.allocated) / capacity
     fragmented, waiting = binned(timeline.fragmented) / timeline.weight / capacity, binned(timeline.waiting)
-    each = np.concatenate([[0], np.cumsum(recording.tasks.gpus * recording.tasks.milli)])
-    arrived = each[np.searchsorted(recording.tasks.arrival, edges[1:], side="right")] / capacity
+    cumulative_demand = np.concatenate([[0], np.cumsum(recording.tasks.gpus * recording.tasks.milli)])
+    arrived = cumulative_demand[np.searchsorted(recording.tasks.arrival, edges[1:], side="right")] / capacity
     return [
         {
             "time_s": float(edges[i] / NANO),

@@ -303,7 +303,7 @@ class _Columns:
                 raise ValueError(text)
             return int(text)
 
-        return self._each(value, read, f"a whole number from 0 to {upper}", *path)
+        return self._parsed(value, read, f"a whole number from 0 to {upper}", *path)
 
     def amounts(self, value: str, unit: str, *path: str, scale: int = 1) -> list[int]:
         """Return a quantity, or a column with a unit, in whole ``1/scale`` of the SI unit, rounded up."""
@@ -317,7 +317,7 @@ class _Columns:
                 raise ValueError(text)
             return _ceil(number)
 
-        return self._each(value, read, "a number of at least 0", *path)
+        return self._parsed(value, read, "a number of at least 0", *path)
 
     def times(self, value: str, *path: str, empty: bool = False) -> list[int | None]:
         """Return a column of seconds in nanoseconds; None for an empty cell if ``empty`` allows it."""
@@ -330,7 +330,7 @@ class _Columns:
                 raise ValueError(text)
             return int(number)
 
-        return self._each(value, read, "a time in seconds", *path)
+        return self._parsed(value, read, "a time in seconds", *path)
 
     def masks(self, value: str | list[str] | None, models: Sequence[str]) -> list[int]:
         """Return the models that each task accepts, as bits. A model that the cluster does not have gets no bit."""
@@ -345,7 +345,7 @@ class _Columns:
             return [mask(value)] * len(self.table.rows)
         return [mask([n for n in text.split("|") if n]) for text in self.texts(value, "resources", "models")]
 
-    def _each(self, value: str, read: Callable[[str], _T], expected: str, *path: str) -> list[_T]:
+    def _parsed(self, value: str, read: Callable[[str], _T], expected: str, *path: str) -> list[_T]:
         values = []
         for i, text in enumerate(self.texts(value, *path)):
             try:

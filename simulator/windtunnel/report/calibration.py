@@ -18,13 +18,13 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  warning: {warning}" for warning in report["warnings"])
     for group in report["duplicates"][:_SHOWN]:
         yield f"  lines {', '.join(map(str, group))} are the same point; their median counts as that many measurements"
-    yield from _more(report["duplicates"], "repeated points")
+    yield from _not_shown(report["duplicates"], "repeated points")
     for outlier in report["outliers"][:_SHOWN]:
         yield (
             f"  line {outlier['line']} is an outlier (measured {quantity(outlier['measured_s'], 's')}, predicted "
             f"{quantity(outlier['expected_s'], 's')}); its weight is reduced"
         )
-    yield from _more(report["outliers"], "outliers")
+    yield from _not_shown(report["outliers"], "outliers")
     yield _errors("error before", report)
     if not report["improves_on_prior"]:
         yield (
@@ -73,7 +73,7 @@ def _terms(model: Mapping[str, Any]) -> str:
     return " + ".join(text.format(quantity(model[name], unit)) for name, text, unit in terms if name in model)
 
 
-def _more(items: list[Any], what: str) -> Iterator[str]:
+def _not_shown(items: list[Any], what: str) -> Iterator[str]:
     if len(items) > _SHOWN:
         yield f"  and {len(items) - _SHOWN} more {what} (--format json lists all)"
 

@@ -43,7 +43,7 @@ class Tile:
 
     label: str
     value: str
-    more: str = ""
+    note: str = ""
     meaning: str = ""
 
     @property

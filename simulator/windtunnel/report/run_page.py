@@ -144,8 +144,8 @@ def _tiles(result: Mapping[str, Any]) -> list[Tile]:
     jobs, latency, unstable = result["jobs"], result["latency_s"], run_text.unstable_reason(result)
     items: list[Tile] = []
 
-    def tile(label: str, meaning: str, value: str, *more: str) -> None:
-        text = page.with_kept_units(" · ".join(filter(None, more)))
+    def tile(label: str, meaning: str, value: str, *notes: str) -> None:
+        text = page.with_kept_units(" · ".join(filter(None, notes)))
         items.append(Tile(label, value, text, MEANING.get(meaning, meaning)))
 
     for name in ("p50", "p95", "p99"):
@@ -170,8 +170,8 @@ def _tiles(result: Mapping[str, Any]) -> list[Tile]:
     tile("Average power", "Average and peak power", quantity(average, "W"), of_limit)
     peak = quantity(result["peak_power_w"], "W")
     tile("Peak power", "Average and peak power", peak, *run_text.power_limits(result))
-    each = run_text.per_job(result["energy_j"], result)
-    joules = f"{quantity(each, 'J')} per job" if each is not None else ""
+    per_job_j = run_text.per_job(result["energy_j"], result)
+    joules = f"{quantity(per_job_j, 'J')} per job" if per_job_j is not None else ""
     tile("Energy", "Energy", watt_hours(result["energy_j"]), joules)
     return items
 
@@ -288,15 +288,15 @@ def _cost(report: RunReport) -> Markup:
         )
         return page.section("cost", "Cost", page.hint(text))
     scaled = bool(result.get("autoscale"))
-    each = run_text.per_job(total, result)
+    per_job_usd = run_text.per_job(total, result)
     span = exact_quantity(result["simulated_s"], "s")
     items = [Tile("This run", usd(total), f"{span} of the fleet{' as rented' if scaled else ''}")]
     if hourly is not None:
         basis = "mean over the run" if scaled else "rent of the fleet, busy or idle"
         items.append(Tile("Per hour", usd(hourly), basis))
         items.append(Tile("Per year", usd(round(hourly * 8760)).replace(".00", ""), "8,760 hours at this rent"))
-    if each is not None:
-        items.append(Tile("Per million jobs", usd(each * 1e6), "at this run's throughput"))
+    if per_job_usd is not None:
+        items.append(Tile("Per million jobs", usd(per_job_usd * 1e6), "at this run's throughput"))
     tokens = (result.get("serving") or {}).get("output_tokens_per_s")
     if tokens:
         per_token = total / (tokens * result["simulated_s"])

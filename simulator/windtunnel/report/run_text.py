@@ -196,9 +196,9 @@ def idle_by_budget(result: Mapping[str, Any]) -> str:
 
 def energy_text(result: Mapping[str, Any]) -> str:
     """Return the run's energy, in total and per completed job."""
-    each = per_job(result["energy_j"], result)
+    per_job_j = per_job(result["energy_j"], result)
     text = f"{quantity(result['energy_j'], 'J')} ({watt_hours(result['energy_j'])})"
-    return text if each is None else f"{text}, {quantity(each, 'J')} per job"
+    return text if per_job_j is None else f"{text}, {quantity(per_job_j, 'J')} per job"
 
 
 def cost_text(result: Mapping[str, Any]) -> str:
@@ -208,8 +208,8 @@ def cost_text(result: Mapping[str, Any]) -> str:
     text = usd(result["cost_usd"])
     if result.get("cost_usd_per_h") is not None:
         text += f", {usd(result['cost_usd_per_h'])} per hour"
-    each = per_job(result["cost_usd"], result)
-    return text if each is None else f"{text}, {usd(each * 1e6)} per million jobs"
+    per_job_usd = per_job(result["cost_usd"], result)
+    return text if per_job_usd is None else f"{text}, {usd(per_job_usd * 1e6)} per million jobs"
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ def notes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 suspect = f"suspect measurement{row_line(row)}, excluded from all statistics"
                 yield f"  {result['op']}: {suspect}: {row['why']}"
             if len(result["suspect"]) > _SHOWN:
-                more = len(result["suspect"]) - _SHOWN
-                yield f"  {result['op']}: {more} more suspect measurements (--format json lists all)"
+                hidden = len(result["suspect"]) - _SHOWN
+                yield f"  {result['op']}: {hidden} more suspect measurements (--format json lists all)"
             for row in result["unsupported"][:_SHOWN]:
                 rows = plural(row["n"], "unsupported row")
                 yield f"  {result['op']}: {rows}{row_line(row)}: {row['why']}"
@@ -205,8 +205,8 @@ def omitted_lines(omitted: Sequence[Mapping[str, Any]], shown: int = _SHOWN) -> 
     for source, counts in sources.items():
         listed = sorted(counts.items(), key=lambda item: -item[1])
         reasons = "; ".join(f"{points}: {why}" for why, points in listed[:shown])
-        more = f"; and {plural(len(listed) - shown, 'more reason')}" if len(listed) > shown else ""
-        yield f"not measured on {source}: {reasons}{more}"
+        remainder = f"; and {plural(len(listed) - shown, 'more reason')}" if len(listed) > shown else ""
+        yield f"not measured on {source}: {reasons}{remainder}"
 
 
 def verdict(results: Sequence[Mapping[str, Any]], max_mape: float | None = None) -> str:

@@ -185,7 +185,7 @@ def fault_from(data: Mapping[str, Any] | str) -> Fault:
     fault = Fault(**values)
     for name in ("factor", "watchdog_timeout_s"):
         if name in values and name not in KINDS[fault.kind].takes:
-            takers = [kind for kind, found in KINDS.items() if name in found.takes]
+            takers = [kind for kind, definition in KINDS.items() if name in definition.takes]
             raise InputError(f"'{name}' changes nothing of '{fault.kind}'", expected=f"it with {' or '.join(takers)}")
     return fault
 

@@ -89,7 +89,7 @@ def kernel(
     """
     if function is not None:
         return Kernel(*_plain(function, work, registers))
-    return lambda found: Kernel(*_plain(found, work, registers))
+    return lambda decorated: Kernel(*_plain(decorated, work, registers))
 
 
 @overload
@@ -117,8 +117,8 @@ def stencil(
     """
     form = stated(tile, halo)
 
-    def made(found: Callable[..., Any]) -> Kernel:
-        plain, known, registers = _plain(found, work, 0)
+    def made(plain_function: Callable[..., Any]) -> Kernel:
+        plain, known, registers = _plain(plain_function, work, 0)
         return Kernel(with_form(plain, form), known, registers)
 
     return made if function is None else made(function)

@@ -64,10 +64,10 @@ def _copy_container(value: Any, name: str, inside: tuple[int, ...]) -> Any:
     """Copy an object with its members; ``inside`` are the identities of the objects that contain them."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
-        return kind(_copy(one, f"{name}[{i}]", inside) for i, one in enumerate(value))
+        return kind(_copy(item, f"{name}[{i}]", inside) for i, item in enumerate(value))
     if kind is dict:
         return {
-            _copy(key, f"a key of {name}", inside): _copy(one, f"{name}[{key!r}]", inside) for key, one in value.items()
+            _copy(k, f"a key of {name}", inside): _copy(item, f"{name}[{k!r}]", inside) for k, item in value.items()
         }
     if kind is bytearray:
         return bytearray(value)
@@ -105,7 +105,7 @@ def _constant(value: Any) -> bool:
     if type(value) in _PLAIN or (isinstance(value, (*_UNCHANGING, *_CODE)) and not isinstance(value, np.void)):
         return True
     if isinstance(value, (tuple, frozenset)):
-        return all(_constant(one) for one in value)
+        return all(_constant(item) for item in value)
     if isinstance(value, (Kernel, FunctionType)):
         try:
             _check_code(value, "")

@@ -112,8 +112,8 @@ class KernelFile:
         self.accelerators = accelerators
         self._versions: list[Version] = []
         self._refused: tuple[str, ReloadError] | None = None
-        found, _ = self._read()
-        self._versions.append(self._loaded(*found))
+        contents, _ = self._read()
+        self._versions.append(self._loaded(*contents))
 
     @property
     def versions(self) -> tuple[Version, ...]:
@@ -146,13 +146,13 @@ class KernelFile:
         and DeviceError if it does not compile for a device. The current version then remains.
         """
         begun = time.perf_counter()
-        found, digest = self._read()
+        contents, digest = self._read()
         if digest == self.current.digest:
             return None
         if self._refused is not None and self._refused[0] == digest:
             raise self._refused[1].with_traceback(None)
         try:
-            version = self._loaded(*found, begun=begun)
+            version = self._loaded(*contents, begun=begun)
         except ReloadError as error:
             self._refused = (digest, error)  # not executed again until it changes
             raise
@@ -305,8 +305,8 @@ def _parameters(kernel: Kernel) -> str:
     signature = inspect.signature(kernel.function)
     empty = inspect.Parameter.empty
     bare = [
-        one.replace(annotation=empty, default=empty if one.default is empty else ...)
-        for one in signature.parameters.values()
+        parameter.replace(annotation=empty, default=empty if parameter.default is empty else ...)
+        for parameter in signature.parameters.values()
     ]
     return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))[1:-1]
 

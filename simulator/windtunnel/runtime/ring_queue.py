@@ -266,11 +266,11 @@ class RingQueue:
             return self._cells[which][index]
         if what == EXCHANGE:
             cell = self._cells[which]
-            found = cell[index]
-            if found != step[3]:
-                return False, found
+            value = cell[index]
+            if value != step[3]:
+                return False, value
             cell[index] = step[4]
-            return True, found
+            return True, value
         if what == STORE:
             self._cells[which][index] = step[3]
         elif what == WRITE:

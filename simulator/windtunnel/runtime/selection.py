@@ -77,22 +77,22 @@ def _first(
     for name, place in ordered:
         backend = known[name]
         called = f"{name}, the {place}" if place else name
-        found = _device_of(backend, device)
-        if isinstance(found, int):
-            info = backend.info(found)
+        index = _device_of(backend, device)
+        if isinstance(index, int):
+            info = backend.info(index)
             label = f"{info.name} (software, no accelerator)" if info.software else info.name
             what = f"{called}: {label}" if device is None else f"{label}, asked for by name, through {called}"
             return Choice(
-                backend, found, "; ".join([f"{what}, the first {asked} that is here", *_said(passed)]), (*passed,)
+                backend, index, "; ".join([f"{what}, the first {asked} that is here", *_rejections(passed)]), (*passed,)
             )
-        passed.append((called, found))
+        passed.append((called, index))
     wanted = "none" if device is None else f"'{device}' is not here: none"
     raise DeviceNotPresentError(
-        "; ".join([f"{wanted} {asked} has it" if device else f"none {asked} is here", *_said(passed)])
+        "; ".join([f"{wanted} {asked} has it" if device else f"none {asked} is here", *_rejections(passed)])
     )
 
 
-def _said(passed: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _rejections(passed: Sequence[tuple[str, str]]) -> Iterator[str]:
     return (f"not {name}: {why}" for name, why in passed)
 
 
@@ -103,9 +103,9 @@ def _device_of(backend: KnownBackend, device: str | None) -> int | str:
             return backend.absent()
         if device is None:
             return 0
-        found = backend.find(device)
+        index = backend.find(device)
     except DeviceError as error:  # the driver is installed and does not respond
         return str(error)
     count = backend.count()
     reaches = f"it reaches {count:,} device{'' if count == 1 else 's'}"
-    return f"{reaches}, and none is '{device}'" if found is None else found
+    return f"{reaches}, and none is '{device}'" if index is None else index

@@ -307,9 +307,9 @@ class WorkerGroup:
 
     def failures(self) -> list[tuple[Envelope, Exception]]:
         """Return the failed messages whose replies were not read, with their errors; they then count as read."""
-        found = list(self._unseen.values())
+        failures = list(self._unseen.values())
         self._unseen.clear()
-        return found
+        return failures
 
     def __enter__(self) -> Self:
         return self
@@ -319,10 +319,10 @@ class WorkerGroup:
             return
         self.run()
         if self._unseen:
-            said = [f"{envelope}: {error}" for envelope, error in self.failures()]
-            more = f" (and {len(said) - 5} more)" if len(said) > 5 else ""
+            messages = [f"{envelope}: {error}" for envelope, error in self.failures()]
+            remainder = f" (and {len(messages) - 5} more)" if len(messages) > 5 else ""
             raise UnhandledWorkerFailures(
-                f"{len(said)} messages failed and were not handled: {'; '.join(said[:5])}{more}"
+                f"{len(messages)} messages failed and were not handled: {'; '.join(messages[:5])}{remainder}"
             )
 
     # Sending.

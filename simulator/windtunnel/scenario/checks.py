@@ -114,10 +114,10 @@ def _check_autoscale(scenario: Scenario, document: Document) -> None:
     for i, rule in enumerate(scenario.autoscale):
         where = document.where(("autoscale", i, "entry"))
         _check_entry(scenario, rule.entry, where)
-        entry, *more = scenario.entries_named(rule.entry)
-        if more:
+        entry, *others = scenario.entries_named(rule.entry)
+        if others:
             raise InputError(
-                f"the name '{rule.entry}' is used by {1 + len(more)} fleet entries",
+                f"the name '{rule.entry}' is used by {1 + len(others)} fleet entries",
                 where=where,
                 expected="a name of one entry",
             )

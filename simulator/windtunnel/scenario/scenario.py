@@ -224,7 +224,7 @@ class Stop(_Model):
     )
 
     @model_validator(mode="after")
-    def _one(self) -> Stop:
+    def _check_one_condition(self) -> Stop:
         if sum(part is not None for part in (self.jobs, self.time, self.relative_error)) != 1:
             raise as_custom(
                 InputError("a stop is a number of jobs, a time or a precision", expected="jobs, time or relative_error")

@@ -127,15 +127,15 @@ def grid(axes: Sequence[Axis], sets: Sequence[str] = ()) -> list[Point]:
         )
     earlier = [("--set", parse_path(change.partition("=")[0].strip())) for change in sets]
     for axis in axes:
-        mine = parse_path(axis.path)
-        for option, theirs in earlier:
-            if theirs[: len(mine)] == mine:
+        path = parse_path(axis.path)
+        for option, earlier_path in earlier:
+            if earlier_path[: len(path)] == path:
                 raise InputError(
-                    f"this overwrites the {option} of '{format_path(theirs)}'",
+                    f"this overwrites the {option} of '{format_path(earlier_path)}'",
                     where=Location(f"--over {axis.path}"),
                     expected="each place changed once, and the whole before its parts",
                 )
-        earlier.append(("--over", mine))
+        earlier.append(("--over", path))
     count = math.prod(len(axis.texts) for axis in axes)
     if count > MAX_POINTS:
         raise InputError(
@@ -210,12 +210,12 @@ class Reader:
     def document(self, changes: Sequence[str]) -> Document:
         """Return the scenario with the changes of a point, before it is checked."""
         base = self._base
-        found = Document(
+        document = Document(
             copy.deepcopy(base.data), base.file, dict(base.marks), dict(base.key_marks), dict(base.changes)
         )
         for change in changes:
-            apply_change(found, change, "--over")
-        return found
+            apply_change(document, change, "--over")
+        return document
 
     def scenario(self, changes: Sequence[str]) -> Scenario:
         """Return the scenario at a point; raises InputError for the first thing that is wrong."""
@@ -225,9 +225,9 @@ class Reader:
 def read_copy(inputs: Inputs, tree: Path, changes: Sequence[str]) -> Scenario:
     """Return the scenario at a point, read from the copies under ``tree``."""
     name = _absolute(inputs.scenario)
-    found = Reader(f"{tree}{name}", inputs.files[name].decode("utf-8"), inputs.sets).document(changes)
-    found.data = _redirected(found.data, tree)
-    return check_scenario(found)
+    document = Reader(f"{tree}{name}", inputs.files[name].decode("utf-8"), inputs.sets).document(changes)
+    document.data = _redirected(document.data, tree)
+    return check_scenario(document)
 
 
 def _redirected(data: Any, tree: Path) -> Any:

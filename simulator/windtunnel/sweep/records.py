@@ -48,8 +48,8 @@ class Records:
         """Return a finished point's result; None if the point is not finished or its record is damaged."""
         try:
             text = (self.run_folder(index) / "result.json").read_text(encoding="utf-8")
-            found = json.loads(text)
-            return text if isinstance(found, dict) and "targets" in found else None
+            result = json.loads(text)
+            return text if isinstance(result, dict) and "targets" in result else None
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
 

@@ -87,10 +87,10 @@ def run_sweep(
                 else:
                     rows[left[place]] = _done(outcome.result)
                 progress(done, total)
-        found = document(grid, stated, rows, code)
+        content = document(grid, stated, rows, code)
         if kept is not None:
-            write_tables(kept.folder, found)
-    return found
+            write_tables(kept.folder, content)
+    return content
 
 
 @contextmanager

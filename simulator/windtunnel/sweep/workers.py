@@ -135,12 +135,12 @@ class LocalPool:
     def _start(self) -> _Worker:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(self.preload))
-        mine, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, self.work, self.tree), daemon=True)
+        parent_end, child_end = context.Pipe()
+        process = context.Process(target=_serve, args=(child_end, self.work, self.tree), daemon=True)
         with one_thread():
             process.start()
-        theirs.close()
-        return _Worker(process, mine)
+        child_end.close()
+        return _Worker(process, parent_end)
 
     def _replace(self, place: int) -> str:
         """Replace a worker that died; returns how it ended."""
@@ -274,12 +274,12 @@ class DaskCluster:
             self._client.wait_for_workers(1, timeout=_START_TIMEOUT_S)
         except TimeoutError:
             raise InputError("the cluster has no workers", where=self._where, expected="at least one") from None
-        found = self._client.run(self._bundle.facts, on_error="return")
-        for worker in sorted(found):
-            self._compare(f"the worker {worker}", found[worker])
+        answers = self._client.run(self._bundle.facts, on_error="return")
+        for worker in sorted(answers):
+            self._compare(f"the worker {worker}", answers[worker])
 
-    def _compare(self, who: str, theirs: Any) -> None:
-        problem = _difference(who, theirs, self._bundle.expected)
+    def _compare(self, who: str, facts: Any) -> None:
+        problem = _difference(who, facts, self._bundle.expected)
         if problem is not None:
             raise InputError(problem, where=self._where, expected="the same installation everywhere")
 
@@ -318,13 +318,13 @@ def _same(bundle: _Bundle) -> _Bundle:
     return bundle
 
 
-def _difference(who: str, theirs: Any, expected: Mapping[str, str]) -> str | None:
+def _difference(who: str, facts: Any, expected: Mapping[str, str]) -> str | None:
     """The difference between what ``who`` has and what is expected; None if there is none."""
-    if not isinstance(theirs, Mapping):
-        return f"{who} cannot run Windtunnel: {type(theirs).__name__}: {theirs}"
+    if not isinstance(facts, Mapping):
+        return f"{who} cannot run Windtunnel: {type(facts).__name__}: {facts}"
     for name, version in expected.items():
-        if theirs.get(name) != version:
-            return f"{who} has {name} {theirs.get(name)}, and this machine has {version}"
+        if facts.get(name) != version:
+            return f"{who} has {name} {facts.get(name)}, and this machine has {version}"
     return None
 
 

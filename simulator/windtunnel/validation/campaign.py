@@ -69,35 +69,37 @@ class MeasurementResults:
 
     def environment(self) -> Environment:
         """Return the driver, versions and clocks of each device, the host and the date."""
-        versions = {f"{one.name} {key}": value for one in self.devices for key, value in one.versions.items()}
+        versions = {f"{device.name} {key}": value for device in self.devices for key, value in device.versions.items()}
         return Environment(
             host=f"{_processor()}, {platform.system()} {platform.release()} {platform.machine()}",
-            driver="; ".join(f"{one.name}: {one.info.name}, {one.info.driver}" for one in self.devices),
+            driver="; ".join(f"{device.name}: {device.info.name}, {device.info.driver}" for device in self.devices),
             versions={**made_with(), **versions},
             clocks={
-                f"{one.name} {clock} ({when})": float(values[f"{key}_clock_hz"])  # type: ignore[arg-type]
-                for one in self.devices
-                for when, values in one.measured.conditions.items()
+                f"{device.name} {clock} ({when})": float(values[f"{key}_clock_hz"])  # type: ignore[arg-type]
+                for device in self.devices
+                for when, values in device.measured.conditions.items()
                 for clock, key in (("SM", "sm"), ("memory", "memory"))
                 if f"{key}_clock_hz" in values
             },
             date=datetime.now(UTC).replace(microsecond=0).isoformat(),
             command=self.command,
-            conditions={one.name: one.measured.conditions for one in self.devices if one.measured.conditions},
+            conditions={
+                device.name: device.measured.conditions for device in self.devices if device.measured.conditions
+            },
         )
 
     def omitted(self) -> list[dict[str, Any]]:
         """Return how many points were not measured, by device, operation and reason, and whether a call hung."""
         counts: dict[tuple[str, str, str], int] = {}
-        hung = {(one.name, why) for one in self.devices for why in one.measured.hung}
-        for one in self.devices:
-            reasons = [(point, why) for point, why in one.measured.refused]
-            reasons += [(point, "the budget was too small") for point in one.measured.over_budget]
+        hung = {(device.name, why) for device in self.devices for why in device.measured.hung}
+        for device in self.devices:
+            reasons = [(point, why) for point, why in device.measured.refused]
+            reasons += [(point, "the budget was too small") for point in device.measured.over_budget]
             for point, why in reasons:
-                key = one.name, point.op, why
+                key = device.name, point.op, why
                 counts[key] = counts.get(key, 0) + 1
-            if one.no_makespan:
-                counts[one.name, "makespan", one.no_makespan] = 1
+            if device.no_makespan:
+                counts[device.name, "makespan", device.no_makespan] = 1
         counts |= {(name, "all", why): len(list(suite.points())) for name, why in self.unopened.items()}
         return [
             {"source": source, "op": op, "why": why, "points": n, "hung": (source, why) in hung}

@@ -97,14 +97,14 @@ def _numbers(p: Parameters, place: int) -> Numbers:
 
 def own_numbers(p: Parameters, rows: Rows) -> dict[str, SourcedValue]:
     """Return the numbers that rows like these read, under the key of the device's family, for a calibration."""
-    sheet, found = _sheet(p, rows.choices["dtype"]), {}
+    sheet, numbers = _sheet(p, rows.choices["dtype"]), {}
     for place in np.unique(regime(geometry(_flat(rows), sheet))).tolist():
         p.used.clear()
         _numbers(p, place)
         for path, value in p.used.items():
             if path.startswith("attention_"):
-                found[f"{path.partition('.')[0]}.{family(p)}_{REGIMES[place]}"] = value
-    return found
+                numbers[f"{path.partition('.')[0]}.{family(p)}_{REGIMES[place]}"] = value
+    return numbers
 
 
 def _sheet(p: Parameters, dtype: str) -> Datasheet:
@@ -143,9 +143,9 @@ def attention(p: Parameters, rows: Rows) -> RawCost:
     ``cache`` changes nothing: a step finds what the step before left in the cache, in the campaigns and in use.
     """
     sheet, flat = _sheet(p, rows.choices["dtype"]), _flat(rows)
-    found = formula(geometry(flat, sheet), sheet, lambda place: _numbers(p, place))
+    times = formula(geometry(flat, sheet), sheet, lambda place: _numbers(p, place))
     shape = rows.shape
-    total, steps, memory = (part.reshape(shape) for part in (found.total, found.steps, found.memory))
+    total, steps, memory = (part.reshape(shape) for part in (times.total, times.steps, times.memory))
     bound = np.where(steps > memory, "compute", "memory")
     bound = np.where(np.maximum(steps, memory) < 0.5 * total, "launch", bound)
     learned = p.correction(rows)
@@ -172,8 +172,8 @@ def frozen(arrays: Arrays) -> tuple[Datasheet, list[Numbers]]:
     """Return the datasheet and the numbers of every regime as they were at the fit."""
     units, clock, bandwidth, l2, peak, shared, hopper = (float(value) for value in arrays["sheet"])
     names = [str(name) for name in arrays["names"]]
-    each: list[Numbers] = [dict(zip(names, np.exp(row).tolist(), strict=True)) for row in arrays["numbers"]]
-    return Datasheet(units, clock, bandwidth, l2, peak, shared, bool(hopper)), each
+    numbers: list[Numbers] = [dict(zip(names, np.exp(row).tolist(), strict=True)) for row in arrays["numbers"]]
+    return Datasheet(units, clock, bandwidth, l2, peak, shared, bool(hopper)), numbers
 
 
 def similarity(a: FloatArray, b: FloatArray) -> FloatArray:

@@ -55,7 +55,7 @@ _SCHEDULED = 992.0
 class Geometry:
     """Blocks, steps and bytes, which depend on the shape and the datasheet alone; all arrays [rows]."""
 
-    one: BoolArray
+    decodes: BoolArray
     """one query a sequence: decode, and prompts of one token"""
     wide: BoolArray
     """head_dim over 256: no fused kernel of these families, another one runs"""
@@ -117,17 +117,17 @@ def geometry(rows: Rows, sheet: Datasheet) -> Geometry:
     n = rows.numbers
     batch, heads, kv_heads, dim, length = (n[k] for k in ("batch", "heads", "kv_heads", "head_dim", "kv_tokens"))
     dtype_bytes, kv_bytes = BYTES_PER_ELEMENT[rows.choices["dtype"]], BYTES_PER_ELEMENT[rows.choices["kv_dtype"]]
-    one = np.full(dim.shape, rows.choices["phase"] == "decode") | (length <= 1.0)
+    decodes = np.full(dim.shape, rows.choices["phase"] == "decode") | (length <= 1.0)
     fp8 = np.full(dim.shape, kv_bytes < 2.0)
     group = heads / kv_heads
     narrow, usual = dim <= 64, dim <= 128
     if sheet.hopper:
         tile = np.where(narrow, 192.0, 128.0)
-        packed = np.where(one, group, length * group)
+        packed = np.where(decodes, group, length * group)
         tile = np.where((dim == 128) & (packed <= 64), 64.0, tile)
         prefill_keys = np.where(usual, 128.0, np.where(dim <= 192, 96.0, 80.0))
-        keys = np.where(one & narrow, 160.0, prefill_keys)
-        keys = np.where(fp8, np.where(dim > 192, 128.0, np.where(one & ~narrow, 96.0, 160.0)), keys)
+        keys = np.where(decodes & narrow, 160.0, prefill_keys)
+        keys = np.where(fp8, np.where(dim > 192, 128.0, np.where(decodes & ~narrow, 96.0, 160.0)), keys)
         row_blocks = np.ceil(packed / tile)
         advance = tile / group
         many = batch * kv_heads * row_blocks
@@ -135,27 +135,27 @@ def geometry(rows: Rows, sheet: Datasheet) -> Geometry:
         share = np.ceil(1.1 * many * key_blocks / sheet.units)
         splits = np.where(batch > _SCHEDULED, 1.0, np.clip(np.ceil(key_blocks / share), 1.0, _MAX_DYNAMIC_SPLITS))
         resident = np.ones_like(dim)
-        repack = np.zeros(one.shape, dtype=bool)
+        repack = np.zeros(decodes.shape, dtype=bool)
     else:
         tile = np.full_like(dim, 64.0)
         keys = np.where(narrow, 256.0, np.where(usual, 128.0, 64.0))
-        row_blocks = np.where(one, np.where(group > 1, np.ceil(group / 64.0), 1.0), np.ceil(length / 64.0))
+        row_blocks = np.where(decodes, np.where(group > 1, np.ceil(group / 64.0), 1.0), np.ceil(length / 64.0))
         advance = tile
-        many = batch * np.where(one & (group > 1), kv_heads, heads) * row_blocks
+        many = batch * np.where(decodes & (group > 1), kv_heads, heads) * row_blocks
         key_blocks = np.ceil(length / keys)
         splits = np.ones_like(dim)
-        some = one & (group > 1) & (many < 0.8 * 2.0 * sheet.units)
-        splits[some] = _heuristic_splits(many[some], key_blocks[some], 2.0 * sheet.units)
+        divided = decodes & (group > 1) & (many < 0.8 * 2.0 * sheet.units)
+        splits[divided] = _heuristic_splits(many[divided], key_blocks[divided], 2.0 * sheet.units)
         resident = np.clip(np.floor(sheet.shared / (2.0 * dim * (tile + 2.0 * keys))), 1.0, 2.0)
-        repack = one & (kv_heads > 1) & (batch > 1) & (group > 1)
+        repack = decodes & (kv_heads > 1) & (batch > 1) & (group > 1)
     longest = np.ceil(key_blocks / splits)
     # causal: the i-th block of rows sees i x advance keys, in whole tiles (half a tile too many on average)
     part = advance / keys
     triangle = (row_blocks + 1.0) / 2.0 * part + 0.5 * (1.0 - np.minimum(part, 1.0))
-    mean = np.where(one, longest, np.clip(triangle / splits, 1.0, longest))
-    tokens = batch * np.where(one, 1.0, length)
+    mean = np.where(decodes, longest, np.clip(triangle / splits, 1.0, longest))
+    tokens = batch * np.where(decodes, 1.0, length)
     return Geometry(
-        one=one,
+        decodes=decodes,
         wide=dim > 256,
         group=group,
         rows=tile,
@@ -254,7 +254,7 @@ def parts(g: Geometry, sheet: Datasheet, p: Numbers) -> TimeComponents:
 
     More bandwidth, peak or clock never costs more: each only divides a term of sums and maxima.
     """
-    units, one, clock = sheet.units, g.one, sheet.clock
+    units, decodes, clock = sheet.units, g.decodes, sheet.clock
     dim = np.log(g.head_dim / 128.0)
 
     def power(name: str) -> FloatArray:
@@ -263,39 +263,39 @@ def parts(g: Geometry, sheet: Datasheet, p: Numbers) -> TimeComponents:
     rate = sheet.peak / units * p["efficiency"] * power("efficiency_dim")
     step = g.rows * g.keys * (4.0 * g.head_dim / rate + 1.0 / (p["exponentials"] * clock))
     step = np.where(g.fp8, step * p["fp8"] * power("fp8_dim") + p["fp8_turn_s"] * g.keys * g.head_dim, step)
-    step = step + np.where(one, 2.0 * g.keys * g.head_dim * g.kv_size / (p["stream_bytes"] * clock), 0.0)
+    step = step + np.where(decodes, 2.0 * g.keys * g.head_dim * g.kv_size / (p["stream_bytes"] * clock), 0.0)
     step = step * np.where(g.wide, p["wide_step"], 1.0)
     row = g.head_dim * 8.0 / (p["row_bytes"] * clock) * np.where(g.batch > _SCHEDULED, p["row_bytes_many"], 1.0)
-    block = p["block_s"] * power("block_dim") * np.where(one, p["block_one"], 1.0)
-    block = block + np.where(one, np.minimum(g.group, g.rows) * row, 0.0)
-    longest = block + g.longest * step * np.where(one, 1.0, p["chain"] * power("chain_dim"))
+    block = p["block_s"] * power("block_dim") * np.where(decodes, p["block_one"], 1.0)
+    block = block + np.where(decodes, np.minimum(g.group, g.rows) * row, 0.0)
+    longest = block + g.longest * step * np.where(decodes, 1.0, p["chain"] * power("chain_dim"))
     waves = np.where(g.blocks <= units, 1.0, g.resident * np.ceil(g.blocks / (g.resident * units)))
     alike = (g.mean / g.longest) ** p["even"]
     idle = alike * (waves - g.blocks / units) + (1.0 - alike) * p["tail"]
     busy = np.maximum(longest, g.blocks * (block + g.mean * step) / units + longest * idle)
-    starts = block * np.where(one, waves, np.maximum(1.0, g.blocks / units))
+    starts = block * np.where(decodes, waves, np.maximum(1.0, g.blocks / units))
     steps = np.maximum(busy - starts, 1e-9)
     if sheet.hopper:
         many = g.batch > _SCHEDULED
         turn = np.where(many, p["sequence_many_s"], p["sequence_s"]) * g.batch
         wide = np.where(many, p["wide_sequence_many_s"], p["wide_sequence_s"]) * g.pairs
-        starts = _soft_max(starts, np.where(g.wide & one, wide, turn), p["bound"])
-    foot = np.where(one, g.kv, g.fresh * g.kv_size / (2.0 + g.kv_size)) + 2.0 * g.queries
+        starts = _soft_max(starts, np.where(g.wide & decodes, wide, turn), p["bound"])
+    foot = np.where(decodes, g.kv, g.fresh * g.kv_size / (2.0 + g.kv_size)) + 2.0 * g.queries
     warm = 1.0 / (1.0 + (foot / (p["warm_fit"] * sheet.l2)) ** p["knee"])
     memory = foot / (sheet.bandwidth * p["bandwidth"] * (1.0 + (p["warm"] - 1.0) * warm))
-    memory = memory + np.where(one, p["spill_s"] * (1.0 - warm), 0.0)
-    body = np.where(one, _soft_max(steps, memory, p["overlap"]), _soft_max(steps, memory, p["overlap_prompt"]))
+    memory = memory + np.where(decodes, p["spill_s"] * (1.0 - warm), 0.0)
+    body = np.where(decodes, _soft_max(steps, memory, p["overlap"]), _soft_max(steps, memory, p["overlap_prompt"]))
     held = 1.0 / (1.0 + ((g.fresh + 2.0 * g.queries) / (p["write_fit"] * sheet.l2)) ** p["knee"])
     write = sheet.bandwidth * p["write"] * (1.0 + (p["write_warm"] - 1.0) * held)
     threads = np.minimum(g.kv_heads * g.head_dim, 512.0) / 512.0
     serial = p["floor_s"] * np.where(g.wide, p["wide_floor"], 1.0) + p["floor_dim_s"] * np.log2(g.head_dim / 64.0)
     serial = serial + g.fresh / write + g.tokens * p["token_s"] * threads * np.where(g.fp8, p["token_fp8"], 1.0)
-    serial = serial + np.where(one, 0.0, p["prompt_s"]) + np.where(g.fp8, p["fp8_s"] + 1.5 * g.queries / write, 0.0)
+    serial = serial + np.where(decodes, 0.0, p["prompt_s"]) + np.where(g.fp8, p["fp8_s"] + 1.5 * g.queries / write, 0.0)
     slow = sheet.bandwidth * p["part_bytes"]
     partial = 8.0 * g.splits * g.tokens * g.heads * g.head_dim / slow
     serial = serial + np.where(g.splits > 1.0, p["split_s"] + p["part_s"] * g.splits + partial, 0.0)
     if not sheet.hopper:
-        serial = serial + np.where(one & (g.group > 1.0), p["group_s"], 0.0)
+        serial = serial + np.where(decodes & (g.group > 1.0), p["group_s"], 0.0)
     serial = np.maximum(serial + np.where(g.repack, p["copy_s"] + 4.0 * g.queries / slow, 0.0), 1e-6)
     return TimeComponents(starts, steps, memory, serial, serial + starts + body)
 
@@ -307,7 +307,7 @@ bits, head_dim over 256 (another kernel)."""
 
 def regime(g: Geometry) -> IntArray:
     """Return the index of each row's regime in REGIMES, [rows]."""
-    return np.asarray(np.where(g.wide, 4, np.where(g.fp8, 2, 0)) + np.where(g.one, 0, 1), dtype=np.int64)
+    return np.asarray(np.where(g.wide, 4, np.where(g.fp8, 2, 0)) + np.where(g.decodes, 0, 1), dtype=np.int64)
 
 
 def formula(g: Geometry, sheet: Datasheet, numbers: Callable[[int], Numbers]) -> TimeComponents:

@@ -60,9 +60,9 @@ def _by_vendor(p: Parameters, name: str) -> float:
     """Return an overhead of the API (s): the SKU's own, or else that of its vendor's driver, or else the profile's."""
     vendor = f"{p.api}_{p.vendor.lower()}"
     if p.get(name, p.api) is None:
-        found = p.get(f"vendor_{name}", vendor)
-        if found is not None:
-            return found
+        overhead = p.get(f"vendor_{name}", vendor)
+        if overhead is not None:
+            return overhead
     return p.api_cost(name)
 
 
@@ -86,8 +86,8 @@ def launch(p: Parameters, rows: Rows) -> RawCost:
     else:
         # Enqueuing is a part of a round trip, whatever two campaigns say apart.
         once = _by_vendor(p, "round_trip_s")
-        each = max(min(_by_vendor(p, "dispatch_s"), once), p("kernel_floor_s"))
-        duration = once + (count - 1.0) * each
+        interval_s = max(min(_by_vendor(p, "dispatch_s"), once), p("kernel_floor_s"))
+        duration = once + (count - 1.0) * interval_s
     return RawCost(duration, power_w(p, duration, Activity()), np.asarray("launch"))
 
 

@@ -341,12 +341,12 @@ class CopyTrial:
         pinned = self.memory == "pinned" and self.direction != "d2d"
         self.timer: Timer = "device" if pinned or self.direction == "d2d" else "host"
         limit = _max_copy_bytes(accelerator.info)
-        each = 2 * size
-        if each > limit:
+        pair_bytes = 2 * size
+        if pair_bytes > limit:
             problem = f"two buffers of {size:,} bytes exceed the limit of {limit:,.0f}"
             raise accelerator.make_error(DeviceOutOfMemory, "prepare 'copy'", problem)
-        beyond, max_sets = beyond_caches(accelerator.info), min(16, limit // each)
-        count = cold_operands(each, 1, str(columns["cache"]), limit=max_sets, beyond_bytes=beyond)
+        beyond, max_sets = beyond_caches(accelerator.info), min(16, limit // pair_bytes)
+        count = cold_operands(pair_bytes, 1, str(columns["cache"]), limit=max_sets, beyond_bytes=beyond)
         rng = np.random.default_rng(0)
         self.values = rng.integers(0, 256, size, np.uint8)
         self.buffers = [accelerator.empty(size, np.uint8) for _ in range(count)]

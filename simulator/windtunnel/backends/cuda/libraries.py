@@ -274,12 +274,12 @@ class Libraries:
         m, n, k, batch = (int(columns[name]) for name in ("m", "n", "k", "batch"))
         types, blas, handle = self._calls()[str(columns["dtype"])], self.blas, self._handle
         arrays, expected, tolerance = gemm_data(columns)
-        one, zero = np.ones(1, types.scale), np.zeros(1, types.scale)  # in host memory: the default pointer mode
+        unit, zero = np.ones(1, types.scale), np.zeros(1, types.scale)  # in host memory: the default pointer mode
         plain, default = blas.CUBLAS_OP_N, blas.CUBLAS_GEMM_DEFAULT
 
         def call(operands: Mapping[str, Buffer]) -> None:
             a, b, c = (_address(operands[name]) for name in "abc")
-            alpha, beta = int(one.ctypes.data), int(zero.ctypes.data)
+            alpha, beta = int(unit.ctypes.data), int(zero.ctypes.data)
             if batch == 1:
                 blas.gemmEx(
                     handle, plain, plain, n, m, k, alpha, b, types.operand, n, a, types.operand, k, beta,

@@ -249,10 +249,10 @@ def _close(children: Iterable[_Child]) -> None:
 def _device(fields_: Mapping[str, Any], backend: str) -> DetectedDevice:
     """Return a device of an answer. Raises TypeError or ValueError if it is invalid."""
     device = DetectedDevice(**fields_)
-    for each in fields(DetectedDevice):
-        value = getattr(device, each.name)
-        if not isinstance(value, _TYPES[str(each.type)]):
-            raise TypeError(f"{each.name} is {value!r}")
+    for spec in fields(DetectedDevice):
+        value = getattr(device, spec.name)
+        if not isinstance(value, _TYPES[str(spec.type)]):
+            raise TypeError(f"{spec.name} is {value!r}")
     if device.backend != backend:
         raise ValueError(f"a device of {device.backend}")
     return device

@@ -181,9 +181,9 @@ class RemoteOperations:
         with contextlib.suppress(ValueError, OSError):
             self._log.seek(0)
             lines = self._log.read()[-4000:].decode(errors="replace").strip().splitlines()
-            said = f"; it wrote: {lines[-1]}" if lines else ""
+            last_line = f"; it wrote: {lines[-1]}" if lines else ""
             how = signal.Signals(-code).name if code is not None and code < 0 else f"exit {code}"
-            return f"{how}{said}"
+            return f"{how}{last_line}"
         return f"exit {code}"
 
     def _end(self, kind: type[DeviceError], problem: str) -> None:

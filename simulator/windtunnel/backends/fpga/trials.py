@@ -234,8 +234,8 @@ def _refusal(op: str, columns: Mapping[str, Any], build: Build) -> str | None:
         return f"there is no RTL design for {dtype}; expected {list_choices([*FLOATS, 'int8'])}"
     if op == "fft" and (columns["n"] < 4 or int(columns["n"]) & (int(columns["n"]) - 1)):
         return f"the design transforms powers of two of at least 4 points, not {int(columns['n'])} points"
-    each = INT8_ADD_S if op == "vector_add" else INT8_CELL_S
-    steps, step_s = _effort(op, columns, build), FLOAT_S if dtype in FLOATS else each
+    int8_step_s = INT8_ADD_S if op == "vector_add" else INT8_CELL_S
+    steps, step_s = _effort(op, columns, build), FLOAT_S if dtype in FLOATS else int8_step_s
     if steps * step_s > MAX_SIMULATION_S:
         return (
             f"{steps:.3g} arithmetic operations of {op} in {dtype} take about {steps * step_s:.0f} s of simulation; "

@@ -118,16 +118,16 @@ class InFlight(Generic[Slot]):
 
 
 class _Requests(HostTrial, Generic[Slot]):
-    """A trial of requests in flight. ``each`` is the number of requests per operation (signatures, launches)."""
+    """A trial of requests in flight. ``per_call`` is the number of requests per operation (signatures, launches)."""
 
-    def __init__(self, device: HostDevice, note: str, flight: InFlight[Slot], *, width: int, each: int = 1) -> None:
+    def __init__(self, device: HostDevice, note: str, flight: InFlight[Slot], *, width: int, per_call: int = 1) -> None:
         super().__init__(device, note)
-        self._flight, self._width, self._each = flight, width, each
+        self._flight, self._width, self._per_call = flight, width, per_call
 
     def _run(self, count: int) -> float:
         # The requests of an operation are in flight together. If they are fewer than ``width``, operations overlap.
-        requests = count * max(self._each, self._width)
-        return self._flight.run(requests) * self._each / requests
+        requests = count * max(self._per_call, self._width)
+        return self._flight.run(requests) * self._per_call / requests
 
     def _check(self) -> float:
         return exact_error(sum(not self._right(slot) for slot in self._flight.last))
@@ -435,7 +435,7 @@ class _SignTrial(_Requests[Digest]):
         slots = [Digest(rng.bytes(32)) for _ in range(max(64, width))]
         label = {"rsa2048": "RSA-2048 PKCS #1 v1.5", "ecdsa_p256": "ECDSA P-256"}[scheme]
         note = f"{label} of SHA-256 digests, {openssl()}, one new key"
-        super().__init__(device, note, InFlight([work] * width, slots), width=width, each=int(columns["count"]))
+        super().__init__(device, note, InFlight([work] * width, slots), width=width, per_call=int(columns["count"]))
 
     def _right(self, slot: Digest) -> bool:
         right = self._holds(slot)
@@ -473,7 +473,7 @@ class _LaunchTrial(_Requests[list[int]]):
             slot[0] = call(nothing, room)
 
         note = f"an AES-256-CTR call with no bytes, {openssl()}"
-        super().__init__(device, note, InFlight([work], [[-1], [-1]]), width=1, each=int(columns["count"]))
+        super().__init__(device, note, InFlight([work], [[-1], [-1]]), width=1, per_call=int(columns["count"]))
 
     def _right(self, slot: list[int]) -> bool:
         (done,), slot[0] = slot, -1

@@ -48,9 +48,9 @@ class _Frames:
     """Frames of one size in the child process, and the buffers to receive them."""
 
     def __init__(self, child: Child, device: HostDevice, frame_bytes: int, cache: str) -> None:
-        each = 2 * (frame_bytes + veth.MESSAGE_BYTES + veth.VECTOR_BYTES)
-        rows = cold_operands(each, veth.MAX_BATCH, cache)
-        device.require_memory(rows * each, f"{rows:,} frames of {frame_bytes:,} bytes")
+        row_bytes = 2 * (frame_bytes + veth.MESSAGE_BYTES + veth.VECTOR_BYTES)
+        rows = cold_operands(row_bytes, veth.MAX_BATCH, cache)
+        device.require_memory(rows * row_bytes, f"{rows:,} frames of {frame_bytes:,} bytes")
         self._child, self._device, self._ring = child, device.info.name, next(_rings)
         child.ask(self._device, "prepare", self._ring, 60.0, frame_bytes=frame_bytes, rows=rows)
 

@@ -193,17 +193,17 @@ class Ring:
             offset = first * MESSAGE_BYTES
             done = 0
             while done < size:
-                more = send(out, to_send + offset + done * MESSAGE_BYTES, size - done, 0)
-                if more <= 0:
+                moved = send(out, to_send + offset + done * MESSAGE_BYTES, size - done, 0)
+                if moved <= 0:
                     raise OSError(ctypes.get_errno(), f"sendmmsg: {os.strerror(ctypes.get_errno())}")
-                done += more
+                done += moved
             done = 0
             while done < size:
-                more = receive(back, to_receive + offset + done * MESSAGE_BYTES, size - done, 0, None)
-                if more <= 0:
+                moved = receive(back, to_receive + offset + done * MESSAGE_BYTES, size - done, 0, None)
+                if moved <= 0:
                     missing += size - done
                     break
-                done += more
+                done += moved
         return time.perf_counter() - begin, missing
 
     def _wrong(self, begin: int, end: int) -> int:

@@ -41,13 +41,13 @@ class JaxDevice(HostDevice):
 
     def __init__(self, detected: DetectedDevice, device: Any) -> None:
         self.detected, self.device = detected, device
-        one = (1, 1, 1)
+        dims = (1, 1, 1)
         info = DeviceInfo(
             name=detected.name,
             kind=detected.kind,
             api="jax",
             memory_bytes=detected.memory_bytes,
-            limits=Limits(1, one, one, 0, 1, "JAX has no blocks of threads"),
+            limits=Limits(1, dims, dims, 0, 1, "JAX has no blocks of threads"),
             features=frozenset(),
             virtual=False,
             software=detected.software,
@@ -114,7 +114,7 @@ class _JaxTrial(HostTrial):
 
     def __init__(self, device: JaxDevice, columns: Columns, note: str) -> None:
         super().__init__(device, f"{note}, JAX {jax.__version__}")
-        self._each = columns["dispatch"] == "eager" or device.info.software
+        self._waits = columns["dispatch"] == "eager" or device.info.software
 
     def _close(self) -> None:
         self._held, self._last = (), None
@@ -146,13 +146,13 @@ class _Compiled(_JaxTrial):
             self._function = jax.jit(function).lower(*self._held[0]).compile()
 
     def _run(self, count: int) -> float:
-        each, sets, function = self._each, self._held, self._function
+        waits, sets, function = self._waits, self._held, self._function
         last: Any = None
         with self.device.errors(self._op):
             began = time.perf_counter()
             for number in range(self._next, self._next + count):
                 last = function(*sets[number % len(sets)])
-                if each:
+                if waits:
                     last.block_until_ready()
             last.block_until_ready()
             took = time.perf_counter() - began
@@ -376,12 +376,12 @@ class _Launches(_JaxTrial):
         self._function = jax.jit(lambda x: x + 1).lower(self._last).compile()
 
     def _run(self, count: int) -> float:
-        function, value, each = self._function, self._last, self._each
+        function, value, waits = self._function, self._last, self._waits
         with self.device.errors("launch"):
             began = time.perf_counter()
             for _ in range(count * self._count):
                 value = function(value)
-                if each:
+                if waits:
                     value.block_until_ready()
             value.block_until_ready()
             took = time.perf_counter() - began

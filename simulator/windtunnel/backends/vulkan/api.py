@@ -263,7 +263,7 @@ def _described(vulkan: Api, number: int, handle: Any) -> Physical | None:
         return None
     features = features_of(vulkan, handle)
     families = vulkan.listed("vkGetPhysicalDeviceQueueFamilyProperties", "VkQueueFamilyProperties", handle)
-    able = [at for at, each in enumerate(families) if each.queueFlags & vulkan.vk.VK_QUEUE_COMPUTE_BIT]
+    able = [at for at, family in enumerate(families) if family.queueFlags & vulkan.vk.VK_QUEUE_COMPUTE_BIT]
     if not able or "timelineSemaphore" not in features:
         return None
     family = max(able, key=lambda at: families[at].timestampValidBits)

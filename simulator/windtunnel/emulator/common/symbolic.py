@@ -344,7 +344,7 @@ class AffinePositions:
     for one array of the whole grid.
     """
 
-    __slots__ = ("_each", "_view", "first", "index", "lanes", "size")
+    __slots__ = ("_expanded", "_view", "first", "index", "lanes", "size")
 
     def __init__(self, index: AffineValue, size: int = 0) -> None:
         self.index, self.lanes, self.size = index, index.lanes, size
@@ -361,7 +361,7 @@ class AffinePositions:
         if block_sides is not None and lanes.subset is not None:
             numbers = lanes.subset_numbers if lanes.subset else None
             self._view = chunk.layout.view(block_sides, index.steps, lanes.subset, numbers)
-        self._each: np.ndarray | None = None
+        self._expanded: np.ndarray | None = None
 
     @property
     def contiguous(self) -> slice | None:
@@ -372,28 +372,28 @@ class AffinePositions:
         return slice(self.first + view.first, self.first + view.first + view.shape[0])
 
     @property
-    def each(self) -> np.ndarray:
+    def expanded(self) -> np.ndarray:
         """One position for each active thread. Callers must not change the array."""
-        if self._each is None:
+        if self._expanded is None:
             if self.size:
                 lanes, steps = self.lanes, self.index.steps
                 layout = lanes.chunk.layout
                 if lanes.subset:
                     offsets = layout.offsets(steps)[lanes.subset_numbers] + self.first
                     starts = np.arange(layout.blocks, dtype=np.int64) * self.size
-                    self._each = (starts[:, None] + offsets[None, :]).reshape(-1)
+                    self._expanded = (starts[:, None] + offsets[None, :]).reshape(-1)
                 else:
                     positions = lanes.select(layout.positions(self.size, steps))
-                    self._each = positions + self.first if self.first else positions
+                    self._expanded = positions + self.first if self.first else positions
             else:
-                self._each = self.index.wide()
-        return self._each
+                self._expanded = self.index.wide()
+        return self._expanded
 
     @property
     def with_offset(self) -> tuple[np.ndarray, int]:
-        """An array and an integer whose sum is ``each``. Callers must not change the array."""
-        if not self.size or self._each is not None or self.lanes.selection is not None:
-            return self.each, 0
+        """An array and an integer whose sum is ``expanded``. Callers must not change the array."""
+        if not self.size or self._expanded is not None or self.lanes.selection is not None:
+            return self.expanded, 0
         return self.lanes.chunk.layout.positions(self.size, self.index.steps), self.first
 
     def _as_view(self, flat: np.ndarray) -> np.ndarray | None:
@@ -411,20 +411,20 @@ class AffinePositions:
         if contiguous is not None and not copied:
             return flat[contiguous]
         view = self._as_view(flat)
-        return np.asarray(flat[self.each]) if view is None else view.flatten()
+        return np.asarray(flat[self.expanded]) if view is None else view.flatten()
 
     def put(self, flat: np.ndarray, value: Any) -> None:
         """Set the elements. If several threads set one element, the last thread's value remains."""
         view = self._as_view(flat)
         if view is None or self._view is None or not self._view.injective:
-            flat[self.each] = value
+            flat[self.expanded] = value
         else:
             view[...] = value.reshape(view.shape) if isinstance(value, np.ndarray) and value.ndim else value
 
     def any(self, flags: np.ndarray) -> bool:
         """Return whether any of the elements is set."""
         view = self._as_view(flags)
-        return bool((flags[self.each] if view is None else view).any())
+        return bool((flags[self.expanded] if view is None else view).any())
 
 
 Position = int | slice | np.ndarray | AffinePositions
@@ -434,7 +434,7 @@ Position = int | slice | np.ndarray | AffinePositions
 def each_position(position: Position, size: int) -> np.ndarray:
     """Return one position for each of ``size`` threads. Callers must not change the array."""
     if isinstance(position, AffinePositions):
-        return position.each
+        return position.expanded
     if isinstance(position, slice):
         return np.arange(position.start, position.stop)
     return np.full(size, position) if isinstance(position, int) else position

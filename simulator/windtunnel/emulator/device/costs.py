@@ -64,16 +64,16 @@ class DeviceCosts:
     def _launch_parts(self, interval: Interval) -> _LaunchParts:
         """Divide the model's time of one launch and of many into the parts of host and device."""
         try:
-            one, many = (self._launch_s(count, interval) for count in (1, 1001))
+            one_s, many_s = (self._launch_s(count, interval) for count in (1, 1001))
         except UnsupportedOperationError:
-            one = many = 0.0
-        each = to_ticks((many - one) / 1000)
-        floor = min(to_ticks(Parameters(self.device).get("kernel_floor_s") or 0.0), to_ticks(one))
+            one_s = many_s = 0.0
+        gap = to_ticks((many_s - one_s) / 1000)
+        floor = min(to_ticks(Parameters(self.device).get("kernel_floor_s") or 0.0), to_ticks(one_s))
         # Back to back, the slower of enqueuing and executing sets the pace. Where that is the device, the host is free
         # again after the API's own dispatch.
-        dispatch = each if each > floor + 1 else min(self.overhead("dispatch_s", interval), each)
+        dispatch = gap if gap > floor + 1 else min(self.overhead("dispatch_s", interval), gap)
         # A kernel may begin and end before the call that enqueues it has returned. Then the latency is negative.
-        rest = max(to_ticks(one) - dispatch - floor, -dispatch)
+        rest = max(to_ticks(one_s) - dispatch - floor, -dispatch)
         back = min(self.overhead("synchronize_s", interval), max(rest, 0))
         return _LaunchParts(dispatch, rest - back, back, floor, self.overhead("graph_node_s", interval))
 

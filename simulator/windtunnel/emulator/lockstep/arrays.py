@@ -77,15 +77,15 @@ class LockstepArray:
             self.recorder.mark(WRITE, position)
         if self.shadow is not None:
             self.shadow.write(self, lanes, line, position, value, atomic=False)
-        each = each_position(position, lanes.size) if lanes.chunk.compares_stores else None
-        before = None if each is None else self.flat[each].copy()
+        positions = each_position(position, lanes.size) if lanes.chunk.compares_stores else None
+        before = None if positions is None else self.flat[positions].copy()
         if isinstance(position, AffinePositions):
             position.put(self.flat, value)
         elif isinstance(position, int) and isinstance(value, np.ndarray) and value.ndim:
             self.flat[position] = value[-1]
         else:
             self.flat[position] = value
-        lanes.chunk.changes += before is None or not np.array_equal(before, self.flat[each])
+        lanes.chunk.changes += before is None or not np.array_equal(before, self.flat[positions])
         if self.uninitialised is not None:
             self._mark_initialised(lanes, position)
 
@@ -104,11 +104,11 @@ class LockstepArray:
             self.shadow.write(self, lanes, line, position, None, atomic=True)
         if self.uninitialised is not None:
             self._mark_initialised(lanes, position)
-        each = each_position(position, lanes.size)
-        before = self.flat[each].copy()
+        positions = each_position(position, lanes.size)
+        before = self.flat[positions].copy()
         operands = [np.broadcast_to(np.asarray(value), lanes.size) for value in values]
-        old_values = change_many(self.flat, each, op, operands, used)
-        lanes.chunk.changes += not np.array_equal(before, self.flat[each])
+        old_values = change_many(self.flat, positions, op, operands, used)
+        lanes.chunk.changes += not np.array_equal(before, self.flat[positions])
         return old_values
 
     # What its kinds differ in.
@@ -133,12 +133,12 @@ class LockstepArray:
         return linear
 
     def _out_of_bounds(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> OutOfBounds:
-        each = [np.broadcast_to(np.asarray(index).astype(np.int64), lanes.size) for index in indices]
+        broadcast = [np.broadcast_to(np.asarray(index).astype(np.int64), lanes.size) for index in indices]
         bad = np.zeros(lanes.size, bool)
-        for index, side in zip(each, self.shape, strict=True):
+        for index, side in zip(broadcast, self.shape, strict=True):
             bad |= (index < 0) | (index >= side)
         first = int(np.flatnonzero(bad)[0])
-        index_of_first = tuple(int(index[first]) for index in each)
+        index_of_first = tuple(int(index[first]) for index in broadcast)
         thread, others = int(lanes.identities[first]), int(bad.sum()) - 1
         return out_of_bounds(self.launch, self.name, self.shape, index_of_first, thread, line, others)
 
@@ -147,7 +147,7 @@ class LockstepArray:
         if isinstance(position, AffinePositions):
             if not position.any(self.uninitialised):
                 return
-            position = position.each
+            position = position.expanded
         bad = self.uninitialised[position]
         if not bad.any():
             return

@@ -87,11 +87,13 @@ class NumpyRecords:
         is_older = self.read_epoch[position] < epochs
         replaces = (reader == _NOBODY) | (same_block & is_older & ~self._has_distant_reader(position))
         if replaces.any():
-            self._set_reader(_some(position, replaces), ids[replaces], epochs[replaces], line, warp_epochs[replaces])
+            self._set_reader(
+                _positions_of(position, replaces), ids[replaces], epochs[replaces], line, warp_epochs[replaces]
+            )
         repeats = ~replaces & (reader == ids)
         if repeats.any():
-            self.read_line[_some(position, repeats)] = line
-            self.read_warp[_some(position, repeats)] = warp_epochs[repeats]
+            self.read_line[_positions_of(position, repeats)] = line
+            self.read_warp[_positions_of(position, repeats)] = warp_epochs[repeats]
         # If several threads read one element at once, one is recorded as the reader and the others as other readers.
         recorded = self.reader[position]
         is_other = recorded != ids
@@ -111,11 +113,14 @@ class NumpyRecords:
         """Record the threads that read beside the recorded reader."""
         same_block = is_other & (reader // self.threads == blocks)
         same_warp = same_block & (reader % self.threads // self.warp == ids % self.threads // self.warp)
-        place = _some(position, same_warp)
+        place = _positions_of(position, same_warp)
         self.beside[place], self.beside_warp[place] = ids[same_warp], warp_epochs[same_warp]
         self.beside_line[place] = line
         for chosen in (same_block & ~same_warp & ~self._has_distant_reader(position), is_other & ~same_block):
-            self.other[_some(position, chosen)], self.other_line[_some(position, chosen)] = ids[chosen], line
+            self.other[_positions_of(position, chosen)], self.other_line[_positions_of(position, chosen)] = (
+                ids[chosen],
+                line,
+            )
 
     def _has_distant_reader(self, position: Any) -> np.ndarray:
         """Return whether the other reader is of another block than the recorded reader."""
@@ -206,7 +211,7 @@ class NumpyRecords:
         """Return (position, thread, barrier epoch, block in the launch, warp epoch) of each active thread."""
         lanes, position = access.lanes, access.position
         if isinstance(position, AffinePositions):
-            position = position.each
+            position = position.expanded
         if isinstance(position, int):
             position = np.full(lanes.size, position)
         epochs = access.epochs[lanes.blocks]
@@ -232,7 +237,7 @@ class NumpyRecords:
         return race(array.launch, array.name, array.index_of(place), later, earlier)
 
 
-def _some(position: Any, chosen: np.ndarray) -> Any:
+def _positions_of(position: Any, chosen: np.ndarray) -> Any:
     """Return the positions of some of the threads."""
     if isinstance(position, slice):
         return np.flatnonzero(chosen) + position.start

@@ -105,7 +105,7 @@ class CompiledRecords:
         arguments = self._arguments(access)
         result = self._write(*arguments, atomic, _NO_FLAGS)
         if result == self.rule.COMPARE_VALUES:
-            position = access.position.each if isinstance(access.position, AffinePositions) else access.position
+            position = access.position.expanded if isinstance(access.position, AffinePositions) else access.position
             same = np.broadcast_to(equal(array.flat[position], value), access.lanes.size)
             result = self._write(*arguments, atomic, np.require(same, bool, _FLAGS))
         if result == self.rule.RACE:

@@ -37,7 +37,7 @@ class ThinkTimes:
         """Return the first think time of every user; shape (users,)."""
         for group, drawn in enumerate(self._drawn):
             if not drawn:
-                drawn.frombytes(self._more(group).tobytes())
+                drawn.frombytes(self._draw(group).tobytes())
         rows = [np.frombuffer(drawn, dtype=np.int64, count=_GROUP).copy() for drawn in self._drawn]
         return np.concatenate(rows)[: self.users]
 
@@ -47,10 +47,10 @@ class ThinkTimes:
         drawn = self._drawn[group]
         at = before * _GROUP + place
         while at >= len(drawn):
-            drawn.frombytes(self._more(group).tobytes())
+            drawn.frombytes(self._draw(group).tobytes())
         return drawn[at]
 
-    def _more(self, group: int) -> TickArray:
+    def _draw(self, group: int) -> TickArray:
         rng = self._streams[group]
         if rng is None:
             rng = self._streams[group] = stream(self._seed, *self._name, str(group))

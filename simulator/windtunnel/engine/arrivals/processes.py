@@ -153,9 +153,9 @@ def through_pieces(counts: Times, pieces: Iterator[Pieces]) -> Times:
         while reached <= block[-1]:
             piece = _ENDLESS if last_s > 2 * MAX_SECONDS else next(pieces)
             span_s = np.diff(piece.end_s, prepend=last_s)
-            more = (piece.from_rate + piece.to_rate) / 2 * span_s
-            more[0] += reached
-            fresh.append((piece.end_s, np.cumsum(more), piece.from_rate, piece.to_rate))
+            added = (piece.from_rate + piece.to_rate) / 2 * span_s
+            added[0] += reached
+            fresh.append((piece.end_s, np.cumsum(added), piece.from_rate, piece.to_rate))
             last_s, reached = float(piece.end_s[-1]), float(fresh[-1][1][-1])
         if fresh:
             more_s, more_count, more_start, more_end = zip(*fresh, strict=True)

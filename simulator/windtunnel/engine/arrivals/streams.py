@@ -145,11 +145,11 @@ def merged_blocks(streams: Mapping[int, Iterator[TickArray]], limit: int | None)
     done = 0
 
     def extend(number: int) -> None:
-        more = next(open_streams[number], None)
-        if more is None:
+        block = next(open_streams[number], None)
+        if block is None:
             del open_streams[number]
         else:
-            waiting[number] = np.concatenate([waiting[number], more])
+            waiting[number] = np.concatenate([waiting[number], block])
 
     while True:
         for number in [n for n in open_streams if not len(waiting[n])]:

@@ -289,9 +289,9 @@ def _scaled(
             moved = _reflected(moved + np.rint(shift * jitter).astype(np.int64), int(ticks[-1]))
         at.append(moved)
         chosen.append(places)
-    every, places = np.concatenate(at), np.concatenate(chosen)
-    order = np.argsort(every, kind="stable")
-    return every[order], places[order]
+    all_ticks, places = np.concatenate(at), np.concatenate(chosen)
+    order = np.argsort(all_ticks, kind="stable")
+    return all_ticks[order], places[order]
 
 
 def _reflected(ticks: TickArray, last: int) -> TickArray:

@@ -55,13 +55,13 @@ def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable
     """A route's score for the kernel; raises what Numba raises for one that does not compile."""
     if not isinstance(score, OwnFunction):
         return njit(SCORE)(score or _no_score)
-    compiled, said = njit(score.function), _said(score)
+    compiled, message = njit(score.function), _not_a_number(score)
     if score.numbers == 1:
 
         def single(device: Candidate) -> tuple[float, float]:
             first = float(compiled(device))
             if first != first:  # noqa: PLR0124  NaN
-                raise ValueError(said)
+                raise ValueError(message)
             return first, 0.0
 
         return njit(SCORE)(single)
@@ -69,7 +69,7 @@ def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable
     def pair(device: Candidate) -> tuple[float, float]:
         first, second = compiled(device)
         if first != first or second != second:  # noqa: PLR0124  NaN
-            raise ValueError(said)
+            raise ValueError(message)
         return float(first), float(second)
 
     return njit(SCORE)(pair)
@@ -80,19 +80,19 @@ def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
     """An order's key for the kernel; raises what Numba raises for one that does not compile."""
     if not isinstance(key, OwnFunction):
         return njit(KEY)(key or _no_key)
-    compiled, said = njit(key.function), _said(key)
+    compiled, message = njit(key.function), _not_a_number(key)
 
     def number(job: JobKey) -> float:
-        found = float(compiled(job))
-        if found != found:  # noqa: PLR0124  NaN
-            raise ValueError(said)
-        return found
+        value = float(compiled(job))
+        if value != value:  # noqa: PLR0124  NaN
+            raise ValueError(message)
+        return value
 
     return njit(KEY)(number)
 
 
-def _said(own: OwnFunction) -> str:
-    return f"'{own.text}' gives what is no number (NaN)"
+def _not_a_number(own: OwnFunction) -> str:
+    return f"'{own.text}' returned NaN"
 
 
 FAR_ABOVE = 4096
@@ -337,10 +337,10 @@ def trees(prepared: PreparedRun, layout: np.dtype) -> tuple[Records, Records]:
     size = 0
     ends: list[int] = []
     for row, fleet_class in zip(rows, prepared.classes, strict=True):
-        more, leaf = tree_size(fleet_class.count)
+        node_count, leaf = tree_size(fleet_class.count)
         row.first, row.count = fleet_class.first, fleet_class.count
         row.tree, row.leaf = size + ROOT, size + leaf
-        size += more
+        size += node_count
         ends.append(size)
     tree = records(size, state.NODE)
     for row, end in zip(rows, ends, strict=True):

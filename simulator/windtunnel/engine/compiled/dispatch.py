@@ -120,8 +120,8 @@ def sweep(w: Either) -> None:
 
 
 @hot
-def _near(one: float, other: float) -> bool:
-    return one == other or abs(one - other) <= 1e-12 * max(abs(one), abs(other))
+def _near(first: float, second: float) -> bool:
+    return first == second or abs(first - second) <= 1e-12 * max(abs(first), abs(second))
 
 
 @hot

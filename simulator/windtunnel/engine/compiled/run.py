@@ -203,9 +203,9 @@ def _hopeless(prepared: PreparedRun, world: World) -> bool:
     gone = ticks < following
     lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
     waiting = np.flatnonzero(world.queues.head >= 0)
-    each = len(prepared.workloads) if prepared.policy.batch.kind == "request" else 1
+    per_device = len(prepared.workloads) if prepared.policy.batch.kind == "request" else 1
     if r.routed:
-        if not gone[waiting // each].all():
+        if not gone[waiting // per_device].all():
             return False
         signatures = set()
         slot = int(r.limbo)
@@ -213,7 +213,7 @@ def _hopeless(prepared: PreparedRun, world: World) -> bool:
             signatures.add(int(world.slots[slot].signature))
             slot = int(world.slots[slot].next)
     else:
-        signatures = set((waiting // each).tolist())
+        signatures = set((waiting // per_device).tolist())
     return all(lost.issuperset(prepared.signatures[signature]) for signature in signatures)
 
 

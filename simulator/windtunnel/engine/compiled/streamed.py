@@ -110,12 +110,12 @@ def _means(world: World, name: str, end: int) -> Steps:
 
 
 def _devices(prepared: PreparedRun, world: World, end: int) -> list[DeviceRecord]:
-    found: list[DeviceRecord] = []
+    devices: list[DeviceRecord] = []
     down = down_of(prepared, end)
     for fleet_class in prepared.classes:
         for i, name in enumerate(fleet_class.names):
             d = world.devices[fleet_class.first + i]
-            found.append(
+            devices.append(
                 DeviceRecord(
                     name=name,
                     label=fleet_class.device.label,
@@ -128,4 +128,4 @@ def _devices(prepared: PreparedRun, world: World, end: int) -> list[DeviceRecord
                     down_ticks=int(down[fleet_class.first + i]),
                 )
             )
-    return found
+    return devices

@@ -188,18 +188,18 @@ def tree_build(tree: Records, top: int, leaf: int, end: int, first: int, count: 
 
 
 @cold
-def meld(one: int, other: int, slots: Records) -> int:
+def meld(first: int, second: int, slots: Records) -> int:
     """The root of two pairing heaps put together; -1 is the empty heap."""
-    if one < 0:
-        return other
-    if other < 0:
-        return one
-    a, b = slots[one], slots[other]
+    if first < 0:
+        return second
+    if second < 0:
+        return first
+    a, b = slots[first], slots[second]
     if b.key < a.key or (b.key == a.key and b.job < a.job):
-        one, other = other, one
-    slots[other].next = slots[one].child
-    slots[one].child = other
-    return one
+        first, second = second, first
+    slots[second].next = slots[first].child
+    slots[first].child = second
+    return first
 
 
 @cold

@@ -99,8 +99,8 @@ def best_queue(w: Either, device: int, after_key: float, after_job: int) -> int:
     if r.routed and r.batch == NO_BATCH:
         return device if w.queues[device].head >= 0 else -1
     if r.routed:
-        each = 1 if r.batch == NO_BATCH else r.workloads
-        first, last = device * each, (device + 1) * each
+        per_device = 1 if r.batch == NO_BATCH else r.workloads
+        first, last = device * per_device, (device + 1) * per_device
     else:
         at = r.queue_at + w.devices[device].cls
         first, last = w.ints[at], w.ints[at + 1]

@@ -125,14 +125,14 @@ class DecoderCosts:
     @cached_property
     def sources(self) -> Mapping[str, SourcedValue]:
         """Every number on which the costs depend, by name."""
-        found: dict[str, SourcedValue] = {}
+        sources: dict[str, SourcedValue] = {}
         for part in self._parts:
             column = {"gemm": ("m",), "elementwise": ("rows",)}.get(part.op.name, ("batch", "kv_tokens"))
             complete = part.op.complete(part.values | dict.fromkeys(column, 1))
             words = {k: v for k, v in complete.items() if isinstance(v, str)}
             numbers = {k: np.array([v]) for k, v in complete.items() if not isinstance(v, str)}
-            found.update(self.device.sources(Rows(part.op, words, numbers)))
-        return found
+            sources.update(self.device.sources(Rows(part.op, words, numbers)))
+        return sources
 
     def flat(self, table: str) -> FloatArray:
         """Return a table as a contiguous array of shape (n,), seconds before joules; always the same object."""
@@ -197,8 +197,8 @@ class DecoderCosts:
         total = np.empty_like(first)
         for i in (0, 1):
             positions = np.arange(1, self.decode.shape[2] * CONTEXT_GRAIN)
-            each = np.interp(positions, grid, self.decode[i, 1])
-            running = np.concatenate([[0.0, 0.0], np.cumsum(each)])
+            step_s = np.interp(positions, grid, self.decode[i, 1])
+            running = np.concatenate([[0.0, 0.0], np.cumsum(step_s)])
             start = np.minimum(prompts.astype(np.int64) + 1, len(running) - 1)
             stop = np.minimum((prompts + outputs).astype(np.int64), len(running) - 1)
             steps = np.maximum(outputs - 1, 0)

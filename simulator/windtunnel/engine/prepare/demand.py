@@ -261,8 +261,8 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
         read = prompts * a_token
         if chunk is None:
             together = (costs.linear[i, 1 : size + 1] + costs.head[i, 1 : size + 1])[: min(size, most)]
-            each = float((together / np.arange(1, len(together) + 1)).min())
-            passed = read + a_head + decoded * each
+            step_share = float((together / np.arange(1, len(together) + 1)).min())
+            passed = read + a_head + decoded * step_share
         else:
             # A step costs at least `fixed + slope * tokens`, and decoding takes at least decoded / size steps. Both
             # bounds hold for any set of these jobs; the one with the larger sum over all jobs is used.

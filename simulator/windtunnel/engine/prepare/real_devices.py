@@ -61,9 +61,9 @@ def check_real(prepared: PreparedRun) -> None:
                 "autoscale is not supported for real devices", where=where, expected="an entry without autoscale"
             )
         # Estimated for an equal share of the jobs; the run ends with an error if the policy assigns many more.
-        each = np.bincount(prepared.workload_of, minlength=len(prepared.workloads))
+        job_counts = np.bincount(prepared.workload_of, minlength=len(prepared.workloads))
         whole_s = sum(
-            each[work] * program.mean_s
+            job_counts[work] * program.mean_s
             for (number, work), program in prepared.compiled.items()
             if number == fleet_class.number
         )

@@ -131,7 +131,7 @@ class AutoscaleController:
                 fewer = max(lowest, *(devices for _, devices in recent))
         if wanted > present:
             group.ups += 1
-            self._more(group, wanted - present)
+            self._add_devices(group, wanted - present)
         elif fewer < present:
             group.downs += 1
             self._fewer(group, present - fewer)
@@ -139,7 +139,7 @@ class AutoscaleController:
         if context.prepared.end is not None or not context.over():
             self._arm(group)
 
-    def _more(self, group: _Group, count: int) -> None:
+    def _add_devices(self, group: _Group, count: int) -> None:
         """Return draining devices to service, which are still rented, then provision others, lowest numbers first."""
         back = group.members(DRAINING)[:count]
         for place in back:

@@ -351,15 +351,15 @@ def _lost_classes(context: RunContext, gone: Sequence[bool]) -> set[int]:
     return {c.number for c in context.prepared.classes if all(gone[c.first : c.first + c.count])}
 
 
-def _before(one: tuple[float, float, float, int], other: tuple[float, float, float, int]) -> bool:
+def _before(first: tuple[float, float, float, int], second: tuple[float, float, float, int]) -> bool:
     """Whether one rating comes before another; two numbers that differ by rounding alone are equal.
 
     Three jobs at speed 3 take as long as one at speed 1, though 3 * (1 / 3) need not be 1.0.
     """
-    for mine, its in zip(one[:3], other[:3], strict=True):
-        if mine != its and abs(mine - its) > 1e-12 * max(abs(mine), abs(its)):
-            return mine < its
-    return one[3] < other[3]
+    for left, right in zip(first[:3], second[:3], strict=True):
+        if left != right and abs(left - right) > 1e-12 * max(abs(left), abs(right)):
+            return left < right
+    return first[3] < second[3]
 
 
 def _value(values: np.ndarray, rank: int) -> float:

@@ -84,14 +84,14 @@ class QueueSet:
         queues = self._by_class.get(class_number, ())
         if len(queues) == 1:
             return queues[0] if queues[0] else None
-        found: Queue | None = None
+        best: Queue | None = None
         least: tuple[float, int] | None = None
         for queue in queues:
             if queue:
                 head = queue.head()
                 if least is None or head < least:
-                    found, least = queue, head
-        return found
+                    best, least = queue, head
+        return best
 
     def emptied(self) -> list[int]:
         """Every job that waits, in order; none waits any more."""

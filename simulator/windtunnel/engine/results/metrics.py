@@ -353,16 +353,16 @@ def _over_replications(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     ]
     merged |= {key: runs[0][key] for key in _OF_FIRST_REPLICATION}
     merged["faults"] = _over_faults([run["faults"] for run in runs if run["faults"] is not None])
-    every = [run["statistics"] for run in runs]
+    statistics = [run["statistics"] for run in runs]
     # The worst replication decides: if one is unstable, the mean over all has no meaning.
-    worst = max(every, key=lambda run: ("reached", "not shown", "unstable").index(run["steady_state"] or "reached"))
+    worst = max(statistics, key=lambda s: ("reached", "not shown", "unstable").index(s["steady_state"] or "reached"))
     merged["statistics"] = {
         "method": "replications: Student's t over their values",
         "stationary": worst["stationary"],
-        "warmup_jobs": [run["warmup_jobs"] for run in every],
-        "warmup_reason": every[0]["warmup_reason"],
+        "warmup_jobs": [run["warmup_jobs"] for run in statistics],
+        "warmup_reason": statistics[0]["warmup_reason"],
         "steady_state": worst["steady_state"],
-        "steady_state_reason": _in_how_many(worst, every),
+        "steady_state_reason": _in_how_many(worst, statistics),
         "offered_load": worst["offered_load"],
         "replications": len(runs),
         "missing_interval_reasons": missing,
@@ -376,12 +376,12 @@ def _over_replications(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _in_how_many(worst: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str | None:
-    alike = sum(run["steady_state"] == worst["steady_state"] for run in every)
-    if worst["steady_state_reason"] is None or alike == len(every):
+def _in_how_many(worst: Mapping[str, Any], statistics: Sequence[Mapping[str, Any]]) -> str | None:
+    alike = sum(run["steady_state"] == worst["steady_state"] for run in statistics)
+    if worst["steady_state_reason"] is None or alike == len(statistics):
         reason: str | None = worst["steady_state_reason"]
         return reason
-    return f"in {alike:,} of {len(every):,} replications {worst['steady_state_reason']}"
+    return f"in {alike:,} of {len(statistics):,} replications {worst['steady_state_reason']}"
 
 
 def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -391,11 +391,11 @@ def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     first = parts[0]
     entries: list[dict[str, Any]] = []
     for i, entry in enumerate(first["entries"]):
-        every = [part["entries"][i] for part in parts]
+        rows = [part["entries"][i] for part in parts]
         totals = {
-            key: sum(part[key] for part in every) for key in ("failures", "down_s", "unreachable_s", "throttled_s")
+            key: sum(part[key] for part in rows) for key in ("failures", "down_s", "unreachable_s", "throttled_s")
         }
-        entries.append({**entry, **totals, "availability": _mean([part["availability"] for part in every])})
+        entries.append({**entry, **totals, "availability": _mean([part["availability"] for part in rows])})
     return {
         "events": {name: sum(part["events"][name] for part in parts) for name in first["events"]},
         "stragglers": _total([part["stragglers"] for part in parts]),

@@ -247,8 +247,8 @@ def _skewed(half: float, t: float, skew: float) -> tuple[float, float]:
 
     Source: Hall (1992).
     """
-    more = (2.0 * t * t + 1.0) / (6.0 * t) * abs(skew)
-    far, near = half * (1.0 + more), half * max(1.0 - more / 3.0, 0.5)
+    correction = (2.0 * t * t + 1.0) / (6.0 * t) * abs(skew)
+    far, near = half * (1.0 + correction), half * max(1.0 - correction / 3.0, 0.5)
     return (far, near) if skew > 0.0 else (near, far)
 
 

@@ -146,13 +146,13 @@ class Compiled:
         """Parse the lines that bench.v writes."""
         import numpy as np
 
-        each = self.out_words + 1
-        if not lines or lines[-1] != "done" or len(lines) != runs * each + 1:
+        lines_per_run = self.out_words + 1
+        if not lines or lines[-1] != "done" or len(lines) != runs * lines_per_run + 1:
             last = lines[-1] if lines else "nothing"
             raise _error(LaunchError, f"the design did not return {self.out_words} words: {last}", self.design.module)
         results = []
         for index in range(runs):
-            *outs, summary = lines[index * each : (index + 1) * each]
+            *outs, summary = lines[index * lines_per_run : (index + 1) * lines_per_run]
             pairs = [line.split() for line in outs]
             try:
                 raw = bytes.fromhex("".join(digits for _, digits in pairs))
