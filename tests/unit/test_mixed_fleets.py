@@ -239,9 +239,9 @@ def test_what_a_real_device_does_not_do_is_done_by_the_others(monkeypatch: pytes
         ({"real": "cpu:0", "count": 2}, "a real device with count 2"),
         ({"real": "cpu:0", "speed": 1.5}, "a real device with speed 1.5"),
         ({"real": "cpu:0", "streams": 2}, "a real device with streams 2"),
-        ({"real": "cpu"}, "'cpu' names no device; expected a back end and a number: opencl:0"),
-        ({"real": "cpu:x"}, "names no device"),
-        ({"real": "cuda:0"}, "nothing says which model stands for cuda:0"),
+        ({"real": "cpu"}, "'cpu' is not the name of a device; expected a back end and a number: opencl:0"),
+        ({"real": "cpu:x"}, "is not the name of a device"),
+        ({"real": "cuda:0"}, "no model is stated for cuda:0"),
         ({"count": 2}, "a fleet entry without a device"),
     ],
 )
@@ -296,7 +296,7 @@ def test_a_device_is_not_modelled_through_another_api_than_its_own(monkeypatch: 
 
 @pytest.mark.parametrize("spelt", ["opencl:00", "opencl:٠", "opencl:-1", "opencl:"])
 def test_a_device_has_one_spelling_so_that_none_is_in_a_fleet_twice(spelt: str) -> None:
-    with pytest.raises(errors.InputError, match="names no device"):
+    with pytest.raises(errors.InputError, match="is not the name of a device"):
         scenario([{"real": "opencl:0"}, {"real": spelt}])
 
 

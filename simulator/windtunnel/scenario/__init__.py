@@ -1,1 +1,1 @@
-"""What a scenario file may say, and its checks."""
+"""The format of a scenario file, and its checks."""

@@ -49,7 +49,7 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
     if not inside and not (isinstance(data, dict) and isinstance(last, str)):
         raise InputError(f"there is no '{format_path(path)}' in the scenario", where=where)
     data[last] = value
-    # The value, and all that it contains, comes from the command line now, and not from a line of the file.
+    # The value and its parts now come from the command line, and not from a line of the file.
     for places in (document.marks, document.key_marks, document.changes):
         for inner in [inner for inner in places if inner[: len(path)] == path]:
             del places[inner]
@@ -57,7 +57,7 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
 
 
 def _part(data: Any, path: NodePath, depth: int, where: Location) -> Any:
-    """The value at ``path[depth]`` of ``data``; InputError with the nearest name where there is none."""
+    """Return the value at ``path[depth]`` of ``data``. Raises InputError with the nearest name if there is none."""
     part = path[depth]
     try:
         return data[part]

@@ -109,7 +109,7 @@ def check_operation_faults(scenario: Scenario, document: Document) -> None:
 
 
 def _check_autoscale(scenario: Scenario, document: Document) -> None:
-    """Each rule is about one fleet entry, whose count is within its bounds, and no entry has two rules."""
+    """Check that each rule concerns one entry whose count is within its bounds, and that no entry has two rules."""
     rule_of: dict[int, int] = {}
     for i, rule in enumerate(scenario.autoscale):
         where = document.where(("autoscale", i, "entry"))
@@ -138,7 +138,7 @@ def _check_autoscale(scenario: Scenario, document: Document) -> None:
 
 
 def _check_clocks(scenario: Scenario, document: Document) -> None:
-    """Workloads that share a clock state the same mean interval."""
+    """Check that workloads that share a clock state the same mean interval."""
     intervals: dict[str, tuple[float, str]] = {}
     for i, workload in enumerate(scenario.workload):
         for path, clock, interval_s in shared_clocks(workload.arrivals):

@@ -1,9 +1,9 @@
-"""Faults, as a scenario states them: of devices, links, power, jobs and single operations.
+"""The faults that a scenario states: of devices, links, power, jobs and single operations.
 
-Times are either drawn or stated. If they are drawn, ``mean_interval`` and ``duration`` are means of exponential
-distributions (for failures ``mtbf`` and ``mttr``). If they are stated, ``at`` and ``duration`` are exact and the same
-for every device that is named. Operations are chosen at random, by their number, or from a time on. The runtime's
-faults of calls (runtime/faults.py) use the same words.
+The times of a fault are random or stated. For random times, ``mean_interval`` and ``duration`` are means of
+exponential distributions (for failures ``mtbf`` and ``mttr``). For stated times, ``at`` and ``duration`` are exact and
+the same for all devices of the fault. Operations are affected at random, by their number, or from a time on. Faults of
+calls in the runtime (runtime/faults.py) have the same keys.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def _check_times(key: str, drawn: float | None, at: list[float] | None, duration
 class Failure(Model):
     """Devices stop working and are repaired. Jobs that they were executing are interrupted.
 
-    ``on_failure`` says what happens to an interrupted job. ``retry``: it starts again from the beginning, in its old
-    place in the queue (of the same device, where each device has its own). ``migrate``: the job, and all jobs that wait
-    for that device, are routed again. ``fail``: it counts as failed. A job is started at most ``max_attempts`` times.
+    ``on_failure`` states what happens to an interrupted job. ``retry``: it starts again from the beginning, at its old
+    position in the queue. ``migrate``: the job, and all jobs that wait for that device, are routed again. ``fail``: it
+    counts as failed. A job is started at most ``max_attempts`` times.
     """
 
     kind: Literal["failure"]
@@ -59,7 +59,7 @@ class Failure(Model):
 
 
 class Throttle(Model):
-    """Devices run at ``speed`` for a while, as when they overheat; their work takes the same energy as without it."""
+    """Devices work at the factor ``speed`` for ``duration``, as when they overheat; operations use the same energy."""
 
     kind: Literal["throttle"]
     devices: Devices | None = None
@@ -75,7 +75,7 @@ class Throttle(Model):
 
 
 class LinkLoss(Model):
-    """Devices cannot be reached: they continue the jobs that they have, and deliver results once the link is back."""
+    """Devices cannot be reached: they continue their present jobs, and deliver results when the link is back."""
 
     kind: Literal["link-loss"]
     devices: Devices | None = None
@@ -90,7 +90,7 @@ class LinkLoss(Model):
 
 
 class Straggler(Model):
-    """A share of the jobs take ``slowdown`` times as long as they should."""
+    """A share of the jobs take ``slowdown`` times as long as normal."""
 
     kind: Literal["straggler"]
     workloads: Names | None = None
@@ -99,7 +99,7 @@ class Straggler(Model):
 
 
 class BrownOut(Model):
-    """The fleet may draw at most ``budget`` for a while; the jobs started last are paused until power is within it."""
+    """The power budget of the fleet is lowered to ``budget`` for ``duration``; the jobs started last are paused."""
 
     kind: Literal["brown-out"]
     mean_interval: PositiveSeconds | None = None
@@ -126,7 +126,7 @@ class OperationFault(Model):
     """
 
     copies: ClassVar[bool | None] = None
-    """Whether it affects copies (True) or operations that run kernels (False); None: both."""
+    """Whether the fault affects copies (True), operations that run kernels (False), or both (None)."""
 
     devices: Devices | None = Field(None, description="fleet entries, by name or SKU; default: all")
     workloads: Names | None = Field(None, description="workloads, by name; default: all")
@@ -153,7 +153,7 @@ class OperationFault(Model):
 
     @property
     def max_occurrences(self) -> int | None:
-        """The largest number of affected operations; None without a limit."""
+        """Return the largest number of affected operations; None without a limit."""
         return 1 if self.times is None and self.probability is None else self.times
 
     def affects(self, operation: str) -> bool:

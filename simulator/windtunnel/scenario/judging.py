@@ -1,4 +1,4 @@
-"""Judges targets: a target's value in a result, its interval, and whether it is met. For fleets and for placement."""
+"""Judges targets of fleets and of placement: the value in a result, its interval, and whether the target is met."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def part_of(target: Target, result: Result) -> Result:
 
 
 def measured(target: Target, result: Result) -> float | None:
-    """Return the value (SI) that a target refers to; None where nothing was measured."""
+    """Return the value (SI) that a target refers to; None if nothing was measured."""
     if target.is_distributed:
         times = distribution(part_of(target, result), target.metric)
         value: float | None = None if times is None else times[str(target.statistic)]["value"]
@@ -64,7 +64,7 @@ def measured(target: Target, result: Result) -> float | None:
 
 
 def _interval(target: Target, result: Result) -> tuple[float | None, float | None]:
-    """The 95% interval (SI) of what a target refers to, where the result has one."""
+    """Return the 95% interval (SI) of a target's value; None for ends that the result does not have."""
     estimate: Mapping[str, Any] = {}
     if target.is_distributed:
         estimate = (distribution(part_of(target, result), target.metric) or {}).get(str(target.statistic)) or {}
@@ -74,7 +74,7 @@ def _interval(target: Target, result: Result) -> tuple[float | None, float | Non
 
 
 def _at(*path: str, factor: float = 1.0, seconds: float = 1.0) -> Callable[[Result], float | None]:
-    """A function that returns the number at ``path`` times ``factor`` over ``seconds``; None where it is missing."""
+    """Return a function that returns the number at ``path`` times ``factor`` over ``seconds``; None if missing."""
 
     def read(result: Result) -> float | None:
         value: Any = result
@@ -91,7 +91,7 @@ def _completed(result: Result) -> float | None:
 
 
 _PLACEMENT = {"allocation": "gpu_allocation", "fragmentation": "fragmentation"}
-"""The metrics of placement, and their keys in its section of a result."""
+"""The metrics of placement, and their keys in a result."""
 _VALUES: Mapping[str, Callable[[Result], float | None]] = {
     "throughput": _at("throughput_per_s"),
     "energy": _at("energy_j"),
@@ -104,4 +104,4 @@ _VALUES: Mapping[str, Callable[[Result], float | None]] = {
     "completed": _completed,
     **{metric: _at("placement", key, "value") for metric, key in _PLACEMENT.items()},
 }
-"""The value (SI) of each metric that has no statistics; results are in USD and kg an hour."""
+"""The value (SI) of each metric without statistics; results state USD and kg per hour."""

@@ -1,10 +1,10 @@
-"""Job programs: what one job of a workload does, as a small closed grammar that is never evaluated.
+"""The programs of jobs: a list of stages in a closed grammar, in which no expression is evaluated.
 
 ops:
   - copy: {bytes: $Bytes, direction: h2d}          # an operation; $Name takes a value from the trace's column
-  - repeat: {times: 5, ops: [...]}                  # the same again
+  - repeat: {times: 5, ops: [...]}                  # the same stages several times
   - branch: {on: $Use, cases: {train: [...]}, default: [...]}
-  - streams: [[...], [...]]                         # side by side, as far as the device's engines allow
+  - streams: [[...], [...]]                         # concurrently, as far as the device's hardware engines allow
   - generate: {model: seven, prompt: $ContextTokens, output: $GeneratedTokens}
 """
 
@@ -22,10 +22,10 @@ Path = tuple[str | int, ...]
 
 
 class Locate(Protocol):
-    """Gives the place of the value at a path, or of its key."""
+    """Returns the location of the value at a path, or of its key."""
 
     def __call__(self, path: Path, *, key: bool = False) -> Location:
-        """The place, for an error."""
+        """Return the location for an error."""
 
 
 _MAX_STAGES = 10_000
@@ -34,7 +34,7 @@ _CONTROL = ("repeat", "branch", "streams", "generate")
 
 @dataclass(frozen=True)
 class ColumnRef:
-    """``$Name``: the value in a trace's column, job by job."""
+    """``$Name``: the value in the job's row of a trace, in the column ``Name``."""
 
     name: str
 
@@ -44,7 +44,7 @@ Value = float | ColumnRef
 
 @dataclass(frozen=True)
 class OpStage:
-    """One operation. ``choices`` are fixed words, ``numbers`` numbers or columns."""
+    """One operation. ``choices`` holds the values of choice columns, ``numbers`` numbers or columns of a trace."""
 
     op: type[Operation]
     choices: Mapping[str, str]
@@ -54,7 +54,7 @@ class OpStage:
 
 @dataclass(frozen=True)
 class Branch:
-    """One of several bodies, by the word in a trace's column."""
+    """One of several programs, selected by the word in a column of the trace."""
 
     column: str
     cases: Mapping[str, tuple[Stage, ...]]
@@ -64,7 +64,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Streams:
-    """Bodies that run side by side."""
+    """Programs that are executed concurrently."""
 
     bodies: tuple[tuple[Stage, ...], ...]
     path: Path
@@ -72,7 +72,7 @@ class Streams:
 
 @dataclass(frozen=True)
 class Generate:
-    """``output`` tokens made from a prompt of ``prompt`` tokens by a decoder."""
+    """The generation of ``output`` tokens from a prompt of ``prompt`` tokens by a decoder."""
 
     model: str
     prompt: Value
@@ -84,9 +84,10 @@ Stage = OpStage | Branch | Streams | Generate
 
 
 def parse_program(data: object, path: Path, locate: Locate, models: Sequence[str]) -> tuple[Stage, ...]:
-    """The program written as ``data`` at ``path``; ``locate`` gives places for errors, ``models`` the known names.
+    """Return the program written as ``data`` at ``path``. ``locate`` returns locations, ``models`` are the decoders'
+    names.
 
-    Raises InputError with line, column, field and the nearest right name.
+    Raises InputError with line, column, field and the nearest valid name.
     """
     return _Parser(locate, models).body(data, path)
 
@@ -201,7 +202,7 @@ class _Parser:
 
     @staticmethod
     def with_unit(unit: str, raw: object, parsed: float | str) -> float | str:
-        """In a scenario a time needs its unit; counts of bytes may be bare, as they are whole numbers by definition."""
+        """Return the value of a column. A time needs its unit in a scenario; counts of bytes may omit it."""
         return parse_quantity(str(raw), "s") if unit == "s" else parsed
 
     def value(self, raw: object, path: Path) -> Value:
@@ -235,7 +236,7 @@ class _Parser:
 
 
 def columns_used(program: Sequence[Stage]) -> Iterator[tuple[str, bool, Path]]:
-    """Each trace column that a program reads: its name, whether it is a number (else a word), and where."""
+    """Yield each trace column that a program reads: its name, whether it is a number (else a word), and its path."""
     for stage in program:
         if isinstance(stage, OpStage):
             for key, value in stage.numbers.items():
@@ -255,7 +256,7 @@ def columns_used(program: Sequence[Stage]) -> Iterator[tuple[str, bool, Path]]:
 
 
 def operations_of(program: Sequence[Stage]) -> Iterator[str]:
-    """The names of a program's operations, on whatever way through its branches."""
+    """Yield the names of a program's operations, including those of all branches."""
     for stage in program:
         if isinstance(stage, OpStage):
             yield stage.op.name

@@ -1,7 +1,7 @@
-"""A scenario: a fleet, a workload, a policy, when to stop and what to reach - read, checked and located.
+"""A scenario: a fleet, a workload, a policy, a stop condition and targets.
 
-The models below are the schema (`windtunnel schema` prints it). Quantities are text with units in files and
-SI floats here. Every error names the file, line, column and field.
+The models below define the schema that `windtunnel schema` prints. Quantities are text with units in files and SI
+floats here. Every error names the file, line, column and field.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAX_SEED = 2**63 - 1
 
 
 class PowerLimits(_Model):
-    """What a device draws: idle, and at most (for `server`, whenever it is busy)."""
+    """The power of an idle device, and its power cap (for `server`, the power of a busy device)."""
 
     idle: Watts | None = None
     max: Watts | None = None
@@ -58,31 +58,31 @@ HOSTED = {
     "cpu": "host@native", "offload": "host@native", "packets": "host@native", "opencl": "host@opencl",
     "wgpu": "host@wgpu", "vulkan": "host@vulkan",
 }  # fmt: skip
-"""The model of what a back end reaches on a host without an accelerator: its own processor."""
+"""The model of a back end's device on a host without an accelerator: the host's own processor."""
 
 
 class FleetEntry(_Model):
     """``count`` devices of one SKU, reached through one API (``SKU`` or ``SKU@API``).
 
-    With ``real`` it is one device of this host, which executes what it is given; ``device`` is then its model, by
-    which it is chosen.
+    With ``real`` it is a device of this host that executes the operations. ``device`` is then the model by which routes
+    estimate its times.
     """
 
     real: Text | None = Field(
         None, description="a device of this host, as `windtunnel devices --real` names it: opencl:0"
     )
-    device: Text = Field("", description="SKU or SKU@API; of a real device its model, the host's own unless given")
+    device: Text = Field("", description="SKU or SKU@API; for a real device its model, by default the host's own")
     count: Count = 1
-    name: Text | None = Field(None, description="what to call these devices; the SKU unless given")
+    name: Text | None = Field(None, description="name of these devices; default: the SKU")
     speed: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
     price: PricePerHour | None = None
     power: PowerLimits = PowerLimits()
-    memory: Bytes | None = Field(None, description="memory to use instead of the SKU's own")
+    memory: Bytes | None = Field(None, description="memory size that replaces the SKU's own")
     calibration: Text | None = Field(
-        None, description="an overlay that `windtunnel calibrate` wrote, in place of the shipped one; or none"
+        None, description="an overlay of `windtunnel calibrate`; none: no measurement of this SKU; default: as shipped"
     )
     streams: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1024)] = Field(
-        1, description="jobs a device works on at the same time, as far as its engines allow"
+        1, description="number of jobs that a device executes at the same time"
     )
 
     @model_validator(mode="after")
@@ -95,17 +95,20 @@ class FleetEntry(_Model):
             if stated:
                 raise as_custom(
                     InputError(
-                        f"a real device with {what} {getattr(self, what):g}", expected="one entry for each, as it is"
+                        f"a real device with {what} {getattr(self, what):g}",
+                        expected="one entry for each real device, without this key",
                     )
                 )
         way, colon, number = self.real.partition(":")
         if not way or not colon or not number.isdecimal() or number != str(int(number)):
-            raise as_custom(InputError(f"'{self.real}' names no device", expected="a back end and a number: opencl:0"))
+            raise as_custom(
+                InputError(f"'{self.real}' is not the name of a device", expected="a back end and a number: opencl:0")
+            )
         if not self.device:
             if way not in HOSTED:
                 raise as_custom(
                     InputError(
-                        f"nothing says which model stands for {self.real}",
+                        f"no model is stated for {self.real}",
                         expected="device: the SKU behind that API",
                         nearest=nearest(way, HOSTED),
                     )
@@ -115,7 +118,7 @@ class FleetEntry(_Model):
 
 
 class DecoderModel(_Model):
-    """A decoder-only transformer, by its architecture."""
+    """A decoder-only transformer, given by its architecture."""
 
     layers: Natural
     width: Natural
@@ -138,7 +141,7 @@ class DecoderModel(_Model):
         return self
 
     def decoder(self) -> Decoder:
-        """The architecture with what was left out filled in."""
+        """Return the architecture with the defaults of missing keys."""
         return Decoder(
             layers=self.layers,
             width=self.width,
@@ -158,20 +161,20 @@ class Workload(_Model):
     """A stream of jobs that run the same program."""
 
     name: Text
-    use_case: Text | None = Field(None, description="use case, for the recommendation matrix")
+    use_case: Text | None = Field(None, description="a use case of the recommendation matrix")
     devices: Annotated[list[Text], Field(min_length=1)] | None = Field(
-        None, description="fleet entries (by name, or by SKU) that may serve these jobs; all that can unless given"
+        None, description="fleet entries, by name or SKU, that may serve these jobs; default: all that can"
     )
     arrivals: Arrivals
     ops: list[Any] = Field(min_length=1, description="the job's program; `windtunnel ops` lists the operations")
     priority: Annotated[int, BeforeValidator(whole), Field(ge=-(10**6), le=10**6)] = 0
     deadline: PositiveSeconds | None = Field(
-        None, description="time from arrival within which a job is due; a generating job's first token"
+        None, description="time after arrival by which a job is due; for a request, by which its first token is due"
     )
 
 
 class RequestBatch(_Model):
-    """Up to ``size`` jobs of one workload run as one, after waiting at most ``wait`` for them."""
+    """Up to ``size`` jobs of one workload are executed as one; a device with fewer jobs waits at most ``wait``."""
 
     kind: Literal["request"]
     size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100_000)]
@@ -179,20 +182,20 @@ class RequestBatch(_Model):
 
 
 class ContinuousBatch(_Model):
-    """Generating jobs join and leave a device's batch at every step, as memory for their keys and values allows."""
+    """Requests join and leave a device's batch at every step, as far as the KV cache has room."""
 
     kind: Literal["continuous"]
     size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=4096)] = 256
     tokens: Annotated[int, BeforeValidator(whole), Field(ge=16, le=131_072)] = Field(
-        2048, description="tokens of one step, prompts' chunks included"
+        2048, description="largest number of tokens in a step, including chunks of prompts"
     )
     memory: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
-        0.9, description="share of a device's memory for weights and cache"
+        0.9, description="share of a device's memory for weights and KV cache"
     )
 
 
 class PolicyParts(_Model):
-    """A named policy or a route and an order, and how jobs are batched."""
+    """A named policy, or a route and an order; and how jobs are batched."""
 
     name: Text | None = None
     route: Text | None = None
@@ -209,8 +212,8 @@ class PolicyParts(_Model):
 
 
 class Stop(_Model):
-    """When a run ends: arrivals end after ``jobs`` and the system drains, everything stops at ``time``, or so many jobs
-    arrive that the 95% interval of a figure is no wider than ``relative_error`` of it to either side.
+    """The stop condition. ``jobs``: arrivals end after so many jobs, and the system drains. ``time``: everything stops
+    at that time. ``relative_error``: jobs arrive until the 95% interval of ``metric`` reaches that relative half-width.
     """
 
     jobs: Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**9)] | None = None
@@ -218,9 +221,9 @@ class Stop(_Model):
     relative_error: Annotated[float, Quantity("1", positive=True, most=1.0)] | None = Field(
         None, description="such as 2%"
     )
-    metric: Text | None = Field(None, description="the figure that is to be precise; latency mean unless given")
+    metric: Text | None = Field(None, description="metric whose interval decides; default: latency mean")
     max: Annotated[int, BeforeValidator(whole), Field(ge=1_000, le=10**9)] | None = Field(
-        None, description="jobs after which precision is given up; 50,000,000 unless given"
+        None, description="largest number of jobs; default: 50,000,000"
     )
 
     @model_validator(mode="after")
@@ -230,7 +233,7 @@ class Stop(_Model):
                 InputError("a stop is a number of jobs, a time or a precision", expected="jobs, time or relative_error")
             )
         if self.relative_error is None and (self.metric is not None or self.max is not None):
-            raise as_custom(InputError("metric and max go with a precision", expected="relative_error: 2%"))
+            raise as_custom(InputError("metric and max are for a precision", expected="relative_error: 2%"))
         metric = METRICS.get(self.figure.split()[0])
         if metric is not None and not metric.per_workload:
             raise as_custom(InputError(f"'{self.metric}' has no interval", expected="such as 'latency p99'"))
@@ -242,7 +245,7 @@ class Stop(_Model):
 
     @property
     def figure(self) -> str:
-        """The figure that is to be precise."""
+        """The metric and statistic whose interval decides when the run stops."""
         return self.metric or "latency mean"
 
 
@@ -260,7 +263,7 @@ TargetText = Annotated[str, BeforeValidator(_target)]
 
 
 class Scenario(_Model):
-    """A fleet, a workload, a policy, when to stop, and what to reach."""
+    """A fleet, a workload, a policy, a stop condition and targets."""
 
     schema_: Literal[1] = Field(alias="schema")
     name: Text
@@ -272,23 +275,23 @@ class Scenario(_Model):
     policy: Text | PolicyParts = "fifo"
     faults: Annotated[list[Fault], Field(max_length=60)] = Field(default_factory=list)
     power_budget: Annotated[float, Quantity("W", positive=True, most=1e12)] | None = Field(
-        None, description="what the whole fleet may draw at any instant; a job that would exceed it waits"
+        None, description="power that the whole fleet must not exceed at any time; a job that would exceed it waits"
     )
     autoscale: Annotated[list[Autoscale], Field(max_length=10_000)] = Field(
-        default_factory=list, description="fleet entries of which more or fewer devices are in service as load changes"
+        default_factory=list, description="fleet entries whose number of devices in service follows the load"
     )
     stop: Stop | None = None
     records: Literal["all", "sample", "none"] | None = Field(
         None,
-        description="whether every job's times are kept, those of 200,000, or none; unless given, every "
-        "job's up to 1,000,000 jobs and a sample above",
+        description="whether the times of all jobs, of a sample of 200,000, or of none are kept; default: all up to "
+        "1,000,000 jobs, and a sample above",
     )
     warm_up: Literal["auto", "none"] = Field(
-        "auto", description="whether times leave out the jobs that still show that the run began empty; none: all count"
+        "auto", description="auto: times exclude the first jobs, because the run starts empty; none: times include all"
     )
     targets: list[TargetText] = Field(default_factory=list)
-    site: Site | None = Field(None, description="what power costs and emits where the fleet stands")
-    plan: Plan | None = Field(None, description="how `windtunnel plan` searches; `run` does not read it")
+    site: Site | None = Field(None, description="price and carbon intensity of energy at the fleet's location")
+    plan: Plan | None = Field(None, description="options of `windtunnel plan`; `run` does not read them")
 
     _document: Document = PrivateAttr()
     _programs: list[tuple[Stage, ...]] = PrivateAttr(default_factory=list)
@@ -298,43 +301,43 @@ class Scenario(_Model):
         self._document, self._programs = document, list(programs)
 
     def where(self, *path: str | int) -> Location:
-        """The place of the value at ``path`` in the file it was read from."""
+        """Return the location of the value at ``path`` in the scenario's file."""
         return self._document.where(path)
 
     @property
     def folder(self) -> Path:
-        """The folder that files named in the scenario are relative to."""
+        """The folder to which file names in the scenario are relative."""
         return Path(self._document.file).parent
 
     @property
     def real_devices(self) -> list[str]:
-        """The devices of this host in the fleet, whose times are measured and not modelled."""
+        """The devices of this host in the fleet, whose times are measured instead of modelled."""
         return [entry.real for entry in self.fleet if entry.real is not None]
 
     @property
     def programs(self) -> Sequence[tuple[Stage, ...]]:
-        """Each workload's parsed program, in the order of ``workload``."""
+        """The parsed program of each workload, in the order of ``workload``."""
         return self._programs
 
     def reseeded(self, seed: int) -> Scenario:
-        """The same scenario with another seed."""
+        """Return the same scenario with another seed."""
         return self.changed(seed=seed)
 
     def changed(self, **values: Any) -> Scenario:
-        """The same scenario with other values of some keys, which must be right: they are not checked again."""
+        """Return the same scenario with other values of some keys, which are not checked again."""
         other = self.model_copy(update=values)
         other.attach(self._document, self._programs)
         return other
 
     def entries_named(self, name: str) -> list[int]:
-        """The fleet entries called ``name``: those whose own name it is, else those of that SKU."""
+        """Return the fleet entries with this name, or else those with this SKU."""
         own = [i for i, entry in enumerate(self.fleet) if entry.name == name]
         return own or [i for i, entry in enumerate(self.fleet) if entry.device == name]
 
     def parsed_targets(self) -> list[Target]:
-        """The targets, parsed."""
+        """Return the parsed targets."""
         return [parse_target(text) for text in self.targets]
 
     def resolved(self) -> dict[str, Any]:
-        """Everything with its defaults, as it would be written in a file."""
+        """Return the scenario with all defaults, as plain data in the format of a file."""
         return self.model_dump(mode="json", by_alias=True)

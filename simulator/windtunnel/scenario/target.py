@@ -1,4 +1,4 @@
-"""Targets, such as ``latency p99 <= 20 ms`` or ``power peak <= 3 kW``: what `run` checks and `plan` searches under."""
+"""Targets, such as ``latency p99 <= 20 ms`` or ``power peak <= 3 kW``: limits that `run` checks and `plan` meets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Metric:
     doc: str
     per_workload: bool = False
     share: bool = False
-    """Whether it lies between 0 and 1."""
+    """Whether the value lies between 0 and 1."""
 
 
 METRICS: Mapping[str, Metric] = {
@@ -48,7 +48,7 @@ METRICS: Mapping[str, Metric] = {
 
 @dataclass(frozen=True)
 class Target:
-    """A metric's statistic, of one workload or of all, on one side of a limit (SI)."""
+    """A limit (SI) on a metric's statistic, of one workload or of all."""
 
     text: str
     metric: str

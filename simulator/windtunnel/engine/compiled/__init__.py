@@ -10,7 +10,7 @@ from pathlib import Path
 _HERE = Path(__file__).parent
 _CACHE = _HERE / "__pycache__"
 _KERNELS = ("kernel", "continuous")
-"""The modules whose functions Numba compiles; the modules that they import follow from their text."""
+"""The modules whose functions Numba compiles. The modules that they import are found in their text."""
 _IMPORT = re.compile(r"^from (windtunnel[\w.]*) import", re.MULTILINE)
 
 
@@ -43,7 +43,7 @@ def _delete_stale_code() -> None:
     for source in kernel_sources():
         digest.update(source.read_bytes())
     stamp = _CACHE / "sources.txt"
-    with contextlib.suppress(OSError):  # in a read-only installation nothing changes either
+    with contextlib.suppress(OSError):  # a read-only installation keeps its files
         if stamp.exists() and stamp.read_text(encoding="utf-8") == digest.hexdigest():
             return
         for code in _CACHE.glob("*.nb[ic]"):

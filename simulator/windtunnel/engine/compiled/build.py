@@ -1,4 +1,4 @@
-"""A prepared scenario as the arrays that the kernel works on."""
+"""Represents a prepared scenario as the arrays that the kernel works on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KEY = types.float64(_JOB_KEY)
 
 @cache
 def kernel() -> Callable[..., int]:
-    """The kernel, compiled once for every policy (its machine code is kept beside the source)."""
+    """Return the kernel, compiled once for all policies. Its machine code is cached beside the source."""
     signature = types.int64(typeof(_empty()), types.FunctionType(SCORE), types.FunctionType(KEY))
     compiled: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(advance)
     return compiled
@@ -52,7 +52,7 @@ def kernel() -> Callable[..., int]:
 
 @cache
 def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable[..., tuple[float, float]]:
-    """A route's score for the kernel; raises what Numba raises for one that does not compile."""
+    """Return a route's score for the kernel; raises Numba's error for a function that does not compile."""
     if not isinstance(score, OwnFunction):
         return njit(SCORE)(score or _no_score)
     compiled, message = njit(score.function), _not_a_number(score)
@@ -77,7 +77,7 @@ def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable
 
 @cache
 def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
-    """An order's key for the kernel; raises what Numba raises for one that does not compile."""
+    """Return an order's key for the kernel; raises Numba's error for a function that does not compile."""
     if not isinstance(key, OwnFunction):
         return njit(KEY)(key or _no_key)
     compiled, message = njit(key.function), _not_a_number(key)
@@ -96,7 +96,7 @@ def _not_a_number(own: OwnFunction) -> str:
 
 
 FAR_ABOVE = 4096
-"""Devices from which a fleet is taken not to fit the cache."""
+"""The number of devices above which the fleet is assumed not to fit into the cache."""
 
 
 def _no_score(device: Candidate) -> tuple[float, float]:
@@ -108,7 +108,7 @@ def _no_key(job: JobKey) -> float:
 
 
 def _empty() -> World:
-    """A world of no devices: what the kernel's types are read off."""
+    """Return a world without devices, from which Numba derives the kernel's types."""
     return World(
         run=records(1, state.RUN),
         devices=records(0, state.DEVICE),
@@ -140,7 +140,7 @@ def _empty() -> World:
 
 
 class Pool:
-    """Arrays laid end to end in one, and where each begins."""
+    """Concatenates arrays, and returns the offset of each."""
 
     def __init__(self, dtype: type) -> None:
         self._dtype = dtype
@@ -149,7 +149,7 @@ class Pool:
         self._size = 0
 
     def add(self, values: np.ndarray) -> int:
-        """Where ``values`` begins; the same array is laid down once."""
+        """Return the offset of ``values``; an array that is already present is not added again."""
         if id(values) not in self._at:
             self._at[id(values)] = self._size
             self._parts.append(values)
@@ -157,7 +157,7 @@ class Pool:
         return self._at[id(values)]
 
     def array(self) -> np.ndarray:
-        """Everything that was added."""
+        """Return the concatenation of all arrays that were added."""
         if not self._parts:
             return np.zeros(1, dtype=self._dtype)
         return np.concatenate(self._parts).astype(self._dtype, copy=False)
@@ -165,7 +165,7 @@ class Pool:
 
 @dataclass
 class Words:
-    """Names of lanes and segments by number, as the recording's intervals have them."""
+    """Numbers for the names of lanes and segments in the recording's intervals."""
 
     numbers: dict[str, int]
 
@@ -175,7 +175,7 @@ class Words:
 
 
 def build(prepared: PreparedRun, words: Words, *, slots: int) -> World:
-    """The world at tick 0, with no job in it yet and no block of arrivals."""
+    """Return the world at tick 0, without jobs and without a block of arrivals."""
     batching = prepared.policy.batch.kind == "request"
     devices = prepared.device_count
     ints, numbers = Pool(np.int64), Pool(np.float64)
@@ -243,14 +243,14 @@ def build(prepared: PreparedRun, words: Words, *, slots: int) -> World:
 
 
 def blank_rows(count: int) -> Records:
-    """Rows for the times of ``count`` jobs of which nothing is known."""
+    """Return rows for the times of ``count`` jobs whose times are not known yet."""
     rows = records(count, state.JOB)
     rows.start = rows.finish = rows.on = -1
     return rows
 
 
 def run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_of: np.ndarray) -> Records:
-    """The record that says where the run is, at tick 0."""
+    """Return the run's record at tick 0."""
     policy, classes = prepared.policy, prepared.classes
     run = records(1, state.RUN)
     r = run[0]
@@ -272,7 +272,7 @@ def run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_o
     r.drawn_w = r.idle_w = prepared.idle_w
     r.workloads, r.devices, r.classes = len(prepared.workloads), prepared.device_count, len(classes)
     r.signature_at = ints.add(np.cumsum([0, *(len(s) for s in prepared.signatures)]))
-    # In the order of the fleet, which is also the order in which a central queue looks for a free device.
+    # In the order of the fleet, in which a central queue searches for an idle device.
     r.signature_classes = ints.add(np.array([c for s in prepared.signatures for c in sorted(s)], dtype=np.int64))
     r.queue_at, r.queues_of = ints.add(queue_at), ints.add(queues_of)
     r.all_classes = ints.add(np.arange(len(classes)))
@@ -282,7 +282,7 @@ def run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_o
 def _programs(
     prepared: PreparedRun, words: Words, ints: Pool, numbers: Pool
 ) -> tuple[Records, Records, Records, Records]:
-    """Programs, ways through them, segments and workloads."""
+    """Return programs, variants of programs, segments and workloads."""
     works = len(prepared.workloads)
     programs = records(len(prepared.classes) * works, state.PROGRAM)
     ways: list[tuple[int, int]] = []
@@ -310,7 +310,7 @@ def _programs(
         p.batch_at = -1
         if prepared.policy.batch.kind == "request":
             table = prepared.batches(cls, work)
-            assert table is not None  # noqa: S101  others are refused
+            assert table is not None  # noqa: S101  other arrivals are unsupported
             p.batch_at = numbers.add(np.concatenate([table.seconds, table.watts]))
             p.batch_drawn = table.drawn
     return (
@@ -322,7 +322,7 @@ def _programs(
 
 
 def estimates(prepared: PreparedRun, cls: int, work: int, program: Records, numbers: Pool) -> None:
-    """Fill in what a route is told of the workload on the class."""
+    """Write the estimates that a route reads for the workload on the class."""
     compiled = prepared.compiled[cls, work]
     program.estimate_at, program.estimate = _one_or_all(compiled.estimate_s, numbers)
     program.energy_at, program.energy = _one_or_all(compiled.energy_j, numbers)
@@ -332,7 +332,7 @@ def estimates(prepared: PreparedRun, cls: int, work: int, program: Records, numb
 
 
 def trees(prepared: PreparedRun, layout: np.dtype) -> tuple[Records, Records]:
-    """Classes, and the trees of their devices."""
+    """Return the classes, and the trees of their devices."""
     rows = records(len(prepared.classes), layout)
     size = 0
     ends: list[int] = []
@@ -351,7 +351,7 @@ def trees(prepared: PreparedRun, layout: np.dtype) -> tuple[Records, Records]:
 
 
 def _reads(score: Callable[..., Any], name: str) -> bool:
-    """Whether a score may read a field of its candidate: it does, or uses it in some way but by its fields."""
+    """Return whether a score may read a field of its candidate, or uses the candidate itself other than by a field."""
     code = (score.function if isinstance(score, OwnFunction) else score).__code__
     steps = list(dis.get_instructions(code))
     candidate = code.co_varnames[0]
@@ -363,7 +363,7 @@ def _reads(score: Callable[..., Any], name: str) -> bool:
 
 
 def _one_or_all(values: np.ndarray, pool: Pool) -> tuple[int, float]:
-    """(place of the first job's value, or -1; the value for all)."""
+    """Return the offset of the first job's value, or -1 if all jobs have one value, and that value."""
     return (-1, float(values[0])) if values.size == 1 else (pool.add(values), 0.0)
 
 
@@ -381,7 +381,7 @@ def _segment(
 
 
 def queues_by_class(prepared: PreparedRun, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """Which central queues each class takes from, and how many queues there are."""
+    """Return which central queues each class serves, and the number of queues."""
     works = len(prepared.workloads) if batching else 1
     if prepared.policy.route.score is not None:
         empty = np.zeros(len(prepared.classes) + 1, dtype=np.int64)

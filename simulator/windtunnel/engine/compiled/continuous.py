@@ -1,12 +1,12 @@
 """Continuous batching over arrays: sequences join and leave a device's batch at every step.
 
-What each transition means is engine/stations/continuous.py's, which is written for reading, and what a step costs is
-engine/decoding.py's: the same sums in the same order, so that both engines agree to the tick. Dispatch is that of
-dispatch.py.
+engine/process/stations/continuous.py defines each transition, and engine/prepare/decoding.py the cost of a step. This
+module computes the same sums in the same order, so that both engines agree to the tick. dispatch.py dispatches the
+jobs.
 
-Sequences are slots in doubly linked lists of their device, so what is kept is in proportion to the jobs that are
-present. Those that decode are in a second list too, in the order in which they end: a sequence enters it once in
-hundreds of steps, and each step looks at its first alone.
+Sequences are slots in doubly linked lists of their device, so memory is proportional to the number of jobs present.
+Decoding sequences are also in a list in the order in which they end. A sequence enters it once in hundreds of steps,
+and each step examines only its first element.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from windtunnel.engine.prepare.programs import WATT_GRAIN
 
 _NEVER: Any = np.int64(2**63 - 1)
 COMPUTE, DECODE, PREFILL, BOTH = range(4)
-"""What intervals are called, by number."""
+"""The names of intervals, by number."""
 WORDS = ("compute", "decode", "prefill", "prefill + decode")
 
 
@@ -44,7 +44,7 @@ WORDS = ("compute", "decode", "prefill", "prefill + decode")
 
 @hot
 def _now_reads(w: Serving, device: int, slot: int) -> None:
-    """The sequence is the last of those whose prompts are read."""
+    """Append the sequence to those in prefill."""
     d, s = w.devices[device], w.slots[slot]
     s.next, s.before = -1, d.reading_end
     if d.reading_end < 0:
@@ -57,7 +57,7 @@ def _now_reads(w: Serving, device: int, slot: int) -> None:
 
 @hot
 def _now_decodes(w: Serving, device: int, slot: int) -> None:
-    """The sequence is the youngest of those that decode, and the last of those that end after the same step."""
+    """Append the sequence to the decoding ones, and insert it after those that end after the same step."""
     d, s = w.devices[device], w.slots[slot]
     s.next, s.before = -1, d.decoding_end
     if d.decoding_end < 0:
@@ -106,12 +106,12 @@ def _decodes_no_more(w: Serving, device: int, slot: int) -> None:
     w.decoding_of[device, s.work] -= 1
 
 
-# What a step costs.
+# The cost of a step.
 
 
 @hot
 def _between(numbers: np.ndarray, table: int, apart: int, context: float) -> tuple[float, float]:
-    """(seconds, joules) at ``context`` tokens, of a table whose joules lie ``apart`` behind its seconds."""
+    """Return (seconds, joules) at ``context`` tokens. A table's joules are ``apart`` elements after its seconds."""
     place = context / CONTEXT_GRAIN
     low = np.int64(place)
     weight = place - low
@@ -124,7 +124,7 @@ def _between(numbers: np.ndarray, table: int, apart: int, context: float) -> tup
 
 @hot
 def _prompt_attention(numbers: np.ndarray, c: Records, start: int, chunk: int) -> tuple[float, float]:
-    """As ``DecoderCosts.prompt_attention``."""
+    """Return the same as ``DecoderCosts.prompt_attention``."""
     until_s, until_j = _between(numbers, c.prefill, c.columns, float(start + chunk))
     if start == 0:
         return until_s, until_j
@@ -138,8 +138,8 @@ def _prompt_attention(numbers: np.ndarray, c: Records, start: int, chunk: int) -
 
 
 @cold
-def _put_off_youngest(w: Serving, device: int) -> None:
-    """Give back the memory of the sequence that came last; it will read again what it had."""
+def _preempt_youngest(w: Serving, device: int) -> None:
+    """Preempt the sequence that came last: release its memory; its tokens are recomputed later."""
     r, d = w.run[0], w.devices[device]
     r.preemptions += 1
     if d.reading_count:
@@ -181,7 +181,7 @@ def _admit(w: Serving, device: int, slot: int) -> None:
 
 @hot
 def _fill(w: Serving, device: int) -> None:
-    """Take up sequences while there is room: first those that were put off, then those that wait."""
+    """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, d = w.run[0], w.devices[device]
     capacity = w.classes[d.cls].capacity
     while d.reading_count + d.decoding_count < r.batch_size:
@@ -201,12 +201,12 @@ def _fill(w: Serving, device: int) -> None:
             break
         _admit(w, device, pop(w, queue))
     while d.cached + d.decoding_count > capacity and (d.reading_count or d.decoding_count > 1):
-        _put_off_youngest(w, device)
+        _preempt_youngest(w, device)
 
 
 @hot
 def _begin_step(w: Serving, device: int) -> bool:
-    """Begin the device's next step, if it has anything to do; False beyond the last tick there is."""
+    """Begin the device's next step if it has work; return False if the step ends after the last tick."""
     r, d = w.run[0], w.devices[device]
     c = w.classes[d.cls]
     _fill(w, device)
@@ -252,7 +252,7 @@ def _begin_step(w: Serving, device: int) -> bool:
 
 @hot
 def _draw(w: Serving, device: int) -> None:
-    """Write down the present step up to now, and share its energy by tokens."""
+    """Record the present step up to now, and divide its energy by tokens."""
     r, d = w.run[0], w.devices[device]
     read = 0
     slot = d.reading
@@ -280,7 +280,7 @@ def _draw(w: Serving, device: int) -> None:
 
 @hot
 def _gap(w: Serving, ticks: int, tokens: int, work: int) -> None:
-    """``tokens`` tokens of a workload followed the ones before them after ``ticks``."""
+    """Record that ``tokens`` tokens of a workload followed their predecessors after ``ticks``."""
     r = w.run[0]
     g = w.gaps[r.gaps]
     r.gaps += 1
@@ -303,7 +303,7 @@ def _finished(w: Serving, device: int, slot: int) -> None:
 
 @hot
 def _has_read(w: Serving, device: int, slot: int) -> None:
-    """The prompt is read, and with it a token is made."""
+    """End the prefill of a sequence, which produces a token."""
     r, d, s = w.run[0], w.devices[device], w.slots[slot]
     j = w.jobs[s.job]
     if j.first < 0:
@@ -324,7 +324,7 @@ def _has_read(w: Serving, device: int, slot: int) -> None:
 
 @hot
 def _stepped(w: Serving, device: int) -> None:
-    """The device's present step has come to its end."""
+    """End the device's present step."""
     r, d = w.run[0], w.devices[device]
     _draw(w, device)
     decoding = d.decoding_count
@@ -366,7 +366,7 @@ def _stepped(w: Serving, device: int) -> None:
 
 @hot
 def _feed(w: Serving, device: int) -> bool:
-    """Begin a step of the device, if none is under way and there is something to do."""
+    """Begin a step of the device if none is in progress and there is work."""
     r, d = w.run[0], w.devices[device]
     if d.slot >= 0:
         return True
@@ -402,7 +402,7 @@ def _arrive(w: Serving, key: Any) -> None:
 
 @hot
 def _room(w: Serving) -> int:
-    """What the kernel might run out of at the next event; DONE when nothing."""
+    """Return which array may be too small at the next event; DONE if none is."""
     r = w.run[0]
     if r.written + r.devices + 2 > len(w.intervals):
         return MORE_INTERVALS
@@ -416,7 +416,7 @@ def _room(w: Serving) -> int:
 
 
 def serve(w: Serving, score: Any, key: Any) -> int:
-    """Let events happen until the run is over or something is needed; says which. As ``kernel.advance``."""
+    """Process events until the run ends or the kernel needs something; return which, as ``kernel.advance`` does."""
     r = w.run[0]
     while True:
         if r.feeding >= 0:
@@ -443,7 +443,7 @@ def serve(w: Serving, score: Any, key: Any) -> int:
                 return DONE
             r.now = w.ends[ROOT].tick
             device = w.ends[ROOT].which
-            # Its entry stays where it is, before all others, until it is known whether the device goes on: most do.
+            # The entry stays at the root until it is known whether the device begins another step, as most do.
             r.stale = device + 1
             w.ends[ROOT].which = -1
             _stepped(w, device)
@@ -457,7 +457,7 @@ def serve(w: Serving, score: Any, key: Any) -> int:
 
 @cold
 def close(w: Serving) -> None:
-    """The run has stopped at its end: write down what was still going on, device by device."""
+    """End the run: record the work in progress of each device."""
     r = w.run[0]
     r.now = r.end
     for device in range(r.devices):

@@ -1,4 +1,4 @@
-"""Which job goes to which device, and what becomes of one that ends; as engine/dispatch.py has it."""
+"""Assigns jobs to devices and processes completed jobs, with the semantics of engine/process/dispatch.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PER_SECOND = 1e12
 
 @cold
 def _batch_size(w: World, device: int, queue: int) -> int:
-    """How many jobs of the queue the device would take as one now; 0: they wait for company, and a timer is set."""
+    """Return how many jobs of the queue the device would batch now; 0 if they wait for others, and a timer is set."""
     r, d, slots = w.run[0], w.devices[device], w.slots
     s = slots[w.queues[queue].head]
     count = min(w.queues[queue].number, r.batch_size)
@@ -61,7 +61,7 @@ def _batch_size(w: World, device: int, queue: int) -> int:
 
 @hot
 def feed(w: World, device: int) -> bool:
-    """Give the device what it can take; False when time runs out of ticks."""
+    """Start the work that the device accepts; return False if it would end after the last tick."""
     r, d = w.run[0], w.devices[device]
     if d.slot >= 0 or d.up == 0 or d.linked == 0:
         return True
@@ -101,14 +101,14 @@ def feed(w: World, device: int) -> bool:
 
 @hot
 def sweep(w: Either) -> None:
-    """One step of offering work to idle devices, class after class; a refusal for power ends it."""
+    """Offer work to the idle devices of the next class; a device that lacks power ends the class."""
     r = w.run[0]
     c = w.classes[w.ints[r.sweeping]]
     device = w.tree[c.tree].winner
     if r.refused:
         r.sweep_end = r.sweeping
     elif w.tree[c.tree].load >= NOT_HERE or r.tried == device or best_queue(w, device, -math.inf, -1) < 0:
-        # Its other devices would refuse what this one has refused: they are alike.
+        # The other devices of the class are identical, so they would not start either.
         r.sweeping += 1
     else:
         r.tried = device
@@ -126,7 +126,7 @@ def _near(first: float, second: float) -> bool:
 
 @hot
 def _choose(w: Either, score: Any, slot: int) -> tuple[int, float]:
-    """The device that the policy's score likes best, and the job's expected time there; -1 when none of its is up."""
+    """Return the device with the best score and the job's expected time there; -1 if none is available."""
     r, s = w.run[0], w.slots[slot]
     deadline = w.workloads[s.work].deadline
     slack = float(deadline) / PER_SECOND if deadline < FAR else math.inf
@@ -140,7 +140,7 @@ def _choose(w: Either, score: Any, slot: int) -> tuple[int, float]:
         p = w.programs[cls * r.workloads + s.work]
         estimate = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
         energy = p.energy if p.energy_at < 0 else w.numbers[p.energy_at + s.rank]
-        # Of a large fleet each look at a device is a wait for memory, so none is taken that the score does not need.
+        # In a large fleet each access to a device is a cache miss, so only devices that the score needs are read.
         present, backlog = node.load, 0.0
         if r.looks:
             d = w.devices[node.winner]
@@ -166,7 +166,7 @@ def _choose(w: Either, score: Any, slot: int) -> tuple[int, float]:
 
 @hot
 def place_next(w: Either, score: Any) -> None:
-    """Find a place for the next of the jobs that need one: a device's queue, or the one for all."""
+    """Assign the next unassigned job to a queue: a device's or the central one."""
     r = w.run[0]
     slot = r.placing
     s = w.slots[slot]
@@ -200,7 +200,7 @@ def place_next(w: Either, score: Any) -> None:
 
 @hot
 def to_place(w: Either, slot: int) -> None:
-    """Note a job that needs a place."""
+    """Add a job to the list of unassigned jobs."""
     r = w.run[0]
     w.slots[slot].next = -1
     w.slots[slot].timed = 0
@@ -213,7 +213,7 @@ def to_place(w: Either, slot: int) -> None:
 
 @hot
 def left(w: Either, device: int) -> None:
-    """A job has left the device, done, moved or lost."""
+    """Remove a job that has completed, failed or moved from the device's jobs."""
     r, d = w.run[0], w.devices[device]
     d.present -= 1
     if d.present == 0:
@@ -224,7 +224,7 @@ def left(w: Either, device: int) -> None:
 
 @hot
 def end_job(w: World, device: int, slot: int, completed: bool) -> None:
-    """A job is done, or given up, now."""
+    """Record that a job has completed or failed now."""
     r, s = w.run[0], w.slots[slot]
     r.running -= 1
     r.last_finish = r.now
@@ -251,7 +251,7 @@ def end_job(w: World, device: int, slot: int, completed: bool) -> None:
 
 @hot
 def complete(w: World, device: int) -> None:
-    """The device's job, or batch, is done and delivered."""
+    """Complete the device's job or batch, whose result has been delivered."""
     r, d = w.run[0], w.devices[device]
     slot = d.slot
     d.slot = -1
@@ -263,7 +263,7 @@ def complete(w: World, device: int) -> None:
         release(w, device)
     d.held = 0
     if r.gated and not r.routed:
-        # It takes its turn in the round that follows.
+        # The device is considered again in the next round.
         reindex(w, device)
     else:
         r.feeding = device
@@ -271,7 +271,7 @@ def complete(w: World, device: int) -> None:
 
 @hot
 def end_segment(w: World, device: int) -> bool:
-    """The present segment of the device has come to its end."""
+    """End the present segment of the device."""
     d = w.devices[device]
     settle(w, device)
     if d.segment < d.last:

@@ -1,13 +1,12 @@
-"""The fleet's semantics as one state machine over arrays: arrive, route, start, end, fail, repair, slow, wait for
-power.
+"""Executes the semantics of the fleet as one state machine over arrays: arrivals, dispatch, faults and power.
 
-What each transition means is the process engine's (engine/dispatch.py, engine/stations/single.py), which is written for
-reading; this one is for speed, and the differential tests hold them to the same ticks. Of the events of one tick ends
-come first, by device; then faults, in the order of their schedule; then timers; then arrivals.
+The process engine (engine/process/dispatch.py, engine/process/stations/single.py) defines each transition and is
+written for readability. This module is written for speed; differential tests compare their ticks. Events of one tick
+are processed in this order: ends by device, faults in the order of their schedule, timers, arrivals.
 
-An event does not call what follows from it: it notes it in the run's record (``feeding``, ``sweeping``, ``placing``,
-``draining``), and the loop does that before the next event. So each function is called from one place, which keeps
-both the reader and the compiler from going around in circles.
+An event does not call its consequences. It records them in the run's record (``feeding``, ``sweeping``, ``placing``,
+``draining``), and the loop executes them before the next event. So each function is called from one place, and
+neither the reader nor the compiler meets recursion.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, LINK_DOWN, LINK_
 
 @cold
 def _fail(w: World, fault: Records) -> None:
-    """A device stops: its work is interrupted, and tried again, moved or lost."""
+    """Make a device fail: its work is interrupted, and then retried, migrated or failed."""
     r, device = w.run[0], fault.on
     d = w.devices[device]
     d.up = 0
@@ -101,7 +100,7 @@ def _fail(w: World, fault: Records) -> None:
             slot = following
     r.returned += again
     if r.write and again:
-        # Not work of an engine, but jobs that wait again.
+        # These entries are not work of a hardware engine: their jobs wait again.
         iv = w.intervals[r.written]
         r.written += 1
         iv.on, iv.lane, iv.name, iv.start, iv.end, iv.watts = device, -1, again, d.began, r.now, 0.0
@@ -115,7 +114,7 @@ def _fail(w: World, fault: Records) -> None:
         to_place(w, slot)
     reindex(w, device)
     if not r.routed and not r.paused:
-        # What was interrupted may start again at once on another device.
+        # An interrupted job may start at once on another device.
         start_sweep(w, r.all_classes, r.all_classes + r.classes)
     if r.gated:
         r.draining = 1
@@ -123,7 +122,7 @@ def _fail(w: World, fault: Records) -> None:
 
 @cold
 def _back(w: World, device: int) -> None:
-    """The device can be used again, if it is up and can be reached."""
+    """Return the device to service if it is up and reachable."""
     r, d = w.run[0], w.devices[device]
     if d.up == 0 or d.linked == 0:
         return
@@ -143,7 +142,7 @@ def _back(w: World, device: int) -> None:
 
 @cold
 def _fault(w: World) -> bool:
-    """The next fault of the schedule happens."""
+    """Process the next fault of the schedule."""
     r = w.run[0]
     fault = w.faults[r.fault]
     r.fault += 1
@@ -182,7 +181,7 @@ def _fault(w: World) -> bool:
 
 @hot
 def elapse(w: World, tick: int) -> None:
-    """Time passes until ``tick``, with power and waiting as they stand."""
+    """Advance the clock to ``tick``, with constant power and constant numbers of waiting jobs."""
     r = w.run[0]
     if r.tallying and tick > r.now:
         watts = r.idle_w + r.drawing_w
@@ -205,7 +204,7 @@ def elapse(w: World, tick: int) -> None:
 
 @hot
 def _elapse_hours(w: World, tick: int, watts: float) -> None:
-    """Energy by hour of day, which prices go by: exact, where the short times are not cut at full hours."""
+    """Add energy by hour of day, which prices depend on. It is exact although bins of time do not end at full hours."""
     r, now = w.run[0], w.run[0].now
     while tick > r.hour_until:
         w.hours[r.hour] += watts * (r.hour_until - now)
@@ -217,7 +216,7 @@ def _elapse_hours(w: World, tick: int, watts: float) -> None:
 
 @cold
 def _merge_spans(w: World, tick: int) -> None:
-    """The run lasts longer than was expected: every two short times become one, until ``tick`` lies in one of them."""
+    """Merge pairs of time bins until ``tick`` lies in a bin, because the run lasts longer than expected."""
     r, spans = w.run[0], w.spans
     while (tick - 1) // r.span_width >= SPANS:
         for i in range(SPANS // 2):
@@ -233,7 +232,7 @@ def _merge_spans(w: World, tick: int) -> None:
 
 @hot
 def spans_end(width: int) -> int:
-    """The last tick that so many short times hold, or the last there is."""
+    """Return the last tick that the time bins cover, or the last tick that exists."""
     return width * SPANS if width < NEVER_ENDS // SPANS else NEVER_ENDS
 
 
@@ -269,7 +268,7 @@ def _arrive(w: World, key: Any) -> None:
 
 @hot
 def _room(w: World) -> int:
-    """What the kernel might run out of at the next event; DONE when nothing."""
+    """Return which array may be too small at the next event; DONE if none is."""
     r = w.run[0]
     if r.write and r.written + r.devices + 2 > len(w.intervals):
         return MORE_INTERVALS
@@ -288,8 +287,8 @@ def _room(w: World) -> int:
 
 
 @cold
-def _may_be_stuck(r: Records, fault: int) -> bool:
-    """Whether it has to be asked if those that wait can still be served: once after every change that matters."""
+def _check_served(r: Records, fault: int) -> bool:
+    """Return whether to check that the waiting jobs can still be served: once after each relevant change."""
     if fault <= r.gone and r.ended == r.completed + r.failed + 1:
         return False
     r.ended = r.completed + r.failed + 1
@@ -298,10 +297,10 @@ def _may_be_stuck(r: Records, fault: int) -> bool:
 
 @hot
 def _look_ahead(w: World) -> None:
-    """Ask for what the next events will touch: of a large fleet nothing of it is in the cache.
+    """Prefetch the records of the next events, because a large fleet does not fit into the cache.
 
-    The device that ends next is at the heap's root, and the one after it among the root's children; the next job goes
-    to the best device of some class.
+    The device that ends next is at the heap's root, and the following one is among the root's children. The next job
+    goes to the best device of some class.
     """
     r = w.run[0]
     if r.heap:
@@ -332,10 +331,10 @@ def _look_ahead(w: World) -> None:
 
 # Long: Numba compiles it as one state machine, which is faster than calls between its parts.
 def advance(w: World, score: Any, key: Any) -> int:
-    """Let events happen until the run is over or something is needed; says which."""
+    """Process events until the run ends or the kernel needs something; return which."""
     r = w.run[0]
     while True:
-        # What follows from the last event comes before the next one.
+        # The consequences of the last event precede the next event.
         if r.feeding >= 0:
             device = r.feeding
             r.feeding = -1
@@ -364,23 +363,23 @@ def advance(w: World, score: Any, key: Any) -> int:
             return needed
         arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else NEVER_ENDS
         timer = w.timers[ROOT].tick if r.timer_count else NEVER_ENDS
-        # The schedule is known for so long; no one looks further ahead than the run gets.
+        # The schedule of faults is known up to this tick; it is extended only as far as the run reaches.
         fault = w.faults[r.fault].tick if r.fault < len(w.faults) else r.faults_until
-        # The least tick goes first; at one tick an end, then a fault, then a timer, then an arrival.
+        # The earliest event is next. At the same tick the order is: ends, faults, timers, arrivals.
         other = min(arrival, timer, fault)
         if r.heap and w.ends[ROOT].tick <= other:
             if w.ends[ROOT].tick > r.end:
                 return TOO_LONG if w.ends[ROOT].tick == NEVER_ENDS and r.end == NEVER_ENDS - 1 else DONE
             elapse(w, w.ends[ROOT].tick)
             device = w.ends[ROOT].which
-            # Its entry stays where it is, before all others, until it is known whether the device goes on: most do.
+            # The entry stays at the root until it is known whether the device starts other work, as most do.
             r.stale = device + 1
             w.ends[ROOT].which = -1
             if not end_segment(w, device):
                 return TOO_LONG
         elif other > r.end or (arrival == NEVER_ENDS and r.running + r.waiting == 0):
             return DONE
-        elif other == fault and arrival == NEVER_ENDS and r.running == 0 and _may_be_stuck(r, fault):
+        elif other == fault and arrival == NEVER_ENDS and r.running == 0 and _check_served(r, fault):
             return STUCK
         elif other == fault:
             if r.fault >= len(w.faults):
@@ -403,7 +402,7 @@ def advance(w: World, score: Any, key: Any) -> int:
 
 @cold
 def close(w: World) -> None:
-    """The run has stopped at its end: write down what was still going on, device by device."""
+    """End the run: record the work in progress of each device."""
     r = w.run[0]
     elapse(w, r.end)
     for device in range(r.devices):

@@ -1,4 +1,4 @@
-"""Driving the kernel: block after block of arrivals, more room when it asks for it, and the recording at the end."""
+"""Drives the kernel: supplies blocks of arrivals and larger arrays, and returns the recording."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SLOTS = 1024
 
 
 def policy_compile_error(prepared: PreparedRun) -> str | None:
-    """Return which part of the policy Numba cannot compile, and its message; None where it compiles."""
+    """Return which part of the policy Numba cannot compile, with its message; None if all compiles."""
     policy = prepared.policy
     for part, compile_part, function in (
         ("route", compiled_score, policy.route.score),
@@ -49,7 +49,7 @@ def policy_compile_error(prepared: PreparedRun) -> str | None:
 
 
 def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
-    """Run a prepared scenario to its end, and account for all of it: what the process engine records, to the tick."""
+    """Run a prepared scenario to its end and return its recording, which equals the process engine's to the tick."""
     if prepared.policy.batch.kind == "continuous":
         served = _drive(prepared, build_serving(prepared, slots=_SLOTS), serving_kernel(), progress)
         close_serving(served)
@@ -65,7 +65,7 @@ def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
 
 
 def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
-    """What a user's own policy raised, as an error of its file; anything else is this engine's own."""
+    """Return an error of a user's own policy as an error of its file; other errors are returned unchanged."""
     own = [f for f in (prepared.policy.route.score, prepared.policy.order.key) if isinstance(f, OwnFunction)]
     if not own:
         return error
@@ -78,7 +78,7 @@ def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
 
 # Long: it has one branch for each request of the kernel.
 def _drive(prepared: PreparedRun, world: Any, advance: Callable[..., int], progress: Progress | None) -> Any:
-    """Let the kernel go on until the run is over, giving it what it asks for; the world then, its end noted."""
+    """Run the kernel until the run is over and supply what it requests; return the world with its end recorded."""
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
     blocks = _records(prepared)
@@ -88,7 +88,7 @@ def _drive(prepared: PreparedRun, world: Any, advance: Callable[..., int], progr
             code = advance(world, score, key)
         except (ArithmeticError, LookupError, ValueError) as error:
             raise _own_error(prepared, error) from error
-        if code == state.DONE or (code == state.STUCK and _hopeless(prepared, world)):
+        if code == state.DONE or (code == state.STUCK and _never_served(prepared, world)):
             break
         if code == state.MORE_JOBS:
             if len(world.arrivals):
@@ -120,16 +120,16 @@ def _drive(prepared: PreparedRun, world: Any, advance: Callable[..., int], progr
     r = world.run[0]
     r.end = max(r.last_finish, arrived) if prepared.end is None else prepared.end
     if prepared.streamed and prepared.end is None:
-        r.end = max(r.end, r.now)  # what was summed up until then cannot be taken back
+        r.end = max(r.end, r.now)  # sums up to that tick are already final
     if progress is not None:
         progress(int(r.arrived))
     return world
 
 
 def _records(prepared: PreparedRun) -> Iterator[tuple[Records, np.ndarray]]:
-    """Blocks of jobs as the kernel reads them. The next is made on a thread of its own while the kernel works.
+    """Yield blocks of jobs as the kernel reads them. A thread prepares the next block while the kernel works.
 
-    Not where the process may use one thread (``NUMBA_NUM_THREADS=1``): it is then one of several that share a machine.
+    With ``NUMBA_NUM_THREADS=1`` there is no such thread, because the process shares the machine with others.
     """
     blocks = job_blocks(prepared)
     if config.NUMBA_NUM_THREADS == 1:
@@ -166,7 +166,7 @@ def _next_block(world: Any, block: tuple[Records, np.ndarray] | None) -> Any:
 
 
 def _merge_batches(world: World) -> None:
-    """More jobs arrive than were expected: every two batches, and stretches, become one."""
+    """Merge pairs of batches and of stretches, because more jobs arrive than expected."""
     series = len(world.batches) // state.BATCHES
     rows = world.batches.reshape(series, state.BATCHES)
     for name in state.BATCH_OF_JOBS.names or ():
@@ -179,7 +179,7 @@ def _merge_batches(world: World) -> None:
 
 
 def _thin_sample(world: World) -> None:
-    """More jobs arrive than were expected: every second job of the sample is kept."""
+    """Keep every second job of the sample, because more jobs arrive than expected."""
     rows = world.jobs
     kept = rows[::2].copy()
     blank = blank_rows(len(rows) - len(kept))
@@ -188,14 +188,14 @@ def _thin_sample(world: World) -> None:
 
 
 def _more_faults(prepared: PreparedRun, world: World, horizon: int) -> World:
-    assert prepared.faults is not None  # noqa: S101  without a schedule nothing is asked for
+    assert prepared.faults is not None  # noqa: S101  the kernel requests this only with a schedule of faults
     world.run[0].faults_until = MAX_TICKS if horizon == prepared.end else horizon
     return world._replace(faults=prepared.faults.until(horizon).view(np.recarray))
 
 
-def _hopeless(prepared: PreparedRun, world: World) -> bool:
-    """Whether all that wait, nothing being under way, do so for devices that have failed for good."""
-    assert prepared.faults is not None  # noqa: S101  only then can it come to this
+def _never_served(prepared: PreparedRun, world: World) -> bool:
+    """Return whether no device works and all waiting jobs need devices that have failed permanently."""
+    assert prepared.faults is not None  # noqa: S101  only faults lead here
     r = world.run[0]
     following = world.faults.tick[r.fault] if r.fault < len(world.faults) else r.faults_until
     ticks = prepared.faults.gone(prepared.device_count)
@@ -236,7 +236,7 @@ def _more_slots(world: Any) -> Any:
 
 
 def _event_log(prepared: PreparedRun, world: World, words: Words) -> EventLog:
-    """What the kernel wrote down, in the form that is accounted for."""
+    """Return the kernel's records as an event log."""
     log = EventLog(prepared)
     jobs = world.jobs
     log.start, log.finish, log.device = (_plain(a) for a in (jobs.start, jobs.finish, jobs.on))
@@ -266,7 +266,7 @@ def _plain(values: np.ndarray) -> array[int]:
 
 
 def _add_tokens(prepared: PreparedRun, log: EventLog) -> None:
-    """First tokens and gaps of requests that were served alone, in the order in which they ended."""
+    """Add first tokens and gaps of requests that were served one at a time, in the order of their ends."""
     generating = [(key, compiled) for key, compiled in prepared.compiled.items() if compiled.first_ticks is not None]
     if not generating:
         return

@@ -1,4 +1,4 @@
-"""A prepared scenario of generating jobs, batched continuously, as arrays; and what a run of it wrote down."""
+"""Represents a prepared scenario with continuous batching as arrays, and converts the records of its run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _ROWS = 2**21
 
 @cache
 def serving_kernel() -> Callable[..., int]:
-    """The kernel, compiled once for every policy (its machine code is kept beside the source)."""
+    """Return the kernel, compiled once for all policies. Its machine code is cached beside the source."""
     signature = types.int64(typeof(_empty()), types.FunctionType(SCORE), types.FunctionType(KEY))
     compiled: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(serve)
     return compiled
 
 
 def _empty() -> Serving:
-    """A world of no devices: what the kernel's types are read off."""
+    """Return a world without devices, from which Numba derives the kernel's types."""
     return Serving(
         run=records(1, state.RUN),
         devices=records(0, state.SERVER),
@@ -53,7 +53,7 @@ def _empty() -> Serving:
 
 
 def build_serving(prepared: PreparedRun, *, slots: int) -> Serving:
-    """The world at tick 0, with no job in it yet and no block of arrivals."""
+    """Return the world at tick 0, without jobs and without a block of arrivals."""
     devices = prepared.device_count
     ints, numbers = Pool(np.int64), Pool(np.float64)
     queue_at, queues_of, queues = queues_by_class(prepared, batching=False)
@@ -68,9 +68,9 @@ def build_serving(prepared: PreparedRun, *, slots: int) -> Serving:
     given: set[int] = set()
     for (cls, work), compiled in prepared.compiled.items():
         estimates(prepared, cls, work, programs[cls * works + work], numbers)
-        assert compiled.decoder is not None  # noqa: S101  nothing else is batched so
+        assert compiled.decoder is not None  # noqa: S101  only requests are batched continuously
         _tables(class_rows[cls], compiled.decoder, prepared, numbers)
-        if work not in given:  # they are the job's, whatever the device
+        if work not in given:  # lengths do not depend on the device
             given.add(work)
             assert compiled.prompts is not None and compiled.outputs is not None  # noqa: S101  as above
             models[work].prompts, models[work].outputs = ints.add(compiled.prompts), ints.add(compiled.outputs)
@@ -100,7 +100,7 @@ def build_serving(prepared: PreparedRun, *, slots: int) -> Serving:
         queues=queue_rows,
         decoding_of=np.zeros((devices, works), dtype=np.int64),
         arrivals=records(0, state.ARRIVAL),
-        # Memory that is never written to is never taken: room is made so large that most runs need no more.
+        # Memory that is never written is never allocated by the system, so the arrays are large enough for most runs.
         intervals=records(4 * devices + _ROWS, state.INTERVAL),
         jobs=jobs,
         gaps=records(4 * works + _ROWS, state.GAP),
@@ -108,7 +108,7 @@ def build_serving(prepared: PreparedRun, *, slots: int) -> Serving:
 
 
 def _tables(row: Records, costs: DecoderCosts, prepared: PreparedRun, numbers: Pool) -> None:
-    """What steps cost on a class: its one model's tables."""
+    """Write the tables of step costs of a class, which serves one model."""
     batch = prepared.policy.batch
     assert costs.linear.shape[1] == batch.tokens + 1 and costs.head.shape[1] == batch.size + 1  # noqa: S101
     row.capacity = costs.cache_tokens(batch.memory)
@@ -119,7 +119,7 @@ def _tables(row: Records, costs: DecoderCosts, prepared: PreparedRun, numbers: P
 
 
 def serving_event_log(prepared: PreparedRun, world: Serving) -> EventLog:
-    """What the kernel wrote down, in the form that is accounted for."""
+    """Return the kernel's records as an event log."""
     log = EventLog(prepared)
     r, jobs = world.run[0], world.jobs
     log.start, log.finish, log.first, log.device = (plain(a) for a in (jobs.start, jobs.finish, jobs.first, jobs.on))
@@ -139,6 +139,6 @@ def serving_event_log(prepared: PreparedRun, world: Serving) -> EventLog:
 
 
 def plain(values: np.ndarray) -> array[Any]:
-    """A field of records as an array of its own, which has all that the accounting asks of one of Python's."""
+    """Return a field of records as an array with the interface of Python's ``array`` that the accounting uses."""
     column: Any = np.ascontiguousarray(values)
     return column

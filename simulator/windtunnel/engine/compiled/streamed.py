@@ -27,7 +27,7 @@ from windtunnel.engine.results.accounting import degraded_intervals_of, down_of
 
 
 def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Recording:
-    """Return the recording of a run whose jobs were drawn while it went on."""
+    """Return the recording of a run that generated its jobs during the simulation."""
     r = world.run[0]
     end = int(r.end)
     series = len(world.batches) // state.BATCHES
@@ -98,7 +98,7 @@ def _sample(world: World) -> Jobs:
 
 
 def _means(world: World, name: str, end: int) -> Steps:
-    """Means over short times, as a step function with the same integral."""
+    """Return means over bins of time, as a step function with the same integral."""
     r = world.run[0]
     count = int(r.span) + 1
     ticks = np.arange(count, dtype=np.int64) * int(r.span_width)

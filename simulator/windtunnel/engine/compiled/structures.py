@@ -1,8 +1,7 @@
-"""What the compiled engine keeps in order: the heap of ends, the tree of best devices, queues of waiting jobs.
+"""Ordered data structures of the compiled engine: the heap of ends, the tree of best devices, queues of waiting jobs.
 
-Plain functions over arrays of records. Each runs as Python and compiled by Numba (`NUMBA_DISABLE_JIT=1` for the
-former), and each answers exactly as its counterpart of the process engine does (`engine/queues.py`): one total order,
-no ties.
+Plain functions over arrays of records. Numba compiles them, and with `NUMBA_DISABLE_JIT=1` they run as Python. Each
+returns the same as its counterpart in the process engine (`engine/process/queues.py`): the order is total.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ Records = np.ndarray
 
 
 def hot(function: Function) -> Function:
-    """Compile what every job passes through: inlined, since each function is passed all the arrays.
+    """Compile a function that every job executes: it is inlined, since each function is passed all the arrays.
 
-    Nothing here makes an array, so Numba need not count references to any (``_nrt``): that alone takes two thirds off
-    the time of a job.
+    No such function allocates an array, so Numba need not count references (``_nrt``). That reduces the time of a job
+    by two thirds.
     """
     compiled: Function = njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)(function)
     return compiled
 
 
 def cold(function: Function) -> Function:
-    """Compile what is rare: not inlined, to keep the time to compile down."""
+    """Compile a rarely used function: it is not inlined, which reduces the compile time."""
     compiled: Function = njit(cache=True, _nrt=False, error_model="numpy")(function)
     return compiled
 
 
 NOT_HERE = 2**62
-"""The load of a device that cannot be chosen: larger than any that can."""
+"""The load of an unavailable device, which exceeds all others."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def prefetch(_typing: Any, rows: Any, at: Any) -> Any:
-    """Ask for the line of the cache that record ``at`` of ``rows`` begins in, and do not wait for it."""
+    """Prefetch the cache line at which record ``at`` of ``rows`` begins, without waiting for it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.args[0]
@@ -53,22 +52,22 @@ def prefetch(_typing: Any, rows: Any, at: Any) -> Any:
         number = ir.IntType(32)
         kind_of = ir.FunctionType(ir.VoidType(), [anywhere, number, number, number])
         function = cgutils.get_or_insert_function(builder.module, kind_of, "llvm.prefetch.p0")
-        # To be read, kept in every level, data.
+        # Arguments: read access, all cache levels, data.
         builder.call(function, [builder.bitcast(pointer, anywhere), number(0), number(3), number(1)])
         return context.get_dummy_value()
 
     return types.void(rows, at), generate
 
 
-# The heap: entries (tick, which), least first, from place ROOT on. Four children a node: fewer levels, and since the
-# root stands fourth, the four begin at a multiple of four and so lie in one line of the cache.
+# The heap: entries (tick, which), least first, from index ROOT. Each node has four children, which gives few levels.
+# Since the root is at index 3, the children begin at multiples of four and share a cache line.
 
 ROOT = 3
 
 
 @hot
 def sift_up(heap: Records, at: int) -> None:
-    """Move the entry at ``at`` towards the root until it is in order."""
+    """Move the entry at ``at`` towards the root until the heap is in order."""
     tick, which = heap[at].tick, heap[at].which
     while at > ROOT:
         up = (at + 8) >> 2
@@ -81,7 +80,7 @@ def sift_up(heap: Records, at: int) -> None:
 
 @hot
 def sift_down(heap: Records, size: int, at: int) -> None:
-    """Move the entry at ``at`` towards the leaves of a heap of ``size`` until it is in order."""
+    """Move the entry at ``at`` towards the leaves of a heap of ``size`` entries until it is in order."""
     tick, which = heap[at].tick, heap[at].which
     end = ROOT + size
     while True:
@@ -103,7 +102,7 @@ def sift_down(heap: Records, size: int, at: int) -> None:
 
 @hot
 def heap_push(heap: Records, size: int, tick: int, which: int) -> int:
-    """Add an entry; the new size."""
+    """Add an entry and return the new size."""
     heap[ROOT + size].tick, heap[ROOT + size].which = tick, which
     sift_up(heap, ROOT + size)
     return size + 1
@@ -111,7 +110,7 @@ def heap_push(heap: Records, size: int, tick: int, which: int) -> int:
 
 @hot
 def heap_pop(heap: Records, size: int) -> int:
-    """Take the first entry away; the new size."""
+    """Remove the first entry and return the new size."""
     size -= 1
     if size:
         heap[ROOT].tick, heap[ROOT].which = heap[ROOT + size].tick, heap[ROOT + size].which
@@ -121,7 +120,7 @@ def heap_pop(heap: Records, size: int) -> int:
 
 @cold
 def heap_remove(heap: Records, size: int, which: int) -> int:
-    """Take the entry of ``which`` out, wherever it is (only faults need it); the new size."""
+    """Remove the entry of ``which`` at any index, which only faults need, and return the new size."""
     for at in range(ROOT, ROOT + size):
         if heap[at].which == which:
             size -= 1
@@ -133,13 +132,13 @@ def heap_remove(heap: Records, size: int, which: int) -> int:
     return size
 
 
-# The tree: for each class a tournament over its devices, laid out as the heap is; a node holds the least load below it
-# and whose it is. The first of equals wins, and so does the lowest number.
+# The tree: a tournament over the devices of each class, in the layout of the heap. A node holds the least load below
+# it and the device that has it. Of equal loads the lowest device number wins.
 
 
 @hot
 def tree_set(tree: Records, top: int, leaf: int, place: int, load: int) -> None:
-    """The device at ``place`` of the class now has ``load``; its tree's top and first leaf are ``top`` and ``leaf``."""
+    """Set the load of the device at ``place`` of a class; its tree has the root ``top`` and the first leaf ``leaf``."""
     base = top - ROOT
     node = leaf + place - base
     tree[base + node].load = load
@@ -157,7 +156,7 @@ def tree_set(tree: Records, top: int, leaf: int, place: int, load: int) -> None:
 
 
 def tree_size(count: int) -> tuple[int, int]:
-    """(places of a tree of ``count`` devices, place of its first leaf) where its top stands at ROOT."""
+    """Return the size of a tree of ``count`` devices and the index of its first leaf, for a root at ROOT."""
     leaves = 4
     while leaves < count:
         leaves *= 4
@@ -167,7 +166,7 @@ def tree_size(count: int) -> tuple[int, int]:
 
 @cold
 def tree_build(tree: Records, top: int, leaf: int, end: int, first: int, count: int) -> None:
-    """A class's tree from the loads of its leaves, up to ``end``; its devices are numbered from ``first`` on."""
+    """Build a class's tree from the loads of its leaves up to ``end``; its devices are numbered from ``first``."""
     for at in range(leaf, end):
         tree[at].winner = first + at - leaf
         if at - leaf >= count:
@@ -182,14 +181,14 @@ def tree_build(tree: Records, top: int, leaf: int, end: int, first: int, count: 
         tree[base + node].load, tree[base + node].winner = tree[best].load, tree[best].winner
 
 
-# Queues without a key: linked lists in order of arrival. With one: pairing heaps (Fredman, Sedgewick, Sleator and
-# Tarjan, 1986), of which there may be as many as devices; their nodes are the waiting jobs' own slots, so memory is in
-# proportion to the jobs that are present.
+# Queues without a key are linked lists in order of arrival. Queues with a key are pairing heaps (Fredman, Sedgewick,
+# Sleator and Tarjan, 1986). There may be as many heaps as devices. Their nodes are the slots of the waiting jobs, so
+# memory is proportional to the number of jobs present.
 
 
 @cold
 def meld(first: int, second: int, slots: Records) -> int:
-    """The root of two pairing heaps put together; -1 is the empty heap."""
+    """Return the root of two pairing heaps merged into one; -1 is the empty heap."""
     if first < 0:
         return second
     if second < 0:
@@ -204,7 +203,7 @@ def meld(first: int, second: int, slots: Records) -> int:
 
 @cold
 def without_root(root: int, slots: Records) -> int:
-    """The heap less its root: children melded in pairs from the left, the pairs then from the right."""
+    """Return the heap without its root: children are merged in pairs from the left, then the pairs from the right."""
     pairs = -1
     at = slots[root].child
     while at >= 0:

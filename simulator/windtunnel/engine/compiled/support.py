@@ -7,9 +7,9 @@ from windtunnel.scenario.faults import OperationFault
 
 
 def unsupported_feature(prepared: PreparedRun) -> str | None:
-    """Return the feature of a scenario that only the process engine has; None where there is none.
+    """Return the feature of a scenario that only the process engine supports; None if there is none.
 
-    A policy of the user's own may still not compile: ``run.policy_compile_error`` finds that.
+    A user's own policy may still not compile: ``run.policy_compile_error`` finds that.
     """
     if prepared.real:
         return "devices of this host"

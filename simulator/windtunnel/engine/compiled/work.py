@@ -1,6 +1,7 @@
-"""What devices do: queues of waiting jobs, segments under way, and the power they may draw.
+"""What devices do: queues of waiting jobs, segments in progress, and their power.
 
-As engine/queues.py, engine/stations/single.py and engine/power.py have it for the process engine.
+The semantics are those of engine/process/queues.py, engine/process/stations/single.py and the process engine's power
+budget.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from windtunnel.engine.results.sketch import BINS_PER_E
 
 PER_SECOND = 1e12
 TOO_MANY = 9.2e18
-"""Ticks beyond which no span is kept."""
+"""The number of ticks above which a span is not representable."""
 LATEST = 2**63 - 2
 NEVER_ENDS: Any = np.int64(2**63 - 1)
 
@@ -63,7 +64,7 @@ def push(w: Either, queue: int, slot: int) -> None:
         slots[q.tail].next = slot
         q.tail = slot
     else:
-        # A job that comes back from a failure goes to its place in the order of arrival.
+        # A job that returns after a failure takes its position in the order of arrival.
         before, at = -1, q.head
         while slots[at].job < slots[slot].job:
             before, at = at, slots[at].next
@@ -76,7 +77,7 @@ def push(w: Either, queue: int, slot: int) -> None:
 
 @hot
 def pop(w: Either, queue: int) -> int:
-    """Take the next job from a queue."""
+    """Remove and return the next job of a queue."""
     q = w.queues[queue]
     slot = q.head
     q.number -= 1
@@ -86,7 +87,7 @@ def pop(w: Either, queue: int) -> int:
 
 @hot
 def own_queue(w: Either, device: int, slot: int) -> int:
-    """The queue that the job waits in: the device's, or where there is one for all, that of its signature."""
+    """Return the queue of the job: the device's own, or the central queue of the job's signature."""
     r = w.run[0]
     owner = device if r.routed else w.slots[slot].signature
     return owner if r.batch == NO_BATCH else owner * r.workloads + w.slots[slot].work
@@ -94,7 +95,7 @@ def own_queue(w: Either, device: int, slot: int) -> int:
 
 @hot
 def best_queue(w: Either, device: int, after_key: float, after_job: int) -> int:
-    """The queue whose next job the device should take, of those whose heads come after (key, job); -1 without one."""
+    """Return the queue whose next job the device should take, among heads after (key, job); -1 if there is none."""
     r = w.run[0]
     if r.routed and r.batch == NO_BATCH:
         return device if w.queues[device].head >= 0 else -1
@@ -119,12 +120,12 @@ def best_queue(w: Either, device: int, after_key: float, after_job: int) -> int:
     return best
 
 
-# What the tree of a class says of a device.
+# The tree's entry of a device.
 
 
 @hot
 def reindex(w: Either, device: int) -> None:
-    """Note in its class's tree how the device is placed now."""
+    """Update the device's entry in the tree of its class."""
     r, d = w.run[0], w.devices[device]
     if d.up == 0 or d.linked == 0:
         load = NOT_HERE
@@ -140,23 +141,23 @@ def reindex(w: Either, device: int) -> None:
     tree_set(w.tree, c.tree, c.leaf, device - c.first, load)
 
 
-# What is kept of jobs.
+# Recorded times of jobs.
 
 
 @hot
 def row_of(w: World, job: int) -> int:
-    """Where the job's times are kept; -1 if they are not."""
+    """Return the row of the job's times; -1 if they are not kept."""
     stride = w.run[0].stride
     if stride == 0 or (stride > 1 and job % stride):
         return -1
     row = job // stride
-    # A sample that more jobs than were expected would outgrow is thinned before that (``MORE_ROWS``).
+    # A sample that would become too large is thinned before that (``MORE_ROWS``).
     return row if row < len(w.jobs) else -1
 
 
 @hot
 def tally(w: World, what: int, work: int, job: int, ticks: int) -> None:
-    """Add a latency (``what`` 0) or a waiting time (1) to the sums and histograms of its stretch of the run."""
+    """Add a latency (``what`` 0) or a queueing delay (1) to the sums and histograms of its stretch of the run."""
     r = w.run[0]
     batch = job // r.batch_width
     place = 0 if ticks <= 0 else 1 + math.ceil(math.log(float(ticks)) * BINS_PER_E)
@@ -175,12 +176,12 @@ def tally(w: World, what: int, work: int, job: int, ticks: int) -> None:
         series = 1 + work
 
 
-# Work under way.
+# Work in progress.
 
 
 @hot
 def way_of(w: World, device: int, slot: int) -> Records:
-    """The job's way through its program."""
+    """Return the job's variant of its program."""
     r, s = w.run[0], w.slots[slot]
     way = w.programs[w.devices[device].cls * r.workloads + s.work].ways
     choice = w.workloads[s.work].way_at
@@ -189,14 +190,14 @@ def way_of(w: World, device: int, slot: int) -> Records:
 
 @hot
 def segment_watts(w: World, segment: int, slot: int) -> float:
-    """What the job draws above idle in the segment (W)."""
+    """Return the power of the job above idle in the segment (W)."""
     g = w.segments[segment]
     return g.watts if g.watts_at < 0 else w.numbers[g.watts_at + w.slots[slot].rank]
 
 
 @hot
 def ends_after(w: Either, device: int, ticks: int) -> None:
-    """Note when what the device now does ends."""
+    """Schedule the end of the device's present work."""
     r = w.run[0]
     if r.stale == device + 1:
         r.stale = 0
@@ -208,11 +209,11 @@ def ends_after(w: Either, device: int, ticks: int) -> None:
 
 @hot
 def go(w: World, device: int, left: Any, full: float) -> bool:
-    """Let the present segment go on from now, at the device's speed; False beyond the last tick there is.
+    """Continue the present segment at the device's speed; return False if it would end after the last tick.
 
-    What is slowed so much that it would end there may be faster again before: its end is put at ``NEVER_ENDS``.
+    A slowed segment that would end there may become faster again before: its end is set to ``NEVER_ENDS``.
 
-    ``left``: its ticks at full speed; ``full``: what it draws then.
+    ``left``: its remaining ticks at full speed; ``full``: its power at full speed.
     """
     r, d = w.run[0], w.devices[device]
     d.since = r.now
@@ -282,7 +283,7 @@ def begin(w: World, device: int, queue: int, need: float) -> bool:
 
 @cold
 def begin_batch(w: World, device: int, queue: int, size: int, need: float) -> bool:
-    """Start the first ``size`` jobs of a queue as one."""
+    """Start the first ``size`` jobs of a queue as one batch."""
     r, d = w.run[0], w.devices[device]
     first: Any = np.int64(-1)
     last: Any = np.int64(-1)
@@ -315,7 +316,7 @@ def begin_batch(w: World, device: int, queue: int, size: int, need: float) -> bo
 
 @hot
 def settle(w: World, device: int) -> None:
-    """Write down what the device has done of its present segment until now."""
+    """Record the device's work on its present segment up to now."""
     r, d = w.run[0], w.devices[device]
     watts = d.watts if r.careful else segment_watts(w, d.segment, d.slot)
     r.drawing_w -= watts
@@ -342,7 +343,7 @@ def settle(w: World, device: int) -> None:
 
 @cold
 def pass_time(w: World, device: int) -> None:
-    """Take what was done since the segment was last looked at off what is left of it."""
+    """Subtract the work done since the last update from the segment's remaining ticks."""
     r, d = w.run[0], w.devices[device]
     span = r.now - d.since
     done = span if d.rate == 1.0 else np.int64(math.floor(float(span) * d.rate))
@@ -362,7 +363,7 @@ def start_sweep(w: Either, first: int, end: int) -> None:
 
 @cold
 def may_draw(w: World, device: int, need: float) -> bool:
-    """Whether the power budget lets the device start what needs ``need`` watts; otherwise it stands in line for it."""
+    """Return whether the power budget allows a start that needs ``need`` watts; otherwise the device waits in line."""
     r, d = w.run[0], w.devices[device]
     first = not r.routed or r.line_count == 0 or w.line[r.line_first] == device
     if r.paused == 0 and first and r.drawn_w + need <= r.cap_w:
@@ -378,7 +379,7 @@ def may_draw(w: World, device: int, need: float) -> bool:
 
 @cold
 def release(w: World, device: int) -> None:
-    """The device's work no longer needs its watts."""
+    """Release the power of the device's work."""
     r, d = w.run[0], w.devices[device]
     if d.paused:
         d.paused = 0
@@ -391,7 +392,7 @@ def release(w: World, device: int) -> None:
 
 @cold
 def shed(w: World) -> None:
-    """Pause what was started last until the rest keeps within the budget."""
+    """Pause the work that started last until the rest fits into the budget."""
     r = w.run[0]
     while r.drawn_w > r.cap_w:
         latest = -1
@@ -411,7 +412,7 @@ def shed(w: World) -> None:
 
 @cold
 def drain(w: World) -> bool:
-    """One step of giving away power that may have become free: to paused work, oldest first, then along the line."""
+    """Give available power to the next consumer: first paused work, the oldest first, then devices in line."""
     r = w.run[0]
     if r.paused:
         oldest = -1

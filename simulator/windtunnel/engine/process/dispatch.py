@@ -1,6 +1,6 @@
-"""Which job goes to which device, and when: one central queue, or a queue a device and a route that chooses.
+"""Assigns jobs to devices, from one central queue or from a queue for each device and a route that chooses it.
 
-The state of the fleet that a route sees is kept up to date at every change, never rebuilt at a decision.
+The state of the fleet that a route reads is updated at every change and not recomputed for each decision.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windtunnel.engine.process.stations.base import PowerBudget
 
 
 def _job_key(context: RunContext) -> Callable[[int], float] | None:
-    """The order's key of a job by its number; None for order of arrival."""
+    """Return the order's key of a job by its number; None for order of arrival."""
     key = context.prepared.policy.order.key
     if key is None:
         return None
@@ -46,7 +46,7 @@ def _job_key(context: RunContext) -> Callable[[int], float] | None:
 
 
 def _take_from(queues: QueueSet, station: Station, batching: bool, gate: PowerBudget | None) -> bool:
-    """Let a station take from the first queue; where jobs are batched, from a later one while an earlier waits."""
+    """Let a station take from the first queue, or from a later one if the batch of an earlier queue must wait."""
     if batching:
         for queue in queues.in_order(station.class_number):
             if gate is not None:
@@ -61,7 +61,7 @@ def _take_from(queues: QueueSet, station: Station, batching: bool, gate: PowerBu
 
 
 class _Dispatcher:
-    """What both dispatchers do alike."""
+    """The common part of both dispatchers."""
 
     def __init__(self, context: RunContext, stations: Sequence[Station]) -> None:
         self.context = context
@@ -70,7 +70,7 @@ class _Dispatcher:
         self.batching = context.prepared.policy.batch.kind == "request"
 
     def offer(self) -> None:
-        """Give every device with room what it can take."""
+        """Give every device with room the work that it can take."""
         raise NotImplementedError
 
     def look_again(self, job: int, delay: int) -> None:
@@ -81,7 +81,7 @@ class _Dispatcher:
 
 
 class CentralDispatcher(_Dispatcher):
-    """One queue for all: a free device takes the first job it can run, the device of lowest number first."""
+    """One central queue: a free device takes the first job that it can run; of several, the lowest number does."""
 
     follows_load = False
 
@@ -89,11 +89,11 @@ class CentralDispatcher(_Dispatcher):
         super().__init__(context, stations)
         prepared = context.prepared
         self.queues = QueueSet([frozenset(s) for s in prepared.signatures], _job_key(context))
-        # Devices with room, in order. Of classes whose jobs start at once, a heap, from which an entry whose device has
-        # no room by now is dropped when it comes up; of the others, a sorted list.
+        # Devices with room, in order: a heap for classes whose jobs start at once, a sorted list for the others. An
+        # entry of the heap whose device has no room any more is dropped when it reaches the root.
         self.free: list[list[int]] = [list(range(c.first, c.first + c.count)) for c in prepared.classes]
         self.is_free = bytearray(b"\1" * len(stations))
-        # A free device that works on one job at a time has nothing waiting for it, so an arrival starts at once.
+        # No job waits for a free device that executes one job at a time, so an arrival starts at once.
         self.at_once = [
             prepared.policy.batch.kind == "none"
             and isinstance(stations[c.first], SingleStation)
@@ -105,7 +105,7 @@ class CentralDispatcher(_Dispatcher):
         self.classes = [sorted(signature) for signature in prepared.signatures]
 
     def place(self, job: int) -> None:
-        """A job has arrived."""
+        """Queue a job that has arrived, or start it."""
         log = self.context.log
         signature = log.eligible[job]
         classes = self.classes[signature]
@@ -119,13 +119,12 @@ class CentralDispatcher(_Dispatcher):
         else:
             self.queues.push(job, signature, log.workload_of[job])
             return
-        # Some class asks questions before it takes a job (for memory, for company, for power): offer to each in its
-        # turn.
+        # A class may not start a job at once (memory, batching, power), so the job is offered to each in turn.
         queue = self.queues.push(job, signature, log.workload_of[job])
         self._offer(classes, queue)
 
     def _take_free(self, number: int) -> int:
-        """The free device of the class with the lowest number, no longer free; -1 without one."""
+        """Remove and return the free device of the class with the lowest number; -1 if there is none."""
         free, is_free = self.free[number], self.is_free
         while free:
             device = heappop(free)
@@ -135,13 +134,13 @@ class CentralDispatcher(_Dispatcher):
         return -1
 
     def offer(self) -> None:
-        """Give every device with room what it can take."""
+        """Give every device with room the work that it can take."""
         self._offer(range(len(self.free)), None)
 
     def _offer(self, classes: Iterable[int], queue: Queue | None) -> None:
         """Offer work to the free devices of these classes, in order, until ``queue`` is empty, if one is given.
 
-        A refusal for power ends the round: nothing overtakes.
+        If power is refused, the round ends, so that no job overtakes another.
         """
         gate = self.context.gate
         if gate is not None and gate.paused:
@@ -164,9 +163,9 @@ class CentralDispatcher(_Dispatcher):
                 return
 
     def feed(self, station: Station) -> None:
-        """A device may have room: give it what it can take."""
+        """Give a station that may have room the work that it can take."""
         if self.at_once[station.class_number]:
-            # The common case, without the questions: one job at a time, and this station has just ended its own.
+            # The common case, without further checks: one job at a time, and this station has just ended its own.
             queue = self.queues.best(station.class_number)
             if queue is not None:
                 station.start(queue.pop())
@@ -179,7 +178,7 @@ class CentralDispatcher(_Dispatcher):
         self.refresh(station)
 
     def refresh(self, station: Station) -> None:
-        """Note whether a device has room."""
+        """Record whether a device has room."""
         device, free = station.number, station.has_room()
         if free != bool(self.is_free[device]):
             self.is_free[device] = free
@@ -190,37 +189,37 @@ class CentralDispatcher(_Dispatcher):
                 del devices[bisect_left(devices, device)]
 
     def waiting(self, fleet_class: FleetClass) -> int:
-        """Jobs in the one queue that the class can run."""
+        """Return the number of jobs in the central queue that the class can run."""
         return self.queues.waiting(fleet_class.number)
 
     def queue_for(self, station: Station) -> Queue | None:
-        """Where a station's next job waits."""
+        """Return the queue whose next job a station should take; None if no job waits."""
         return self.queues.best(station.class_number)
 
     def left(self, job: int, station: Station) -> None:
-        """A central queue does not follow loads."""
+        """Do nothing, because a central queue does not use loads."""
 
     def requeue(self, job: int, station: Station) -> None:
-        """A job that was interrupted waits again, in its old place."""
+        """Return an interrupted job to its former place in the queue."""
         log = self.context.log
         self.queues.push(job, log.eligible[job], log.workload_of[job])
 
     def wait_only_for(self, gone: Sequence[bool]) -> bool:
-        """Whether every job that waits can be served by none but these devices."""
+        """Return whether all waiting jobs can be served only by these devices."""
         lost = _lost_classes(self.context, gone)
         return all(lost.issuperset(signature) for signature in self.queues.waiting_signatures())
 
     def emptied(self, station: Station) -> list[int]:
-        """No job waits for one device alone."""
+        """Return no jobs, because no job waits for one device alone."""
         return []
 
     def stranded(self) -> list[int]:
-        """Jobs wait in the one queue, whatever is up."""
+        """Return no jobs, because jobs wait in the central queue even if no device is up."""
         return []
 
 
 class RoutedDispatcher(_Dispatcher):
-    """Each device has its own queue; a job goes to the device that the policy's score likes best when it arrives."""
+    """Each device has its own queue; an arriving job goes to the device with the best score of the policy."""
 
     follows_load = True
 
@@ -243,7 +242,7 @@ class RoutedDispatcher(_Dispatcher):
         self._stranded: list[int] = []
 
     def place(self, job: int) -> None:
-        """A job has arrived."""
+        """Queue a job that has arrived, or start it."""
         log = self.context.log
         prepared = self.context.prepared
         now = self.context.env.now
@@ -275,7 +274,7 @@ class RoutedDispatcher(_Dispatcher):
             rated = (*score, compiled.mean_s, device)
             if best is None or _before(rated, best):
                 best, chosen_estimate = rated, estimate
-        if best is None:  # nothing that can run it is up
+        if best is None:  # no device that can run it is up
             self._stranded.append(job)
             return
         device = best[3]
@@ -288,27 +287,27 @@ class RoutedDispatcher(_Dispatcher):
         self.feed(self.stations[device])
 
     def offer(self) -> None:
-        """Give every device with room what waits for it."""
+        """Give every device with room the jobs that wait for it."""
         for station, queues in zip(self.stations, self.queues, strict=True):
             if len(queues):
                 self.feed(station)
 
     def feed(self, station: Station) -> None:
-        """A device may have room: give it what waits for it."""
+        """Give a device that may have room the jobs that wait for it."""
         while station.has_room() and _take_from(self.queues[station.number], station, self.batching, self.context.gate):
             pass
 
     def waiting(self, fleet_class: FleetClass) -> int:
-        """Jobs in the queues of the class's devices."""
+        """Return the number of jobs in the queues of the class's devices."""
         first = fleet_class.first
         return sum(len(self.queues[device]) for device in range(first, first + fleet_class.count))
 
     def queue_for(self, station: Station) -> Queue | None:
-        """Where a station's next job waits."""
+        """Return the queue whose next job a station should take; None if no job waits."""
         return self.queues[station.number].best(station.class_number)
 
     def left(self, job: int, station: Station) -> None:
-        """A job has ended."""
+        """Record that a job has left the device."""
         device = station.number
         self.present[device] -= 1
         if not self.present[device]:
@@ -322,39 +321,39 @@ class RoutedDispatcher(_Dispatcher):
         self.index.update(device, load[device] if station.up and station.linked else NOT_HERE)
 
     def refresh(self, station: Station) -> None:
-        """Note whether a device can be chosen."""
+        """Record the load and the availability of a device."""
         self._reindex(station.number)
 
     def requeue(self, job: int, station: Station) -> None:
-        """A job that was interrupted waits again for its device."""
+        """Return an interrupted job to the queue of its device."""
         self.queues[station.number].push(job, 0, self.context.log.workload_of[job])
 
     def wait_only_for(self, gone: Sequence[bool]) -> bool:
-        """Whether every job that waits can be served by none but these devices."""
+        """Return whether all waiting jobs can be served only by these devices."""
         lost, signatures = _lost_classes(self.context, gone), self.context.prepared.signatures
         return all(gone[device] for device, queues in enumerate(self.queues) if len(queues)) and all(
             lost.issuperset(signatures[self.context.log.eligible[job]]) for job in self._stranded
         )
 
     def emptied(self, station: Station) -> list[int]:
-        """The jobs that wait for this device, in order, which wait for it no more."""
+        """Remove and return the jobs that wait for this device, in order."""
         return self.queues[station.number].emptied()
 
     def stranded(self) -> list[int]:
-        """The jobs that found no device that is up, in order; they are to be placed anew."""
+        """Remove and return the jobs that arrived while no device was up, in order."""
         jobs, self._stranded = self._stranded, []
         return jobs
 
 
 def _lost_classes(context: RunContext, gone: Sequence[bool]) -> set[int]:
-    """The classes all of whose devices are gone."""
+    """Return the classes whose devices have all failed permanently."""
     return {c.number for c in context.prepared.classes if all(gone[c.first : c.first + c.count])}
 
 
 def _before(first: tuple[float, float, float, int], second: tuple[float, float, float, int]) -> bool:
-    """Whether one rating comes before another; two numbers that differ by rounding alone are equal.
+    """Return whether one rating precedes another; numbers that differ only by rounding are equal.
 
-    Three jobs at speed 3 take as long as one at speed 1, though 3 * (1 / 3) need not be 1.0.
+    Three jobs at speed 3 take as long as one at speed 1, but 3 * (1 / 3) need not be 1.0.
     """
     for left, right in zip(first[:3], second[:3], strict=True):
         if left != right and abs(left - right) > 1e-12 * max(abs(left), abs(right)):
@@ -367,6 +366,6 @@ def _value(values: np.ndarray, rank: int) -> float:
 
 
 def dispatcher_for(context: RunContext, stations: Sequence[Station]) -> CentralDispatcher | RoutedDispatcher:
-    """The dispatcher that the policy's route calls for."""
+    """Return the dispatcher that the policy's route needs."""
     kind = CentralDispatcher if context.prepared.policy.route.score is None else RoutedDispatcher
     return kind(context, stations)

@@ -1,8 +1,8 @@
-"""The process engine: a scenario as SimPy events, in every detail.
+"""The process engine: executes a scenario as SimPy events, with all features.
 
-Where SimPy's time goes decided the shape of this part: a generator resumed costs 0.03 us, a callback 0.5, a spawned
-process 1.7, a resource requested 3 (docs/decisions/0005-process-engine.md). So there is one alarm a device, set again
-and again, arrivals stay outside the heap, and jobs are numbers into arrays, not processes.
+SimPy's costs determine the design: resuming a generator takes 0.03 us, a callback 0.5, starting a process 1.7, and a
+resource request 3 (docs/decisions/0005-process-engine.md). So each device has one alarm, which is reused; arrivals are
+not in SimPy's heap; and jobs are indices of arrays, not processes.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ _NO_FAULT = MAX_TICKS + 1
 
 
 def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
-    """Run a prepared scenario to its end, and account for all of it.
+    """Run a prepared scenario to its end, and return its recording.
 
-    ``progress`` is told now and then how many jobs have arrived. Where users submit more jobs than there are draws for,
-    the run begins anew with twice as many: a draw belongs to its job, so all that was there before comes again.
+    ``progress`` is called repeatedly with the number of jobs that have arrived. If users submit more jobs than random
+    numbers were drawn for, the run starts again with twice as many. A draw belongs to its job, so earlier jobs do not
+    change.
     """
     while True:
         try:
             return _run(prepared, progress)
         except CapacityExceededError as error:
-            assert prepared.with_capacity is not None  # noqa: S101  whoever prepared users for a run can do so again
+            assert prepared.with_capacity is not None  # noqa: S101  runs with users are prepared with this function
             prepared = prepared.with_capacity(error.capacity)
 
 
@@ -69,7 +70,7 @@ def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
         else:
             _bring_all(context, context.job_source, injector, prepared.faults, progress)
     except OverflowError:
-        # A tick that no longer fits where ticks are kept.
+        # A tick exceeds the range of the type that stores ticks.
         raise InputError(
             f"the work takes longer than the {LONGEST} a run may last",
             where=prepared.scenario.where("workload"),
@@ -77,8 +78,8 @@ def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
         ) from None
     if prepared.users:
         _end_of_users(context)
-    # A drained run ends with its last job, not with some alarm that nobody waited for any more.
-    # Jobs that no device will ever take have arrived all the same, and may have been started.
+    # A drained run ends with its last job, not with an alarm that no job needs any more. Jobs that no device
+    # will ever take have arrived too, and may have been started.
     last = max(*log.finish, *log.interrupted_end, log.arrival[-1])
     end = last if prepared.end is None else prepared.end
     if prepared.end is not None:
@@ -96,17 +97,17 @@ def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
 
 
 def _drain(env: simpy.Environment, end: int | None) -> None:
-    """Let what is under way go on, up to and including the tick ``end``."""
+    """Continue the work in progress, up to and including the tick ``end``."""
     queue, step = env._queue, env.step
     while queue and (end is None or queue[0][0] <= end):
         step()
 
 
 def _bring_arrivals(context: RunContext, progress: Progress | None) -> None:
-    """Let time pass from arrival to arrival.
+    """Advance the clock from arrival to arrival.
 
-    JobSource are known in order, so they need no place in SimPy's heap: a third of the time of a short job. Of the
-    events of one tick they come last, so all others up to that tick go first.
+    Arrivals are known in order, so they are not in SimPy's heap, which saves a third of the time of a short job. They
+    follow all other events of the same tick.
     """
     env, arrival, place = context.env, context.log.arrival, context.dispatcher.place
     queue, step = env._queue, env.step
@@ -126,9 +127,9 @@ def _bring_all(
     schedule: FaultSchedule | None,
     progress: Progress | None,
 ) -> None:
-    """Let time pass from event to arrival, to fault, until the run is over.
+    """Advance the clock from event to arrival, to fault, until the run is over.
 
-    What is under way may bring further arrivals, so all of it up to a tick goes before the next arrival is looked at.
+    Work in progress may cause further arrivals, so all events up to a tick precede the search for the next arrival.
     """
     env, end = context.env, context.prepared.end
     queue, step, place = env._queue, env.step, context.dispatcher.place
@@ -151,8 +152,8 @@ def _bring_all(
                 step()
                 continue
         if fault <= tick:
-            assert schedule is not None  # noqa: S101  without one there is no fault
-            over = context.over() or (tick == NEVER and _hopeless(context, gone < fault))
+            assert schedule is not None  # noqa: S101  only a schedule has faults
+            over = context.over() or (tick == NEVER and _never_served(context, gone < fault))
             if over or fault >= MAX_TICKS:
                 _drain(env, end)
                 return
@@ -176,14 +177,14 @@ def _bring_all(
 
 
 def _first(events: np.ndarray, number: int, horizon: int, end: int | None) -> int:
-    """The tick of the next fault, or that up to which none is: no one looks further ahead than the run gets."""
+    """Return the tick of the next fault, or the tick up to which there is none; the schedule is extended as needed."""
     if number < len(events):
         return int(events[number]["tick"])
     return MAX_TICKS if horizon == end else horizon
 
 
-def _hopeless(context: RunContext, gone: np.ndarray) -> bool:
-    """Whether nothing is under way, and all that wait do so for devices that have failed for good."""
+def _never_served(context: RunContext, gone: np.ndarray) -> bool:
+    """Return whether no device works and all waiting jobs need devices that have failed permanently."""
     if not gone.any() or any(station.job >= 0 for station in context.stations):
         return False
     return context.dispatcher.wait_only_for(gone.tolist())

@@ -36,7 +36,7 @@ class FaultInjector:
             station.linked = False
             self.context.dispatcher.refresh(station)
             if gate is not None:
-                # It may have been first in line for power, which falls to those behind it.
+                # The device may have been first in line for power, which the following ones can use now.
                 gate.drain()
         else:
             if code == LINK_UP:

@@ -1,4 +1,4 @@
-"""Queues of waiting jobs, and the index that keeps the best-placed device of each class at hand."""
+"""Queues of waiting jobs, and the index of the device with the least load in each class."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from itertools import islice
 
 Key = Callable[[int], float]
 NOT_HERE = 2**62
-"""The load of a device that cannot be chosen: larger than any that can."""
+"""The load of an unavailable device, which exceeds all others."""
 
 
 class Queue:
     """Waiting jobs of one workload: by key, ties by number; without a key, first come first served.
 
-    A job's number is its place in the order of arrival, so a plain deque is already in order.
+    Jobs are numbered in the order of arrival, so a plain deque is already in order.
     """
 
     __slots__ = ("_fifo", "_heap", "_key")
@@ -36,7 +36,7 @@ class Queue:
         """Add a job."""
         if self._key is None:
             if self._fifo and job < self._fifo[-1]:
-                # One that comes back from a failure goes to its place in the order of arrival.
+                # A job that returns after a failure takes its position in the order of arrival.
                 self._fifo.insert(bisect_left(self._fifo, job), job)
                 return
             self._fifo.append(job)
@@ -44,11 +44,11 @@ class Queue:
             heappush(self._heap, (self._key(job), job))
 
     def head(self) -> tuple[float, int]:
-        """(key, job) of the next job; the queue must not be empty."""
+        """Return (key, job) of the next job; the queue must not be empty."""
         return self._heap[0] if self._heap else (0.0, self._fifo[0])
 
     def first(self, count: int) -> list[int]:
-        """The next jobs, at most ``count`` of them, left where they are."""
+        """Return the next jobs, at most ``count``, without removing them."""
         if self._heap:
             return [job for _, job in nsmallest(count, self._heap)]
         return list(islice(self._fifo, count))
@@ -70,7 +70,7 @@ class QueueSet:
         self._by_class: dict[int, list[Queue]] = {number: [] for signature in signatures for number in signature}
 
     def push(self, job: int, signature: int, workload: int) -> Queue:
-        """Add a job to its queue, which is returned."""
+        """Add a job to its queue, and return the queue."""
         queue = self._queues.get((signature, workload))
         if queue is None:
             queue = self._queues[signature, workload] = Queue(self._key)
@@ -80,7 +80,7 @@ class QueueSet:
         return queue
 
     def best(self, class_number: int) -> Queue | None:
-        """The queue whose next job a device of the class should take: the least key, then the earliest arrival."""
+        """Return the queue from which the class should take a job: the least key, then the earliest arrival."""
         queues = self._by_class.get(class_number, ())
         if len(queues) == 1:
             return queues[0] if queues[0] else None
@@ -94,7 +94,7 @@ class QueueSet:
         return best
 
     def emptied(self) -> list[int]:
-        """Every job that waits, in order; none waits any more."""
+        """Remove and return all waiting jobs, in order."""
         jobs: list[tuple[float, int]] = []
         for queue in self._queues.values():
             while queue:
@@ -103,15 +103,15 @@ class QueueSet:
         return [job for _, job in sorted(jobs)]
 
     def waiting_signatures(self) -> list[frozenset[int]]:
-        """The signatures of which jobs wait."""
+        """Return the signatures that waiting jobs have."""
         return [self._signatures[signature] for (signature, _), queue in self._queues.items() if queue]
 
     def in_order(self, class_number: int) -> list[Queue]:
-        """The queues with jobs that a device of the class could take, the one ``best`` gives first."""
+        """Return the queues with jobs that a device of the class could take, in the order of ``best``."""
         return sorted((queue for queue in self._by_class.get(class_number, ()) if queue), key=Queue.head)
 
     def waiting(self, class_number: int) -> int:
-        """How many jobs wait that a device of the class could take."""
+        """Return the number of waiting jobs that a device of the class could take."""
         return sum(len(queue) for queue in self._by_class.get(class_number, ()))
 
     def __len__(self) -> int:
@@ -119,10 +119,10 @@ class QueueSet:
 
 
 class LoadIndex:
-    """For each class, the device with the least load, ties to the lowest number.
+    """For each class, the device with the least load; of equal loads, the lowest number.
 
-    Every change of load is pushed; entries that no longer hold are dropped when they come up, and a heap that
-    has grown to a few times its class is made anew.
+    Every change of load is pushed. Outdated entries are dropped when they reach the root, and a heap that has become a
+    few times larger than its class is rebuilt.
     """
 
     __slots__ = ("_class_of", "_heaps", "_load", "_members")
@@ -136,7 +136,7 @@ class LoadIndex:
             heapify(heap)
 
     def update(self, device: int, load: int) -> None:
-        """The device's load is now ``load``."""
+        """Set the device's load."""
         if self._load[device] == load:
             return
         self._load[device] = load
@@ -150,15 +150,15 @@ class LoadIndex:
             heappush(heap, (load, device))
 
     def absent(self, device: int) -> bool:
-        """Whether the device cannot be chosen."""
+        """Return whether the device is unavailable."""
         return self._load[device] == NOT_HERE
 
     def load(self, device: int) -> int:
-        """The device's load, as last told."""
+        """Return the device's load at its last update."""
         return self._load[device]
 
     def best(self, class_number: int) -> int:
-        """The least loaded device of the class."""
+        """Return the least loaded device of the class."""
         heap = self._heaps[class_number]
         while heap[0][0] != self._load[heap[0][1]]:
             heappop(heap)

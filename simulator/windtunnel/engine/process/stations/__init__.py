@@ -1,7 +1,7 @@
-"""What a device does with the jobs it is given: one at a time, several on streams, or batched step by step.
+"""Executes jobs on a device: one at a time, several on streams, or batched step by step.
 
-A station starts work, sets an alarm for its end and writes down what occupied which engine. It asks for more when it
-has room. All times are ticks, all powers watts above idle.
+A station starts work, sets an alarm for its end and records which hardware engine it occupied. It requests more work
+when it has room. All times are ticks, all powers are watts above idle.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ __all__ = [
 
 
 def station_for(context: RunContext, number: int, fleet_class: FleetClass) -> Station:
-    """The station of one device."""
+    """Return the station of one device."""
     kinds = {"continuous": ContinuousStation, "stream": StreamStation, "single": SingleStation, "real": RealStation}
     return kinds[kind_of_station(context.prepared, fleet_class)](context, number, fleet_class)

@@ -21,17 +21,17 @@ from windtunnel.scenario.faults import Ending
 from windtunnel.scenario.program import OpStage
 
 FINISH, FAULT, TIMER, SCALE = 0, 1, 2, 3
-"""Kinds of event, in the order in which those of one tick happen; arrivals come after all of them."""
+"""Kinds of event, in the order in which those of one tick are processed; arrivals follow them."""
 _ENTITIES = 2**40
 
 
 def event_order(kind: int, entity: int) -> int:
-    """SimPy's priority of an event, so that events of one tick come by kind, then entity, then age."""
+    """Return SimPy's priority of an event, which orders events of one tick by kind, entity and age."""
     return kind * _ENTITIES + entity
 
 
 class Alarm(simpy.Event):
-    """An event that can be set again once it has rung: no object is made for each of a million jobs."""
+    """An event that can be set again after it has fired, so that a million jobs need no objects of their own."""
 
     def __init__(self, env: simpy.Environment, ring: Callable[[simpy.Event], None], order: int) -> None:
         super().__init__(env)
@@ -41,10 +41,10 @@ class Alarm(simpy.Event):
         self._order = order
 
     def set(self, delay: int) -> None:
-        """Ring after ``delay`` ticks. An alarm that is set must ring before it is set again."""
+        """Fire after ``delay`` ticks. An alarm must fire before it is set again."""
         self.callbacks = self._ring
-        # What Environment.schedule does, without the call: a seventh of the time of a short job. The names are
-        # SimPy's own internals, the same since 3.0; tests/unit/test_stations.py fails should they change.
+        # The content of Environment.schedule without the call, which saves a seventh of the time of a short job. The
+        # names are internal to SimPy, unchanged since 3.0; tests/unit/test_stations.py fails if they change.
         env = self.env
         heappush(env._queue, (env._now + delay, self._order, next(env._eid), self))
 
@@ -65,7 +65,7 @@ class Dispatcher(Protocol):
         """Return the queue whose next job a station should take; None if no job waits."""
 
     def look_again(self, job: int, delay: int) -> None:
-        """Offer waiting jobs again after ``delay``: a batch headed by ``job`` then goes with what it has."""
+        """Offer waiting jobs again after ``delay``, when the batch headed by ``job`` starts even if it is not full."""
 
     def waiting(self, fleet_class: FleetClass) -> int:
         """Return how many jobs wait for devices of the class."""
@@ -165,7 +165,7 @@ class RunContext:
         self._batch_tables: dict[tuple[int, int], BatchTable | None] = {}
 
     def finished(self, job: int, station: Station) -> None:
-        """A job has ended now."""
+        """Record that a job has ended now."""
         self.log.finish[job] = self.env.now
         if self.observed:
             self.observe_end(job, station)
@@ -175,12 +175,12 @@ class RunContext:
             self.dispatcher.left(job, station)
 
     def observe_start(self, station: Station) -> None:
-        """A station has taken a job."""
+        """Record that a station has taken a job."""
         if self.autoscaler is not None:
             self.autoscaler.started(station)
 
     def observe_end(self, job: int, station: Station) -> None:
-        """A job has ended, or was given up."""
+        """Record that a job has completed or failed."""
         self.outstanding -= 1
         if self.job_source is not None:
             self.job_source.job_finished(job, self.env.now)
@@ -188,16 +188,16 @@ class RunContext:
             self.autoscaler.ended(station)
 
     def over(self) -> bool:
-        """Whether no job is there and none will come."""
+        """Return whether no job is present and none will arrive."""
         return self.job_source is not None and self.job_source.tick == MAX_TICKS and not self.outstanding
 
     def failed(self, job: int, station: Station) -> None:
-        """A job is given up now."""
+        """Record that a job has failed now."""
         self.log.failed[job] = 1
         self.finished(job, station)
 
     def ended(self, station: Station) -> None:
-        """A station has room again, and needs no power for what it did."""
+        """Release the room and the power of work that has ended on a station."""
         if self.gate is None:
             self.dispatcher.feed(station)
             return
@@ -209,7 +209,7 @@ class RunContext:
         self.gate.drain()
 
     def quick_ticks(self, compiled: Compiled) -> int | array[int]:
-        """A single-segment program's durations, in the form that is quickest to read; made once a program."""
+        """Return the durations of a one-segment program in the form that is fastest to read; cached."""
         single = compiled.single
         assert single is not None  # noqa: S101
         if isinstance(single.ticks, int):
@@ -219,7 +219,7 @@ class RunContext:
         return self._quick[id(compiled)]
 
     def batch_cost(self, station: Station, workload: int, jobs: Sequence[int]) -> tuple[int, float, int]:
-        """(ticks, watts, ticks to the first token) of a request-level batch."""
+        """Return (ticks, watts, ticks to the first token) of a request-level batch."""
         key = (station.class_number, workload)
         job_class, device = self.prepared.workloads[workload], station.fleet_class.device
         if key not in self._batch_tables:
@@ -232,13 +232,13 @@ class RunContext:
         seconds = float(table.seconds[len(jobs) - 1])
         if table.drawn:
             (stage,) = job_class.program
-            assert isinstance(stage, OpStage)  # noqa: S101  what a drawn table is made of
+            assert isinstance(stage, OpStage)  # noqa: S101  only operations have a table of durations
             seconds *= float(max(job_class.source.variates(stage).values[rank] for rank in ranks))
         return to_ticks(seconds), float(table.watts[len(jobs) - 1]), 0
 
 
 class Station:
-    """Base of the three kinds of station."""
+    """The base class of the stations."""
 
     def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
         self.context = context
@@ -252,58 +252,58 @@ class Station:
         ]
         self.up = self.linked = True
         self.outages = 0
-        """For how many reasons it is down: it has failed, it is being reset."""
+        """The number of reasons why the device is down: it failed, or it is being reset."""
         self.job = -1
-        """The job under way, of a station that has one at a time; the first of a batch."""
+        """The job in progress, or the first one of a batch; -1 if there is none."""
         self.held = False
-        """Whether its job has ended but cannot be delivered, since the device cannot be reached."""
+        """Whether its job has ended but cannot be delivered, because the device is unreachable."""
         self.began = 0
-        """When the present job or batch was started."""
+        """The tick at which the present job or batch started."""
 
     def has_room(self) -> bool:
-        """Whether the station could start another job now."""
+        """Return whether the station can start another job now."""
         raise NotImplementedError
 
     def take(self, queue: Queue) -> bool:
-        """Start the next job or batch of ``queue``; False when it must wait for room or company."""
+        """Start the next job or batch of ``queue``; return False if it must wait."""
         raise NotImplementedError
 
     def start(self, job: int) -> None:
-        """Start one job that has not been queued; the station must have room."""
+        """Start one job that was not queued; the station must have room."""
         raise NotImplementedError
 
     def interrupt(self) -> list[int]:
-        """The device has failed: stop what is under way; the jobs that were."""
+        """Stop all work because the device has failed, and return its jobs."""
         raise NotImplementedError
 
     def deliver(self) -> None:
-        """Hand over the job that was held, now that the device can be reached."""
+        """Deliver the job that was held while the device was unreachable."""
         raise NotImplementedError
 
     def set_speed(self, speed: float) -> None:
-        """The device works at this share of its speed from now on."""
+        """Work at this share of the full speed from now on."""
         raise NotImplementedError
 
     def pause(self) -> None:
-        """Stop for want of power, keeping what was done."""
+        """Stop for lack of power, and keep the progress."""
         raise NotImplementedError
 
     def resume(self) -> None:
-        """Go on after a pause."""
+        """Continue after a pause."""
         raise NotImplementedError
 
     def close(self, end: int) -> None:
-        """The run has stopped at ``end``: record what was still going on."""
+        """Record the work that is still in progress at the end of the run (ticks)."""
 
     def footprint(self, job: int, *, shared: bool = False) -> float:
-        """Memory a job needs here (bytes); ``shared``: beside another of its model, so without the weights."""
+        """Return the memory of a job (bytes); with ``shared``, without the weights that it shares with others."""
         compiled = self.program(job)
         need = compiled.footprint_bytes
         own = float(need[0] if need.size == 1 else need[self.log.rank[job]])
         return own - compiled.decoder.weight_bytes if shared and compiled.decoder is not None else own
 
     def program(self, job: int) -> Compiled:
-        """The job's program, compiled for this class."""
+        """Return the job's program, compiled for this class."""
         compiled = self.compiled[self.log.workload_of[job]]
         assert compiled is not None  # noqa: S101  routing only offers jobs that the class can run
         return compiled

@@ -1,4 +1,4 @@
-"""A device that serves a model, its batch made anew at every step."""
+"""A device that serves a model with continuous batching."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from windtunnel.engine.process.stations.base import FINISH, Alarm, RunContext, S
 
 
 class _Sequence:
-    """A generating job in a continuous batch."""
+    """A request in a continuous batch."""
 
     __slots__ = ("born", "ends_at", "energy_base", "job", "last", "output", "prompt", "ready")
 
     def __init__(self, job: int, prompt: int, output: int) -> None:
         self.job = job
         self.prompt = prompt
-        """Tokens to be read before the next one can be made: the prompt, and after a preemption what was made."""
+        """Tokens to process before the next output token: the prompt, and after a preemption also the output so far."""
         self.output = output
         self.ready = 0
-        """Tokens of the prompt that have been read."""
+        """The number of prompt tokens that have been processed."""
         self.born = 0
-        """The step after which it began to decode: it has made 1 + steps since tokens."""
+        """The step after which it began to decode; it has produced one token, and one in each step since."""
         self.last = 0
         self.ends_at = 0
         self.energy_base = 0.0
 
 
 class ContinuousStation(Station):
-    """Generating jobs, batched iteration by iteration as serving engines do.
+    """Requests, batched step by step as serving engines do.
 
-    Each step takes every sequence that has read its prompt one token further, and fills what is left of the
-    step's tokens with chunks of prompts. Memory for keys and values is taken as tokens come; when it runs out the
-    youngest sequence is put off and later reads again what it had (recomputation, as in vLLM; Kwon et al., SOSP
-    2023, section 4.5). A job is admitted when its prompt fits.
+    Each step produces a token for every decoding sequence, and uses the remaining tokens of the step for chunks of
+    prompts. KV cache is reserved as tokens are produced. When memory is full, the youngest sequence is preempted, and
+    its tokens are recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is admitted when its
+    prompt fits.
     """
 
     def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
@@ -51,14 +51,14 @@ class ContinuousStation(Station):
         self.decoding_of = [0] * len(context.prepared.workloads)
         self.ending: dict[int, list[_Sequence]] = {}
         self.attended = 0
-        """Tokens that the decoding sequences attend to, all together."""
+        """The sum of the tokens that the decoding sequences attend to."""
         self.cached = 0
         self.steps = 0
         self.stepping = False
-        """Whether a step is under way; between steps and when idle it is not."""
+        """Whether a step is in progress; it is False between steps and when idle."""
         self.per_token_j = 0.0
         self._step: tuple[int, float, list[tuple[_Sequence, int]]] = (0, 0.0, [])
-        # One model a device, so every program that generates here shares its tables (checked when prepared).
+        # A device serves one model, so its programs that generate tokens share the tables (checked before the run).
         self.costs = next((c.decoder for c in self.compiled if c is not None and c.decoder is not None), None)
         self.capacity = self.costs.cache_tokens(self.batch.memory) if self.costs is not None else 0
         words = context.log.intervals
@@ -71,7 +71,7 @@ class ContinuousStation(Station):
         return not self.stepping and self.up
 
     def take(self, queue: Queue) -> bool:
-        """The station takes what it can at the beginning of its own steps; this begins one."""
+        """Begin a step if none is in progress; each step takes as many jobs of the queue as fit."""
         self._begin_step()
         return self.stepping
 
@@ -114,7 +114,7 @@ class ContinuousStation(Station):
                 break
             self._admit(queue.pop())
         while self.cached + len(self.decoding) > self.capacity and (self.reading or len(self.decoding) > 1):
-            self._put_off_youngest()
+            self._preempt_youngest()
         decoding = len(self.decoding)
         room = self.batch.tokens - decoding
         chunks: list[tuple[_Sequence, int]] = []
@@ -142,8 +142,8 @@ class ContinuousStation(Station):
         self.stepping = True
         self.alarm.set(ticks)
 
-    def _put_off_youngest(self) -> None:
-        """Give back the memory of the sequence that came last; it will read again what it had."""
+    def _preempt_youngest(self) -> None:
+        """Preempt the sequence that came last: release its memory; its tokens are recomputed later."""
         self.log.preemptions += 1
         if self.reading:
             sequence = self.reading.pop()
@@ -163,7 +163,7 @@ class ContinuousStation(Station):
         self.preemptions.appendleft(sequence)
 
     def _draw(self, now: int) -> None:
-        """Write down the present step up to ``now``, and share its energy by tokens."""
+        """Record the present step up to ``now``, and divide its energy by tokens."""
         began, watts, chunks = self._step
         read = sum(chunk for _, chunk in chunks)
         decoding = len(self.decoding)
@@ -203,7 +203,7 @@ class ContinuousStation(Station):
         context.dispatcher.feed(self)
 
     def _first(self, sequence: _Sequence, now: int) -> None:
-        """The prompt is read, and with it a token is made."""
+        """End the prefill of a sequence, which produces a token."""
         log, context = self.log, self.context
         job = sequence.job
         if log.first[job] < 0:

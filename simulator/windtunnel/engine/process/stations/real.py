@@ -1,4 +1,4 @@
-"""A device of this host: each operation is executed when its turn comes, and takes what was measured."""
+"""A device of this host: each operation is executed in simulated order, and its measured duration is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windtunnel.engine.process.stations.base import RunContext
 from windtunnel.engine.process.stations.single import SingleStation
 
 ATTEMPTS = 3
-"""How often a job is started at most where a real device fails at it: as often as where a modelled one does."""
+"""The maximum number of starts of a job that a real device fails to execute; it equals that of modelled devices."""
 
 
 class RealStation(SingleStation):
@@ -31,7 +31,7 @@ class RealStation(SingleStation):
     def _next(self) -> None:
         segment = self._segments[len(self._segments) - len(self._rest)]
         executor = self.fleet_class.executor
-        assert executor is not None  # noqa: S101  what makes a station one of these
+        assert executor is not None  # noqa: S101  real stations always have an executor
         executed = executor.execute(segment.name, segment.columns(self.log.rank[self.job]))
         lane, name, _, watts = self._rest[-1]
         self._rest[-1] = (lane, name, to_ticks(executed.duration_s), watts)
@@ -39,10 +39,10 @@ class RealStation(SingleStation):
             self._failed = executed
         super()._next()
 
-    def _end_badly(self) -> bool:
-        """Whether the present operation has failed, and its job is over here."""
+    def _failed_operation(self) -> bool:
+        """Fail the job if the present operation failed, and return whether it did."""
         if self._failed is None:
-            return super()._end_badly()
+            return super()._failed_operation()
         executed, self._failed = self._failed, None
         jobs, self.jobs, self.job = self.jobs, [], -1
         self._rest, self._ending, self._timed = [], None, False

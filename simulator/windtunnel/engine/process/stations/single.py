@@ -1,4 +1,4 @@
-"""A device that works on one job, or one request-level batch, at a time."""
+"""A device that executes one job, or one request-level batch, at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windtunnel.scenario.faults import Ending
 
 
 class SingleStation(Station):
-    """One job, or one request-level batch, at a time; its segments one after another."""
+    """One job, or one request-level batch, at a time; its segments run one after another."""
 
     def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
         super().__init__(context, number, fleet_class)
@@ -27,21 +27,21 @@ class SingleStation(Station):
         self.jobs: list[int] = []
         self.batch = context.prepared.policy.batch
         self._rest: list[tuple[str, str, int, float]] = []
-        # The present segment: lane, name, since when it is accounted for, watts at full speed; and what is left of it
-        # from then on, in ticks at full speed.
+        # The present segment: lane, name, the tick from which it is accounted for, and watts at full speed; then its
+        # remaining ticks at full speed.
         self._current: tuple[int, int, int, float] = (0, 0, 0, 0.0)
         self._left = 0
         self._speed = 1.0
         self._slowdown = 1.0
         self._alarms = 0
-        # What can be interrupted needs alarms that can be called off.
+        # Work that can be interrupted needs alarms that can be cancelled.
         self._paused = False
-        # What is to become of the present operation, where it is effect.
+        # How the present operation ends if a fault affects it.
         self._ending: Ending | None = None
         self._place = 0
         self._timed = self._garbled = False
         self._steady = not context.prepared.interrupts
-        # A program of one segment needs no more than its end: ticks for all, or an array of them by rank.
+        # A one-segment program needs only its end: ticks for all jobs, or an array of them by rank.
         self.quick: list[int | array[int] | None] = []
         for workload, compiled in enumerate(self.compiled):
             if compiled is None or not context.prepared.is_own_interval(compiled):
@@ -85,7 +85,7 @@ class SingleStation(Station):
         return True
 
     def _peak(self, job: int) -> float:
-        """The most that the job draws above idle here (W)."""
+        """Return the peak power of the job above idle (W)."""
         rank = self.log.rank[job]
         return max(s.at(rank)[1] for phase in self.program(job).phases(rank) for s in phase[0])
 
@@ -150,7 +150,7 @@ class SingleStation(Station):
         self._go()
 
     def _apply_operation_fault(self, faults: OperationFaultInjector, operation: str) -> None:
-        """Let what strikes the present operation change its length and its end."""
+        """Apply a fault of the present operation to its duration and its end."""
         log, job = self.log, self.job
         place, self._place = self._place, self._place + 1
         work, rank, attempt = log.workload_of[job], log.rank[job], log.starts[job]
@@ -162,16 +162,16 @@ class SingleStation(Station):
         if effect.slowdown != 1.0:
             self._left = round(float(self._left) * effect.slowdown)
         if effect.ticks is not None:
-            # A watchdog's time passes however fast the device works.
+            # The watchdog's time does not depend on the device's speed.
             self._left, self._timed = effect.ticks, True
 
     @property
     def _pace(self) -> float:
-        """What is left of the present segment goes by at this rate."""
+        """Return the rate at which the remaining ticks of the present segment pass."""
         return 1.0 if self._timed else self._speed
 
     def _go(self) -> None:
-        """Let the present segment go on from now."""
+        """Continue the present segment from now."""
         lane, name, _, watts = self._current
         self._current = (lane, name, self.env.now, watts)
         pace = self._pace
@@ -188,7 +188,7 @@ class SingleStation(Station):
         ).set(ticks)
 
     def _halt(self) -> None:
-        """Stop the present segment, keeping account of what was done."""
+        """Stop the present segment and record its progress."""
         now = self.env.now
         self._record(now)
         lane, name, since, watts = self._current
@@ -248,7 +248,7 @@ class SingleStation(Station):
 
     def _rung(self, _event: simpy.Event) -> None:
         self._record(self.env.now)
-        if self._end_badly():
+        if self._failed_operation():
             return
         if self._rest:
             self._next()
@@ -262,8 +262,8 @@ class SingleStation(Station):
             self.context.gate.release(self)
             self.context.gate.drain()
 
-    def _end_badly(self) -> bool:
-        """Whether the present operation has been struck, and its job is over here."""
+    def _failed_operation(self) -> bool:
+        """Fail the job if a fault affects the present operation, and return whether it does."""
         ending = self._ending
         if ending is None:
             return False
@@ -273,13 +273,14 @@ class SingleStation(Station):
         return True
 
     def _hand_over(self) -> None:
-        """What was under way has ended: its jobs are done."""
+        """Complete the jobs in progress."""
         log, context = self.log, self.context
         jobs, self.jobs, self.job = self.jobs, [], -1
         log.corrupted += self._garbled
         compiled = self.program(jobs[0])
         if compiled.outputs is not None:
-            # Followed tokens are counted once they are all made, so that a run that stops counts none it did not see.
+            # Gaps between tokens are counted when all tokens exist, so that a run that stops counts only complete
+            # requests.
             if self.batch.kind == "none":
                 log.add_gaps_of_request(jobs[0], compiled)
             else:

@@ -1,4 +1,4 @@
-"""A device that works on several jobs at a time, on streams, as far as its engines allow."""
+"""A device that executes several jobs at a time, on streams, as far as its hardware engines allow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Piece = tuple[str, str, int, float, float]
 
 @dataclass(eq=False)
 class _Task:
-    """A body of a job under way on a stream: the segments left, and how far the present one is."""
+    """A job's sequence of segments on a stream: those that remain, and the progress of the present one."""
 
     run: _Run
     pieces: list[Piece]
@@ -41,7 +41,7 @@ class _Task:
 
 @dataclass(eq=False)
 class _Run:
-    """A job on a stream: its phases to come, and how many bodies of the present one are open."""
+    """A job on a stream: its remaining phases, and the number of unfinished tasks of the present one."""
 
     job: int
     slot: int
@@ -52,7 +52,7 @@ class _Run:
 
 @dataclass(eq=False)
 class _Engine:
-    """One engine of a device: who waits for it in order of asking, how much of it is taken, and its lanes."""
+    """A hardware engine of a device: the tasks that wait for it in order, its used share, and its lanes."""
 
     waiting: deque[_Task] = field(default_factory=deque)
     used: float = 0.0
@@ -60,11 +60,11 @@ class _Engine:
     lanes: int = 0
 
     def fits(self, share: float) -> bool:
-        """Whether ``share`` of the engine is free; shares are reciprocals, whose sums need a little slack."""
+        """Return whether ``share`` of the engine is free; the sum of reciprocal shares needs a small tolerance."""
         return self.used + share <= 1.0 + 1e-9
 
     def enter(self, task: _Task) -> None:
-        """Take the task's share, on the lowest lane that is free."""
+        """Take the task's share, on the lowest free lane."""
         self.used += task.share
         if self.free_lanes:
             task.lane = heappop(self.free_lanes)
@@ -72,19 +72,18 @@ class _Engine:
             task.lane, self.lanes = self.lanes, self.lanes + 1
 
     def leave(self, task: _Task) -> None:
-        """Give back the task's share and lane."""
+        """Release the task's share and lane."""
         heappush(self.free_lanes, task.lane)
-        # An engine with nobody on it is free to the last digit, whatever sums of thirds have left behind.
+        # The share of an idle engine is exactly zero, without the rounding errors of earlier sums.
         self.used = 0.0 if len(self.free_lanes) == self.lanes else self.used - task.share
 
 
 class StreamStation(Station):
-    """Several jobs at a time, on streams: each engine of the device serves segments in order of asking.
+    """Several jobs at a time, on streams; each hardware engine serves segments in the order of their requests.
 
-    A segment takes its share of its engine, most often all of it. What the device draws for being active at all is
-    drawn once, on a lane of its own, and shared by the jobs that run. When the engines together would draw more than
-    the device may, all of them slow in proportion, so that the device stays at its limit and every segment takes
-    the energy it would have taken.
+    A segment takes its share of its engine, usually all of it. The power of an active device is counted once, on a lane
+    of its own, and divided among the running jobs. If the engines together would exceed the device's power limit, all
+    of them slow down in proportion, so that the device stays at its limit and each segment uses the same energy.
     """
 
     def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
@@ -100,7 +99,7 @@ class StreamStation(Station):
         self.is_active = False
         self.active_from = self.active_since = 0
         self.active_each_j = 0.0
-        """Energy of being active that one job has had its share of, all along; jobs keep the difference."""
+        """The cumulated energy per job for being active (J); jobs store the difference."""
 
     def has_room(self) -> bool:
         """Return whether the station can start another job now."""
@@ -139,7 +138,7 @@ class StreamStation(Station):
             self._ask(_Task(run, [(s.engine, s.name, *s.at(rank), s.share) for s in body][::-1]))
 
     def _ask(self, task: _Task) -> None:
-        """The task's next segment asks for its engine."""
+        """Request the hardware engine of the task's next segment."""
         task.engine, task.name, ticks, task.watts, task.share = task.pieces.pop()
         task.watts = max(task.watts - self.active_w, 0.0)
         task.left = float(ticks)
@@ -158,7 +157,7 @@ class StreamStation(Station):
         task.since, task.rate = self.env.now, 0.0
 
     def _share_active(self) -> None:
-        """What has been drawn for being active since last time is shared by those that ran."""
+        """Divide the energy for being active since the last call among the jobs that ran."""
         now = self.env.now
         if self.running:
             self.active_each_j += self.active_w * ((now - self.active_since) / TICKS_PER_SECOND) / len(self.running)
@@ -174,7 +173,7 @@ class StreamStation(Station):
             words.add(self.number, words.word("board"), words.word("active"), self.active_from, now, self.active_w)
 
     def _balance(self) -> None:
-        """Let everything that runs go on at the rate that the device's limit allows now."""
+        """Continue all running tasks at the rate that the device's power limit allows now."""
         demand = self.demand_w
         rate = 1.0 if demand <= self.headroom_w or demand == 0.0 else self.headroom_w / demand
         for task in self.running:
@@ -182,14 +181,14 @@ class StreamStation(Station):
                 continue
             self._settle(task)
             task.rate = rate
-            # Shares of the headroom are rounded down to the grain, so that their sum never exceeds it.
+            # Shares of the power are rounded down to the grain, so that their sum never exceeds the limit.
             task.drawn = task.watts if rate == 1.0 else math.floor(task.watts * rate / WATT_GRAIN) * WATT_GRAIN
             task.version += 1
             event = Alarm(self.env, self._rung(task, task.version), event_order(FINISH, self.number))
             event.set(math.ceil(task.left / rate) if rate < 1.0 else round(task.left))
 
     def _settle(self, task: _Task) -> None:
-        """Record what the task did since it was last looked at."""
+        """Record the task's progress since the last call."""
         now = self.env.now
         if now > task.since and task.rate > 0:
             task.left = max(task.left - (now - task.since) * task.rate, 0.0)
@@ -207,7 +206,7 @@ class StreamStation(Station):
         return ring
 
     def _end(self, task: _Task) -> None:
-        """The task's segment is done: those who wait for its engine go on, then the task itself."""
+        """End the task's segment: continue those that wait for its engine, then the task itself."""
         self._settle(task)
         task.version += 1
         self._share_active()
