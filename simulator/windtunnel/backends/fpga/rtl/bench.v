@@ -1,12 +1,13 @@
-// Feeds a design from a file, takes what comes out into another, and counts cycles. Simulation only.
+// Test bench, for simulation only: reads the input of a design from a file, writes its output to another, and counts
+// cycles.
 //
-// The module `under_test` is written beside this one: the design under test with its parameters. The words of in.hex are
-// given +runs times, each time once the last word of the time before is out. +in_percent and +out_percent: in how many
-// of 100 cycles the source offers a word, and the sink takes one; +seed: of the random choice of which; +max_cycles:
-// after so many it is given up.
+// The module `under_test` is generated beside this file: the design under test with its parameters. The words of in.hex
+// are sent +runs times; each run starts when the last word of the one before is out. +in_percent and +out_percent: the
+// percentage of cycles in which the source offers a word, and in which the sink accepts one. +seed: the seed of these
+// random choices. +max_cycles: the limit after which the simulation stops.
 //
-// out.txt has a line for each word that comes out, its cycle and its bits; one for each run, with the cycles of its
-// first and last word in and of its first and last word out; and `done`.
+// out.txt has a line for each output word, with its cycle and its bits; a line for each run, with the cycles of its
+// first and last input word and of its first and last output word; and `done`.
 `timescale 1ns / 1ps
 module bench;
     parameter IN_WIDTH = 8;
@@ -48,11 +49,11 @@ module bench;
         rst <= 0;
     end
 
-    // What valid and ready were before the edge decides; all is assigned after it.
+    // The values of valid and ready before the edge decide; registers are assigned afterwards.
     always @(posedge clk) if (!rst) begin
         cycle <= cycle + 1;
         if (out_percent < 100) take <= ($urandom(seed) % 100) < out_percent;
-        // An offer stands until it is taken.
+        // An offered word stays until it is accepted.
         if (in_percent < 100 && (in_ready || !offer)) offer <= ($urandom(seed) % 100) < in_percent;
         if (in_valid && in_ready) begin
             if (given == 0) first_in <= cycle;
@@ -64,7 +65,7 @@ module bench;
             if (taken == 0) first_out <= cycle;
             taken <= taken + 1;
             if (taken == OUT_WORDS - 1) begin
-                // One word that is first and last is known of in this cycle only.
+                // In this cycle a run of one word has its first and its last word at once.
                 $fdisplay(results, "run %0d %0d %0d %0d", first_in, last_in, taken == 0 ? cycle : first_out, cycle);
                 taken <= 0;
                 given <= 0;

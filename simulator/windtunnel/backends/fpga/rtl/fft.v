@@ -1,8 +1,8 @@
-// Complex transforms of 2^STEPS points, two points each cycle, in a radix-2 multi-path delay commutator (decimation in
-// frequency). Nothing is fed back, so adders and multipliers may have as many stages as they like.
+// Complex FFTs of 2^STEPS points with two points per cycle, as a radix-2 multi-path delay commutator (decimation in
+// frequency). There is no feedback, so adders and multipliers may have any number of stages.
 //
-// Word i of a transform, from 0 to half of it, holds point i (low: real part low, imaginary part high) and point
-// i + 2^(STEPS - 1). Results come in bit-reversed order, two a word. Transforms follow each other without a gap.
+// Word i of a transform, for i below half its length, holds point i (low bits: real part low, imaginary part high) and
+// point i + 2^(STEPS - 1). Results are in bit-reversed order, two per word. Transforms can follow without a gap.
 //
 // Twiddle factors are read from twiddle.hex: exp(-2 pi i j / 2^STEPS) for j below half of 2^STEPS.
 module fft #(
@@ -20,8 +20,8 @@ module fft #(
     input  wire           out_ready,
     output wire [2*P-1:0] out_data
 );
-    // Words within a transform keep their distance in the pipeline: while the source has none to offer there, nothing
-    // moves, and nothing goes out. Between transforms it moves on.
+    // The words of a transform must be adjacent in the pipeline. If the source has no word within a transform, the
+    // pipeline stalls and has no output. Between transforms it continues.
     reg [STEPS-2:0] place;
     localparam [STEPS-2:0] ONE = 1;
     wire full;
@@ -35,7 +35,7 @@ module fft #(
         else if (en && in_valid) place <= place + ONE;
     end
 
-    // Between steps: two points, whether they are any, and whether they are the first of a transform.
+    // Between steps: two points, whether they are valid, and whether they are the first of a transform.
     wire [P-1:0] upper [0:STEPS];
     wire [P-1:0] lower [0:STEPS];
     /* verilator lint_off UNUSEDSIGNAL */
@@ -58,8 +58,8 @@ module fft #(
     assign full = token[STEPS][1];
 endmodule
 
-// Sum and difference, the difference turned by its twiddle factor, and points that lie a quarter of the block apart
-// brought together for the next step. The last step has only sum and difference.
+// One step: sum and difference; the difference is multiplied by its twiddle factor; then points at a distance of a
+// quarter of the block are paired for the next step. The last step computes only sum and difference.
 module fft_step #(
     parameter STEPS = 4,
     parameter STEP = 0,
@@ -93,7 +93,7 @@ module fft_step #(
     fp_add #(.EXP(EXP), .MAN(MAN)) difference_im (
         .clk(clk), .en(en), .a(upper_in[W +: W]), .b({!lower_in[P-1], lower_in[W +: W-1]}), .sum(difference[W +: W]));
 
-    // Tokens go as long as the arithmetic, then as long as the exchange.
+    // Tokens are delayed by the latency of the arithmetic, and then by that of the exchange.
     reg [LATENCY+APART-1:0] valid, first;
     always @(posedge clk) begin
         if (rst) {valid, first} <= {2 * (LATENCY + APART){1'b0}};
@@ -109,12 +109,12 @@ module fft_step #(
             assign upper_out = sum;
             assign lower_out = difference;
         end else begin : g_turn
-            localparam BITS = STEPS - 1 - STEP;  // of a place in half a block
+            localparam BITS = STEPS - 1 - STEP;  // bits of an index in half a block
             localparam [BITS-1:0] ONE = 1;
             reg [P-1:0] twiddles [0:(1<<(STEPS-1))-1];
             initial $readmemh("twiddle.hex", twiddles);
 
-            // The twiddle factor is that of the difference that is there in the next cycle.
+            // The twiddle factor belongs to the difference of the next cycle.
             reg [BITS-1:0] at;
             reg [P-1:0] twiddle;
             wire [BITS-1:0] turned = first[ADD-2] ? {BITS{1'b0}} : at + ONE;
@@ -140,8 +140,8 @@ module fft_step #(
             fp_add #(.EXP(EXP), .MAN(MAN)) product_im (.clk(clk), .en(en), .a(ri), .b(ir), .sum(product[W +: W]));
             shift #(.WIDTH(P), .DEPTH(MUL + ADD)) hold (.clk(clk), .en(en), .d(sum), .q(held));
 
-            // The products are late by a quarter of a block; every quarter the two change places; what is on top then
-            // is late by a quarter too. Sums meet sums, then products meet products.
+            // The products are delayed by a quarter of a block. Every quarter the two lanes are swapped, and then the
+            // upper lane is delayed by a quarter too. This pairs sums with sums, and then products with products.
             reg [BITS-1:0] quarter;
             wire [BITS-1:0] now = first[LATENCY-1] ? {BITS{1'b0}} : quarter + ONE;
             wire [P-1:0] late, above;

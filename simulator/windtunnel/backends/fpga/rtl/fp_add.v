@@ -1,7 +1,7 @@
-// Sum of two IEEE 754 numbers in five register stages, one each cycle.
+// Sum of two IEEE 754 numbers in five register stages, with one result per cycle.
 //
-// Round to nearest, ties to even; subnormals in and out; signed zeros and infinities as the standard has them.
-// Every NaN is the quiet one with an empty payload. EXP and MAN are the widths of exponent and fraction:
+// Rounds to nearest, ties to even. Subnormal inputs and outputs, signed zeros and infinities follow the standard.
+// Every NaN is the quiet NaN with an empty payload. EXP and MAN are the widths of exponent and fraction:
 // 8, 23 is binary32; 5, 10 is binary16; 8, 7 is bfloat16.
 module fp_add #(
     parameter EXP = 8,
@@ -13,14 +13,14 @@ module fp_add #(
     input  wire [EXP+MAN:0] b,
     output reg  [EXP+MAN:0] sum
 );
-    // The one before the point, the fraction, and guard, round and sticky bits.
+    // The leading bit, the fraction, and guard, round and sticky bits.
     localparam W = MAN + 4;
     localparam [EXP-1:0] TOP = {EXP{1'b1}};
     localparam [EXP-1:0] ONE = {{EXP - 1{1'b0}}, 1'b1};
     localparam [EXP-1:0] FAR = (W < (1 << EXP)) ? W[EXP-1:0] : TOP;
 
-    // Shift left until a one is in front, or the exponent is that of subnormals: by 16, 8, 4, 2, 1 where that is no
-    // further than both allow.
+    // Normalise: shift left by 16, 8, 4, 2 and 1 until the leading bit is one, or the exponent is that of subnormals. A
+    // shift is skipped if it exceeds either limit.
     function [EXP+W-1:0] normal(input [EXP-1:0] e, input [W-1:0] v);
         integer i;
         reg [EXP-1:0] left;
@@ -38,7 +38,7 @@ module fp_add #(
         end
     endfunction
 
-    // 1: the larger magnitude is x, the smaller y.
+    // Stage 1: x gets the larger magnitude, y the smaller.
     wire swap = a[EXP+MAN-1:0] < b[EXP+MAN-1:0];
     wire [EXP+MAN:0] x = swap ? b : a;
     wire [EXP+MAN:0] y = swap ? a : b;
@@ -57,21 +57,21 @@ module fp_add #(
     reg [EXP-1:0] s1_e, s1_apart, s2_e, s3_e;
     reg [MAN:0] s1_x, s1_y;
 
-    // 2: y is moved to x's exponent; what falls off is remembered in one bit.
+    // Stage 2: y is shifted to x's exponent; the sticky bit records the bits that are lost.
     wire [2*W-1:0] moved = {s1_y, 3'b000, {W{1'b0}}} >> s1_apart;
     reg [W-1:0] s2_x, s2_y;
 
-    // 3: sum or difference, never below zero.
+    // Stage 3: sum or difference, which is never negative.
     wire [W:0] total = s2_sub ? {1'b0, s2_x} - {1'b0, s2_y} : {1'b0, s2_x} + {1'b0, s2_y};
     reg s3_sign, s3_special, s4_sign, s4_special;
     reg [W:0] s3_total;
 
-    // 4: a one in front.
+    // Stage 4: normalisation.
     wire [EXP+W-1:0] shifted = normal(s3_e, s3_total[W-1:0]);
     reg [EXP-1:0] s4_e;
     reg [W-1:0] s4_v;
 
-    // 5: rounded. A fraction that overflows carries into the exponent, which is what the format means by it.
+    // Stage 5: rounding. A fraction that overflows carries into the exponent, which gives the correct encoding.
     wire up = s4_v[2] && (s4_v[1:0] != 0 || s4_v[3]);
     wire [EXP-1:0] field = s4_v[W-1] ? s4_e : {EXP{1'b0}};
     wire [EXP+MAN-1:0] rounded = {field, s4_v[W-2:3]} + {{EXP + MAN - 1{1'b0}}, up};
@@ -97,7 +97,7 @@ module fp_add #(
             s2_x <= {s1_x, 3'b000};
             s2_y <= {moved[2*W-1:W+1], moved[W] || moved[W-1:0] != 0};
 
-            // Nothing left is plus zero, unless both were minus zero.
+            // An exact zero is positive, unless both operands were negative zero.
             s3_sign <= total == 0 ? s2_minus : s2_sign;
             s3_special <= s2_special;
             s3_value <= s2_value;

@@ -1,8 +1,8 @@
-// Product of two IEEE 754 numbers in four register stages, one each cycle.
+// Product of two IEEE 754 numbers in four register stages, with one result per cycle.
 //
-// Round to nearest, ties to even; subnormals in and out; signed zeros and infinities as the standard has them.
-// Every NaN is the quiet one with an empty payload. EXP and MAN are the widths of the operands' exponent and
-// fraction, OEXP and OMAN of the product's, which may be wider: two binary16 numbers then give a binary32 exactly.
+// Rounds to nearest, ties to even. Subnormal inputs and outputs, signed zeros and infinities follow the standard. Every
+// NaN is the quiet NaN with an empty payload. EXP and MAN are the widths of exponent and fraction of the operands, OEXP
+// and OMAN those of the product, which may be wider: the product of two binary16 numbers is exact in binary32.
 module fp_mul #(
     parameter EXP = 8,
     parameter MAN = 23,
@@ -16,18 +16,19 @@ module fp_mul #(
     output reg  [OEXP+OMAN:0] product
 );
     localparam P = 2 * MAN + 2;
-    // Room for the product, or for the result with a guard and a sticky bit, whichever is wider.
+    // The width of the product, or of the result with a guard and a sticky bit, whichever is larger.
     localparam Q = P > OMAN + 3 ? P : OMAN + 3;
     localparam [EXP-1:0] TOP = {EXP{1'b1}};
     localparam [OEXP-1:0] OTOP = {OEXP{1'b1}};
-    // Exponents of operands and product are less than 2^10 either way: of the formats here none is wider than 8 bits.
+    // Exponents of operands and product have a magnitude below 2^10, because no format here has more than 8 exponent
+    // bits.
     localparam signed [11:0] BIAS = (1 << (EXP - 1)) - 1;
     localparam signed [11:0] OBIAS = (1 << (OEXP - 1)) - 1;
     localparam signed [11:0] LAST = (1 << OEXP) - 1;
     localparam integer REACH = Q + 1;
     localparam signed [11:0] FAR = REACH[11:0];
 
-    // Exponent without bias, and the significand with a one in front, subnormals too.
+    // The unbiased exponent and the normalised significand, also of subnormals.
     function [MAN+12:0] unpacked(input [EXP+MAN-1:0] v);
         integer i;
         reg signed [11:0] e;
@@ -49,7 +50,7 @@ module fp_mul #(
         end
     endfunction
 
-    // 1: operands with a one in front, and what needs no arithmetic.
+    // Stage 1: normalised operands, and the cases without arithmetic.
     wire sign = a[EXP+MAN] ^ b[EXP+MAN];
     wire a_top = a[EXP+MAN-1:MAN] == TOP;
     wire b_top = b[EXP+MAN-1:MAN] == TOP;
@@ -63,10 +64,10 @@ module fp_mul #(
     reg signed [11:0] s1_e, s2_e;
     reg [MAN:0] s1_a, s1_b;
 
-    // 2: the product of the significands, from 1 to 4.
+    // Stage 2: the product of the significands, in the range 1 to 4.
     reg [P-1:0] s2_p;
 
-    // 3: from 1 to 2, and moved right where the exponent is below that of normal numbers.
+    // Stage 3: normalised to the range 1 to 2, or shifted right if the exponent is below that of normal numbers.
     wire [P-1:0] fronted = s2_p[P-1] ? s2_p : s2_p << 1;
     wire signed [11:0] biased = s2_e + (s2_p[P-1] ? 12'sd1 : 12'sd0) + OBIAS;
     wire signed [11:0] lacking = 12'sd1 - biased;
@@ -76,7 +77,7 @@ module fp_mul #(
     reg s3_guard, s3_sticky, s3_over;
     reg [OEXP-1:0] s3_field;
 
-    // 4: rounded. A fraction that overflows carries into the exponent, which is what the format means by it.
+    // Stage 4: rounding. A fraction that overflows carries into the exponent, which gives the correct encoding.
     wire up = s3_guard && (s3_sticky || s3_m[0]);
     wire [OEXP+OMAN-1:0] rounded = {s3_field, s3_m} + {{OEXP + OMAN - 1{1'b0}}, up};
 

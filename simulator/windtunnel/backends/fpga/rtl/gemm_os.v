@@ -1,12 +1,12 @@
 // C = A B on an output-stationary systolic array of ROWS x COLUMNS integer multiply-adds.
 //
-// A word in is one k: ROWS elements of a column of A (low), COLUMNS elements of a row of B, and in its top byte whether
-// it is the last of its tile. A flows right and B down, one cell a cycle; each cell sums what belongs to one element of
-// C. A tile of C comes out row by row, as the wave of last words passes.
+// An input word belongs to one k: ROWS elements of a column of A (low bits), COLUMNS elements of a row of B, and in the
+// top byte whether it is the last word of its tile. A moves right and B moves down, one cell per cycle. Each cell sums
+// one element of C. A tile of C is output row by row, as the wave of last words passes.
 //
-// OVERLAP 0: a tile begins when the one before has left the array, as the closed form of SCALE-Sim has it: a tile takes
-// ROWS + COLUMNS + k - 2 cycles. OVERLAP 1: it follows at once, k cycles a tile, as long as the rows of two tiles do
-// not meet in a column: k or ROWS cycles, whichever is more.
+// OVERLAP 0: a tile begins when the previous one has left the array, as in the formula of SCALE-Sim: a tile takes
+// ROWS + COLUMNS + k - 2 cycles. OVERLAP 1: a tile follows immediately and takes k cycles, or ROWS cycles if that is
+// more, so that the rows of two tiles do not collide in a column.
 module gemm_os #(
     parameter ROWS = 16,
     parameter COLUMNS = 16,
@@ -28,7 +28,7 @@ module gemm_os #(
     localparam [15:0] LEAVES = ACROSS[15:0];
     localparam [15:0] SPREAD = DOWN[15:0];
 
-    // The last word of a tile is the only one that waits, or has the next tile wait.
+    // Only the last word of a tile waits, or makes the next tile wait.
     wire last = in_data[(ROWS+COLUMNS)*WIDTH];
     reg [15:0] leaving, since;
     wire clear = OVERLAP != 0 ? !last || since >= SPREAD : leaving == 0;
@@ -48,10 +48,10 @@ module gemm_os #(
         end
     end
 
-    // Cell (r, c) works on a word r + c cycles after it was taken. A row gets its element and the tokens that late, and
-    // hands them on to the right; a cell that gets no word adds nothing.
-    // In a column one cell at most ends its sum in a cycle, row after row: what it ends is passed down at once.
-    // What leaves the array at its far edges goes nowhere.
+    // Cell (r, c) processes a word r + c cycles after it was accepted. A row gets its element and tokens with that
+    // delay and passes them to the right. A cell without a word adds nothing. In each column at most one cell ends its
+    // sum in a cycle, row after row, and passes it down at once. Values that leave the array at its far edges are
+    // discarded.
     reg [ROWS-1:0] went, was_last;
     /* verilator lint_off UNUSEDSIGNAL */
     wire [WIDTH+1:0] right [0:ROWS*(COLUMNS+1)-1];
@@ -87,8 +87,8 @@ module gemm_os #(
             end
         end
 
-        // Columns are late by one more each, which is made good here, so that a row of the tile is one word; the last
-        // column is the latest and says when a row is whole.
+        // Each column is one cycle later than the one before. This is compensated here, so that a row of the tile is
+        // one word. The last column is the latest and determines when a row is complete.
         for (c = 0; c < COLUMNS; c = c + 1) begin : g_out
             shift #(.WIDTH(SUM), .DEPTH(COLUMNS - c)) align (
                 .clk(clk), .en(en), .d(ended[ROWS*COLUMNS+c][SUM-1:0]), .q(out_data[c*SUM +: SUM]));
@@ -103,7 +103,7 @@ module gemm_os #(
     end
 endmodule
 
-// One multiply-add and its sum, which begins anew after the last word of a tile.
+// One multiply-add and its sum, which restarts after the last word of a tile.
 module gemm_os_cell #(
     parameter WIDTH = 8,
     parameter SUM = 32
@@ -116,7 +116,7 @@ module gemm_os_cell #(
     input  wire [WIDTH-1:0] from_above,
     output reg  [WIDTH-1:0] to_below,
     input  wire [SUM:0]     ended_above,
-    output wire [SUM:0]     ended  // whether a sum of this cell or one above ends, and which
+    output wire [SUM:0]     ended  // whether the sum of this cell or of one above ends, and its value
 );
     wire valid = from_left[WIDTH+1];
     wire signed [2*WIDTH-1:0] product = $signed(from_left[WIDTH-1:0]) * $signed(from_above);

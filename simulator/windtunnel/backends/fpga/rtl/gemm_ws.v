@@ -1,21 +1,21 @@
-// C = A B on a weight-stationary systolic array of ROWS x COLUMNS multiply-adds, in integers or in floating point.
+// C = A B on a weight-stationary systolic array of ROWS x COLUMNS multiply-adds, for integers or floating point.
 //
-// A tile of B (ROWS of k, COLUMNS of n) stands in the cells. Rows of A flow through it to the right and sums flow down,
-// so that an adder of several stages starts a new sum each cycle: row r works on what was taken r * ADD cycles ago.
-// Sums over the tiles of k are kept below the array, an element of C in a word of memory each.
+// The cells hold a tile of B (ROWS of k, COLUMNS of n). Rows of A move right through it and sums move down, so that a
+// pipelined adder starts a new sum in each cycle: row r processes what was accepted r * ADD cycles ago. A memory below
+// the array holds the sums over the tiles of k, with one word for each element of C.
 //
-// A word in holds ROWS elements of a row of A (low), COLUMNS elements of a row of B, and in its top byte:
-//     bit 0  load: a row of the next tile of B, in their order
+// An input word holds ROWS elements of a row of A (low bits), COLUMNS elements of a row of B, and in its top byte:
+//     bit 0  load: a row of the next tile of B, in order
 //     bit 1  act: a row of A
-//     bit 2  first: from this row of A on the tile that was loaded is used
+//     bit 2  first: the loaded tile is used from this row of A on
 //     bit 3  begin: the sums begin here (first tile of k)
-//     bit 4  final: the sums end here and go out (last tile of k)
-// A product of several tiles of k has ADD + 2 rows of A at least in each, or sums would be read before they are written.
+//     bit 4  final: the sums end here and are output (last tile of k)
+// With several tiles of k, each needs at least ADD + 2 rows of A; otherwise sums would be read before they are written.
 //
-// OVERLAP 0: a load waits until the array is empty: ROWS + m + ROWS * ADD + MUL + COLUMNS - 2 cycles a tile, which is
-// SCALE-Sim's 2 ROWS + COLUMNS + m - 2 where sums take a cycle. OVERLAP 1: a row of weights is loaded into the cells'
-// second registers as soon as all of its row use what was there: m cycles a tile, if m is no less than
-// ROWS + (ROWS - 1) * (ADD - 1), which is ROWS where sums take a cycle.
+// OVERLAP 0: a load waits until the array is empty: ROWS + m + ROWS * ADD + MUL + COLUMNS - 2 cycles per tile, which is
+// SCALE-Sim's 2 ROWS + COLUMNS + m - 2 if a sum takes one cycle. OVERLAP 1: a row of weights is loaded into the second
+// registers of the cells as soon as its whole row uses the previous weights: m cycles per tile, if m is at least
+// ROWS + (ROWS - 1) * (ADD - 1), which is ROWS if a sum takes one cycle.
 module gemm_ws #(
     parameter ROWS = 4,
     parameter COLUMNS = 4,
@@ -23,7 +23,7 @@ module gemm_ws #(
     parameter EXP = 8,
     parameter MAN = 23,
     parameter OVERLAP = 1,
-    parameter DEPTH = 1024,  // rows of A that a pass may have
+    parameter DEPTH = 1024,  // maximum number of rows of A in a pass
     parameter W = 1 + EXP + MAN
 ) (
     input  wire                          clk,
@@ -51,8 +51,8 @@ module gemm_ws #(
     /* verilator lint_on UNUSEDSIGNAL */
     wire load = flags[0], act = flags[1], first = flags[2], from_zero = flags[3], final_one = flags[4];
 
-    // `since`: cycles since the tile in use began. Row r of the array turns to it r * ADD cycles after, and may then be
-    // loaded anew; loads reach the columns as late as rows of A do.
+    // `since`: cycles since the present tile began. Row r of the array uses it r * ADD cycles later, and can then be
+    // loaded again. Loads have the same delay in each column as rows of A.
     reg [15:0] leaving, since, due;
     reg [ROWS-1:0] turn;
     wire [15:0] now = act && first ? 16'd0 : since;
@@ -79,7 +79,7 @@ module gemm_ws #(
         end
     end
 
-    // What leaves the array at its far edges goes nowhere.
+    // Values that leave the array at its far edges are discarded.
     /* verilator lint_off UNUSEDSIGNAL */
     wire [W+1:0] right [0:ROWS*(COLUMNS+1)-1];
     /* verilator lint_on UNUSEDSIGNAL */
@@ -110,7 +110,7 @@ module gemm_ws #(
         end
     endgenerate
 
-    // Below the array: a row of sums with what was kept of it so far. `valid` has its own reset; the rest need none.
+    // Below the array: a row of sums is added to its stored value. Only `valid` needs a reset.
     wire row_first, row_begins, row_ends;
     reg [THROUGH-1:0] through;
     wire row_valid = through[THROUGH-1];
@@ -163,7 +163,7 @@ module gemm_ws #(
     assign out_valid = ends[ADD];
 endmodule
 
-// A weight, the next one, and a multiply-add.
+// The present weight, the next weight, and a multiply-add.
 module gemm_ws_cell #(
     parameter FLOAT = 1,
     parameter EXP = 8,
@@ -173,7 +173,7 @@ module gemm_ws_cell #(
     input  wire         clk,
     input  wire         en,
     input  wire [W-1:0] weight_in,
-    input  wire [W+1:0] from_left,  // whether to load, whether to turn to what was loaded, an element of A
+    input  wire [W+1:0] from_left,  // whether to load, whether to use the loaded weight, and an element of A
     output reg  [W+1:0] to_right,
     input  wire [31:0]  sum_in,
     output wire [31:0]  sum_out
@@ -201,7 +201,7 @@ module gemm_ws_cell #(
     gemm_ws_sum #(.FLOAT(FLOAT)) adder (.clk(clk), .en(en), .a(sum_in), .b(product), .sum(sum_out));
 endmodule
 
-// A sum of 32 bits: binary32 in five stages, or an integer in one.
+// A 32-bit sum: binary32 in five stages, or an integer in one.
 module gemm_ws_sum #(
     parameter FLOAT = 1
 ) (

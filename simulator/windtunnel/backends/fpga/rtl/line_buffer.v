@@ -1,6 +1,6 @@
-// A delay of `length` words, from 0 to DEPTH: a ring of block RAM with a registered read.
+// A delay of `length` words, from 0 to DEPTH: a ring buffer in block RAM with a registered read.
 //
-// `length` stays the same while words pass. What comes out before `length` words have gone in is undefined.
+// `length` must not change while words pass. The output is undefined until `length` words have been written.
 module line_buffer #(
     parameter WIDTH = 8,
     parameter DEPTH = 1024,
@@ -22,7 +22,7 @@ module line_buffer #(
     reg [BITS-1:0] at;
     wire [BITS-1:0] next = at + ONE >= length ? {BITS{1'b0}} : at + ONE;
 
-    // What is read now is out in the next cycle: the word that went in `length` - 1 cycles ago.
+    // The value read now is output in the next cycle: the word that was written `length` - 1 cycles ago.
     always @(posedge clk) begin
         if (en) begin
             ring[at[ADDRESS-1:0]] <= d;

@@ -1,6 +1,7 @@
-// a * b, LANES elements each cycle, in fp_mul. A word in holds LANES elements of a (low) and as many of b (high).
+// a * b, LANES elements per cycle, with fp_mul. An input word holds LANES elements of a (low bits) and of b (high
+// bits).
 //
-// No operation of the registry: it is there so that fp_mul can be held to NumPy as fp_add is through vector_add.
+// It is not an operation of the registry. It exists to compare fp_mul with NumPy, as vector_add does for fp_add.
 module multiply #(
     parameter LANES = 16,
     parameter EXP = 8,

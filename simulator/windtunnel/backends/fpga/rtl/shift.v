@@ -1,4 +1,4 @@
-// DEPTH register stages for WIDTH bits; none where DEPTH is 0.
+// DEPTH register stages of WIDTH bits; a wire if DEPTH is 0.
 module shift #(
     parameter WIDTH = 1,
     parameter DEPTH = 1

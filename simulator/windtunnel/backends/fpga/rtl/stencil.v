@@ -1,15 +1,15 @@
-// One sweep of a 7-point stencil (5 points where there is one plane), LANES cells of a row each cycle:
+// One sweep of a 7-point stencil (5 points if there is only one plane), LANES cells of a row per cycle:
 //
 //     out = centre * c0 + (((west + east) + (north + south)) + (below + above)) * c1
 //
-// Cells beyond the edges count as zero. The grid comes row by row, plane by plane; a row is `row_words` words, its last
-// one filled up with zeros. A shift register through block RAM holds two planes, so every cell is read once: a cell
-// comes out once the plane below it is in, and at the end the register is emptied by itself.
+// Cells outside the grid count as zero. The grid is sent row by row and plane by plane. A row has `row_words` words,
+// the last one padded with zeros. A shift register in block RAM holds two planes, so every cell is read once: a cell is
+// output when the plane below it has been read. At the end the register empties without further input.
 module stencil #(
     parameter LANES = 4,
     parameter EXP = 8,
     parameter MAN = 23,
-    parameter DEPTH = 4096,  // words that a plane may have
+    parameter DEPTH = 4096,  // maximum number of words in a plane
     parameter [EXP+MAN:0] C0 = 0,
     parameter [EXP+MAN:0] C1 = 0,
     parameter BITS = 20,

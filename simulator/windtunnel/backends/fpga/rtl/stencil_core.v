@@ -1,4 +1,4 @@
-// The stencil of stencil.v, its grid and coefficients told by registers: they stay the same while words pass.
+// The stencil of stencil.v. Registers set its grid and coefficients, which must not change while words pass.
 module stencil_core #(
     parameter LANES = 4,
     parameter EXP = 8,
@@ -23,13 +23,13 @@ module stencil_core #(
 );
     localparam W = 1 + EXP + MAN;
     localparam ADD = 5, MUL = 4;
-    // One stage takes the neighbours; sums of two, of four, of six; the product; the last sum.
+    // One stage selects the neighbours; then sums of two, of four, of six; the product; the last sum.
     localparam STAGES = 1 + 3 * ADD + MUL + ADD;
     localparam [BITS-1:0] ONE = 1;
     localparam [BITS-1:0] NONE = 0;
 
-    // Where the word that comes in lies, and the one in the middle: both count along the grid, and the middle begins
-    // when the first plane (row, where there is one plane) is in. What is left then is worked off without words coming in.
+    // Positions of the input word and of the centre word. Both advance along the grid. The centre starts when the first
+    // plane (or the first row, if there is only one plane) has been read. The rest is then processed without input.
     reg [BITS-1:0] in_word, in_row, in_plane, word, row, plane, waited;
     reg filled, drained;
     wire flat = planes == ONE;
@@ -39,7 +39,7 @@ module stencil_core #(
     wire en;
     wire coming = in_valid && !drained;
     wire moving = en && (drained || in_valid);
-    // The first middle word is there once a plane is in, and one word more is coming.
+    // The first centre word is available when a plane has been read and one more word arrives.
     wire fresh = filled && (drained || coming);
 
     wire last_in = in_word == row_words - ONE && in_row == rows - ONE && in_plane == planes - ONE;
@@ -77,7 +77,7 @@ module stencil_core #(
         end
     end
 
-    // The word that comes in is the one below (or, where there is one plane, south of) the middle.
+    // The input word is the one below the centre (or south of it, if there is only one plane).
     wire [WIDTH-1:0] below = in_data;
     wire [WIDTH-1:0] south, east, middle, west, north, above;
     line_buffer #(.WIDTH(WIDTH), .DEPTH(DEPTH), .BITS(BITS)) to_south (
@@ -91,7 +91,7 @@ module stencil_core #(
     line_buffer #(.WIDTH(WIDTH), .DEPTH(DEPTH), .BITS(BITS)) to_above (
         .clk(clk), .rst(rst), .en(moving), .length(between), .d(north), .q(above));
 
-    // Beyond an edge is nothing: what stands in the register there belongs to another row or plane.
+    // Neighbours outside the grid are zero: the register holds a word of another row or plane there.
     wire at_west = word == NONE;
     wire at_east = word == row_words - ONE;
     wire at_north = row == NONE;

@@ -1,7 +1,7 @@
-// Valid and ready of a pipeline of LATENCY register stages that stalls as a whole.
+// Valid and ready signals of a pipeline of LATENCY register stages that stalls as a whole.
 //
-// A word is taken in a cycle in which valid and ready are both high, at either end. While the last stage holds a word
-// that nobody takes, no stage moves: `en` is the clock enable of all of them. A stage may be empty.
+// At either end a word is transferred in a cycle in which valid and ready are both high. While the last stage holds a
+// word that is not accepted, no stage advances: `en` is the clock enable of all stages. A stage may be empty.
 module stream_control #(
     parameter LATENCY = 1
 ) (

@@ -1,6 +1,6 @@
-// c = a + b, LANES elements each cycle. A word in holds LANES elements of a (low) and as many of b (high).
+// c = a + b, LANES elements per cycle. An input word holds LANES elements of a (low bits) and of b (high bits).
 //
-// FLOAT 1: elements of 1 + EXP + MAN bits in fp_add. FLOAT 0: integers of 1 + EXP + MAN bits that wrap around.
+// FLOAT 1: elements of 1 + EXP + MAN bits, with fp_add. FLOAT 0: integers of 1 + EXP + MAN bits that wrap around.
 module vector_add #(
     parameter LANES = 16,
     parameter FLOAT = 1,
