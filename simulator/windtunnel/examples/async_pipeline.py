@@ -1,10 +1,10 @@
 """Video frames copied in, filtered twice and copied out: one after another, and overlapped on streams.
 
-A frame is HD in NV12, 8 bits a sample (1.4 MB), in pinned memory. The plain form waits for each frame. The article's
-chain, in which each step of one frame awaits the one before it, overlaps nothing; frames under way together do.
+A frame is HD in NV12 with 8 bits per sample (1.4 MB), in pinned memory. The plain form waits for each frame. In the
+article's chain each step of a frame awaits the previous step, so nothing overlaps; several frames in flight overlap.
 
-Copy in, compute and copy out are three engines of the device, so overlap gains at most the sum of the three over the
-longest of them: three where they are alike. Where that is depends on how much a frame is worked on, which is swept.
+Copy in, compute and copy out use three hardware engines of the device. So the largest speed-up is the sum of their
+times over the longest of them: three if they are equal. The times depend on the work per frame, which is swept.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Frames = Sequence[np.ndarray]
 
 
 def film(frames: int = FRAMES, samples: int = SAMPLES, seed: int = 1) -> list[np.ndarray]:
-    """Random frames of 8-bit samples."""
+    """Return random frames of 8-bit samples."""
     draw = np.random.default_rng(seed)
     first = draw.integers(0, 256, samples, dtype=np.uint8)
     return [np.roll(first, shift) for shift in range(frames)]
@@ -155,8 +155,8 @@ def one_copy_engine(device: Accelerator, frames: Frames, terms: int) -> list[np.
     return results
 
 
-PLAIN, BEST = "pinned, waited for", "three streams"
-CHAINED, PAGEABLE = "the article's two streams, frame by frame", "pageable, waited for"
+PLAIN, BEST = "pinned, synchronous", "three streams"
+CHAINED, PAGEABLE = "the article's two dependent streams", "pageable, synchronous"
 FORMS: dict[str, Callable[[Accelerator, Frames, int], list[np.ndarray]]] = {
     PAGEABLE: lambda device, frames, terms: synchronous(device, frames, terms, pinned=False),
     PLAIN: synchronous,
@@ -165,7 +165,7 @@ FORMS: dict[str, Callable[[Accelerator, Frames, int], list[np.ndarray]]] = {
     "two streams": lambda device, frames, terms: streamed(device, frames, terms, 2),
     BEST: lambda device, frames, terms: streamed(device, frames, terms, 3),
     "two streams, one copy engine": one_copy_engine,
-    "async_compute, awaited together": awaited,
+    "async_compute, all frames awaited": awaited,
 }
 """All forms by name; ``PLAIN`` is the baseline."""
 
@@ -225,18 +225,18 @@ def finding(rows: Sequence[Row]) -> Finding:
     best = max(rows, key=lambda row: row.gain(BEST))
     gains = [row.gain(BEST) for row in rows]
     pageable = stated.seconds[PAGEABLE] / stated.seconds[BEST]
-    holds = f"where computing takes {best.balance:.2f} times as long as a copy"
+    holds = f"if the compute time is {best.balance:.2f} times that of a copy"
     if best.gain(BEST) < CLAIM:
-        holds = f"nowhere: at most {best.gain(BEST):.2f}x, {holds}"
+        holds = f"nowhere: the largest speed-up is {best.gain(BEST):.2f}x, {holds}"
     return Finding(
         stated.gain(BEST),
-        f"{FRAMES} frames of {SAMPLES / 1e6:.2g} MB on {CARD}, two stages of {SETTING} multiply-adds a sample: "
-        f"{seconds(stated.seconds[PLAIN])} a frame waited for, {seconds(stated.seconds[BEST])} on three streams; "
-        f"beside pageable copies {pageable:.2f}x, of which pinning makes {pageable / stated.gain(BEST):.2f}x; "
-        f"the article's own chain of two streams, frame by frame, {stated.gain(CHAINED):.2f}x",
+        f"{FRAMES} frames of {SAMPLES / 1e6:.2g} MB on {CARD}, two stages of {SETTING} multiply-adds per sample: "
+        f"{seconds(stated.seconds[PLAIN])} per frame if synchronous, {seconds(stated.seconds[BEST])} on three streams; "
+        f"compared with pageable copies {pageable:.2f}x, of which pinned memory gives "
+        f"{pageable / stated.gain(BEST):.2f}x; the article's two dependent streams {stated.gain(CHAINED):.2f}x",
         min(gains),
         max(gains),
-        "how much a frame is worked on",
+        "the work per frame",
         holds,
     )
 
@@ -250,9 +250,9 @@ def main() -> None:
     """Print every form in the stated setting, then the sweep."""
     rows = sweep(devices(), tuple(FORMS))
     (stated,) = [row for row in rows if row.terms == SETTING]
-    print(f"{FRAMES} frames of {SAMPLES / 1e6:.2g} MB on {CARD}, two stages of {SETTING} multiply-adds a sample")
+    print(f"{FRAMES} frames of {SAMPLES / 1e6:.2g} MB on {CARD}, two stages of {SETTING} multiply-adds per sample")
     lines = [(form, seconds(stated.seconds[form]), f"{stated.gain(form):.2f}x") for form in FORMS]
-    print(table(("form", "a frame", "throughput"), lines))
+    print(table(("form", "time per frame", "throughput"), lines))
     print()
     swept = [
         (
@@ -266,7 +266,7 @@ def main() -> None:
         )
         for row in rows
     ]
-    print(table(("terms", "copy in", "compute", "copy out", PLAIN, BEST, "throughput"), swept))
+    print(table(("multiply-adds", "copy in", "compute", "copy out", PLAIN, BEST, "throughput"), swept))
     conclude(f"{CLAIM:g}x the synchronous throughput", finding(rows), "{:.2f}x".format)
 
 

@@ -1,10 +1,10 @@
-"""A small network answers one request: its kernels launched one by one, and replayed as a graph.
+"""A small network serves one request: with single launches, and as a replayed graph.
 
-Sixteen layers, each a product of a vector with a matrix and a bias with ReLU: 32 kernels in a chain. Layers share
-their weights, as ALBERT's do. The request comes from pinned memory and its answer goes back there, in both forms.
+It has sixteen layers, each a product of a matrix and a vector, and a bias with ReLU: 32 kernels in a chain. The layers
+share their weights, as in ALBERT. In both forms the request and its answer are in pinned memory.
 
-A launch costs the host its dispatch, and the device the shortest time a kernel takes; a node of a graph costs the API's
-gap. So what a graph saves is a fixed time a kernel, and its share falls as kernels grow. The width of a layer is swept.
+A launch takes at least the dispatch time of the host and the shortest time of a kernel; a graph node takes the API's
+gap between nodes. So a graph saves a fixed time per kernel, and its share falls as kernels grow. The width is swept.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def activate(bias: np.ndarray, y: np.ndarray, x: np.ndarray) -> None:
 
 
 class Network:
-    """The network on a device: one request at a time, from and to pinned memory."""
+    """The network on a device, which serves one request at a time; requests and answers are in pinned memory."""
 
     def __init__(self, device: Accelerator, width: int, layers: int = LAYERS, seed: int = 1) -> None:
         draw = np.random.default_rng(seed)
@@ -158,16 +158,16 @@ def finding(rows: Sequence[Row]) -> Finding:
     best = max(rows, key=lambda row: row.saved)
     widest = max(enough, key=lambda row: row.width, default=None)
     holds = (
-        f"nowhere: at most {percent(best.saved)}, at a width of {best.width}, where kernels take "
+        f"nowhere: the largest saving is {percent(best.saved)}, at a width of {best.width}, where the kernels take "
         f"{seconds(best.product_s)} and {seconds(best.activate_s)}"
         if widest is None
-        else f"up to a width of {widest.width}, where kernels take {seconds(widest.product_s)} and "
+        else f"for widths up to {widest.width}, where the kernels take {seconds(widest.product_s)} and "
         f"{seconds(widest.activate_s)}"
     )
     return Finding(
         stated.saved,
-        f"{stated.kernels} kernels of {LAYERS} layers {SETTING} wide on {CARD}: {seconds(stated.launched_s)} launched "
-        f"one by one, {seconds(stated.replayed_s)} replayed",
+        f"{stated.kernels} kernels of {LAYERS} layers of width {SETTING} on {CARD}: {seconds(stated.launched_s)} with "
+        f"single launches, {seconds(stated.replayed_s)} as a graph",
         min(row.saved for row in rows),
         max(row.saved for row in rows),
         "the width of a layer",
@@ -183,7 +183,7 @@ def claim(opener: Opener) -> Finding:
 def main() -> None:
     """Print the sweep."""
     rows = sweep(devices())
-    print(f"a request through {LAYERS} layers, {rows[0].kernels} kernels, on {CARD}")
+    print(f"one request through {LAYERS} layers ({rows[0].kernels} kernels) on {CARD}")
     lines = [
         (
             f"{row.width:,}",
@@ -195,7 +195,7 @@ def main() -> None:
         )
         for row in rows
     ]
-    print(table(("width", "product", "activate", "launched", "replayed", "saved"), lines))
+    print(table(("width", "product", "activate", "single launches", "graph", "saved"), lines))
     conclude(f"{percent(CLAIM)} lower latency", finding(rows), percent)
 
 

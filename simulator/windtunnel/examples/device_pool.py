@@ -1,8 +1,8 @@
 """Requests of a web service that each open a device, and requests that borrow one from a pool of four.
 
-Initialisation is what requests take on the clock beyond the same requests on a device that is open and warm. Opening a
-device is the API's ``context_s``. A service may also compile its kernels from source for each request (``compile_s``),
-which no pool of devices saves it.
+The time of initialisation is the difference to the same requests on a device that is already open. Opening a device
+takes the API's ``context_s``. A service may also compile its kernels from source for each request (``compile_s``),
+which a pool of devices does not avoid.
 """
 
 from __future__ import annotations
@@ -127,15 +127,15 @@ def finding(rows: Sequence[Row]) -> Finding:
     enough = min((row.requests for row in rows if row.saved is not None and row.saved >= CLAIM), default=None)
     return Finding(
         stated.saved,
-        f"{SETTING} requests and a pool of {SIZE} on {CARD}: {seconds(stated.plain_s)} of initialisation where each "
-        f"opens a device, {seconds(stated.pooled_s)} with the pool",
+        f"{SETTING} requests and a pool of {SIZE} on {CARD}: {seconds(stated.plain_s)} of initialisation if each "
+        f"request opens a device, {seconds(stated.pooled_s)} with the pool",
         min(saved, default=None),
         max(saved, default=None),
-        "the requests that a pool serves",
+        "the number of requests",
         f"nowhere for up to {max(row.requests for row in rows)} requests"
         if enough is None
-        else f"from {enough} requests, for n of them save 1 - {SIZE}/n whatever opening takes, which is 70% at "
-        f"{SIZE / (1 - CLAIM):.1f}; {SETTING} that each compile as well save {percent(compiling.saved or 0.0)}",
+        else f"from {enough} requests: n requests save 1 - {SIZE}/n, however long opening a device takes (70% at "
+        f"n = {SIZE / (1 - CLAIM):.1f}); {SETTING} requests that also compile save {percent(compiling.saved or 0.0)}",
     )
 
 
@@ -147,17 +147,17 @@ def claim(opener: Opener) -> Finding:
 def main() -> None:
     """Print the sweep."""
     rows = sweep(devices())
-    print(f"initialisation of requests on {CARD}: each opens a device, or borrows one of {SIZE}")
+    print(f"time of initialisation on {CARD}: each request opens a device, or borrows one of {SIZE}")
     lines = [
         (
-            f"{row.requests:,}{' that compile' if row.compiling else ''}",
+            f"{row.requests:,}{' with compilation' if row.compiling else ''}",
             seconds(row.plain_s),
             seconds(row.pooled_s),
             "-" if row.saved is None else percent(row.saved),
         )
         for row in rows
     ]
-    print(table(("requests", "each opens", "pool", "saved"), lines))
+    print(table(("requests", "own device", "pool", "saved"), lines))
     conclude(f"{percent(CLAIM)} less initialisation", finding(rows), percent)
 
 

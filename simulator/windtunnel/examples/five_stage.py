@@ -1,11 +1,11 @@
-"""Preprocess on the CPU, transfer, compute, transfer back, output: each stage waited for, and as a pipeline.
+"""Preprocess on the CPU, transfer, compute, transfer back, output: with a wait after each stage, and as a pipeline.
 
-A batch is 32 pictures of 224 x 224 in 8-bit colour. The CPU scales them to float32 in patches of 16 x 16 (19 MB), the
-GPU takes these and projects each onto 192 numbers (the first step of ViT-Tiny), which come back (4.8 MB), and the CPU
-puts them out as float16. The CPU is a device of its own model on the same clock, so its stages are predictions too.
+A batch is 32 pictures of 224 x 224 in 8-bit colour. The CPU scales them to float32 in patches of 16 x 16 (19 MB). The
+GPU projects each patch to 192 numbers (the first step of ViT-Tiny), which are copied back (4.8 MB). The CPU converts
+them to float16. The CPU is a device with its own model on the same clock, so its stages are predictions too.
 
-Stage by stage the times add up to the whole. In the pipeline stages of different batches overlap, and the slowest
-engine sets the pace; the CPU, which does two of the stages, is one engine.
+With a wait after each stage the times add up. In the pipeline stages of different batches overlap, and the slowest
+hardware engine is the bottleneck; the CPU, which executes two of the stages, is one engine.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ CPU, GPU = "epyc-9654", "rtx-4090"
 
 
 class Batch:
-    """A batch in the CPU's memory, which is the host's: its kernels take buffers, copies to the GPU arrays."""
+    """A batch in the memory of the CPU and host. Kernels of the CPU use buffers, and copies to the GPU use arrays."""
 
     def __init__(self, cpu: Accelerator, pictures: np.ndarray) -> None:
         self.pictures = cpu.empty(pictures.shape, np.uint8, kind="unified")
-        """8-bit, patch by patch."""
+        """The 8-bit samples of each patch in turn."""
         self.patches = cpu.empty((PATCHES, VALUES), kind="unified")
         self.features = cpu.empty((PATCHES, WIDTH), kind="unified")
         self.output = cpu.empty((PATCHES, WIDTH), np.float16, kind="unified")
@@ -183,18 +183,18 @@ def _sum(result: Result) -> tuple[str, str, str]:
 def main() -> None:
     """Print each stage's time, and both totals."""
     result = compare(devices())
-    print(f"{result.batches} batches of {PICTURES} pictures through {CPU} and {GPU}")
+    print(f"{result.batches} batches of {PICTURES} pictures on {CPU} and {GPU}")
     count = result.batches
     lines = [(name, seconds(spent / count), percent(spent / result.total_s)) for name, spent in result.stages.items()]
-    print(table(("stage", "a batch", "of the whole"), [*lines, _sum(result)]))
+    print(table(("stage", "time per batch", "share"), [*lines, _sum(result)]))
     print()
     lines = [
         (engine, seconds(busy / count), percent(busy / result.pipelined_s))
         for engine, busy in result.busy_s.items()
         if busy
     ]
-    print(table(("engine in the pipeline", "a batch", "busy"), lines))
-    print(f"pipeline: {seconds(result.pipelined_s / count)} a batch, {result.gain:.2f} times the throughput")
+    print(table(("engine in the pipeline", "busy per batch", "utilisation"), lines))
+    print(f"pipeline: {seconds(result.pipelined_s / count)} per batch, {result.gain:.2f} times the throughput")
 
 
 if __name__ == "__main__":

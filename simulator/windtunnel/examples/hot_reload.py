@@ -1,9 +1,9 @@
-"""A kernel is changed while its program runs: reloaded from its file, or the program is restarted.
+"""A kernel is changed while its program runs: it is reloaded from its file, or the program is restarted.
 
-A filter over a million numbers; the file is changed once, and the time is until the changed kernel's first result. With
-hot reload the change is noticed (at most so much later), compiled and run. Without, the program ends and
-starts again: it opens the device, compiles, copies its data there and runs; that is the least, for starting the process
-itself is not included. The detection of the change takes equally long in both forms.
+The kernel filters a million numbers. Its file is changed once, and the time until the first result of the new kernel is
+measured. With hot reload the change is detected, compiled and executed. Without it, the program is restarted: it opens
+the device, compiles, copies its data and executes. The time to start the process itself is not included. The detection
+of the change takes equally long in both forms.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Row:
     reloaded_s: float
 
     def total_s(self, check_s: float) -> float:
-        """The time with hot reload, if the change comes right after a check."""
+        """Return the time with hot reload if the change is made right after a check."""
         return check_s + self.reloaded_s
 
 
@@ -83,7 +83,7 @@ def compare(opener: Opener, name: str = CARD, seed: int = 1) -> Row:
         restarted_s = device.clock_s - before
         device.close()
     same(restarted, reloaded, "reloaded")
-    assert not np.array_equal(first, reloaded)  # noqa: S101  the change changes what comes out
+    assert not np.array_equal(first, reloaded)  # noqa: S101  the changed kernel has other results
     return Row(name, restarted_s, reloaded_s)
 
 
@@ -98,13 +98,13 @@ def finding(rows: Sequence[Row]) -> Finding:
     all_s = [row.total_s(check) for row in rows for check in CHECKS_S]
     return Finding(
         stated.total_s(SETTING_S),
-        f"{CARD}: {seconds(SETTING_S)} until the change is noticed, to which the article sets its watcher, and "
-        f"{seconds(stated.reloaded_s)} to compile and run; the program started anew takes "
-        f"{seconds(stated.restarted_s)} in place of the latter",
+        f"{CARD}: {seconds(SETTING_S)} until the change is detected, as in the article, and "
+        f"{seconds(stated.reloaded_s)} to compile and execute; a restart of the program takes "
+        f"{seconds(stated.restarted_s)} instead of the latter",
         min(all_s),
         max(all_s),
-        "how soon a change is noticed, from at once to a second",
-        f"where a change is noticed within {seconds(CLAIM_S - stated.reloaded_s)}, on {CARD}",
+        "the time until a change is detected, from 0 to 1 s",
+        f"if a change is detected within {seconds(CLAIM_S - stated.reloaded_s)}, on {CARD}",
     )
 
 
@@ -116,7 +116,7 @@ def claim(opener: Opener) -> Finding:
 def main() -> None:
     """Print the sweep."""
     rows = sweep(devices())
-    print("from a changed kernel file to the changed kernel's first result, without the wait until it is noticed")
+    print("time from the detection of a changed kernel file to the first result of the new kernel")
     lines = [
         (
             row.device,
@@ -126,8 +126,8 @@ def main() -> None:
         )
         for row in rows
     ]
-    print(table(("device", "program started anew", "reloaded", "saved"), lines))
-    print("reloaded, with the wait until it is noticed, at most")
+    print(table(("device", "program restarted", "reloaded", "saved"), lines))
+    print("the same with hot reload, including the time until the change is detected")
     print(
         table(
             ("device", *map(seconds, CHECKS_S)),

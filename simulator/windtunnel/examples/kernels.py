@@ -21,7 +21,7 @@ def _curve(terms: int) -> np.ndarray:
         before = y
         y = y * x * ratio + ratio
         if np.array_equal(y, before):
-            break  # so they stay, whatever terms are left
+            break  # further terms do not change them
     return np.asarray(np.round(255.0 * np.clip(2.0 * y - 1.0, 0.0, 1.0)), dtype=np.uint8)
 
 
@@ -36,10 +36,10 @@ def _work(samples: np.ndarray, _out: np.ndarray, terms: int) -> dict[str, Any]:
 
 @windtunnel.kernel(work=_work)
 def grade(samples: np.ndarray, out: np.ndarray, terms: int) -> None:
-    """A tone curve over 8-bit samples: a polynomial of ``terms`` multiply-adds for each of them.
+    """Apply a tone curve to 8-bit samples: a polynomial of ``terms`` multiply-adds for each sample.
 
-    A device evaluates it for every sample. A sample has one of 256 values, so here it is evaluated for these, and
-    looked up: the same numbers, however many the terms.
+    A device evaluates it for every sample. Here it is evaluated for the 256 possible values and looked up, which gives
+    the same numbers.
     """
     values = samples.tobytes().translate(_curve(terms).tobytes())
     out[...] = np.frombuffer(values, np.uint8).reshape(samples.shape)
@@ -47,7 +47,7 @@ def grade(samples: np.ndarray, out: np.ndarray, terms: int) -> None:
 
 @cache
 def graded_twice(terms: int) -> Kernel:
-    """``grade`` of ``grade`` as one kernel, which takes its samples and its result alone."""
+    """Return a kernel that applies ``grade`` twice; its arguments are the samples and the result."""
 
     def work(samples: np.ndarray, out: np.ndarray) -> dict[str, Any]:
         return _work(samples, out, 2 * terms)

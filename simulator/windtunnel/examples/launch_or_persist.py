@@ -1,13 +1,14 @@
-"""A simulation that takes commands: a launch for each, or a persistent kernel.
+"""A simulation that receives commands: with launches for each command, or with a persistent kernel.
 
-The benchmark of the founding documents on an RTX 6000 Ada. *Launch per command*: a 64x64x64 float32 grid; an injection
-changes a cell of the host's copy and uploads two whole arrays (pressure now and before) from pageable memory; a step
-enqueues two kernels (update, boundary) and does not wait; a query reads the host's copy. *Persistent*: a 24x24x24 grid;
-an injection is one message, a step one message for however many steps, and the host sleeps 100 us between looks at the
-acknowledgement. The mixed workload is 100 times inject, five steps and a query: 300 operations.
+This is the benchmark of the founding documents on an RTX 6000 Ada. *Launch per command*: the grid has 64x64x64 float32
+cells. An injection changes a cell of the host's copy and uploads two whole arrays (the present and the previous
+pressure) from pageable memory. A step enqueues two kernels (update, boundary) and does not wait. A query reads the
+host's copy. *Persistent*: the grid has 24x24x24 cells. An injection is one message, any number of steps is one message,
+and the host sleeps 100 us between polls. The mixed workload is 100 times inject, five steps and a query: 300
+operations.
 
-The two have different grids and a host that sleeps on one side only. So a second table holds them side by side on one
-grid, with a host that does not sleep; there both have to give the same pressure.
+The two forms have different grids, and only one host sleeps. A second table compares them on the same grid with a host
+that does not sleep; there both must give the same pressure.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ STATED = {
 }
 """The founding documents' figures (s), launched and persistent."""
 COMMAND = np.dtype([("steps", np.uint32), ("cell", np.uint32), ("amplitude", np.float32)])
-"""Steps to run, or (with none) a cell of the grid and what is added to it."""
+"""The number of steps; or 0, with a cell of the grid and the amplitude that is added to it."""
 
 
 def _cells(side: int, depth: int) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def _cells(side: int, depth: int) -> dict[str, Any]:
 
 @windtunnel.kernel(work=lambda now, _before: _cells(now.shape[0], now.shape[0]))
 def update(now: np.ndarray, before: np.ndarray) -> None:
-    """One step of the wave equation: ``before`` becomes what comes after ``now``. Courant number 1/2."""
+    """Compute one step of the wave equation (Courant number 1/2): ``before`` becomes the pressure after ``now``."""
     inner = (slice(1, -1),) * 3
     laplacian = -6.0 * now[inner]
     for axis in range(3):
@@ -106,7 +107,7 @@ def _command(message: Any, now: np.ndarray, _before: np.ndarray) -> list[dict[st
 
 @windtunnel.kernel(work=_command)
 def simulate(message: Any, now: np.ndarray, before: np.ndarray) -> None:
-    """A command: so many steps, or an injection."""
+    """Execute a command: a number of steps, or an injection."""
     if not message["steps"]:
         now.reshape(-1)[message["cell"]] += message["amplitude"]
     for _ in range(message["steps"]):
@@ -143,7 +144,7 @@ class Persistent:
             self.device.sleep(self.sleep_s)
 
     def query(self, cell: int) -> float:
-        """Read the copy that the benchmark's host keeps."""
+        """Read the host's copy."""
         return 0.0
 
     def pressure(self) -> np.ndarray:
@@ -228,7 +229,7 @@ class InPlace(Launched):
 
 @dataclass(frozen=True)
 class Command:
-    """Seconds of one command (an injection and ``steps`` steps, waited for), launched and persistent."""
+    """Seconds of one command (an injection, ``steps`` steps and a wait), launched and persistent."""
 
     steps: int
     launched_s: float
@@ -271,15 +272,15 @@ def main() -> None:
     for (label, stated), launched, persistent in rows:
         times = launched, stated[0], persistent, stated[1]
         lines.append([label, *map(seconds, times), f"{launched / persistent:,.3g}x"])
-    print(f"{DEVICE}, the benchmark: {SIDE}^3 cells launched, {PERSISTENT_SIDE}^3 persistent, a host that sleeps")
+    print(f"the benchmark on {DEVICE}: {SIDE}^3 cells launched; {PERSISTENT_SIDE}^3 persistent, and the host sleeps")
     print(table(["", "launched", "stated", "persistent", "stated", "launched / persistent"], lines))
-    print("the catalogue's host; the benchmark's own copies more slowly: windtunnel claims --only rtx")
-    print(f"\nlike for like: {SIDE}^3 cells, injections on the device, each command waited for without sleeping")
+    print("with the catalogue's host; the benchmark's host copies more slowly: windtunnel claims --only rtx")
+    print(f"\nthe same grid: {SIDE}^3 cells, injections on the device, and a wait without sleep for each command")
     commands = [
         [str(c.steps), seconds(c.launched_s), seconds(c.persistent_s), percent(saving(c.launched_s, c.persistent_s))]
         for c in like_for_like(devices())
     ]
-    print(table(["steps a command", "launched", "persistent", "saved"], commands))
+    print(table(["steps per command", "launched", "persistent", "saved"], commands))
 
 
 if __name__ == "__main__":

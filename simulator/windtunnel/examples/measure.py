@@ -53,14 +53,14 @@ def saving(plain: float, improved: float) -> float:
 def same(plain: np.ndarray, improved: np.ndarray, form: str) -> None:
     """Raise ResultsDiffer if two forms have results that differ in any bit."""
     if not np.array_equal(plain, improved):
-        raise ResultsDiffer(f"'{form}' does not give the numbers of the plain form")
+        raise ResultsDiffer(f"'{form}' gives other numbers than the plain form")
 
 
 @dataclass(frozen=True)
 class Finding:
     """The finding of an example about a claim: the value in a stated setting, and the range over a sweep.
 
-    ``value`` in the claim's SI unit (a fraction for a percentage), None where there was nothing to measure.
+    ``value`` in the claim's SI unit (a fraction for a percentage), None if nothing could be measured.
     ``setting``: a description of the setting. ``swept``: the parameter that ``low`` and ``high`` range over.
     ``claim_holds_for``: the part of the sweep in which the claim holds.
     """
@@ -75,8 +75,8 @@ class Finding:
 
 def conclude(claim: str, finding: Finding, show: Callable[[float], str]) -> None:
     """Print a claim, the value in the stated setting, and where the claim holds."""
-    result = "nothing to measure" if finding.value is None else show(finding.value)
-    print(f"claim: {claim}\nhere: {result} ({finding.setting})\nholds: {finding.claim_holds_for}")
+    result = "not measurable" if finding.value is None else show(finding.value)
+    print(f"claim: {claim}\nresult: {result} ({finding.setting})\nthe claim holds: {finding.claim_holds_for}")
 
 
 def seconds(value: float) -> str:

@@ -1,12 +1,12 @@
-"""500,000 particles through pool, graph, stream and unified memory: how many frames a second, on a consumer's card?
+"""500,000 particles with pool, graph, stream and unified memory: how many frames per second on a consumer card?
 
-Particles fall, are slowed by the air, and bounce between walls: three kernels a frame, each one pass over positions and
-velocities (float32). Each frame the host states the wind and reads all positions, to draw them. No particle knows of
-another, so the work grows with their number.
+Particles fall, are slowed by the air, and bounce between walls. Each frame has three kernels that read and write
+positions and velocities (float32). In each frame the host writes the wind and reads all positions to draw them. The
+particles are independent, so the work is proportional to their number.
 
-Forms: explicit pageable copies and a launch for each kernel; the article's (a device of a pool, a captured graph, a
-stream, unified memory); and a graph whose copies are pinned. The article asks its pool in every frame, which would
-give the particles back with the device; here a guard is held while they live.
+The forms are: pageable copies and a launch for each kernel; the article's form (a device of a pool, a captured graph, a
+stream, unified memory); and a graph with pinned copies. The article acquires a device of its pool in every frame, which
+would free the particles with the device; here one device is held for all frames.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BOUNCE = np.float32(0.8)
 
 
 def _pass_over(flops: float, *arrays: np.ndarray, written: int) -> dict[str, Any]:
-    """Return the work of a kernel that reads all arrays and writes the first ``written``, with ``flops`` a number."""
+    """Return the work of a kernel that reads all arrays and writes the first ``written``, with ``flops`` per number."""
     size = sum(array.nbytes for array in arrays) + sum(array.nbytes for array in arrays[:written])
     numbers = max(array.size for array in arrays)
     return {"op": "kernel", "threads": numbers // 3, "bytes": size, "flops": flops * numbers}
@@ -99,7 +99,7 @@ class Particles:
         self.velocity = device.to_device(start.velocity)
         self.wind = device.to_device(start.wind[0], kind=kind)
         self.seen = np.empty_like(start.position)
-        """Return the positions that the host draws."""
+        """The positions that the host draws."""
         self.next_wind = np.empty_like(start.wind[0])
         self.grid, self.block = device.configuration(start.position.shape[1])
 
@@ -127,7 +127,7 @@ Frame = Callable[[np.ndarray], None]
 
 @contextmanager
 def plainly(device: Accelerator, start: World) -> Iterator[tuple[Particles, Frame]]:
-    """Pageable copies, and each kernel launched."""
+    """Use pageable copies and a launch for each kernel."""
     particles = Particles(device, start)
 
     def frame(wind: np.ndarray) -> None:
@@ -140,7 +140,7 @@ def plainly(device: Accelerator, start: World) -> Iterator[tuple[Particles, Fram
 
 @contextmanager
 def as_the_article_does(device: Accelerator, start: World) -> Iterator[tuple[Particles, Frame]]:
-    """Unified memory and a graph, on a stream."""
+    """Use unified memory and a graph, on a stream."""
     particles = Particles(device, start, kind="unified")
     with device.capture() as graph:
         particles.step()
@@ -157,7 +157,7 @@ def as_the_article_does(device: Accelerator, start: World) -> Iterator[tuple[Par
 
 @contextmanager
 def graph_and_pinned(device: Accelerator, start: World) -> Iterator[tuple[Particles, Frame]]:
-    """Pinned copies, in the graph with the kernels."""
+    """Use pinned copies, in the graph with the kernels."""
     particles = Particles(device, start)
     with device.capture() as graph:
         particles.copied_step()
@@ -196,7 +196,7 @@ class Row:
 
     @property
     def margin(self) -> float:
-        """How many frames fit into 1/60 s."""
+        """The number of frames that fit into 1/60 s."""
         return 1.0 / FRAMES_PER_S / self.frame_s
 
 
@@ -228,21 +228,20 @@ def compare(opener: Opener, start: World) -> list[Row]:
 
 
 def finding(rows: Sequence[Row]) -> Finding:
-    """Evaluate the claim: 500,000 particles at 60 frames a second."""
+    """Evaluate the claim: 500,000 particles at 60 frames per second."""
     stated = next(row for row in rows if row.particles == PARTICLES and row.form == ARTICLE)
     mine = [row for row in rows if row.particles == PARTICLES]
     best = min(mine, key=lambda row: row.frame_s)
     plain = next(row for row in mine if row.form == PLAIN)
     return Finding(
         stated.frames_per_s,
-        f"{PARTICLES:,} particles on {CARD}, a frame by pool, graph, stream and unified memory "
-        f"{seconds(stated.frame_s)}, which fits {stated.margin:.3g} times into 1/60 s; with pageable copies and "
-        f"launches {seconds(plain.frame_s)}, '{best.form}' {seconds(best.frame_s)}; {stated.paced_j:.3g} J a frame "
-        f"at 60 a second",
+        f"{PARTICLES:,} particles on {CARD} with pool, graph, stream and unified memory: {seconds(stated.frame_s)} per "
+        f"frame, {stated.margin:.3g} frames in 1/60 s; {seconds(plain.frame_s)} with pageable copies and launches, "
+        f"{seconds(best.frame_s)} for '{best.form}'; {stated.paced_j:.3g} J per frame at 60 frames per second",
         min(row.frames_per_s for row in mine),
         max(row.frames_per_s for row in mine),
         "the forms",
-        f"with every form, up to some {PARTICLES * min(row.margin for row in mine) / 1e6:.1f} million particles",
+        f"for all forms, up to about {PARTICLES * min(row.margin for row in mine) / 1e6:.1f} million particles",
     )
 
 
@@ -255,7 +254,7 @@ def main() -> None:
     """Print every form at each size."""
     opener = devices()
     rows = [row for size in SIZES for row in compare(opener, world(size, FRAMES if size == PARTICLES else 1))]
-    print(f"particles on {CARD}: a frame as quick as it goes, and paced to 1/60 s")
+    print(f"particles on {CARD}: frames at full speed, and energy also if paced to 60 frames per second")
     lines = [
         (
             f"{row.particles:,}",
@@ -268,8 +267,12 @@ def main() -> None:
         )
         for row in rows
     ]
-    print(table(("particles", "form", "a frame", "frames/s", "in 1/60 s", "its energy", "paced"), lines, left=2))
-    conclude(f"{PARTICLES:,} particles at {FRAMES_PER_S:g} frames a second", finding(rows), "{:,.0f} a second".format)
+    print(
+        table(("particles", "form", "time per frame", "frames/s", "frames in 1/60 s", "energy", "paced"), lines, left=2)
+    )
+    conclude(
+        f"{PARTICLES:,} particles at {FRAMES_PER_S:g} frames per second", finding(rows), "{:,.0f} per second".format
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""A renderer's frame: its data by pageable copies, by pinned copies, and in unified memory.
+"""A renderer's frame with pageable copies, with pinned copies, and with unified memory.
 
-Each frame the host writes where 500,000 particles are (8 MB), the device projects them onto the screen (4 MB, which the
-host reads: picking, labels) and shades a full-HD picture that stays on the device. All forms compute the same.
+In each frame the host writes the positions of 500,000 particles (8 MB). The device projects them onto the screen (4 MB,
+which the host reads for picking and labels) and shades a full-HD picture that stays on the device. All forms compute
+the same.
 
-What a card does with unified memory here is what CUDA does without hints: what the other side wrote or read last
-moves back when it is touched, all of it. On a device that shares the host's memory nothing moves.
+Unified memory on a card is modelled as in CUDA without hints: a buffer that the other side accessed last migrates as a
+whole when it is accessed. On a device that shares the host's memory nothing migrates.
 """
 
 from __future__ import annotations
@@ -194,13 +195,13 @@ def sweep(opener: Opener) -> list[Row]:
 
 
 def holds(rows: Sequence[Row], name: str) -> str:
-    """Return in words where in a sweep unified memory saves as much as the article claims."""
+    """Return a description of the part of a sweep in which the claim holds."""
     mine = [row for row in rows if row.device == name]
     best = max(mine, key=lambda row: row.saved_by_unified)
     if best.saved_by_unified < CLAIM:
-        return f"nowhere on {name} (at most {percent(best.saved_by_unified)})"
+        return f"nowhere on {name} (the largest saving is {percent(best.saved_by_unified)})"
     least = min((row for row in mine if row.saved_by_unified >= CLAIM), key=lambda row: row.copies)
-    return f"on {name} where copies take {percent(least.copies)} of the frame, {least.particles:,} particles unshaded"
+    return f"on {name} if copies take {percent(least.copies)} of the frame ({least.particles:,} particles, no shading)"
 
 
 def finding(rows: Sequence[Row]) -> Finding:
@@ -209,11 +210,11 @@ def finding(rows: Sequence[Row]) -> Finding:
     saved = [row.saved_by_unified for row in rows]
     return Finding(
         stated.saved_by_unified,
-        f"{PARTICLES:,} particles a frame on {CARD}, {SETTING:,} multiply-adds a pixel: {seconds(stated.pageable_s)} a "
+        f"{PARTICLES:,} particles on {CARD}, {SETTING:,} multiply-adds per pixel: {seconds(stated.pageable_s)} per "
         f"frame with pageable copies, {seconds(stated.pinned_s)} pinned, {seconds(stated.unified_s)} unified",
         min(saved),
         max(saved),
-        f"shading, and on {SHARED} sizes",
+        f"the work per pixel, and the number of particles on {SHARED}",
         f"{holds(rows, CARD)}; {holds(rows, SHARED)}",
     )
 
@@ -226,12 +227,12 @@ def claim(opener: Opener) -> Finding:
 def main() -> None:
     """Print the sweep on a card, and on a device that shares the host's memory."""
     rows = sweep(devices())
-    print("each frame: particles written by the host and read back; a full-HD picture shaded on the device")
+    print("each frame: the host writes particles and reads results; the device shades a full-HD picture")
     header = (
         "device",
         "particles",
-        "terms",
-        "copies take",
+        "multiply-adds",
+        "copies",
         "pageable",
         "pinned",
         "unified",
