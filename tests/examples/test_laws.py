@@ -44,10 +44,10 @@ def test_devices_of_one_program_share_its_clock(opener: measure.Opener) -> None:
     assert devices()("l4").clock_s < 1.0
 
 
-def test_forms_that_differ_in_one_bit_are_told() -> None:
-    one = np.zeros(3)
-    with pytest.raises(ResultsDiffer, match="'other' does not give"):
-        measure.same(one, np.array([0.0, 0.0, 5e-324]), "other")
+def test_forms_that_differ_in_one_bit_raise() -> None:
+    zeros = np.zeros(3)
+    with pytest.raises(ResultsDiffer, match="'other' gives other numbers"):
+        measure.same(zeros, np.array([0.0, 0.0, 5e-324]), "other")
 
 
 @pytest.mark.parametrize(
