@@ -19,7 +19,7 @@ from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.prepared import PreparedRun
 
-_ROWS = 2**21
+_ROWS = 2**16
 
 
 @cache
