@@ -1,1 +1,1 @@
-"""The commands as functions, one module a command. Nothing here knows the terminal."""
+"""The commands as functions, with one module for each command. They are independent of the terminal."""

@@ -24,7 +24,7 @@ def compare(
     catalogue: Catalogue | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """A scenario beside another, or beside itself with ``changes``, on the same random numbers: see ``comparing``."""
+    """Compare two scenarios, or one with and without ``changes``, with common random numbers; see ``comparing``."""
     if (candidate is None) == (not changes):
         raise InputError(
             "there is nothing to compare with, or there are two things",
@@ -33,7 +33,7 @@ def compare(
         )
     first = check_scenario(read_document(Path(baseline), seed=seed))
     second = check_scenario(read_document(Path(baseline if candidate is None else candidate), changes, seed=seed))
-    # What tells them apart, shortest first: their names, their files, the change.
+    # The shortest labels that differ: the names, the files, or the change.
     names = (first.name, second.name)
     if changes:
         names = (first.name, f"{second.name} with {', '.join(changes)}")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Point:
-    """What a worker needs to run a point, beside the changes of the point and the copies of the input files."""
+    """The data that a worker needs to run a point, beside the point's changes and the copies of the input files."""
 
     inputs: Inputs
     replications: int
@@ -54,10 +54,10 @@ def sweep(
     """Run a scenario at every point of a grid, and return the content of sweep.json.
 
     ``over`` are axes, "fleet[0].count=1,2,4"; ``changes`` are made at every point. Points run on ``workers`` processes
-    (one a processor unless given) or on the Dask cluster whose scheduler is at ``cluster``. With ``out`` every finished
-    point is kept there, and a sweep that was ended goes on from what is kept; ``fresh`` throws that away. ``progress``
-    is told (points done, points in all). Raises InputError for what is wrong at any point, before any is run. A point
-    that fails while it runs has its error in its row and stops no other.
+    (default: one for each processor) or on the Dask cluster with the scheduler ``cluster``. ``out`` keeps every
+    finished point, and an interrupted sweep continues from it; ``fresh`` deletes it. ``progress`` is called with
+    (points done, points in all). Raises InputError for an invalid point before any point runs. A point that fails
+    while it runs has its error in its row, and the other points continue.
     """
     from windtunnel.sweep.grid import read_grid
     from windtunnel.sweep.run import SweepOptions, run_sweep

@@ -1,1 +1,1 @@
-"""Choosing before building: which way to drive a device."""
+"""Planning: the cheapest fleets that meet targets, and launches or a persistent kernel for a command rate."""

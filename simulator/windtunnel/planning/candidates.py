@@ -57,7 +57,7 @@ class Candidates:
 
     @cached_property
     def weights(self) -> tuple[FloatArray, float]:
-        """What each device, and each watt of work above idle power, adds to the objective at least."""
+        """Return the least that each device, and each watt of work above idle power, adds to the objective."""
         if self.plan.objective == "cost":
             return self.prices, 0.0
         per_watt = 1.0
@@ -68,7 +68,7 @@ class Candidates:
             per_watt = site.pue * min(site.carbon) * 3.6
         return self.demand.idle_w * per_watt, per_watt
 
-    # What the bounds say.
+    # Results of the bounds.
 
     def may_be_feasible(self, case: Case) -> bool:
         """Return whether every job can run on some device of the fleet."""
@@ -83,10 +83,10 @@ class Candidates:
         """Return what the devices of a fleet add to the objective at least; fleets are ranked by it."""
         return float(np.asarray(counts, dtype=np.float64) @ self.weights[0])
 
-    # What the simulation says.
+    # Results of the simulation.
 
     def _cases(self, case: Case) -> list[Case]:
-        """The fleet, and with ``spare`` the fleet without that many devices of each entry."""
+        """Return the fleet, and with ``spare`` also the fleet without that many devices of each entry."""
         cases = [case]
         if self.plan.spare:
             for i, n in enumerate(case.counts):
@@ -137,7 +137,7 @@ class Candidates:
                 }  # fmt: skip
         return evaluation
 
-    # Words and rows.
+    # Texts and rows.
 
     def named(self, counts: Sequence[int]) -> dict[str, int]:
         """Return the devices of a fleet by entry, without entries of which it has none."""

@@ -96,14 +96,14 @@ def value_text(target: Mapping[str, Any]) -> str:
 
 
 def _judged_end(target: Mapping[str, Any]) -> str:
-    """The bound of the interval by which a target is judged; empty where the value is exact."""
+    """Return the end of the interval by which a target is judged; empty text for an exact value."""
     if target["interval_source"] in ("none", "exact") or target["low"] == target["high"]:
         return ""
     return "upper" if target["comparison"] == "<=" else "lower"
 
 
 def _exceeds(target: Mapping[str, Any]) -> str:
-    """Says that the interval is not within the limit, where the value is."""
+    """Return a note if the value is within the limit and its interval is not."""
     value, limit, end = target["value"], target["limit"], _judged_end(target)
     within = value <= limit if target["comparison"] == "<=" else value >= limit
     return f", whose {end} bound misses the limit" if within and end else ""
@@ -195,7 +195,7 @@ def inconclusive(
 
 
 def _minimal(evaluations: Sequence[Evaluation], smaller: Sequence[Evaluation], objective: str) -> list[Evaluation]:
-    """The evaluations, the best first, without those that contain an earlier one or one of ``smaller``."""
+    """Return the evaluations, the best first, without those that contain an earlier one or one of ``smaller``."""
     kept: list[Evaluation] = []
     for candidate in sorted(
         evaluations, key=lambda e: (e[objective], e["cost_usd_per_h"], sum(e["counts"]), tuple(e["counts"]))

@@ -25,7 +25,7 @@ from windtunnel.scenario.target import Target
 
 @dataclass(frozen=True)
 class Comparatives:
-    """How fleets compare by an objective, in words."""
+    """The words with which fleets are compared by an objective."""
 
     less: str
     more: str
@@ -42,7 +42,7 @@ COMPARATIVES: Mapping[str, Comparatives] = {
 def explain(
     candidates: Candidates, best: Evaluation | None, evaluations: Sequence[Evaluation], search: SearchResult
 ) -> dict[str, Any]:
-    """Return the explanation of plan.json, without its sentences; it simulates more fleets where it must."""
+    """Return the explanation of plan.json, without its sentences; it simulates more fleets if needed."""
     if best is None:
         closest = max(
             evaluations,
@@ -78,7 +78,7 @@ def explain(
 
 
 def _one_less(candidates: Candidates, best: Evaluation) -> Evaluation | None:
-    """The best fleet with one device less, where no cheaper fleet was simulated; None where the bound excludes all."""
+    """Return the best fleet with one device less, if no cheaper fleet was simulated; None if the bound excludes all."""
     fleets = [
         tuple(n - (i == j) for j, n in enumerate(best["counts"]))
         for i in range(candidates.entries)
@@ -173,7 +173,7 @@ def explain_infeasibility(candidates: Candidates, targets: Sequence[Target], cos
 
 
 def _least_time(candidates: Candidates, target: Target) -> tuple[float, str] | None:
-    """A lower bound (s) on a target's statistic, also in words: each job alone on the entry that is fastest for it."""
+    """Return a lower bound (s) on a target's statistic, with a text: each job alone on its fastest entry."""
     demand, names = candidates.demand, candidates.names
     if target.metric == "itl":
         classes = np.flatnonzero(demand.gap_s > 0)
@@ -199,7 +199,7 @@ def _least_time(candidates: Candidates, target: Target) -> tuple[float, str] | N
 
 
 def _jobs(demand: Demand, target: Target) -> tuple[np.ndarray, np.ndarray]:
-    """Which entry can run which job, and the jobs that a target refers to and that some entry can run."""
+    """Return which entry can run which job, and the jobs that a target refers to and that some entry can run."""
     judged = demand.judged & demand.eligible.any(axis=0)
     if target.workload is not None:
         judged &= demand.workload == list(demand.workloads).index(target.workload)
@@ -211,7 +211,7 @@ def _statistic(values: FloatArray, name: str) -> float:
 
 
 def _least_power(candidates: Candidates, targets: Sequence[Target], target: Target) -> list[str]:
-    """Says that the least power of any fleet that does the work exceeds the target, if it does."""
+    """Return a sentence if the least power of any fleet that completes the work exceeds the target."""
     others = [t for t in targets if t.metric != "power"]
     least = Replicated([candidates.demand], others).lower_bound(
         candidates.demand.idle_w, candidates.max_counts, candidates.plan.max_entries, work_w=1.0
@@ -226,7 +226,7 @@ def _least_power(candidates: Candidates, targets: Sequence[Target], target: Targ
 # The sentences.
 
 _INCONCLUSIVE = 2
-"""Inconclusive fleets that get a sentence of their own; the reasons of the others are alike, and in the table."""
+"""The number of inconclusive fleets with a sentence of their own; the table has the reasons of the others."""
 
 
 def sentences(plan: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A fleet's targets judged with confidence: met, missed, or not to be told; and what more may be simulated to tell."""
+"""Judges a fleet's targets with confidence: met, missed or unknown; and finds what else can be simulated to decide."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ def judged(
     repeats: bool = False,
     fixed: bool = False,
 ) -> dict[str, Any]:
-    """A target with its value and interval (both in its unit), and its ``verdict``.
+    """Return a target with its value and interval (both in its unit), and its ``verdict``.
 
-    ``met``: the worse end of the interval is within the limit. ``missed``: it is not, or the value itself is not where
-    there is no interval, which would hold the value. ``unknown``: the value is within the limit and has no interval,
-    for the reason ``reason``. ``rows`` and ``results``: of one run, or of several replications, whose mean is the value
-    and whose Student interval is the interval. ``repeats``: nothing is drawn, so that any further run is this one.
-    ``fixed``: nothing is drawn, and what comes is a trace: what the whole fleet did with it is a fact, and its times
-    are a sample.
+    ``met``: the worse end of the interval is within the limit. ``missed``: it is not, or the value is not and has no
+    interval. ``unknown``: the value is within the limit and has no interval, for the reason ``reason``. ``rows`` and
+    ``results`` are those of one run, or of several replications, whose mean is the value and whose Student interval is
+    the interval. ``repeats``: nothing is random, so every further run would be the same. ``fixed``: nothing is random
+    and arrivals come from a trace: totals of the whole fleet are exact, and its times are a sample.
     """
     values = [row["value"] for row in rows]
     value = None if any(v is None for v in values) else float(np.mean(values))
@@ -52,14 +51,14 @@ def judged(
         reason = _no_value(target, result)
     elif len(values) > 1:
         half = student(len(values) - 1, confidence) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-        # None of what targets speak of is negative, and a share is no more than all.
+        # No metric of a target is negative, and a share is at most 1.
         low, high, source = max(value - half, 0.0), value + half, "replications"
         if METRICS[target.metric].unit == "1":
             high = min(high, 1.0)
     else:
         interval = _interval(target, results[0])
         if interval is not None:
-            # Given for 95%; for another confidence in proportion of Student's t with the fewest batches or the normal.
+            # Intervals are given for 95%; others are scaled by Student's t with the fewest batches, or by the normal.
             widen = 1.0
             if confidence != 0.95:
                 widen = max(student(n, confidence) / student(n, 0.95) for n in (9, 10**6))
@@ -83,7 +82,7 @@ def judged(
 
 
 def _interval(target: Target, result: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The run's own 95% interval for a target's value, in the target's unit; None where it has none."""
+    """Return the run's own 95% interval for a target's value, in the target's unit; None if it has none."""
     if not METRICS[target.metric].per_workload:
         return None
     percentile = (distribution(part_of(target, result), target.metric) or {})[str(target.statistic)]
@@ -93,7 +92,7 @@ def _interval(target: Target, result: Mapping[str, Any]) -> tuple[float, float] 
 
 
 def _missing(target: Target, result: Mapping[str, Any]) -> str:
-    """Why a run has no interval of what a target speaks of."""
+    """Return the reason why a run has no interval for a target."""
     if not METRICS[target.metric].per_workload:
         return f"one run gives {target.metric.replace('_', ' ')} no interval"
     missing = part_of(target, result)["statistics"]["missing_interval_reasons"].get(f"{target.metric}_s", {})
@@ -101,7 +100,7 @@ def _missing(target: Target, result: Mapping[str, Any]) -> str:
 
 
 def _no_value(target: Target, result: Mapping[str, Any]) -> str:
-    """Why a run gives a target no value at all."""
+    """Return the reason why a run has no value for a target."""
     statistics = result["statistics"]
     if METRICS[target.metric].per_workload and statistics["steady_state"] == "unstable":
         return f"unstable: {statistics['steady_state_reason']}"
@@ -109,13 +108,13 @@ def _no_value(target: Target, result: Mapping[str, Any]) -> str:
 
 
 def student(degrees: int, confidence: float) -> float:
-    """Student's t for a two-sided interval."""
+    """Return Student's t for a two-sided interval."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
-# What more could be simulated.
+# Further simulations.
 
 
 def _operations(stages: Sequence[Stage]) -> Iterator[OpStage]:
@@ -131,10 +130,10 @@ def _operations(stages: Sequence[Stage]) -> Iterator[OpStage]:
 
 
 def draws(scenario: Scenario) -> bool:
-    """Whether another seed gives other jobs or other incidents.
+    """Return whether another seed gives other jobs or other faults.
 
-    What ``scale`` copies or leaves out of a trace is drawn too, but the trace's bursts, on which a percentile rests,
-    are the same under any seed, so this does not count.
+    The copies and omissions of ``scale`` in a trace are random too, but the bursts of the trace, which determine its
+    percentiles, are the same for every seed. So they do not count.
     """
 
     def drawn(arrivals: object) -> bool:
@@ -153,15 +152,15 @@ def draws(scenario: Scenario) -> bool:
 
 
 def repeats(scenario: Scenario) -> bool:
-    """Whether any further run would be the same, and no trace stands for more than it holds: all is deterministic."""
+    """Return whether every further run would be the same, and arrivals are not a trace: all is deterministic."""
     return not draws(scenario) and not any(isinstance(w.arrivals, Trace) for w in scenario.workload)
 
 
 def lengthened(scenario: Scenario, times: int) -> Scenario | None:
-    """The scenario over ``times`` as many jobs or as much time; None where that would be another question.
+    """Return the scenario with ``times`` as many jobs or as much time; None if its targets would not be comparable.
 
-    It is the same question only where nothing changes with time: arrivals of one rate, and no incidents, which come at
-    fixed times or would be fewer or more.
+    They are comparable only if nothing changes with time: arrivals have one rate, and there are no faults, which occur
+    at fixed times or whose number would change.
     """
     stop = scenario.stop
     still = all(not isinstance(w.arrivals, Trace | Closed) and w.arrivals.stationary for w in scenario.workload)

@@ -1,19 +1,19 @@
-"""Launch a kernel for each command, or keep one running and send it commands: which answers sooner, and how much.
+"""Compares a kernel launch for each command with a persistent kernel that receives commands.
 
-The workload is that of the founding documents' benchmark: a state of 64x64x64 float32 cells on the device; a command
-changes it (two whole arrays go up from pageable memory, because the host holds the master copy) and runs some steps
-of two kernels each (update, boundary). Both sides are made of the device model's own primitives:
+The workload is that of the founding documents' benchmark: a state of 64x64x64 float32 cells on the device. A command
+changes it (two whole arrays are uploaded from pageable memory, because the host holds the master copy) and runs some
+steps of two kernels each (update, boundary). The device model's own primitives give both costs:
 
-launch per command  copies, the way of the first kernel there and of the answer back, and then whichever is longer of
-                    enqueuing the kernels and executing them
-persistent          a write to mapped memory, the same execution, and a poll that sees the answer. Where a launched
-                    kernel has its floor, a persistent one has a barrier across the grid: ``BARRIER``, assumed
+launch per command  copies, the latency of the first kernel and of the completion, and the longer of enqueuing the
+                    kernels and executing them
+persistent          a write to mapped memory, the same execution, and a poll that reads the reply. Instead of the floor
+                    of a launched kernel there is a barrier across the grid: ``BARRIER``, assumed
 
-One host thread sends commands one after another, so a command also waits for those before it: an M/D/1 queue, whose
-mean wait is s rho / (2 (1 - rho)) for service time s and utilisation rho (Pollaczek and Khinchine).
+One host thread sends commands one after another, so a command also waits for earlier ones: an M/D/1 queue, whose
+mean queueing delay is s rho / (2 (1 - rho)) for service time s and utilisation rho (Pollaczek and Khinchine).
 
-A persistent kernel holds the whole device, spinning, whether commands come or not. So it is recommended where it
-shortens the mean response by at least a tenth (``WORTH``), and launching wherever its overhead is amortised below that.
+A persistent kernel occupies the whole device even without commands. So it is recommended if it shortens the mean
+response by at least a tenth (``WORTH``), and launches otherwise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from windtunnel.core.units import format_quantity as show
 SIDE = 64
 """Cells along each edge of the state."""
 WORTH = 0.10
-"""Share of the mean response that a persistent kernel must save to be worth holding the device for."""
+"""The share of the mean response that a persistent kernel must save, because it occupies the device."""
 BARRIER = assumed(
     1.0,
     0.5,
@@ -40,16 +40,16 @@ BARRIER = assumed(
     "a barrier across a grid takes a microsecond to a few, as the floor of a kernel does; cooperative grids are "
     "studied by Zhang et al., arXiv:2004.05371, and not measured on these devices",
 )
-"""A barrier across the grid of a persistent kernel, over the floor of a launched one."""
+"""The time of a barrier across the grid of a persistent kernel, over the floor of a launched one."""
 MOST_STEPS = 10**7
 LAUNCH, PERSISTENT = "launch", "persistent"
 
 
 @dataclass(frozen=True)
 class Primitives:
-    """What both sides are made of (s); ``write_s`` and ``poll_s`` are None where no kernel can persist.
+    """The parts of both costs (s); ``write_s`` and ``poll_s`` are None if the API has no persistent kernels.
 
-    ``step_s``: a step's kernels, floors included. ``barriers_s``: what barriers in their place add to it.
+    ``step_s``: the kernels of a step, including floors. ``barriers_s``: the additional time of barriers in their place.
     """
 
     copy_in_s: float
@@ -64,11 +64,11 @@ class Primitives:
 
 @dataclass(frozen=True)
 class Side:
-    """One way of driving the device at a rate of commands.
+    """One of the two forms at a rate of commands.
 
-    ``latency_s``: a command alone. ``response_s``: its mean with the wait for those before it; None where commands come
-    quicker than they can be answered. Shares of the time: ``host_busy`` in calls, ``device_busy`` computing,
-    ``device_held`` not free for others.
+    ``latency_s``: the time of a single command. ``response_s``: its mean including queueing; None if commands arrive
+    faster than they are completed. Shares of the time: ``host_busy`` in calls, ``device_busy`` computing,
+    ``device_held`` not available to others.
     """
 
     latency_s: float
@@ -80,11 +80,11 @@ class Side:
 
 
 def primitives(device: Device, barrier: float = BARRIER.value) -> Primitives:
-    """The primitives of ``device``; UnsupportedOperationError where it cannot copy or step."""
+    """Return the primitives of ``device``; raises UnsupportedOperationError if it cannot copy or step."""
     p = Parameters(device)
     array = 4 * SIDE**3
     kernels = [_seconds(device, "stencil", nx=SIDE, ny=SIDE, nz=nz) for nz in (SIDE, 6)]
-    # A round trip holds an empty kernel, which is nothing but its floor.
+    # A round trip includes an empty kernel, which takes its floor.
     floor = device.number("kernel_floor_s") or 0.0
     dispatch = p.api_cost("dispatch_s")
     persists = p.feature("persistent")
@@ -106,7 +106,7 @@ def _seconds(device: Device, op: str, **values: object) -> float:
 
 @dataclass(frozen=True)
 class Choice:
-    """Both ways at one rate and size of command; the recommendation follows from them."""
+    """Both forms at one rate and size of command; the recommendation follows from them."""
 
     parts: Primitives
     commands_per_s: float
@@ -123,7 +123,7 @@ class Choice:
 
     @property
     def persistent(self) -> Side | None:
-        """A kernel that stays; None where the API cannot keep one running."""
+        """A persistent kernel; None if the API does not support one."""
         parts = self.parts
         if parts.write_s is None or parts.poll_s is None:
             return None
@@ -145,7 +145,7 @@ class Choice:
 
     @property
     def saving(self) -> float:
-        """The share of the mean response that persisting saves; of the time of one command where neither keeps up."""
+        """The share of the mean response that a persistent kernel saves; of one command if neither form keeps up."""
         launched, kept = self.launch, self.persistent
         if kept is None:
             return 0.0
@@ -160,9 +160,9 @@ class Choice:
 
 
 def crossover_steps(parts: Primitives, commands_per_s: float) -> int | None:
-    """The fewest steps a command at which launching is recommended at this rate; None where it never is.
+    """Return the fewest steps per command at which launches are recommended at this rate; None if they never are.
 
-    Beyond it the saving can grow again only where launching runs out of capacity.
+    Beyond it the saving grows again only if launches run out of capacity.
     """
     before = 0
     for steps in _spread():
@@ -180,7 +180,7 @@ def crossover_steps(parts: Primitives, commands_per_s: float) -> int | None:
 
 
 def _spread() -> Iterator[int]:
-    """Whole numbers to MOST_STEPS, each a hundredth more than the last."""
+    """Yield whole numbers up to MOST_STEPS, each about 1% more than the previous one."""
     steps = 1
     while steps <= MOST_STEPS:
         yield steps
@@ -188,9 +188,9 @@ def _spread() -> Iterator[int]:
 
 
 def crossover_rate(parts: Primitives, steps: float) -> float | None:
-    """The rate (commands/s) from which persisting is recommended at this size: 0 at every rate, None at none.
+    """Return the rate (commands/s) from which a persistent kernel is recommended; 0 for every rate, None for no rate.
 
-    The saving grows with the rate, because the slower side's queue grows sooner.
+    The saving grows with the rate, because the queue of the slower form grows earlier.
     """
     if Choice(parts, 0.0, steps).recommended == PERSISTENT:
         return 0.0
@@ -207,7 +207,7 @@ def crossover_rate(parts: Primitives, steps: float) -> float | None:
 
 
 def advise(device: Device, commands_per_s: float, steps_per_command: int) -> dict[str, Any]:
-    """Which way to drive ``device`` at this rate and size of command, both sides, and the crossovers."""
+    """Return the recommended form for ``device`` at this rate and size of command, both costs, and the crossovers."""
     for field, value in (("--commands-per-s", commands_per_s), ("--steps-per-command", steps_per_command)):
         if not 0 < value < math.inf:
             raise InputError(f"this is {value:g}", where=Location(field=field), expected="more than zero, and finite")

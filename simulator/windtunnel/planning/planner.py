@@ -1,4 +1,4 @@
-"""A plan: what may be built, the lower bounds, the search, and the answer as plan.json holds it."""
+"""Makes a plan: the candidates, the lower bounds, the search, and the answer as plan.json holds it."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ _ALONE = {
     "maximum fails": "alone, {max:,} of them still fail",
     "too expensive": "not searched further: alone it costs at least 1.5 times the best fleet",
 }
-"""Why a search found no fleet of one entry, as `Search` says it, in words."""
+"""The reasons of `Search` why there is no fleet of one entry, as text."""
 
 
 @dataclass(frozen=True)
 class _LowerBounds:
-    """The lower bounds on the rent (USD/h) and on the objective; infinite where no fleet is possible."""
+    """The lower bounds on the rent (USD/h) and on the objective; infinite if no fleet is feasible."""
 
     cost: Bound
     objective: Bound
 
 
 class Planner:
-    """Makes one plan. Raises InputError for what is wrong with the scenario before anything runs."""
+    """Makes one plan. Raises InputError for an invalid scenario before anything runs."""
 
     def __init__(
         self, scenario: Scenario, catalogue: Catalogue, workers: int, progress: Callable[[int], None] | None
@@ -184,7 +184,7 @@ class Planner:
         return prepare(ones, self.devices, policy_of(scenario), preference)
 
     def _max_counts(self, bounds: Replicated) -> Counts:
-        """The largest count of each entry: as stated, or four times what the lower bound asks for."""
+        """Return the largest count of each entry: the stated one, or four times that of the lower bound."""
         stated = self.options.max
         mixed, _ = bounds.load((1,) * self.entries)
         counts = []
@@ -204,7 +204,7 @@ class Planner:
         return tuple(count if i == entry else 0 for i in range(self.entries))
 
     def _setting(self, simulator: Simulator, bounds: Replicated, max_counts: Counts) -> Setting:
-        """The setting of the simulations: replications, where a single run does not give every target an interval."""
+        """Return the setting of the simulations, with replications if one run does not suffice for all intervals."""
         loads = [(bounds.load(self._only(i, 1))[0], i) for i in range(self.entries)]
         load, entry = min(loads)
         ample = (
@@ -232,7 +232,7 @@ class Planner:
         lower = self._lower_bounds()
         budget = self._max_cost() * (1 + 1e-9)
         space = self._space(budget)
-        # Where the lower bound alone excludes every fleet there is nothing to simulate.
+        # If the lower bound alone excludes every fleet, nothing is simulated.
         if not math.isfinite(lower.cost.value) or lower.cost.value > budget:
             search = Search(space, candidates.verdicts, 0).run_bound_only()
             simulated: list[Counts] = []
@@ -298,7 +298,7 @@ class Planner:
         return _LowerBounds(cost, candidates.bounds.lower_bound(weights, counts, entries, work_w=per_watt))
 
     def _space(self, budget: float) -> Space:
-        """The fleets to search: within ``budget`` (USD/h), with a lower bound on the objective of each."""
+        """Return the fleets to search: within ``budget`` (USD/h), with a lower bound on the objective of each."""
         candidates = self.candidates
         weights, per_watt = candidates.weights
         work = candidates.bounds.lower_bound(
@@ -321,18 +321,18 @@ class Planner:
         )
 
     def _gap(self, best: Mapping[str, Any] | None, lower: _LowerBounds) -> float | None:
-        """By how much, relative to it, the best fleet may exceed the optimum at most."""
+        """Return the largest possible excess of the best fleet over the optimum, relative to the best fleet."""
         if best is None or not best[self.candidates.objective] or not math.isfinite(lower.objective.value):
             return None
         return max(0.0, 1 - lower.objective.value / float(best[self.candidates.objective]))
 
     def _max_cost(self) -> float:
-        """The smallest limit (USD/h) that a target sets on the rent; infinite without one."""
+        """Return the smallest limit (USD/h) that a target sets on the rent; infinite without one."""
         limits = [t.limit * 3600 for t in self.targets if t.metric == "cost" and t.comparison == "<="]
         return min(limits, default=math.inf)
 
     def _search(self, space: Space) -> tuple[SearchResult, list[Counts]]:
-        """The search, and every fleet that was simulated.
+        """Return the result of the search, and every fleet that was simulated.
 
         If no fleet meets the targets conclusively, a second search finds the best of the inconclusive fleets.
         """
@@ -353,7 +353,7 @@ class Planner:
         ]
 
     def _autoscaler(self) -> dict[str, Any]:
-        """The rent if each device were rented only while it works: no autoscaling policy can cost less."""
+        """Return the rent if each device were rented only while it works, which no autoscaling policy can go below."""
         demand, bounds = self.candidates.demand, self.candidates.bounds.first
         least = np.full(len(demand), math.inf)
         for c in range(self.entries):
@@ -375,7 +375,7 @@ class Planner:
         }
 
     def _entries(self, prepared: PreparedRun, alone: Mapping[int, str]) -> list[dict[str, Any]]:
-        """Each candidate, and why it was excluded or no fleet of it alone was found."""
+        """Return each candidate, and why it was excluded or no fleet of it alone was found."""
         rows = []
         for i, name in enumerate(self.names):
             reason = self._excluded(prepared, i)
@@ -386,7 +386,7 @@ class Planner:
         return rows
 
     def _excluded(self, prepared: PreparedRun, entry: int) -> str | None:
-        """Why an entry can run no job at all."""
+        """Return why an entry can run no job; None if it can run one."""
         if self.candidates.demand.eligible[entry].any():
             return None
         programs = [c for (number, _), c in prepared.compiled.items() if number == entry]

@@ -15,9 +15,9 @@ from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.simulate import Case
 
 _STEPS = 4
-"""Fleets tried for each change that differ from the best by one step."""
+"""The number of fleets that are one step from the best and are tried for each change."""
 _KNOWN = 6
-"""Fleets tried for each change among those that the search has simulated at the scenario's own load."""
+"""The number of fleets tried for each change among those that the search simulated at the scenario's own load."""
 
 Speeds = tuple[float, ...]
 
@@ -88,7 +88,7 @@ class Changes:
         return asked
 
     def _spread(self, entry: int) -> float | None:
-        """The factor by which a device's time may exceed its model's: the largest over the operations of the run."""
+        """Return the factor by which a device's time may exceed its model's: the largest of the run's operations."""
         label = self.candidates.devices[entry].label
         widths = []
         for row in self.best["model_accuracy"]:
@@ -146,7 +146,7 @@ class Changes:
         return smaller or cheapest, tried + further_tried
 
     def _larger(self, change: _Change) -> list[Counts]:
-        """Fleets that meet the targets without the change, and the best with more devices; the cheapest first."""
+        """Return fleets that meet the targets without the change, and the best with more devices, cheapest first."""
         best = tuple(self.best["counts"])
         steps = [tuple(n + (i == j) for j, n in enumerate(best)) for i in reversed(self._entries_by_price(best))]
         steps += [tuple(math.ceil(n * factor) for n in best) for factor in (1.15, 1.3, 1.6)]
@@ -156,7 +156,7 @@ class Changes:
         return self._ranked([*others[:_KNOWN], *steps[:_STEPS]], change)
 
     def _cheaper(self, change: _Change) -> list[Counts]:
-        """Cheaper fleets that narrowly fail without the change; the cheapest first."""
+        """Return cheaper fleets that narrowly fail without the change; the cheapest first."""
         best = self.candidates.objective_lower_bound(self.best["counts"])
         counts = [tuple(e["counts"]) for e in self.simulated if not e["met"]]
         near = sorted(
@@ -187,11 +187,11 @@ class Changes:
         return cheapest, tried
 
     def _entries_by_price(self, counts: Counts) -> list[int]:
-        """The entries that a fleet has, the most expensive first."""
+        """Return the entries that a fleet has, the most expensive first."""
         return sorted((i for i, n in enumerate(counts) if n), key=lambda i: (-self.candidates.prices[i], i))
 
     def _ranked(self, fleets: Sequence[Counts], change: _Change) -> list[Counts]:
-        """Each fleet once, the cheapest first, without those that the lower bound excludes."""
+        """Return each fleet once, the cheapest first, without those that the lower bound excludes."""
         slowest = min(change.speeds, default=1.0) if change.increases_load else max(change.speeds, default=1.0)
         kept = [c for c in dict.fromkeys(fleets) if self.candidates.may_be_feasible(Case(c))]
         kept = [

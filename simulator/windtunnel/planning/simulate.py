@@ -23,17 +23,17 @@ from windtunnel.sweep.workers import one_thread
 from windtunnel_models.catalogue import Catalogue
 
 _POOL_ABOVE_S = 0.4
-"""A simulation shorter than this is not worth a process of its own."""
+"""The duration of a simulation below which no process of its own is used."""
 _PRELOAD = (
     "windtunnel.planning.simulate", "windtunnel.engine.process.engine", "windtunnel.engine.results.metrics",
     "windtunnel.engine.compiled", "scipy.special", "scipy.optimize",
 )  # fmt: skip
-"""What a simulation imports: once for all workers, which are forked from a server that has imported it."""
+"""Modules that a simulation imports. Workers are forked from a server that has imported them once."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A fleet under a load (1: the scenario's) with each entry's devices so many times as fast as stated."""
+    """A fleet under a load (1: the scenario's), with a speed factor for each entry's devices."""
 
     counts: Counts
     load: float = 1.0
@@ -42,20 +42,20 @@ class Case:
 
 @dataclass(frozen=True)
 class Setting:
-    """What every simulation of a plan shares; sent to each worker once."""
+    """The common settings of all simulations of a plan, which are sent to each worker once."""
 
     scenario: Scenario
     catalogue: Catalogue
     confidence: float
     replications: int
-    """Runs of every fleet."""
+    """The number of runs of every fleet."""
     longest_s: float
     further: int = 5
-    """Runs, or how many times as long a run, of a fleet that one run gives no interval, where ``replications`` is 1."""
+    """The number of further runs, or the factor of a longer run, if ``replications`` is 1 and gives no interval."""
 
 
 def variant(scenario: Scenario, case: Case) -> Scenario:
-    """The scenario with a case's fleet, load and speeds; entries of which there are none are left out."""
+    """Return the scenario with a case's fleet, load and speeds, without entries that have no device."""
     fleet = [
         entry.model_copy(
             update={
@@ -71,13 +71,13 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
         w.model_copy(update={"arrivals": w.arrivals if case.load == 1.0 else w.arrivals.scaled(case.load)})
         for w in scenario.workload
     ]
-    # Whether a fleet keeps up is judged by jobs, which must not all be dropped.
+    # Whether a fleet keeps up is determined from jobs, so some of them must be kept.
     records = "sample" if scenario.records == "none" else scenario.records
     return scenario.changed(fleet=fleet, workload=workload, records=records)
 
 
 def entry_name(scenario: Scenario, entry: int) -> str:
-    """What an entry is called in a plan: its name or its device, with a number where several share that."""
+    """Return the name of an entry in a plan: its name or its device, with a number if several entries share it."""
     names = [e.name or e.device for e in scenario.fleet]
     name = names[entry]
     return name if names.count(name) == 1 else f"{name}.{names[: entry + 1].count(name)}"
@@ -88,7 +88,7 @@ def entry_name(scenario: Scenario, entry: int) -> str:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """One run: its result, how long after the last arrival its last job may complete, and whether it did."""
+    """One run: its result, the time after the last arrival for completing all jobs, and whether they were completed."""
 
     result: dict[str, Any]
     keep_up_s: float
@@ -96,16 +96,16 @@ class _Outcome:
 
     @property
     def rules_out(self) -> bool:
-        """Whether this run alone rules the fleet out: every run needs all values, and must keep up."""
+        """Return whether this run alone excludes the fleet: every run must have all values and keep up."""
         return not self.keeps_up or any(row["value"] is None for row in self.result["targets"])
 
 
-# Long: one decision after another, on what the runs so far have shown.
+# Long: a sequence of decisions, each based on the runs so far.
 def simulate(setting: Setting, case: Case) -> dict[str, Any]:
     """Simulate a fleet and judge it with confidence; the evaluation is plain data, the same in every process.
 
-    One run is enough where it gives every target the interval that it needs. Otherwise a longer run or replications
-    follow: see ``_further``. The fleet must still hold in the first run, for which the lower bound is computed.
+    One run is enough if it gives every target the interval that it needs. Otherwise a longer run or replications
+    follow; see ``_further``. The first run must keep up in any case, because the lower bound is computed for it.
     """
     scenario = variant(setting.scenario, case)
     slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
@@ -139,8 +139,8 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
     verdicts = {t["verdict"] for t in targets}
     fails = "missed" in verdicts or not all(outcome.keeps_up for outcome in outcomes)
     verdict = "fails" if fails else ("unknown" if "unknown" in verdicts else "meets")
-    # Where more is simulated of some fleets than of others, power is that of the run which all fleets share, because
-    # the lower bound of the objective holds for that run.
+    # If some fleets are simulated further, power is taken from the run that all fleets share, because the lower
+    # bound of the objective holds for that run.
     shared = results if setting.replications > 1 else [outcomes[0].result]
     return {
         "counts": list(case.counts),
@@ -171,7 +171,7 @@ def _judged(scenario: Scenario, setting: Setting, results: Sequence[dict[str, An
 def _measurements(
     first: Mapping[str, Any], shared: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What was measured: power and cost of the runs in ``shared``, times and utilisation of ``results``."""
+    """Return the measured values: power and cost of the runs in ``shared``, times and utilisation of ``results``."""
 
     def mean(runs: Sequence[Mapping[str, Any]], pick: Callable[[Mapping[str, Any]], float | None]) -> float | None:
         values = [value for value in map(pick, runs) if value is not None]
@@ -207,16 +207,16 @@ def _unstable(result: Mapping[str, Any]) -> bool:
 
 
 def _replicas(scenario: Scenario, replications: int) -> list[Scenario]:
-    """The replications after the first."""
+    """Return the replications after the first."""
     return [scenario.reseeded(replication_seed(scenario.seed, i)) for i in range(1, replications)]
 
 
 def _further(scenario: Scenario, times: int) -> tuple[list[Scenario], str]:
-    """What else to simulate where one run gives no interval, and what that is called.
+    """Return the further simulations if one run gives no interval, and their name.
 
-    A run that is too short to be sure of a queue near its capacity begins too empty as well, and so would each
-    replication of it; so where nothing changes with time one run ``times`` as long is looked at. Else replications,
-    where they draw anything new; else there is nothing.
+    A run that is too short for a queue near its capacity also starts too empty, and so would its replications. So if
+    nothing changes with time, one run ``times`` as long follows. Otherwise replications follow if anything is random;
+    otherwise there is nothing to simulate.
     """
     longer = lengthened(scenario, times)
     if longer is not None:
@@ -227,7 +227,7 @@ def _further(scenario: Scenario, times: int) -> tuple[list[Scenario], str]:
 
 
 def _behind_s(scenario: Scenario, run: Run, targets: Sequence[Target], longest_s: float) -> tuple[float, bool]:
-    """(how long after its arrival the last job may be done, whether it was)."""
+    """Return (the time after its arrival within which the last job may complete, whether it did)."""
     recording = run.recording
     assert isinstance(recording, Recording)  # noqa: S101  fleets are planned, not clusters
     arrival = recording.jobs.arrival
@@ -239,7 +239,7 @@ def _behind_s(scenario: Scenario, run: Run, targets: Sequence[Target], longest_s
     return slack, bool((recording.jobs.finish[due] >= 0).all())
 
 
-# Many simulations, side by side.
+# Many simulations in parallel.
 
 _shared: list[Setting] = []
 
@@ -253,7 +253,7 @@ def _in_worker(case: Case) -> dict[str, Any]:
 
 
 class Simulator:
-    """Simulates cases, each once, on ``workers`` processes where a simulation is long enough to be worth it."""
+    """Simulates each case once, on ``workers`` processes if a simulation takes long enough."""
 
     def __init__(self, setting: Setting, workers: int, progress: Callable[[int], None] | None) -> None:
         self.setting = setting
@@ -282,7 +282,7 @@ class Simulator:
         return [self.evaluations[case] for case in cases]
 
     def keep(self, case: Case, evaluation: dict[str, Any]) -> None:
-        """Remember what a case does."""
+        """Store the evaluation of a case."""
         self.evaluations[case] = evaluation
         if self.progress is not None:
             self.progress(len(self.evaluations))

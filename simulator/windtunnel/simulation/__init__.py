@@ -1,1 +1,1 @@
-"""One scenario simulated from its file to its result."""
+"""Simulates one scenario, from its file to its result."""

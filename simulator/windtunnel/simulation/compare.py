@@ -103,7 +103,7 @@ def compare(
 
 
 def _rows(baseline: _Side, candidate: _Side) -> list[dict[str, Any]]:
-    """A row for each metric that every run of both sides has."""
+    """Return a row for each metric that every run of both sides has."""
     from windtunnel.engine.results.statistics import over_replications, paired
 
     rows = []
@@ -148,7 +148,7 @@ def _notes(sides: Sequence[_Side], replications: int) -> list[str]:
 
 
 def _possible(difference: Estimate, numbers: Sequence[Sequence[float]]) -> Estimate:
-    """``difference`` with a possible lower bound: a metric that is never negative falls by its value at most."""
+    """Return ``difference`` with a possible lower bound: a metric that is never negative falls by at most its value."""
     if difference.low is None or min(map(min, numbers)) < 0.0:
         return difference
     return replace(difference, low=max(difference.low, -float(np.mean(numbers[0]))))

@@ -20,7 +20,7 @@ _Part = TypeVar("_Part")
 
 
 def device_model(name: str, catalogue: Catalogue, calibration: str | None = None) -> Device:
-    """The device ``SKU`` or ``SKU@API``; ``calibration`` is an overlay's path, or "none" to ignore the shipped one."""
+    """Return the device ``SKU`` or ``SKU@API``; ``calibration`` is an overlay's path, or "none"."""
     if calibration == "none":
         return catalogue.device(name, calibrated=False)
     if calibration is None:
@@ -30,7 +30,7 @@ def device_model(name: str, catalogue: Catalogue, calibration: str | None = None
 
 
 def policy_of(scenario: Scenario) -> Policy:
-    """The scenario's policy with its batching; InputError with its place for an unknown name."""
+    """Return the scenario's policy with its batching; raises InputError with its place for an unknown name."""
     stated = scenario.policy
     if isinstance(stated, str):
         return _located(partial(policies.named, stated, folder=scenario.folder), scenario, "policy")
@@ -58,7 +58,7 @@ def _located(make: Callable[[], _Part], scenario: Scenario, *path: str) -> _Part
 
 
 def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
-    """Each fleet entry's device, as the entry states it."""
+    """Return the device of each fleet entry, with the entry's settings."""
     devices: list[Device] = []
     for i, entry in enumerate(scenario.fleet):
         try:
@@ -92,9 +92,9 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
 
 
 def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, Executor]:
-    """What executes the work of the fleet entries that are devices of this host, by the entry's place.
+    """Return the executors of the fleet entries that are devices of this host, by the entry's index.
 
-    DeviceNotPresentError where one is not here; InputError where its model is of another kind.
+    Raises DeviceNotPresentError if a device is not on this host, and InputError if its model is of another kind.
     """
     executors: dict[int, Executor] = {}
     for number, (entry, model) in enumerate(zip(scenario.fleet, devices, strict=True)):
@@ -110,7 +110,7 @@ def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, 
         except InputError as error:
             raise error.at(where) from None
         if made.info.kind != model.kind.name:
-            # Routes would see the times of another kind of device than does the work.
+            # Otherwise routes would use the times of another kind of device.
             raise InputError(
                 f"{entry.real} is {made.info.name}, a {made.info.kind}, and its model {model.label} is a "
                 f"{model.kind.name}",

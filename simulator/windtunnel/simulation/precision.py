@@ -1,4 +1,4 @@
-"""Runs until precise: longer and longer runs, until the confidence interval of a metric is narrow enough."""
+"""Repeats a run with more jobs until the confidence interval of a metric is narrow enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windtunnel.scenario.scenario import Scenario, Stop
 from windtunnel.scenario.target import parse_figure
 
 FIRST_JOBS, MAX_JOBS = 20_000, 50_000_000
-"""Jobs of the first run, and the largest number of jobs unless ``stop.max`` says otherwise."""
+"""The number of jobs of the first run, and the default of ``stop.max``."""
 
 Simulate = Callable[[Scenario], tuple[dict[str, Any], Recording]]
 
@@ -71,7 +71,7 @@ def until_precise(scenario: Scenario, stop: Stop, simulate: Simulate) -> tuple[d
 
 
 def _shortfall(stop: Stop, achieved: float | None, estimate: Any) -> str:
-    """What a run that ended too early has reached."""
+    """Return what a run that ended too early has reached."""
     from windtunnel.engine.results.statistics import observations_needed
 
     requested = f"{stop.relative_error:.2%} of {stop.figure}"

@@ -1,4 +1,4 @@
-"""What real devices of a fleet did in a run, beside what their models predict for the same operations."""
+"""The measured work of a run's real devices, with the times that their models predict for the same operations."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from windtunnel.engine.prepare.prepared import PreparedRun
 
 _SHOWN = 5
-"""Failures of a real device that the notes list; the result has all of them."""
+"""The number of failures of a real device that the notes list; the result has all of them."""
 _SUMS = ("jobs", "modelled_s", "operations", "measured_s", "failures")
 
 
 def real_device_rows(prepared: PreparedRun, recording: Recording) -> list[dict[str, Any]]:
-    """Return for each real device of the fleet what it executed and measured, and the modelled time (s) of the same."""
+    """Return the executed operations of each real device, with their measured and modelled times (s)."""
     rows = []
     jobs = recording.jobs
     for fleet_class in prepared.classes:
@@ -62,7 +62,7 @@ def real_device_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _modelled_s(model: Device, executed: Mapping[tuple[str, tuple[tuple[str, Any], ...]], int]) -> float:
-    """The time (s) that a model predicts for operations, each counted as often as it was executed."""
+    """Return the time (s) that a model predicts for operations; each counts as often as it was executed."""
     alike: dict[tuple[str, ...], list[tuple[dict[str, Any], int]]] = {}
     for (op, columns), count in executed.items():
         choices = tuple(value for _, value in columns if isinstance(value, str))

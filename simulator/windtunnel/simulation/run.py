@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 def prepare_run(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> PreparedRun:
-    """A scenario made ready for an engine; InputError for what can be known to be wrong before anything runs.
+    """Return a scenario prepared for an engine. Raises InputError for errors that are known before anything runs.
 
-    Long runs are made ready to be streamed, where the compiled engine will run them.
+    Long runs are prepared for streaming if the compiled engine executes them.
     """
     from windtunnel.engine.choice import unsupported_by_compiled, wants_streaming
     from windtunnel.engine.prepare.scenario import prepare
@@ -63,9 +63,9 @@ def simulate(
     catalogue: Catalogue,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[dict[str, Any], Recording]:
-    """Run a scenario; what result.json holds, and the first replication's recording.
+    """Run a scenario; return the content of result.json, and the first replication's recording.
 
-    Raises InputError for what is wrong with the scenario, or with asking for ``engine``.
+    Raises InputError for an invalid scenario, or if ``engine`` does not support it.
     """
     if scenario.stop is None or scenario.stop.relative_error is None:
         return _simulate(scenario, replications, engine, catalogue, progress)
@@ -141,7 +141,7 @@ def _simulate(
 
 
 def check(scenario: Scenario, engine: str, catalogue: Catalogue) -> None:
-    """All of ``simulate`` but the simulation: InputError for what it would refuse before anything is simulated."""
+    """Make all checks of ``simulate`` without simulating. Raises InputError for the first error."""
     from windtunnel.engine.choice import choose
 
     choose(prepare_run(scenario, catalogue, engine), engine)
@@ -152,12 +152,12 @@ def _report(progress: Callable[[int, int], None], total: int, done: int) -> None
 
 
 def replication_seed(seed: int, replication: int) -> int:
-    """An independent seed for each replication after the first, the same on every machine."""
+    """Return an independent seed for each replication after the first, the same on every machine."""
     return int(np.random.SeedSequence(seed, spawn_key=(replication,)).generate_state(1, np.uint64)[0] >> 1)
 
 
 def one_job_s(target: Device, ops: Sequence[Mapping[str, Any]]) -> float:
-    """How long one job of the program ``ops`` takes on ``target``, alone, in the process engine (s)."""
+    """Return the time (s) of a single job with the program ``ops`` on ``target``, in the process engine."""
     from windtunnel.engine.prepare.scenario import prepare
     from windtunnel.engine.process import engine as process
     from windtunnel.engine.results import invariants
@@ -172,12 +172,12 @@ def one_job_s(target: Device, ops: Sequence[Mapping[str, Any]]) -> float:
 
 
 SAMPLE_ABOVE = 200_000
-"""Jobs above this many are written as a stated sample unless all are asked for."""
+"""The number of jobs above which a sample is written, unless all are requested."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: what is reported, and the first replication's recording."""
+    """A finished run: its result, and the first replication's recording."""
 
     result: dict[str, Any]
     recording: Recording | PlacementRecording
@@ -191,7 +191,7 @@ class Run:
 
 
 def checked(document: Document) -> Scenario | PlacementScenario:
-    """The scenario a document holds: tasks to place where it states a cluster, else jobs for a fleet."""
+    """Return the scenario of a document: placement of tasks if it has a cluster, otherwise jobs of a fleet."""
     return check_placement(document) if is_placement(document) else check_scenario(document)
 
 
@@ -208,9 +208,9 @@ def run(
 ) -> Run:
     """Simulate a scenario (or the file it is in).
 
-    ``replications`` independent repetitions make the intervals; one run makes them from batches. Above 200,000 jobs
-    what is written of them is an evenly spaced sample, which the result says, unless ``all_jobs``. ``progress`` is told
-    (jobs arrived, jobs in all). Raises InputError for what is wrong with the input.
+    With ``replications`` above 1 the intervals come from independent runs, otherwise from batches of one run. Above
+    200,000 jobs an evenly spaced sample of them is written, with a note in the result, unless ``all_jobs``.
+    ``progress`` is called with (jobs arrived, jobs in all). Raises InputError for invalid input.
     """
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed))
@@ -224,7 +224,7 @@ def run(
 
 
 def _sample(result: dict[str, Any], count: int, all_jobs: bool) -> np.ndarray | None:
-    """Which of ``count`` jobs are written to jobs.csv, None for all; the result's notes say so."""
+    """Return which of ``count`` jobs are written to jobs.csv, None for all; the notes state a sample."""
     if count <= SAMPLE_ABOVE or all_jobs:
         return None
     result["notes"].append(f"jobs.csv contains an evenly spaced sample of {SAMPLE_ABOVE:,} of {count:,} jobs")

@@ -1,4 +1,4 @@
-"""Where the numbers of a run come from, and how well each operation is known on each device."""
+"""The sources of the numbers of a run, and the accuracy of the model of each operation on each device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
-    """Every number that entered a run: device, parameter, value in its unit, where it comes from, its range."""
+    """Return every number that a run depends on: device, parameter, value in its unit, source and range."""
     sources: dict[tuple[str, str], dict[str, Any]] = {}
     for (number, _), program in compiled.items():
         target: Device = classes[number].device
@@ -30,12 +30,12 @@ def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) 
 
 
 def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
-    """How well each operation that a run priced is known on each of its devices."""
+    """Return the accuracy of the model of each operation of a run on each of its devices."""
     asked = {(number, op) for (number, _), program in compiled.items() for op in program.operations}
     accuracies = {}
     for number, op in sorted(asked):
         target: Device = classes[number].device
-        if op != "service":  # a stated time is known by definition
+        if op != "service":  # a stated time has no model
             accuracies[target.label, op] = {"device": target.label, **asdict(target.accuracy_of(op))}
     return [accuracies[key] for key in sorted(accuracies)]
 

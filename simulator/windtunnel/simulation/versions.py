@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @cache
 def made_with() -> dict[str, str]:
-    """``versions``, and a digest of Windtunnel's own files, which change between releases too.
+    """Return ``versions`` and a digest of Windtunnel's own files, which also change between releases.
 
-    Two machines that agree in it give the same results.
+    Two machines with equal values give the same results.
     """
     digest = hashlib.sha256()
     for package in (Path(__file__).parents[1], MODELS):
@@ -35,7 +35,7 @@ def made_with() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """What a result was made with."""
+    """Return the versions that a result was made with."""
     import simpy
 
     return {

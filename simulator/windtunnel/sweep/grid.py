@@ -27,7 +27,7 @@ from windtunnel.scenario.read import check_scenario
 from windtunnel.scenario.scenario import Scenario
 
 FORMAT = 1
-"""Of manifest.json and sweep.json."""
+"""The version of manifest.json and sweep.json."""
 MAX_POINTS = 1_000_000
 
 _RANGE = re.compile(r"(-?[0-9]{1,15})\.\.(-?[0-9]{1,15})(?:\.\.(-?[0-9]{1,15}))?")
@@ -39,7 +39,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Axis:
-    """One swept path: its values as text after ``PATH=``, and as the data that the text reads as."""
+    """One swept path: its values as text after ``PATH=``, and as data."""
 
     path: str
     texts: tuple[str, ...]
@@ -74,7 +74,7 @@ def parse_axis(text: str) -> Axis:
 
 
 def _pieces(raw: str, where: Location, example: str) -> list[str]:
-    """The values of ``raw`` as text; ``raw`` is the content of a YAML list."""
+    """Return the values of ``raw`` as text; ``raw`` is the content of a YAML list."""
     listed = f"[{raw}]"
     try:
         node = yaml.compose(listed, Loader=_Loader)
@@ -146,15 +146,15 @@ def grid(axes: Sequence[Axis], sets: Sequence[str] = ()) -> list[Point]:
     return [Point(i, *both) for i, both in enumerate(zip(texts, values, strict=True), 1)]
 
 
-# What a point reads.
+# The input files of a point.
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """All files that the points of a sweep read, as they were when the sweep began.
+    """All files that the points of a sweep read, with their contents at the start of the sweep.
 
-    ``files`` maps absolute names to contents. Written out under a folder (``write``), each file lies at its own name
-    below it, so that names relative to the scenario lead to the copies.
+    ``files`` maps absolute names to contents. ``write`` stores each file under a folder at its own path, so that names
+    relative to the scenario lead to the copies.
     """
 
     scenario: str
@@ -194,7 +194,7 @@ class Inputs:
 
 
 def _absolute(name: str) -> str:
-    """An absolute name without ``..``, worked out on the text alone: the copies have no symbolic links."""
+    """Return an absolute name without ``..``, computed from the text alone, because copies have no symbolic links."""
     return os.path.abspath(name)  # noqa: PTH100
 
 
@@ -231,7 +231,7 @@ def read_copy(inputs: Inputs, tree: Path, changes: Sequence[str]) -> Scenario:
 
 
 def _redirected(data: Any, tree: Path) -> Any:
-    """``data`` with absolute names of files that have a copy changed to the copies' names."""
+    """Return ``data`` with the absolute names of files that have a copy replaced by the copies' names."""
     if isinstance(data, dict):
         return {key: _redirected(value, tree) for key, value in data.items()}
     if isinstance(data, list):
@@ -242,7 +242,7 @@ def _redirected(data: Any, tree: Path) -> Any:
 
 
 def _names_in(text: str) -> Iterator[str]:
-    """What ``text`` may name a file by: all of it, or what stands before its last colon (``./mine.py:choose``)."""
+    """Yield the parts of ``text`` that may name a file: all of it, and the part before its last colon."""
     if text and len(text) <= 1000 and "\n" not in text:
         yield text
         before = text.rpartition(":")[0]
@@ -258,11 +258,11 @@ def _is_file(name: str) -> bool:
 
 
 def gather(file: str, text: str, sets: Sequence[str], catalogs: Sequence[str], data: Iterable[Any]) -> Inputs:
-    """Read what the scenarios ``data`` (plain, one a point) name.
+    """Read the files that the scenarios ``data`` (plain, one for each point) name.
 
-    Any text in a scenario that is the name of a file, seen from the scenario's folder, is taken to name it; so is any
-    in a YAML file that was named (an overlay and its arrays). Of a catalogue folder every ``.yaml`` file is read.
-    Raises InputError for a file that cannot be read.
+    Any text in a scenario that is the name of an existing file, relative to the scenario's folder, is treated as a file
+    name. The same holds for text in a named YAML file (an overlay and its arrays). Every ``.yaml`` file of a catalogue
+    folder is read. Raises InputError for a file that cannot be read.
     """
     files = {_absolute(file): text.encode("utf-8")}
     seen: set[tuple[str, str]] = set()
@@ -285,7 +285,7 @@ def gather(file: str, text: str, sets: Sequence[str], catalogs: Sequence[str], d
         except OSError as error:
             raise InputError(f"this cannot be read: {error.strerror}", where=Location(str(path))) from None
         if path.suffix in (".yaml", ".yml"):
-            with suppress(InputError, UnicodeDecodeError):  # whoever reads it says what is wrong with it
+            with suppress(InputError, UnicodeDecodeError):  # its own reader reports the error
                 walk(parse(content.decode("utf-8"), str(path)).data, path.parent)
 
     for scenario in data:
@@ -314,9 +314,9 @@ def read_grid(
     catalogs: Sequence[str],
     check: Callable[[Scenario], object],
 ) -> Grid:
-    """Read a sweep and check every point; InputError names the first that is wrong.
+    """Read a sweep and check every point. Raises InputError for the first invalid one.
 
-    ``check`` raises InputError for what the schema does not know.
+    ``check`` raises InputError for errors that the schema does not find.
     """
     axes = [parse_axis(text) for text in over]
     points = grid(axes, sets)
@@ -333,7 +333,7 @@ def read_grid(
     return Grid(file, axes, points, scenarios, gather(file, reader.text, sets, catalogs, data))
 
 
-# Identity: what makes a finished point the answer to this sweep's question and no other's.
+# Identity: a finished point is reused only by the same sweep.
 
 
 def canonical(data: Any) -> str:
@@ -349,8 +349,8 @@ def digest(data: Any) -> str:
 def manifest(grid: Grid, resolved: Sequence[Mapping[str, Any]], common: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest of a sweep.
 
-    ``resolved`` are the points' resolved scenarios; ``common`` is what else decides the results and is the same for
-    every point (inputs' digests, versions, engine, replications), by names that people know.
+    ``resolved`` are the points' resolved scenarios. ``common`` holds the other inputs of the results, which are the
+    same for every point (digests of inputs, versions, engine, replications), under readable names.
     """
     width = len(str(len(grid.points)))
     shared = digest(common)

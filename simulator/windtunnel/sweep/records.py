@@ -31,8 +31,8 @@ class Outcome:
 class Records:
     """A sweep's folder: manifest.json, and runs/KEY/ with result.json (or error.json) for each finished point.
 
-    One sweep at a time holds it, by a lock that ends with its process however that ends. Every file appears whole or
-    not at all: it is written aside, flushed to disk and renamed.
+    A lock gives it to one sweep at a time; the lock ends with its process. Every file is written aside, flushed to disk
+    and renamed, so that it is complete.
     """
 
     def __init__(self, folder: Path, keys: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ class Records:
             self._write(folder / "error.json", json.dumps(failure, indent=2, ensure_ascii=False) + "\n")
 
     def write_manifest(self, stated: Mapping[str, Any]) -> None:
-        """Write the manifest, once every point was checked, and delete the records of the sweep before."""
+        """Write the manifest after every point was checked, and delete the records of the previous sweep."""
         with _writing(self.folder):
             held = _manifest(self.folder) or {}
             for name in ("manifest.json", "sweep.csv", "sweep.json"):
@@ -74,7 +74,7 @@ class Records:
             for key in held.get("points", ()):
                 if isinstance(key, str) and re.fullmatch(r"[0-9]+-[0-9a-f]{12}", key):
                     shutil.rmtree(self.folder / "runs" / key, ignore_errors=True)
-            with suppress(OSError):  # what is not ours stays
+            with suppress(OSError):  # a folder with files of others stays
                 (self.folder / "runs").rmdir()
             self._write(self.folder / "manifest.json", json.dumps(stated, indent=2, ensure_ascii=False) + "\n")
 
@@ -102,10 +102,10 @@ def _writing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def records(folder: Path, stated: Mapping[str, Any], *, fresh: bool = False) -> Iterator[tuple[Records, bool]]:
-    """A sweep's folder, locked; and whether it holds this very sweep already.
+    """Return a sweep's folder, locked, and whether it already holds this sweep.
 
-    Raises InputError where another sweep is running in it, and where it holds another sweep, unless it is to be thrown
-    away (``fresh``) when this one begins.
+    Raises InputError if another sweep is running in it, or if it holds another sweep and ``fresh`` is False. With
+    ``fresh`` the records of that sweep are deleted when this one begins.
     """
     where = Location(str(folder), field="--out")
     held = Records(folder, stated["points"])
@@ -116,7 +116,7 @@ def records(folder: Path, stated: Mapping[str, Any], *, fresh: bool = False) -> 
         _lock(lock, where)
         with _writing(folder):
             resumed = _known(folder, json.loads(canonical(stated)), where, fresh)
-            # Only a sweep that was killed leaves these behind.
+            # Only a sweep that was killed leaves these files.
             shutil.rmtree(held.scratch, ignore_errors=True)
             held.scratch.mkdir()
         try:
@@ -142,7 +142,7 @@ def _lock(lock: TextIO, where: Location) -> None:
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of the folder, or None without one; InputError for a file of that name that is not a manifest."""
+    """Return the manifest of the folder, None if there is none; raises InputError if the file is not a manifest."""
     try:
         held = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -157,7 +157,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _known(folder: Path, stated: Mapping[str, Any], where: Location, fresh: bool) -> bool:
-    """Whether the folder holds the sweep ``stated``, which is to be resumed."""
+    """Return whether the folder holds the sweep ``stated``, which is then resumed."""
     held = _manifest(folder)
     if held is None:
         for name in ("runs", "sweep.csv", "sweep.json"):

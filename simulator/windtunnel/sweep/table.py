@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from windtunnel.core.csvfile import write_whole
 from windtunnel.sweep.grid import FORMAT, Grid, canonical
 
-# What is not a number of the run, or is elsewhere in the row.
+# Keys that are not numbers of the run, or are elsewhere in the row.
 _LEFT_OUT = (
     "name", "description", "policy", "devices", "provenance", "model_accuracy", "notes", "scenario", "versions",
     "targets", "workloads",
@@ -25,7 +25,7 @@ _STATES = ("point", "key", "status", "error", "met", "missed", "inconclusive")
 def row(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of a result by their path in result.json (``latency_s.p99``), with ``.low`` and ``.high``.
 
-    Each workload's own follow where there are several: ``workloads.NAME.latency_s.p99``. ``met`` says whether all
+    With several workloads, each has columns of its own: ``workloads.NAME.latency_s.p99``. ``met`` states whether all
     targets are met (None without targets). ``missed`` lists those that are not, and ``inconclusive`` those whose 95%
     interval contains the limit.
     """
@@ -55,10 +55,9 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def table(paths: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the columns of ``rows``, each once, in an order that every row agrees with: states, swept paths, numbers.
+    """Return the columns of ``rows``, each once, in a common order: states, swept paths, numbers.
 
-    What is nothing in every row, because other rows hold something in its place (a time with and without tokens), is
-    left out.
+    A column without a value in any row is omitted if other columns have its values (a time with and without tokens).
     """
     fixed = [*_STATES[:2], *paths, *_STATES[2:]]
     order = list(dict.fromkeys(fixed))
@@ -121,7 +120,7 @@ def _cell(value: Any) -> str:
 
 
 def write_tables(folder: Path, document: Mapping[str, Any]) -> list[Path]:
-    """sweep.csv and sweep.json of a finished sweep, each whole or not at all."""
+    """Write sweep.csv and sweep.json of a finished sweep, each completely or not at all."""
     texts = {
         "sweep.csv": csv_text(document["columns"], document["rows"]),
         "sweep.json": json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n",

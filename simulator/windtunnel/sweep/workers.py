@@ -1,9 +1,9 @@
 """The workers of a sweep: processes of this machine, or a Dask cluster.
 
-Both take the same tasks and give the same outcomes, in the order in which they end. The local workers are plain
-``multiprocessing`` processes, one task in each at a time over a pipe, and not a ``ProcessPoolExecutor`` (nor joblib's
-loky): those give up all that is under way when one worker dies, without saying which task it had, and leave their
-workers behind when the parent is killed. Here a lost worker costs its own task's work so far, and is replaced.
+Both take the same tasks and return the same outcomes, in the order of completion. The local workers are plain
+``multiprocessing`` processes, each with one task at a time over a pipe. A ``ProcessPoolExecutor`` (or joblib's loky)
+is not used, because it gives up all running tasks when one worker dies, without naming its task, and leaves its
+workers running when the parent is killed. Here a worker that dies loses only its own task, and is replaced.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class _Worker:
 class LocalPool:
     """Worker processes of this machine; use it as a context manager.
 
-    They are forked from a server process that has imported the modules ``preload``, so that importing is paid once,
-    however many there are. Each uses one thread. None outlives this process, however that ends.
+    They are forked from a server process that has imported the modules ``preload``, so each module is imported only
+    once. Each worker uses one thread. The workers end with this process.
     """
 
     work: Work
@@ -114,7 +114,7 @@ class LocalPool:
                 if worker.task is None and waiting:
                     worker.task = waiting.popleft()
                     attempts[worker.task] += 1
-                    with contextlib.suppress(OSError):  # a worker that died idle: its pipe says so below
+                    with contextlib.suppress(OSError):  # an idle worker died, which its pipe reports below
                         worker.pipe.send(tasks[worker.task])
             ready = set(wait([worker.pipe for worker in self._pool if worker.task is not None]))
             for place, worker in enumerate(self._pool):
@@ -154,7 +154,7 @@ class LocalPool:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let processes that are started in this context use one thread each: there is one for each processor."""
+    """Let processes that are started in this context use one thread each, because each processor has a process."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(_ONE_THREAD)
     try:
@@ -169,7 +169,7 @@ def one_thread() -> Iterator[None]:
 
 def _serve(pipe: Connection, work: Work, tree: Path) -> None:
     """The loop of a worker: it receives tasks and sends outcomes until the parent ends."""
-    # Ctrl-C reaches the whole foreground group; it is the parent's to answer, which then ends its workers.
+    # Ctrl-C reaches the whole foreground group. Only the parent handles it, and then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
     _keep_memory()
@@ -181,7 +181,7 @@ def _serve(pipe: Connection, work: Work, tree: Path) -> None:
 def _end_with_parent() -> None:
     """End this process when the fork server ends, which ends with the process of the sweep.
 
-    Elsewhere than on Linux a worker ends once it has finished its task and finds its pipe closed.
+    On systems other than Linux a worker ends when it has finished its task and finds its pipe closed.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -190,8 +190,8 @@ def _end_with_parent() -> None:
 def _keep_memory() -> None:
     """Keep freed memory for the next task, which needs about as much as the last one.
 
-    glibc gives large arrays back to the system, which hands them out again page by page: a sixth of a point's time, and
-    more where several workers ask at once. Other C libraries have no such call, or ignore it.
+    glibc returns large arrays to the system, which allocates them again page by page: a sixth of a point's time, and
+    more if several workers allocate at once. Other C libraries have no such call, or ignore it.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -208,7 +208,7 @@ Facts = Callable[[], Mapping[str, str]]
 
 @dataclass(frozen=True)
 class _Bundle:
-    """What every task of a sweep needs, for workers that share no files with this machine."""
+    """The data that all tasks of a sweep need, for workers without access to files of this machine."""
 
     name: str
     work: Work
@@ -220,11 +220,11 @@ class _Bundle:
 class DaskCluster:
     """A Dask cluster by its scheduler's address; use it as a context manager.
 
-    Inputs travel with the sweep, and each worker process writes them under its own local directory. Dask begins a task
-    again on another worker when the one that had it dies, as often as the scheduler's ``allowed-failures`` say.
+    The inputs are sent with the sweep, and each worker process writes them under its own local directory. If a worker
+    dies, Dask repeats its task on another one, as often as the scheduler's ``allowed-failures`` states.
 
-    Raises InputError where Dask is not installed, nothing answers at ``address``, there are no workers, or one of them
-    would make other results than this machine: another Windtunnel, NumPy or Python.
+    Raises InputError if Dask is not installed, nothing answers at ``address``, there are no workers, or a worker's
+    results would differ from this machine's because of another version of Windtunnel, NumPy or Python.
     """
 
     def __init__(self, address: str, work: Work, inputs: Inputs, facts: Facts) -> None:
@@ -240,7 +240,7 @@ class DaskCluster:
                 where=self._where,
                 expected="pip install 'windtunnel[cluster]'",
             ) from None
-        self._dask: Any = distributed  # it is not annotated
+        self._dask: Any = distributed  # distributed has no annotations
         self._bundle = _Bundle(os.urandom(8).hex(), work, inputs, facts, dict(facts()))
         try:
             self._client = self._dask.Client(address, timeout=_START_TIMEOUT_S / 3, set_as_default=False)
@@ -254,9 +254,9 @@ class DaskCluster:
     def __enter__(self) -> Self:
         try:
             self._check_workers()
-            # A task and not data that is scattered: the scheduler can make it anew when the worker that holds it dies.
+            # A task, and not scattered data: the scheduler can repeat it if the worker that holds it dies.
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # Dask would rather not be sent 10 MiB and more
+                warnings.simplefilter("ignore", UserWarning)  # Dask warns about 10 MiB and more
                 self._sent = self._client.submit(_same, self._bundle, key=f"windtunnel-{self._bundle.name}-inputs")
         except BaseException:
             self._client.close()
@@ -264,7 +264,7 @@ class DaskCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(Exception):  # the scheduler may be what was lost
+        with contextlib.suppress(Exception):  # the scheduler may be lost
             if self._client.status == "running":
                 self._client.run(_forget, self._bundle.name, on_error="ignore")
             self._client.close()
@@ -319,7 +319,7 @@ def _same(bundle: _Bundle) -> _Bundle:
 
 
 def _difference(who: str, facts: Any, expected: Mapping[str, str]) -> str | None:
-    """The difference between what ``who`` has and what is expected; None if there is none."""
+    """Return the difference between the versions of ``who`` and the expected ones; None if there is none."""
     if not isinstance(facts, Mapping):
         return f"{who} cannot run Windtunnel: {type(facts).__name__}: {facts}"
     for name, version in expected.items():
@@ -333,9 +333,9 @@ _unpacked: dict[str, Path | str] = {}
 
 
 def _on_worker(bundle: _Bundle, task: Task) -> Outcome | str:
-    """Execute a task on a worker of the cluster; a text is the reason why this worker cannot.
+    """Execute a task on a worker of the cluster; a returned text is the reason why this worker cannot.
 
-    A worker of several threads does one task at a time: a simulation holds the interpreter, and takes memory for one.
+    A worker with several threads executes one task at a time, because a simulation holds the interpreter and memory.
     """
     with _one_at_a_time:
         if bundle.name not in _unpacked:
@@ -351,7 +351,7 @@ def _unpack(bundle: _Bundle) -> Path | str:
     problem = _difference(f"the worker {here.address}", bundle.facts(), bundle.expected)
     if problem is not None:
         return problem
-    # Under the worker's own directory, which Dask takes away when the worker ends.
+    # It is under the worker's own directory, which Dask deletes when the worker ends.
     tree = Path(tempfile.mkdtemp(dir=here.local_directory, prefix="windtunnel-"))
     try:
         bundle.inputs.write(tree)
