@@ -6,9 +6,10 @@ it runs.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -41,7 +42,40 @@ def script() -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # A termination request unwinds the stack, so that half-written files are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    main()
+    with _discarded_exits_raised_again():
+        main()
+
+
+@contextlib.contextmanager
+def _discarded_exits_raised_again() -> Iterator[None]:
+    """Raise a KeyboardInterrupt or SystemExit that Python discarded again, 10 ms later.
+
+    Python discards what is raised in a finalizer, in a callback of a weak reference and in a callback from C, and a
+    signal is handled wherever it arrives. Without this, the command would go on as if no signal had been sent.
+    """
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    discarded: list[tuple[type[BaseException], tuple[Any, ...]]] = []
+
+    def raise_again(*_: object) -> None:
+        kind, arguments = discarded[-1]
+        raise kind(*arguments)
+
+    def report(unraisable: Any) -> None:
+        if issubclass(unraisable.exc_type, (KeyboardInterrupt, SystemExit)):
+            discarded.append((unraisable.exc_type, getattr(unraisable.exc_value, "args", ())))
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+        else:
+            sys.__unraisablehook__(unraisable)
+
+    signal.signal(signal.SIGALRM, raise_again)
+    sys.unraisablehook = report
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = sys.__unraisablehook__
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

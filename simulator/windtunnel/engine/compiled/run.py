@@ -15,6 +15,7 @@ from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.policy import OwnFunction
 from windtunnel.core.result import Recording
+from windtunnel.core.signals import HeldSignals
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words, blank_rows, build, compiled_key, compiled_score, kernel
@@ -85,7 +86,9 @@ def _drive(prepared: PreparedRun, world: Any, advance: Callable[..., int], progr
     horizon, arrived = initial_horizon(prepared.arrival, prepared.end), 0
     while True:
         try:
-            code = advance(world, score, key)
+            # Numba looks for attributes of the functions in Python and discards what that raises.
+            with HeldSignals():
+                code = advance(world, score, key)
         except (ArithmeticError, LookupError, ValueError) as error:
             raise _own_error(prepared, error) from error
         if code == state.DONE or (code == state.STUCK and _never_served(prepared, world)):
