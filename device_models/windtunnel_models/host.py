@@ -1,7 +1,7 @@
 """The SKU ``host``: this machine's processor, probed on first use within milliseconds and without another process.
 
-Reads what Linux (/proc, /sys) and macOS (sysctl, through its C library) say of themselves; what neither says is
-assumed with a range. Never fails: an unknown machine is a small one with wide ranges.
+Reads the data of Linux (/proc, /sys) or macOS (sysctl, through its C library). Values that neither provides are assumed
+with a range. It never fails: an unknown machine is modelled as a small one with wide ranges.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _installed() -> float | None:
 
 def _facts() -> _Facts:
     facts = _Facts()
-    with suppress(Exception):  # a machine that cannot be read is described by assumptions, never by a traceback
+    with suppress(Exception):  # an unreadable machine is described by assumptions
         if sys.platform == "linux":
             _linux(facts)
         elif sys.platform == "darwin":

@@ -1,8 +1,8 @@
 """The SKU of a real device, by the name that its driver reports.
 
-A name is compared whole, once the marks of brands and what a driver adds in brackets are taken off: `NVIDIA H100 PCIe`
-is not `h100-sxm-80gb`, and a device that the catalogue does not have is none of it. Light on purpose: nothing of the
-catalogue is read.
+A name is compared as a whole, without brand marks and without the driver's additions in brackets: `NVIDIA H100 PCIe` is
+not `h100-sxm-80gb`, and a device that the catalogue does not have gets no SKU. The module reads nothing of the
+catalogue, so that it is fast.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ HOST = "host"
 HOST_APIS = ("native", "opencl", "wgpu", "vulkan")
 """The APIs through which the processor of this host is modelled."""
 
-# What drivers call them: CUDA's and NVML's names (also through Vulkan, OpenCL and wgpu), HIP's board names, Intel's and
-# Mesa's, Metal's, XRT's and BittWare's platforms, JAX's `device_kind` (jax/_src/pallas/mosaic/tpu_info.py).
+# Names that drivers report: those of CUDA and NVML (also through Vulkan, OpenCL and wgpu), HIP's board names, those of
+# Intel, Mesa and Metal, the platforms of XRT and BittWare, and JAX's `device_kind`
+# (jax/_src/pallas/mosaic/tpu_info.py).
 _LABELS: Mapping[str, str] = {
     "NVIDIA H200": "h200-sxm-141gb",
     "NVIDIA H100 80GB HBM3": "h100-sxm-80gb",
@@ -61,7 +62,7 @@ _LABELS: Mapping[str, str] = {
     "TPU v6 lite": "tpu-v6e",
 }
 _LEAST_BYTES: Mapping[str, float] = {"arc-a770": 12e9}
-"""The least memory of a card that is sold under the same name with less memory too."""
+"""The minimum memory of a card whose name is also used for cards with less memory."""
 _BRANDS = re.compile(r"\((?:r|tm)\)|™|®|\b(?:nvidia|amd|intel|tesla|geforce|instinct|graphics)\b")
 _ADDED = re.compile(r"\s*[(/].*$")
 """Additions of Mesa and others after a name: ``(RADV GFX942)``, ``/PCIe/SSE2``."""
@@ -82,7 +83,7 @@ _PLAIN: Mapping[str, str] = {plain(label): sku for label, sku in _LABELS.items()
 def model_of(label: str, kind: str, memory_bytes: float = 0.0) -> str | None:
     """Return the SKU of a device with this label and kind, ``host`` for a processor, or None if it has no SKU.
 
-    ``memory_bytes``: 0 where it is not known; it decides where two cards have one name.
+    ``memory_bytes``: 0 if it is not known. It distinguishes two cards with the same name.
     """
     if kind == "cpu":
         return HOST

@@ -1,6 +1,6 @@
 """Kinds of devices: one module or package for each, with ``KIND``: its parameters and its pure cost functions.
 
-A module is found by its name, when a device of its kind is first asked for.
+A module is imported when a device of its kind is first used; its name is the kind's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Processors behind software drivers of GPU APIs (PoCL, Mesa's lavapipe): the cycles of plain kernels and of a launch.
 
-Such a driver runs a kernel's threads as loops over vectors, which it does well or badly by what is in them; nothing
-of a library is in it, and no wide product of 8-bit numbers. So times are cycles for each unit of work, divided among
-the cores, beside the same memory as ever. Kernels are those that `windtunnel validate` measures with.
+Such a driver executes a kernel's threads as loops over vectors. It uses no library, and no wide product of 8-bit
+numbers, and its efficiency depends on the instructions of the kernel. So times are cycles for each unit of work,
+divided among the cores; memory is the same as without a driver. The kernels are those that `windtunnel validate`
+measures.
 """
 
 from __future__ import annotations

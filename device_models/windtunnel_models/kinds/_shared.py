@@ -77,10 +77,10 @@ def power_shares(**shares: float) -> Parameter:
 
 
 def api_time_s(p: Parameters, rows: Rows) -> float:
-    """Return what the API adds to the device time (s), by the context's ``dispatch``.
+    """Return the time (s) that the API adds to the device time, by the context's ``dispatch``.
 
-    ``device``: nothing, the clock runs on the device. ``graph``: the gap between two nodes of a replayed
-    list. ``eager``: one call made and waited for, so a whole round trip.
+    ``device``: nothing, the clock is the device's. ``graph``: the gap between two nodes of a replayed graph.
+    ``eager``: a call and a wait for it, which is a whole round trip.
     """
     dispatch = rows.choices["dispatch"]
     if dispatch == "graph":
@@ -106,10 +106,10 @@ def linked_s(p: Parameters, rows: Rows, link_bytes_s: float) -> FloatArray:
 def per_request_s(
     latency_s: npt.ArrayLike, in_flight: npt.ArrayLike, engine_s: npt.ArrayLike
 ) -> tuple[FloatArray, StrArray]:
-    """Return the time (s) that each request takes if ``in_flight`` are outstanding, and what limits it.
+    """Return the time (s) of each request while ``in_flight`` are outstanding, and its bound.
 
-    Little's law: requests leave at in_flight / latency until the engines, which need ``engine_s`` a request
-    between them, are busy all the time.
+    By Little's law the rate of completions is in_flight / latency, until the engines, which together need
+    ``engine_s`` per request, are always busy.
     """
     waited = np.asarray(latency_s, dtype=np.float64) / np.asarray(in_flight, dtype=np.float64)
     return limit(latency=waited, engine=engine_s)

@@ -1,9 +1,9 @@
 """A processor: cores with a SIMD width and a clock, a shared memory, and threads that must be woken.
 
-Work runs on one thread or on all of them, whichever is sooner: waking a pool costs microseconds, so small
-operations stay on one core and see one core's bandwidth. Above that, cores multiply arithmetic and share memory.
-Encryption is paced by the AES instructions: independent blocks (gcm, ctr) fill the pipelines, a chain (cbc) waits out
-every round's latency.
+Work runs on one thread or on all of them, whichever is faster. Waking a pool takes microseconds, so small operations
+stay on one core and get the bandwidth of one core. With all threads, arithmetic is proportional to the cores and memory
+is shared. The AES instructions limit encryption: independent blocks (gcm, ctr) fill the pipelines, and a chain (cbc)
+waits for the latency of every round.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ def _attention(p: Parameters, rows: Rows) -> RawCost:
 
 def _elementwise(p: Parameters, rows: Rows) -> RawCost:
     c, n = rows.choices, rows.numbers
-    # A form spelt with u takes one array operand: fewer bytes, the same instructions.
+    # An operation with the suffix u has one array operand: fewer bytes and the same instructions.
     op = c["op"] if c["op"] in _OPS_PER_ELEMENT else c["op"].removesuffix("u")
-    # The peak counts a multiply-add as two; a vector instruction here is one.
+    # The peak counts a multiply-add as two operations. A vector instruction here is one.
     flops = 2.0 * n["rows"] * n["width"] * _OPS_PER_ELEMENT[op]
     return _work(p, rows, "elementwise", c["dtype"], flops=flops, moved=Elementwise.operand_bytes(c, n))
 
@@ -172,10 +172,10 @@ def _stencil(p: Parameters, rows: Rows) -> RawCost:
 
 def _fft(p: Parameters, rows: Rows) -> RawCost:
     c, n = rows.choices, rows.numbers
-    # One transform that outgrows the cache passes over memory twice (four-step algorithm).
+    # A transform that exceeds the cache passes over memory twice (four-step algorithm).
     signal_bytes = 2.0 * n["n"] * BYTES_PER_ELEMENT[c["dtype"]]
     passes = np.where(signal_bytes > p("llc_bytes"), 2.0, 1.0)
-    # pocketfft, which SciPy calls, gives its threads whole transforms: one alone is one thread's.
+    # pocketfft, which SciPy uses, gives each thread whole transforms, so a single one uses one thread.
     return _work(
         p, rows, "fft", c["dtype"], flops=Fft.flops(n), moved=passes * Fft.operand_bytes(c, n), parts=n["batch"]
     )
@@ -184,7 +184,7 @@ def _fft(p: Parameters, rows: Rows) -> RawCost:
 def _copy(p: Parameters, rows: Rows) -> RawCost:
     """Return the cost of a memory copy in any direction: host and device share memory; each byte is read and written.
 
-    Between host and device an API charges for it all the same; on the host itself it is a call.
+    An API charges for a copy between host and device as well; on the host itself it is a call.
     """
     raw = _work(p, rows, "elementwise", "float32", flops=np.zeros(()), moved=2.0 * rows.numbers["bytes"])
     setup_s = p("driver_copy_s", p.api) if rows.choices["direction"] == "d2d" else p.api_cost("copy_setup_s")

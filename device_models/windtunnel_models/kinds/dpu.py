@@ -1,8 +1,8 @@
 """A data processing unit: a network port at line rate, a packet pipeline, offload engines, and Arm cores.
 
-Forwarding is bound by whichever comes first: the pipeline's packets a second, or the wire, on which every
-Ethernet frame carries 20 bytes more (8 of preamble, 12 of gap). Engines serve crypto and compression with
-requests in flight, as on a QAT device; what has no engine runs on the Arm cores, slowly, and says so (``arm``).
+The pipeline's packets per second limit forwarding, or the wire, on which every Ethernet frame has 20 additional bytes
+(8 of preamble, 12 of gap). Engines serve crypto and compression with several requests in flight, as on a QAT device.
+Operations without an engine run on the Arm cores, which are slower (bound ``arm``).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _sign(p: Parameters, rows: Rows) -> RawCost:
         return _served(p, rows, request_s, np.asarray("arm"), {"arm": cores / p("arm_cores")})
     engine_s = 1.0 / rate
     in_flight = np.minimum(n["in_flight"], p("engine_requests"))
-    # The engine holds several signatures at once, each of which takes that many times its reciprocal rate.
+    # The engine holds several signatures at once, so each takes that many times its reciprocal rate.
     latency = p("engine_latency_s") + p("engine_requests") * engine_s
     request_s, bound = per_request_s(latency, in_flight, engine_s)
     return _served(p, rows, n["count"] * request_s, bound, {"engines": engine_s / request_s})

@@ -1,20 +1,19 @@
 """An FPGA card: fixed pipelines at a fixed clock, memory banks that a kernel reaches by its ports, and a slow API.
 
-A bitstream is a design: for each operation a clock, a number of lanes, a pipeline depth, an initiation
-interval and the memory ports it was built with. Nothing arbitrates, boosts or caches behind the designer's
-back, so a kernel takes
+A bitstream is a design. For each operation it has a clock, a number of lanes, a pipeline depth, an initiation interval
+and memory ports. There is no arbitration, boost or implicit cache, so a kernel takes
 
     cycles = depth + ceil(ceil(items / lanes) * interval / issue_rate) - 1
 
-and its time is that many periods of the clock, every time. Building a design takes hours and loading it
-seconds (``reconfigure_s``); neither is charged to an operation.
+periods of the clock, every time. Building a design takes hours and loading it seconds (``reconfigure_s``); neither is
+part of an operation.
 
-A matrix product is cut into square blocks, the next one fetched while one is multiplied. The rows of a block that are
-parts of longer rows are bursts of their own, and where each lies in another row of the memory, a burst takes the
-memory's row cycle however short it is: a 64-wide block of float32 then comes at a third of the port's rate.
+A GEMM is divided into square blocks; the next block is fetched while one is multiplied. If the rows of a block are
+parts of longer rows, each is a separate burst. If each burst lies in another row of the memory, it takes the memory's
+row cycle, however short it is: a block of float32 with 64 columns then gets a third of the port's rate.
 
-The numbers of a design that somebody timed on a card are that card's overlay (``calibration/``). The defaults here are
-what a design of this sort is taken to be before anybody timed it.
+The numbers of a design that was measured on a card are in that card's overlay (``calibration/``). The defaults here are
+assumptions about a design of this sort without measurements.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _pipeline(
 ) -> RawCost:
     """Return the cost of ``rounds`` runs of a compute unit over ``items``; ``fill`` cycles precede the first result.
 
-    Memory is a second pipeline beside the first: the slower one sets the pace. Both are counted in whole
+    Memory is a second pipeline in parallel, and the slower one determines the time. Both are counted in whole
     cycles, so that the time is an exact number of clock periods.
     """
     clock = p("clock_hz", design)
@@ -113,7 +112,7 @@ def _gemm(p: Parameters, rows: Rows) -> RawCost:
     matrix = _matrix_matrix(p, rows)
     if not np.any(thin):
         return matrix
-    # A vector is a thin matrix to the one design and what the other is made for: it runs where it is done sooner.
+    # One design treats a vector as a thin matrix, and the other is made for it. The faster one is used.
     vector = _matrix_vector(p, rows)
     sooner = vector.duration_s <= matrix.duration_s
     return RawCost(
@@ -125,7 +124,7 @@ def _gemm(p: Parameters, rows: Rows) -> RawCost:
 
 def _matrix_vector(p: Parameters, rows: Rows) -> RawCost:
     n, dtype = rows.numbers, rows.choices["dtype"]
-    # The kernel is as wide as its ports, so narrower elements come more to a cycle.
+    # The kernel is as wide as its ports, so more of the narrower elements fit into a cycle.
     lanes = np.floor(p("lanes", "gemv") * 4.0 / BYTES_PER_ELEMENT[dtype])
     rounds = np.ceil(n["batch"] / p("compute_units", "gemv"))
     moved = Gemm.operand_bytes(rows.choices, n) / n["batch"]
@@ -137,13 +136,13 @@ def _matrix_matrix(p: Parameters, rows: Rows) -> RawCost:
     n, dtype, design = rows.numbers, rows.choices["dtype"], "gemm"
     lanes = p("lanes", f"gemm_{dtype}")
     rounds = np.ceil(n["batch"] / p("compute_units", design))
-    # The host fills the last blocks up with zeros, which cost what numbers do.
+    # The host pads the last blocks with zeros, which cost the same as numbers.
     tile = p("tile")
     m, n_, k = (np.ceil(n[name] / tile) * tile for name in ("m", "n", "k"))
     read, written = _blocked(p, m, n_, k, BYTES_PER_ELEMENT[dtype])
     starts, read, written = _starts(p, design, m * n_ * k, lanes), _cached(p, rows, read), _cached(p, rows, written)
-    # Of every block of C the first step is fetched before, and the last multiplied after, the others overlap; the block
-    # is written once it is done.
+    # For each block of C the first step is fetched before, and the last multiplied after, the overlapping steps. The
+    # block is written when it is complete.
     longer, bound = limit(compute=starts, memory=read)
     busiest = longer + np.ceil(np.minimum(starts, read) * tile / k) + written
     waits = read + written
@@ -153,9 +152,9 @@ def _matrix_matrix(p: Parameters, rows: Rows) -> RawCost:
 def _blocked(p: Parameters, m: FloatArray, n: FloatArray, k: FloatArray, size: float) -> tuple[FloatArray, FloatArray]:
     """Return the cycles in which a GEMM of whole blocks reads memory, and those in which it writes.
 
-    A is read once for every column of blocks of C, B once for every row of them, C is written once. The rows of a
-    matrix no wider than a block lie one behind the other; those of a wider one are bursts apart, of which as many as
-    start within ``row_bytes`` of each other share the opening of a row of memory.
+    A is read once for every column of blocks of C, B once for every row of them, and C is written once. The rows of a
+    matrix no wider than a block are contiguous. The rows of a wider one are separate bursts; those that start within
+    ``row_bytes`` of each other share the opening of a row of memory.
     """
     tile, out = p("tile"), max(size, 2.0)
     clock = p("clock_hz", "gemm")
@@ -201,7 +200,7 @@ def _stencil(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     lanes = p("lanes", "stencil") * 4.0 / BYTES_PER_ELEMENT[rows.choices["dtype"]]
     units = p("compute_units", "stencil")
-    # A shift register holds the neighbours: a plane (a row in 2D) must be in before the first cell comes out.
+    # A shift register holds the neighbours: a plane (a row in 2D) must be read before the first cell is output.
     held = np.where(n["nz"] > 1, n["nx"] * n["ny"], n["nx"])
     moved = Stencil.operand_bytes(rows.choices, n) / units
     share = np.ceil(Stencil.cells(n) / units)
@@ -212,7 +211,7 @@ def _stencil(p: Parameters, rows: Rows) -> RawCost:
 def _fft(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     lanes = p("lanes", "fft") * 4.0 / BYTES_PER_ELEMENT[rows.choices["dtype"]]
-    # A streaming transform reorders its points, so a whole one is in before the first point comes out.
+    # A streaming transform reorders its points, so a whole one must be read before the first point is output.
     rounds = np.ceil(n["batch"] / p("compute_units", "fft"))
     moved = Fft.operand_bytes(rows.choices, n) / n["batch"]
     fill = np.ceil(n["n"] / lanes)
@@ -233,7 +232,7 @@ def _launch(p: Parameters, rows: Rows) -> RawCost:
     """Return the cost of empty commands that are all in flight; the cost of each falls with their number.
 
     A command costs ``dispatch_s`` times a share that falls from 1 to ``settled_share`` as ``1/(1 + count/settling)``
-    does, so that time rises with the count and so does the rate.
+    does, so both the time and the rate rise with the count.
     """
     if rows.choices["mode"] != "stream":
         return RawCost(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))

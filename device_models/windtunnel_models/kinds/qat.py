@@ -1,9 +1,9 @@
 """An Intel QuickAssist device: engines behind queue pairs, whose rate depends on the requests in flight.
 
-One request at a time waits out its whole latency; many at a time keep the engines busy. By Little's law the
-rate is ``min(in_flight / latency, engines' rate)``, with the rate of the queue pairs in use between the two: one
-process drives one pair, and needs another for what one pair cannot carry. A duration is the reciprocal of that
-rate: the device time one request costs while ``in_flight`` are kept outstanding.
+A single request takes its whole latency; many requests keep the engines busy. By Little's law the rate is
+``min(in_flight / latency, engines' rate)``, also limited by the queue pairs in use: one process uses one pair, and
+needs another for more than one pair can carry. A duration is the reciprocal of that rate: the device time of one
+request while ``in_flight`` requests are outstanding.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _bulk(p: Parameters, rows: Rows, kind: str, size: FloatArray, slower: FloatA
     segment = np.minimum(size, p("segment_bytes"))
     segments = np.ceil(size / p("segment_bytes"))
     depth = p("queue_pair_depth")
-    # A long request keeps a queue pair full of its own segments; the queue pairs bound what all requests keep there.
+    # A long request fills a queue pair with its own segments. The queue pairs limit the segments of all requests.
     outstanding = np.minimum(in_flight * np.minimum(segments, depth), p("queue_pairs") * depth)
     latency = p("request_latency_s", "bulk") + segment * p("engines") / rate_of_size
     request_s, bound = per_request_s(segments * latency, outstanding, size / rate_of_size)
@@ -46,7 +46,7 @@ def _bulk(p: Parameters, rows: Rows, kind: str, size: FloatArray, slower: FloatA
 def _answer(
     p: Parameters, rows: Rows, request_s: FloatArray, bound: StrArray, *, link_s: FloatArray, engine_s: FloatArray
 ) -> RawCost:
-    # Making the calls overlaps across requests in flight, as the engines' latency does.
+    # The calls of requests in flight overlap, as the engines' latencies do.
     extra = api_time_s(p, rows) / rows.numbers["in_flight"]
     duration = np.maximum(request_s, link_s) + extra
     named = np.where(link_s > request_s, "link", bound)
@@ -55,7 +55,7 @@ def _answer(
 
 
 def _aes(p: Parameters, rows: Rows) -> RawCost:
-    # Rated speeds are quoted without a key length: the engines' pipelines hide the rounds.
+    # Rated speeds are given without a key length, because the engines' pipelines hide the rounds.
     return _bulk(p, rows, f"aes_{rows.choices['mode']}", rows.numbers["bytes"], np.ones(()))
 
 

@@ -1,4 +1,4 @@
-"""An abstract server: it takes exactly the time a scenario states, for queueing studies."""
+"""An abstract server for queueing studies: it takes exactly the time that a scenario states."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """A TPU chip: weight-stationary systolic arrays fed from VMEM and HBM, a vector unit, and a torus of links.
 
-An array of R x C multipliers holds a tile of weights while the rows of the activations stream through it, so a
-matrix product costs whole tiles: N of 129 on an array 128 wide costs what 256 does. Without a second set of
-weights the array takes ``ceil(K/R) ceil(N/C) (2R + C + M - 2) - 1`` cycles (the count SCALE-Sim also gives);
-real arrays load the next tile's weights meanwhile, which ``exposed_fill`` says how well.
+An array of R x C multipliers holds a tile of weights while the rows of the activations stream through it, so a GEMM
+costs whole tiles: N = 129 on an array of width 128 costs the same as N = 256. Without a second set of weights the array
+takes ``ceil(K/R) ceil(N/C) (2R + C + M - 2) - 1`` cycles, as in SCALE-Sim. Real arrays load the weights of the next
+tile at the same time, and ``exposed_fill`` states how much of the load remains visible.
 
-Rates that somebody timed on a chip are that chip's overlay (``calibration/``). The defaults here are what a chip of
-this sort is taken to attain before anybody timed it.
+Rates that were measured on a chip are in that chip's overlay (``calibration/``). The defaults here are assumptions
+about a chip of this sort without measurements.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def systolic_cycles(
 ) -> FloatArray:
     """Return the cycles of a weight-stationary array with one set of weights for C[m,n] = A[m,k] B[k,n].
 
-    ``ceil(k/R) ceil(n/C) (2R + C + m - 2) - 1``: R to load a tile, m rows in, R + C - 2 to drain. Tiles are dealt
-    out among ``arrays``. Equal to SCALE-Sim's stall-free count for one array.
+    ``ceil(k/R) ceil(n/C) (2R + C + m - 2) - 1``: R to load a tile, m rows in, R + C - 2 to drain. The tiles are divided
+    among ``arrays``. This equals SCALE-Sim's count without stalls for one array.
     """
     return (
         _tiles(n, k, rows=rows, columns=columns, batch=1.0, arrays=arrays)
@@ -86,7 +86,7 @@ def _memory_rate(p: Parameters) -> float:
 
 
 def _memory_s(p: Parameters, rows: Rows, moved: FloatArray) -> FloatArray:
-    """Return the time to move operands (s): from VMEM if they are warm and fit into the half that is not buffers."""
+    """Return the time to move operands (s): from VMEM if they are warm and fit into the half that has no buffers."""
     seconds: FloatArray = moved / _memory_rate(p)
     if rows.choices["cache"] != "warm":
         return seconds
@@ -108,14 +108,14 @@ def _gemm(p: Parameters, rows: Rows) -> RawCost:
     compute_s = _matrix_s(p, v["m"], v["n"], v["k"], batch=v["batch"], dtype=dtype)
     size = BYTES_PER_ELEMENT[dtype]
     a, b, c = v["m"] * v["k"] * size, v["k"] * v["n"] * size, v["m"] * v["n"] * max(size, 2.0)
-    # XLA keeps one operand in VMEM, half of which buffers the other's blocks; if neither fits, A is read again for
+    # XLA keeps one operand in VMEM; half of VMEM buffers the blocks of the other. If neither fits, A is read again for
     # every panel of B that VMEM holds, and B for every block of rows of A.
     half = p("vmem_bytes") / 2.0
     fits = np.minimum(a, b) <= half
     panels, blocks = np.ceil(v["n"] * v["k"] / p("vmem_panel")), np.ceil(v["m"] / p("vmem_tile"))
     read = np.where(fits, a + b, a * panels + b * blocks)
     if rows.choices["cache"] == "warm":
-        # Weights that fit stay in VMEM from the run before; activations and results pass through.
+        # Weights that fit stay in VMEM from the previous run; activations and results do not.
         read = np.where(b <= half, read - b * (1.0 - 1.0 / p("vmem_speedup")), read)
     memory_s = v["batch"] * (read + c) / _memory_rate(p)
     return _done(p, rows, compute=compute_s, memory=memory_s)
@@ -130,7 +130,7 @@ def _attention(p: Parameters, rows: Rows) -> RawCost:
     products = v["batch"] * v["kv_heads"]
     prefill = c["phase"] == "prefill"
     queries = group * v["kv_tokens"] if prefill else group
-    # A causal mask lets the kernel skip the blocks above the diagonal: half of them, and the diagonal itself.
+    # With a causal mask the kernel skips the blocks above the diagonal; it computes half of them and the diagonal.
     share = (v["kv_tokens"] + 1.0) / (2.0 * v["kv_tokens"]) if prefill else 1.0
     compute_s = share * (
         _matrix_s(p, queries, v["kv_tokens"], v["head_dim"], batch=products, dtype=c["dtype"])
@@ -146,7 +146,7 @@ def _elementwise(p: Parameters, rows: Rows) -> RawCost:
     v, c = rows.numbers, rows.choices
     if c["dtype"] == "float16":
         raise p.unsupported("does not run float16: its vector unit takes bfloat16 and float32")
-    # A form spelt with u takes one array operand: fewer bytes, the same instructions.
+    # An operation with the suffix u has one array operand: fewer bytes and the same instructions.
     ops_per_element = _OPS_PER_ELEMENT[c["op"] if c["op"] in _OPS_PER_ELEMENT else c["op"].removesuffix("u")]
     vector_s = v["rows"] * v["width"] * ops_per_element / p("vector_ops_s")
     moved = Elementwise.operand_bytes(c, v)

@@ -1,14 +1,14 @@
 """Graphics processors: compute units behind caches, copy engines beside them, and an API in front.
 
-A kernel takes a floor (its own launch and drain on the device), then what it does at the same time: arithmetic,
+A kernel takes a floor (its launch and drain on the device) and then the longer of two overlapping parts: arithmetic,
 quantised in tiles and waves over the compute units, and traffic to memory or to the last-level cache. The context
-adds what the host puts in front: nothing, a node of a replayed graph, or an eager launch. Waves are what makes a GPU
-unlike a roofline: one tile more than the units can hold costs up to a whole further wave. Products, attention, streams,
-links and power are modules of their own beside this one.
+adds the host's part: nothing, a graph node, or an eager launch. Waves distinguish a GPU from a roofline: one tile more
+than the units can hold costs up to a whole further wave. GEMM, attention, memory-bound kernels, links and power have
+modules of their own here.
 
 Sources of the forms: tile and wave quantisation, NVIDIA, "Matrix Multiplication Background User's Guide"; roofline,
 Williams et al., CACM 52(4), 2009; split key-value decoding, Dao et al., "Flash-Decoding", 2023; ring collectives,
-Patarasu and Yuan, JPDC 69(2), 2009. What was fitted, and how it does on what was left out: benchmarks/accuracy.
+Patarasu and Yuan, JPDC 69(2), 2009. benchmarks/accuracy documents the fits and their cross-validation errors.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from windtunnel_models.kinds.gpu.transfers import all_reduce, copy, engine, laun
 def aes(p: Parameters, rows: Rows) -> RawCost:
     """Return the cost of AES by table look-up in device memory, for one of the ``in_flight`` requests of a kernel.
 
-    Counter modes spread their blocks over the chip. CBC chains them: a request is one lane, and only requests in
-    flight run side by side. Rounds: 10, 12 or 14 by key.
+    Counter modes distribute their blocks over the chip. In CBC the blocks of a request are a chain, so it occupies one
+    lane, and only requests in flight run in parallel. There are 10, 12 or 14 rounds, depending on the key.
     """
     n, choices = rows.numbers, rows.choices
     size, flying = n["bytes"], n["in_flight"]
@@ -42,7 +42,7 @@ def aes(p: Parameters, rows: Rows) -> RawCost:
     if choices["mode"] == "gcm":
         unit_rate /= p("ghash_factor")
     lanes = flying if choices["mode"] == "cbc" else np.ceil(flying * size / 16.0)
-    # A unit hides the latency of look-ups only with its lanes full: 256 blocks of 16 bytes.
+    # A unit hides the latency of look-ups only if its lanes are full: 256 blocks of 16 bytes.
     active = np.minimum(units, np.ceil(lanes / 256.0))
     compute = flying * size / (active * unit_rate)
     if choices["mode"] == "cbc":

@@ -1,8 +1,8 @@
 """Fused attention on a GPU: the kernels' block structure, a device's numbers, and the residual of its calibration.
 
-``attention_formula`` has the two kernel families and their times. Here they meet a device: its datasheet, its
-numbers (a set for each family and regime, so that a device takes only those of relatives that run the same kernels),
-and the residual of a calibrated device, a Gaussian process evaluated from a compact array file.
+``attention_formula`` has the two kernel families and their times. This module applies them to a device: its datasheet,
+its numbers (a set for each family and regime, so that only relatives with the same kernels are used), and the residual
+of a calibrated device, a Gaussian process that is evaluated from a compact array file.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def family(p: Parameters) -> str:
 def _numbers(p: Parameters, place: int) -> Numbers:
     """Return the numbers of a regime: of the device's family of kernels, else of the other one, else the default.
 
-    Numbers of the other family err by 13 to 22% on a device left out, those of before any measurement by 12 to 34%.
-    What was measured with 16-bit keys alone says the most of 8-bit ones too, and likewise for wide heads.
+    With numbers of the other family the cross-validation error of a device is 13 to 22%, with the defaults 12 to 34%.
+    For 8-bit keys, numbers that were measured only with 16-bit keys are the best ones, and likewise for wide heads.
     """
     own = family(p)
     other = next(name for name in _FAMILIES if name != own)
@@ -117,7 +117,7 @@ def _sheet(p: Parameters, dtype: str) -> Datasheet:
                 f"does not run products in {dtype} through {p.api}: neither matrix nor vector units that the API "
                 "reaches have a stated rate in it"
             )
-        # What the vector units attain is known by itself, so the step's efficiency is taken off again.
+        # The attained rate of the vector units is known, so the step's efficiency is divided out again.
         peak = vector_rate(p, dtype) / NUMBERS["efficiency"][0]
     return Datasheet(
         units=p("compute_units"),
@@ -140,7 +140,7 @@ def _flat(rows: Rows) -> Rows:
 def attention(p: Parameters, rows: Rows) -> RawCost:
     """Return the cost of attention: the formula, the residual, and the context.
 
-    ``cache`` changes nothing: a step finds what the step before left in the cache, in the campaigns and in use.
+    ``cache`` has no effect: in the measurements and in use a step finds the data of the previous step in the cache.
     """
     sheet, flat = _sheet(p, rows.choices["dtype"]), _flat(rows)
     times = formula(geometry(flat, sheet), sheet, lambda place: _numbers(p, place))
@@ -207,7 +207,7 @@ class LearnedAttention:
             index = np.flatnonzero(kind == k)
             near = similarity(x[index], centres)
             factor[index] = near @ weights
-            # Twice as wide where nothing like the row was measured.
+            # The interval is twice as wide for rows that are unlike all measured ones.
             width[index] *= 2.0 - near.max(1)
         return factor, width, g
 

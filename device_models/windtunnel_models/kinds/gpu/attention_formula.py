@@ -1,17 +1,17 @@
 """The duration of attention on a GPU, from the block structure of its kernels.
 
-Two kernel families, after their published source (Dao-AILab/flash-attention, BSD-3-Clause):
+There are two kernel families, according to their published source (Dao-AILab/flash-attention, BSD-3-Clause):
 
-- FlashAttention-2 (Dao, arXiv:2307.08691). Blocks of 64 queries of a head against 256, 128 or 64 keys at a time
-  (head_dim to 64, to 128, over), as many resident on a unit as shared memory allows, two at most. One query a
-  sequence: the queries that share a key-value head are one block's rows and keys are split by ``num_splits_heuristic``
-  over twice the units; with heads == kv_heads they are not split, so a block pads one query to 64 rows.
-- FlashAttention-3 (Shah et al., arXiv:2407.08608). One persistent block a unit, 192 or 128 rows, queries that share a
-  key-value head packed in rows; keys are split so that a unit gets ceil(1.1 x all blocks / units) of them
-  (``prepare_varlen_num_blocks``), 32 parts at most, not over 992 sequences.
+- FlashAttention-2 (Dao, arXiv:2307.08691). A block has 64 queries of a head and processes 256, 128 or 64 keys at a time
+  (head_dim up to 64, up to 128, above). A unit holds as many blocks as its shared memory allows, at most two. With one
+  query per sequence, the queries that share a key-value head are the rows of one block, and ``num_splits_heuristic``
+  splits the keys over twice the units. If heads == kv_heads they are not split, and a block pads one query to 64 rows.
+- FlashAttention-3 (Shah et al., arXiv:2407.08608). A unit has one persistent block of 192 or 128 rows. Queries that
+  share a key-value head are packed in rows. Keys are split so that a unit gets ceil(1.1 x all blocks / units) parts
+  (``prepare_varlen_num_blocks``), at most 32, and not above 992 sequences.
 
-Both write the new keys and values to the paged cache first, one thread block a token. What the numbers were fitted to,
-and how they do on head sets left out: benchmarks/accuracy/NOTES-attention-membound-power.md.
+Both first write the new keys and values to the paged cache, with one thread block per token. The data of the fits and
+the errors on head sets that were left out are in benchmarks/accuracy/NOTES-attention-membound-power.md.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ IntArray = npt.NDArray[np.int64]
 class Datasheet:
     """Numbers of a datasheet: units, clock (Hz), memory (B/s), last-level cache (B), matrix peak (FLOP/s).
 
-    ``shared``: shared memory of a unit (B). ``hopper``: units have warpgroup matrix instructions, so the framework
-    takes FlashAttention-3.
+    ``shared``: shared memory of a unit (B). ``hopper``: whether units have warpgroup matrix instructions, which
+    FlashAttention-3 needs.
     """
 
     units: float
@@ -48,7 +48,7 @@ class Datasheet:
 _MAX_SPLITS = 128
 _MAX_DYNAMIC_SPLITS = 32
 _SCHEDULED = 992.0
-"""Sequences that FlashAttention-3's scheduler kernel handles; beyond, keys are not split and another kernel runs."""
+"""The maximum number of sequences of FlashAttention-3's scheduler; above it, keys are not split by another kernel."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,22 @@ class Geometry:
     """Blocks, steps and bytes, which depend on the shape and the datasheet alone; all arrays [rows]."""
 
     decodes: BoolArray
-    """one query a sequence: decode, and prompts of one token"""
+    """one query per sequence: decode, and prompts of one token"""
     wide: BoolArray
-    """head_dim over 256: no fused kernel of these families, another one runs"""
+    """head_dim above 256: these families have no fused kernel, and another one runs"""
     group: FloatArray
-    """query heads of a key-value head"""
+    """query heads per key-value head"""
     rows: FloatArray
     keys: FloatArray
-    """tile of a block's step"""
+    """keys in a block's step"""
     blocks: FloatArray
-    """thread blocks, splits counted"""
+    """thread blocks, including splits"""
     longest: FloatArray
     mean: FloatArray
-    """steps of the longest and of the mean block"""
+    """steps of the longest block and of the mean block"""
     splits: FloatArray
     resident: FloatArray
-    """blocks a unit holds at once"""
+    """blocks that a unit holds at once"""
     pairs: FloatArray
     repack: BoolArray
     """queries and output are copied to group them by key-value head"""
@@ -79,7 +79,7 @@ class Geometry:
     kv: FloatArray
     queries: FloatArray
     fresh: FloatArray
-    """bytes: all keys and values; queries (as many again as output); new keys and values, read and written"""
+    """bytes: all keys and values; queries (the output has as many); new keys and values, read and written"""
     tokens: FloatArray
     batch: FloatArray
     heads: FloatArray
@@ -97,9 +97,9 @@ class Geometry:
 def _heuristic_splits(blocks: FloatArray, key_blocks: FloatArray, slots: float) -> FloatArray:
     """Return the splits by FlashAttention-2's ``num_splits_heuristic``.
 
-    These are the fewest parts that fill the last wave to 85% of the best.
+    This is the smallest number of parts that fills the last wave to 85% of the best one.
 
-    For blocks that fill less than 80% of the slots; more are not split.
+    It applies to blocks that fill less than 80% of the slots; others are not split.
     """
     efficiency = np.zeros((_MAX_SPLITS, len(blocks)))
     before = key_blocks
@@ -229,8 +229,8 @@ NUMBERS: Mapping[str, tuple[float, float, str, str]] = {
     "wide_sequence_s": (2e-6, 0.5, "s", "a sequence and key-value head, head_dim over 256"),
     "wide_sequence_many_s": (0.16e-6, 0.5, "s", "the same beyond 992 sequences"),
 }
-"""By name: value before any measurement, how far a device may lie from it (standard deviation of the logarithm), unit,
-and what it is. Bytes a clock and exponentials a clock are of one unit."""
+"""By name: the value without measurements, the spread among devices (standard deviation of the logarithm), unit, and
+description. Bytes per clock and exponentials per clock are those of one unit."""
 
 
 def _soft_max(a: FloatArray, b: FloatArray, power: float) -> FloatArray:
@@ -240,7 +240,7 @@ def _soft_max(a: FloatArray, b: FloatArray, power: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class TimeComponents:
-    """Seconds, [rows]: blocks' starts and ends, their steps, memory, all that is in series with them, and the whole."""
+    """Times (s), [rows]: starts and ends of blocks, their steps, memory, work in series with them, and the total."""
 
     blocks: FloatArray
     steps: FloatArray
@@ -252,7 +252,7 @@ class TimeComponents:
 def parts(g: Geometry, sheet: Datasheet, p: Numbers) -> TimeComponents:
     """Return the times of rows of one regime, from its numbers (see ``NUMBERS``).
 
-    More bandwidth, peak or clock never costs more: each only divides a term of sums and maxima.
+    More bandwidth, peak or clock never increases the time, because each only divides a term of sums and maxima.
     """
     units, decodes, clock = sheet.units, g.decodes, sheet.clock
     dim = np.log(g.head_dim / 128.0)
@@ -301,8 +301,8 @@ def parts(g: Geometry, sheet: Datasheet, p: Numbers) -> TimeComponents:
 
 
 REGIMES = ("one", "prompt", "one_fp8", "prompt_fp8", "one_wide", "prompt_wide")
-"""Kinds of rows with numbers and a learned rest of their own: one query a sequence or a prompt, keys and values in 8
-bits, head_dim over 256 (another kernel)."""
+"""Kinds of rows with separate numbers and residuals: one query per sequence or a prompt, 8-bit keys and values,
+head_dim above 256 (another kernel)."""
 
 
 def regime(g: Geometry) -> IntArray:
@@ -321,7 +321,7 @@ def formula(g: Geometry, sheet: Datasheet, numbers: Callable[[int], Numbers]) ->
     return TimeComponents(**out)
 
 
-# what the learned rest sees; scales are lengths over which it may change (octaves, or natural logarithms)
+# inputs of the residual; scales are lengths over which it may change (octaves, or natural logarithms)
 FEATURES = {
     "log2 kv_tokens": 4.5,
     "log2 batch x kv_heads": 4.5,

@@ -1,14 +1,14 @@
 """GEMM on a GPU: tiles and waves, overlapping traffic, and a cache that keeps part of small operands.
 
-A library chooses a tile shape and a split of k; the cost is that of its best choice. Tiles run in whole waves over the
-compute units. Operands are read once, less what the last-level cache still holds of them. Arithmetic and traffic
-overlap, not quite perfectly. The numbers come from calibration, a set for each number format, and are in units that
-carry over between designs: latencies in clocks, the path to the cache by the peak it feeds. A device that nobody
-measured has its relatives' (see ``learned.transfer``).
+A library chooses a tile shape and a split of k; the cost is that of the best choice. Tiles run in whole waves over the
+compute units. Operands are read once, except for what the last-level cache still holds. Arithmetic and traffic overlap,
+but not completely. The numbers come from calibration, with a set for each number format. Their units suit transfer
+between designs: latencies in clocks, the path to the cache relative to the peak. A device without measurements gets the
+numbers of its relatives (see ``learned.transfer``).
 
 Sources of the forms: tile and wave quantisation, NVIDIA, "Matrix Multiplication Background User's Guide"; splitting k,
-Osama et al., "Stream-K", PPoPP 2023 (arXiv:2301.03598). What the numbers were fitted to, and how they do on shapes and
-devices left out: benchmarks/accuracy/NOTES-gemm.md.
+Osama et al., "Stream-K", PPoPP 2023 (arXiv:2301.03598). The data of the fits, and the errors on shapes and devices that
+were left out, are in benchmarks/accuracy/NOTES-gemm.md.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _TILES = (
     (32, 32),
 )
 _SPLITS = (1, 2, 4, 8, 16)
-"""Tile shapes and split-k factors a library chooses from."""
+"""Tile shapes and split-k factors from which a library chooses."""
 
 MOST_SPREAD = 0.95
-"""The last wave is never spread evenly, so that a further tile always has a cost."""
+"""The largest share of the last wave that is spread evenly; it is below 1, so that a further tile always has a cost."""
 
 BOOST_S = 0.5e-3
-"""Time (s) in which half of the sag from boost has set in; the devices' own fits gave 0.33 to 0.57 ms."""
+"""The time (s) after which the clock has fallen half of its way from boost; fits of devices gave 0.33 to 0.57 ms."""
 
 ANY = "any"
 """The key of the numbers of a format in which neither this device nor a relative was measured."""
@@ -58,7 +58,7 @@ STAND_INS: Mapping[str, tuple[str, ...]] = {
     "nvfp4": ("fp8",),
     "int8": ("fp8",),
 }
-"""Formats whose kernels come from the same libraries with the same tiles, nearest first."""
+"""Formats whose kernels come from the same libraries with the same tiles, the most similar first."""
 
 SUSTAINED = "_sustained"
 _KEYS = (*DTYPES, *(f"{dtype}{SUSTAINED}" for dtype in DTYPES), ANY)
@@ -135,7 +135,7 @@ class Numbers:
 def number_key(p: Parameters, dtype: str, clock: str) -> str:
     """Return the key of the format's numbers on this device: its own, those of a similar format, or the default.
 
-    Numbers of sustained loops hold what the power cap of that board does, so another board's are not taken.
+    Numbers of sustained loops include the power cap of their board, so those of another board are not used.
     """
     names: tuple[str, ...] = (dtype, *STAND_INS.get(dtype, ()))
     if clock == "sustained":
@@ -154,7 +154,7 @@ def number_key(p: Parameters, dtype: str, clock: str) -> str:
 def unit_peak(p: Parameters) -> float:
     """Return the 16-bit peak of one unit (FLOP/s), for which the path to the cache is designed.
 
-    The matrix units' where the API reaches them, else the vector units'.
+    It is that of the matrix units if the API supports them, else that of the vector units.
     """
     for dtype in ("bfloat16", "float16") if p.feature("matrix") else ():
         peak = p.get("matrix_flops_per_s", dtype)
@@ -166,7 +166,7 @@ def unit_peak(p: Parameters) -> float:
 def fitted_constants(p: Parameters, dtype: str, key: str) -> Numbers:
     """Return the device's numbers for GEMM in ``dtype``, from the parameters under ``key``.
 
-    Refuses a format for which the silicon has neither matrix nor vector units that the API reaches, naming it.
+    Raises UnsupportedOperationError for a format without matrix or vector units that the API supports.
     """
     need_type(p, dtype)
     sheet = "fp8" if dtype == "fp8_block" else dtype
@@ -211,10 +211,10 @@ def fitted_constants(p: Parameters, dtype: str, key: str) -> Numbers:
 def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
     """Return the time (s) of the compute units, in tiles and waves, for the best tile and split-k factor.
 
-    A tile of tm x tn takes, for each element of k, the longest of its arithmetic on one unit, the draw of its operands
-    from the cache, and a least step; ``ceil(tiles * split / units)`` waves follow each other. The last takes as long as
-    a full one, but for the share that schedulers of persistent blocks spread over all units. Partial sums of a split
-    are written and read once in float32.
+    For each element of k, a tile of tm x tn takes the longest of its arithmetic on one unit, the transfer of its
+    operands from the cache, and a minimum step. ``ceil(tiles * split / units)`` waves run one after another. The last
+    wave takes as long as a full one, except for the share that schedulers of persistent blocks spread over all units.
+    Partial sums of a split are written and read once in float32.
     """
     n = rows.numbers
     size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
@@ -239,9 +239,9 @@ def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
 def traffic_s(rows: Rows, x: Numbers) -> FloatArray:
     """Return the time (s) of the operands: from memory without what the cache keeps, and all of them through the cache.
 
-    Campaigns rotate a few copies of the weights, so those below a share of the cache stay in it and larger ones do not:
-    x bytes are drawn but for 1 / (1 + (x / kept)^knee) of them. Activations and results are not rotated: of x bytes
-    x^2 / (x + kept) are drawn. A warm context keeps whatever fits.
+    The measurements rotate a few copies of the weights. Copies below a share of the cache stay in it and larger ones do
+    not: x bytes are read except for 1 / (1 + (x / kept)^knee) of them. Activations and results are not rotated: of x
+    bytes x^2 / (x + kept) are read. In a warm context everything that fits stays in the cache.
     """
     n = rows.numbers
     size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
@@ -257,9 +257,9 @@ def traffic_s(rows: Rows, x: Numbers) -> FloatArray:
 def formula_s(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the device time at boost (s) of the whole, of the tiles and of the traffic.
 
-    By form not decreasing in m, n, k and batch, nor in one over any rate. In formats narrower than 16 bits the
-    activations are made narrow first, in a kernel of its own that reads 16 bits and writes the format. Boost clocks
-    hold for a fraction of a millisecond under full load, so longer products compute more slowly.
+    The formula does not decrease in m, n, k and batch, and does not increase in any rate. In formats below 16 bits the
+    activations are converted first, in a separate kernel that reads 16 bits and writes the format. Boost clocks last
+    for a fraction of a millisecond under full load, so longer GEMMs compute more slowly.
     """
     compute, memory = tiles_s(rows, x), traffic_s(rows, x)
     body = np.maximum(compute, memory)
@@ -286,7 +286,7 @@ def gemm(p: Parameters, rows: Rows) -> RawCost:
     learned = p.correction(rows)
     if learned is not None:
         whole = whole * np.exp(learned.log_factor)
-    # Numbers that were fitted to sustained loops already hold what the power cap does to them.
+    # Numbers that were fitted to sustained loops already include the effect of the power cap.
     settled = key.endswith(SUSTAINED)
     spread = None if learned is None else learned.spread
     return in_context(p, rows, whole, activity_of(p, rows), bound, settled=settled, spread=spread)
@@ -295,7 +295,7 @@ def gemm(p: Parameters, rows: Rows) -> RawCost:
 def own_numbers(p: Parameters, rows: Rows) -> dict[str, SourcedValue]:
     """Return the numbers that rows like these read, under the key of their own format and clock.
 
-    A calibration moves these, so that measuring one format says nothing of another that it stood in for.
+    A calibration changes only these, so that measurements of one format do not affect another format that used it.
     """
     dtype, clock = rows.choices["dtype"], rows.choices["clock"]
     fitted_constants(p, dtype, number_key(p, dtype, clock))

@@ -1,8 +1,8 @@
 """The residual of a GPU's GEMM: a small neural network for each format, evaluated with NumPy.
 
-The network was fitted to measurements of one device alone (benchmarks/accuracy/fit_gemm.py says how, and how it does on
-shapes left out). Its inputs are logarithms of sizes, waves and component times, taken with the device's numbers as they
-were at the fit. The arrays of one device, for each table i (one number format at one clock):
+The network was fitted to measurements of one device (benchmarks/accuracy/fit_gemm.py describes the fit and its errors
+on shapes that were left out). Its inputs are logarithms of sizes, waves and component times, computed with the device's
+numbers at the time of the fit. The arrays of one device, for each table i (one number format at one clock):
 
     tables      (T,)    names "dtype/clock"
     sheet       (4,)    units, clock (Hz), memory bandwidth (B/s), last-level cache (B)
@@ -45,12 +45,12 @@ NAMES = (
     "split_s",
     "quantise_passes",
 )
-"""The formula's numbers, in the order that arrays hold them (SI; ``gemm`` has those of time in clocks)."""
+"""The formula's numbers in the order of the arrays, in SI units (in ``gemm`` times are in clocks)."""
 
 REGIONS = 8
 
 _BLOCK = 4096
-"""Rows evaluated at once: their inputs stay in the processor's cache."""
+"""The number of rows that are evaluated at once, whose inputs fit into the processor's cache."""
 
 _WAVES = ((256, 256), (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64))
 _PARTS = ((256, 128), (128, 128), (64, 64))
@@ -84,8 +84,8 @@ def numbers_at(arrays: Arrays, table: int) -> Numbers:
 def inputs(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
     """Return the network's inputs (n x 52), log of the formula's time (n), and the region of the interval (n).
 
-    A batch is taken as that many times the rows: its tiles fill the units alike. Times enter as shares of the whole.
-    Regions: launch-bound, memory-bound, few and many waves, each apart for up to 16 rows of activations.
+    A batch counts as that many times the rows, because its tiles fill the units alike. Times are shares of the total.
+    Regions: launch-bound, memory-bound, few waves, many waves; each is separate for up to 16 rows of activations.
     """
     numbers = rows.numbers
     m, n, k = np.broadcast_arrays(numbers["m"] * numbers["batch"], numbers["n"], numbers["k"])
@@ -116,10 +116,11 @@ def inputs(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, npt.NDArray[
 
 
 def encode(x: npt.NDArray[Any], knots: npt.NDArray[Any]) -> FloatArray:
-    """Return inputs and their ramps (n x F): ramp j of an input climbs from 0 to 1 between its knots j and j + 1.
+    """Return inputs and their ramps (n x F): ramp j of an input rises from 0 to 1 between its knots j and j + 1.
 
-    Piecewise-linear encoding (Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", 2022):
-    a small network then turns as sharply as trees do, where a library switches kernels.
+    This is piecewise-linear encoding (Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep
+    Learning", 2022). With it a small network can change as sharply as trees, which is needed where a library changes
+    kernels.
     """
     values, low = x.astype(np.float64), knots[:, :-1].astype(np.float64)
     ramps = values[:, :, None] - low
@@ -135,7 +136,8 @@ def _silu(x: FloatArray) -> FloatArray:
 class Network:
     """The network of one table: log(time / formula) at the inputs ``x`` (n x 52), two hidden layers of SiLU.
 
-    Everything is in float64. In float32 the order in which a processor adds changes figures that a report shows.
+    All arithmetic is in float64. In float32, results that a report shows would depend on the order of a processor's
+    sums.
     """
 
     def __init__(self, arrays: Arrays, table: int) -> None:
@@ -162,7 +164,7 @@ class LearnedGemm:
         self._tables: dict[int, tuple[Numbers, Network, FloatArray]] = {}
 
     def __call__(self, rows: Rows) -> Correction | None:
-        """Return the correction of ``rows``, or None for a format that no table stands for."""
+        """Return the correction of ``rows``, or None for a format without a table."""
         index = self._table_of(rows.choices["dtype"], rows.choices["clock"])
         if index is None:
             return None
@@ -182,7 +184,7 @@ class LearnedGemm:
         return Correction(factor.reshape(shape), spread.reshape(shape))
 
     def _table_of(self, dtype: str, clock: str) -> int | None:
-        """Return the table for a format and clock: its own, the one of bursts, or that of a similar format."""
+        """Return the table for a format and clock: its own, that of bursts, or that of a similar format."""
         names = [str(name) for name in self._arrays["tables"]]
         for name in (dtype, *STAND_INS.get(dtype, ())):
             for held in dict.fromkeys((clock, "burst")):

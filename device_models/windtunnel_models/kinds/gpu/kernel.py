@@ -1,4 +1,4 @@
-"""Parts of all GPU kernels: attained rates, traffic, and a kernel in its context."""
+"""Common parts of all GPU kernels: attained rates, traffic, and the context of a kernel."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def unit_l2_rate_of(p: Parameters) -> float:
 
 
 CACHE_KEEPS = (0.6, 1.0)
-"""Operands below the first share of the last-level cache stay in it from one run to the next, above the second none do.
+"""Operands below the first share of the last-level cache stay in it between runs; above the second share none do.
 
-From element-wise rows of A100 (sitar-lab/NeuSight@6945927), which repeat on the same arrays: at 0.7 of the cache what
-remains beside the launch is half of what memory would take, at 0.95 nine tenths.
+From element-wise rows of A100 (sitar-lab/NeuSight@6945927), which repeat on the same arrays: at 0.7 of the cache the
+time without the launch is half of that from memory, and at 0.95 it is nine tenths.
 """
 
 
@@ -69,8 +69,8 @@ def traffic_s(
 ) -> FloatArray:
     """Return the time (s) of ``traffic`` (bytes): from the cache if warm and ``footprint`` fits, else from memory.
 
-    Few ``blocks`` leave units idle, and each unit draws no more than its path to the cache carries. ``rate``: attained
-    memory bandwidth (B/s) where it is not that of products; ``warm``: in place of the context's ``cache``.
+    With few ``blocks`` units are idle, and the path of each unit to the cache limits its rate. ``rate``: attained
+    memory bandwidth (B/s) if it is not that of GEMM; ``warm``: replaces the context's ``cache``.
     """
     units = p("compute_units")
     supply = np.minimum(blocks, units) * unit_l2_rate_of(p)
@@ -93,11 +93,11 @@ def in_context(
 ) -> RawCost:
     """Return the cost of a kernel of ``device_s`` (s, at boost) in the context of its rows.
 
-    ``clock``: ``sustained`` loops slow down at the power cap (see ``sustained_s``); a burst is over before the board
+    ``clock``: ``sustained`` loops slow down at the power cap (see ``sustained_s``); a burst ends before the board
     reacts. ``dispatch``: ``device`` is the kernel alone; ``graph`` adds the gap to the next node of a replayed graph;
-    in ``eager`` a framework issues one operation after another and each is timed by itself: what it adds to the
-    kernel (``eager_gap_s``), and never less than the host's own part (the API's dispatch and the framework around it).
-    ``settled``: ``device_s`` is that of a sustained loop already. ``spread``: see ``RawCost``.
+    ``eager`` adds the overhead of a framework that issues and times one operation after another (``eager_gap_s``, and
+    at least the host's own part: the API's dispatch and the framework). ``settled``: ``device_s`` is already that of a
+    sustained loop. ``spread``: see ``RawCost``.
     """
     busy = np.asarray(device_s, dtype=np.float64)
     named = np.asarray(bound)

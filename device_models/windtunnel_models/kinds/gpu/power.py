@@ -1,13 +1,13 @@
 """Board power of a GPU from its activity, and the effect of the power cap on a long loop.
 
-Demand is linear in achieved rates: a board that is awake, compute units occupied at all, FLOP/s over the peak of the
-units used, bytes/s over the specified memory and link bandwidth, each with its share of the range from idle to the
-limit. The board holds its average at a little under the limit, so demand meets a soft cap. A loop whose demand is
-above the cap runs at a lower clock and voltage: its time grows as a power of demand over cap, and by less than in
-proportion, because the energy of an operation falls with the voltage.
+The demand is linear in achieved rates: an active board, occupied compute units, FLOP/s over the peak of the units used,
+and bytes/s over the specified memory and link bandwidth. Each has a share of the range from idle to the limit. The
+board keeps its average slightly below the limit, so the demand meets a soft cap. A loop with a demand above the cap
+runs at a lower clock and voltage. Its time grows as a power of demand over cap, less than in proportion, because the
+energy of an operation falls with the voltage.
 
-The shares were fitted to board power of B200 products in sustained loops (benchmarks/accuracy/power.py); being shares
-they carry over by the datasheet's limit. One device cannot show how well they do.
+The shares were fitted to board power of B200 GEMMs in sustained loops (benchmarks/accuracy/power.py). They are
+transferred relative to the datasheet's limit. Their error on other devices is unknown, since one device was measured.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from windtunnel.core.device import Parameters
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, FloatArray, Gemm, Rows
 
 _SHARPNESS = 12.0
-"""Exponent of the soft cap: demand at exactly the cap reads 6% below it, at 0.8 of it 0.6% below demand."""
+"""Exponent of the soft cap: at a demand equal to the cap the power is 6% lower, at 0.8 of the cap 0.6%."""
 
 _BUSY_FROM = 0.1
-"""Share of the peak rates from which the whole chip counts as occupied; below it, in proportion."""
+"""Share of the peak rates above which the whole chip counts as occupied; below it the occupation is proportional."""
 
 _LONG_K = 65536.0
-"""Reduction length from which 16-bit products draw less at the same rate (see ``long_k_power``)."""
+"""Reduction length above which 16-bit GEMMs need less power at the same rate (see ``long_k_power``)."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Activity:
     """The activity of an operation, independent of its duration.
 
     ``peak_s``: useful FLOPs over the datasheet peak of the units used (s). ``moved_bytes``: to and from device memory.
-    ``link_s``: time a link would be busy at its attained rate. ``units``: ``vector``, or the number format of a product
-    on matrix units. ``dynamic``: factor on the power of compute and memory.
+    ``link_s``: time a link would be busy at its attained rate. ``units``: ``vector``, or the number format of a GEMM on
+    matrix units. ``dynamic``: factor on the power of compute and memory.
     """
 
     peak_s: FloatArray | float = 0.0
@@ -85,10 +85,10 @@ def demand_w(p: Parameters, duration_s: FloatArray, activity: Activity) -> Float
 def sustained_s(p: Parameters, burst_s: FloatArray, activity: Activity) -> FloatArray:
     """Return the time (s) of a kernel in a long loop, which exceeds ``burst_s`` if its demand exceeds the power cap.
 
-    ``burst_s * max(1, demand / cap) ** throttle_exponent``, softly; grows with ``burst_s`` and with the work.
+    The time is a smooth form of ``burst_s * max(1, demand / cap) ** throttle_exponent``.
     """
     over = demand_w(p, burst_s, activity) / (p("power_cap_share") * p("max_power_w"))
-    # max(1, over), softly, written so that no power overflows.
+    # A smooth form of max(1, over), which cannot overflow.
     high = np.maximum(over, 1.0)
     soft = high * (high**-_SHARPNESS + (over / high) ** _SHARPNESS) ** (1.0 / _SHARPNESS)
     return np.asarray(burst_s * soft ** p("throttle_exponent"))

@@ -1,9 +1,9 @@
 """Memory-bound kernels on a GPU: elementwise operations, stencils and FFT.
 
-Traffic and arithmetic overlap; where they are alike neither hides the other wholly: ``(memory^4 + compute^4)^(1/4)``.
-Softmax and layer norm work in rows: phases of one row wait for each other, so their exponent is 2; a block of threads
-takes a time of its own for each row; long rows are read a second time. The numbers were fitted to eager PyTorch on six
-GPUs (benchmarks/accuracy/membound.py, which holds whole devices back).
+Traffic and arithmetic overlap; if they are equal, neither hides the other completely: ``(memory^4 + compute^4)^(1/4)``.
+Softmax and layer norm work on rows, whose phases wait for each other, so their exponent is 2. A block of threads takes
+an additional time for each row, and long rows are read twice. The numbers were fitted to eager PyTorch on six GPUs
+(benchmarks/accuracy/membound.py, with cross-validation over whole devices).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windtunnel_models.kinds.gpu.kernel import in_context, need_type, traffic_s,
 from windtunnel_models.kinds.gpu.power import Activity
 
 _BLOCK_ELEMENTS = 4096
-"""Elements one block of a streaming kernel handles: 256 threads with four 4-element loads each."""
+"""The number of elements of a block of a streaming kernel: 256 threads with four loads of four elements each."""
 
 _FFT_POINTS_ON_CHIP = 4096
 """Points of one complex float32 pass that fit in a unit's shared memory (32 KiB)."""
@@ -25,7 +25,7 @@ _SHORT_ROW = 1024.0
 """Elements of a row that PyTorch's softmax keeps in the registers of one warp."""
 
 _LONG_ROW = 2048.0
-"""Elements of a row from which the second read of layer norm finds nothing of it on the chip."""
+"""The number of elements of a row above which the second read of layer norm comes from memory."""
 
 _OVERLAP = 4.0
 _ROW_OVERLAP = 2.0
@@ -40,9 +40,9 @@ MEMORY_CLASSES = ("hbm", "early", "gddr", "gddr_ecc", "amd", "intel", "apple")
 def memory_class(p: Parameters) -> str:
     """Return the group of devices with the same attained share of bandwidth, from the datasheet.
 
-    ``hbm``: NVIDIA with stacked memory from Volta on. ``early``: NVIDIA before Ampere without it, and Pascal with it,
-    whose controllers attain less. ``gddr``: NVIDIA's later boards; ``gddr_ecc``: those of them that keep the check bits
-    of their error correction in the same memory. Others by their vendor.
+    ``hbm``: NVIDIA with stacked memory since Volta. ``early``: NVIDIA before Ampere without stacked memory, and Pascal
+    with it, whose controllers attain less. ``gddr``: NVIDIA's later boards; ``gddr_ecc``: such boards with
+    error-correction bits in the same memory. Others are grouped by vendor.
     """
     vendor = p.vendor.lower()
     if vendor != "nvidia":
@@ -77,15 +77,15 @@ def streaming(
 ) -> RawCost:
     """Return the cost of a memory-bound kernel: overlapping arithmetic and traffic, in blocks of 4,096 elements.
 
-    An eager framework runs each operation on tensors that the one before has just touched, and nothing flushes the
-    cache between: in that context operands that fit are found there, whatever ``cache`` says.
+    An eager framework runs each operation on tensors that the previous one has just accessed, and nothing flushes the
+    cache in between. So in that context operands that fit are in the cache, independent of ``cache``.
     """
     blocks = np.ceil(elements / _BLOCK_ELEMENTS)
     warm = rows.choices["dispatch"] == "eager" or rows.choices["cache"] == "warm"
     footprint = rows.footprint_bytes()
     units = p("compute_units")
     memory = traffic_s(p, rows, traffic, footprint, np.asarray(units), rate=rate or stream_rate(p), warm=warm)
-    # The fullest unit ends last: it draws whole blocks one after another over its own path to the cache.
+    # The unit with the most blocks ends last. It reads whole blocks one after another over its own path to the cache.
     drawn = np.ceil(blocks / units) * np.minimum(elements, _BLOCK_ELEMENTS) * (traffic / elements)
     memory = np.maximum(memory, drawn / unit_l2_rate_of(p))
     compute = np.asarray(arithmetic_s, dtype=np.float64)
@@ -143,7 +143,7 @@ def kernel(p: Parameters, rows: Rows) -> RawCost:
 def stencil(p: Parameters, rows: Rows) -> RawCost:
     """Return the cost of a sweep: a read and a write per cell, and two more reads if three planes exceed the cache.
 
-    Sweeps attain less of the bandwidth than plain passes (``stencil_efficiency``, from lattice-Boltzmann codes).
+    Stencils attain less bandwidth than elementwise operations (``stencil_efficiency``, from lattice-Boltzmann codes).
     """
     n = rows.numbers
     need_type(p, rows.choices["dtype"])
@@ -161,6 +161,6 @@ def fft(p: Parameters, rows: Rows) -> RawCost:
     need_type(p, rows.choices["dtype"])
     passes = np.ceil(np.log2(np.maximum(n["n"], 2.0)) / np.log2(_FFT_POINTS_ON_CHIP))
     traffic = Fft.operand_bytes(rows.choices, n) * passes
-    # Butterflies use additions and multiplications apart, so half of the fused peak is what they can reach.
+    # Butterflies do not use fused multiply-adds, so they reach at most half of the peak.
     arithmetic = Fft.flops(n) / (0.5 * vector_rate(p, "float32"))
     return streaming(p, rows, n["n"] * n["batch"], traffic, arithmetic)

@@ -17,16 +17,16 @@ def is_unified(p: Parameters) -> bool:
 
 
 _STAGES = 4.0
-"""Exponent with which the slower of two overlapping stages sets the rate: equal stages take 1.2 times one of them."""
+"""Exponent for two overlapping stages: equal stages take 1.2 times the time of one of them."""
 
 
 def copy(p: Parameters, rows: Rows) -> RawCost:
     """Return the cost of a copy: over the link, within device memory, or by mapping if memory is shared.
 
-    On a unified-memory device ``pinned`` and ``unified`` cost what the API charges for a mapping and move nothing;
-    ``pageable`` is a copy within the one memory. Elsewhere the link's attained rate carries ``pinned``; ``unified``
-    migrates at the API's fraction of it. ``pageable`` passes through the driver's own pinned buffer while the host
-    fills it, so the slower of the link and of the host's copying sets its rate.
+    On a unified-memory device ``pinned`` and ``unified`` cost the API's mapping and move no data; ``pageable`` is a
+    copy within the memory. On other devices ``pinned`` has the link's attained rate, and ``unified`` migrates at a
+    fraction of it. ``pageable`` passes through the driver's own pinned buffer, which the host fills, so the slower of
+    the link and of the host's copy determines the rate.
     """
     size, choices = rows.numbers["bytes"], rows.choices
     if choices["direction"] == "d2d":
@@ -69,10 +69,10 @@ def _by_vendor(p: Parameters, name: str) -> float:
 def launch(p: Parameters, rows: Rows) -> RawCost:
     """Return the cost of ``count`` empty kernels and one wait for the last.
 
-    ``stream``: each is enqueued by the host, the first costs the whole round trip. ``graph``: one launch of a recorded
-    graph of ``count`` nodes. ``persistent``: commands written to memory that a running kernel polls, one answer
-    awaited; refused by an API that cannot share such memory with a running kernel. The operation is the API's own
-    cost, so the dispatch context does not change it.
+    ``stream``: the host enqueues each, and the first costs the whole round trip. ``graph``: one launch of a recorded
+    graph of ``count`` nodes. ``persistent``: commands are written to memory that a running kernel polls, with a wait
+    for the last reply; an API without such memory does not support it. The operation is the API's own cost, so the
+    dispatch context does not change it.
     """
     count, mode = rows.numbers["count"], rows.choices["mode"]
     if mode == "persistent":
@@ -84,7 +84,7 @@ def launch(p: Parameters, rows: Rows) -> RawCost:
             raise p.unsupported(f"does not replay graphs: the API '{p.api}' has no 'graphs'")
         duration = _by_vendor(p, "round_trip_s") + (count - 1.0) * p.api_cost("graph_node_s")
     else:
-        # Enqueuing is a part of a round trip, whatever two campaigns say apart.
+        # Enqueuing is a part of a round trip, even if two measurement campaigns differ.
         once = _by_vendor(p, "round_trip_s")
         interval_s = max(min(_by_vendor(p, "dispatch_s"), once), p("kernel_floor_s"))
         duration = once + (count - 1.0) * interval_s
@@ -101,8 +101,8 @@ _WIDE_NODE = 4.0
 def _inside_rate(p: Parameters, op: str) -> tuple[float | None, bool]:
     """Return the attained rate (B/s) between the workers of a node, and whether each device is a separate node.
 
-    The link between devices, or the host's bus where there is none; a device that shares its memory with the host
-    has no neighbour.
+    It is that of the link between devices, or of the host's bus if there is none. A device that shares its memory with
+    the host has no neighbour.
     """
     nominal = p.get("scale_up_bytes_per_s")
     if nominal is not None:
@@ -135,8 +135,8 @@ def _rate(p: Parameters, rows: Rows, local: FloatArray, nodes: FloatArray) -> Fl
 def _protocols(p: Parameters, inside: FloatArray, outside: FloatArray, moving_s: FloatArray) -> FloatArray:
     """Return the best protocol's time (s) for ``inside`` and ``outside`` steps and ``moving_s`` at the link's rate.
 
-    Flags cost a share of the rate and save synchronisation. ``simple`` moves chunks that each step passes on: with
-    the best chunk, filling the pipeline and cutting it cost ``(sqrt(latency) + sqrt(moving))^2`` together.
+    Flags cost a share of the rate and save synchronisation. ``simple`` moves chunks from step to step: with the best
+    chunk size, filling the pipeline and dividing the data cost ``(sqrt(latency) + sqrt(moving))^2`` together.
     """
     best = np.full(np.broadcast_shapes(inside.shape, outside.shape, moving_s.shape), np.inf)
     for protocol in _PROTOCOLS:
