@@ -243,7 +243,7 @@ def test_a_later_call_fails_in_its_own_words_after_a_sticky_error(device: Accele
     with pytest.raises(errors.DeviceLost) as later:
         device.empty(3)
     assert later.value is not first.value and later.value.operation == "allocate"
-    assert "allocate on l4: the device is gone" in str(later.value) and "since launch double" in str(later.value)
+    assert "allocate on l4: the device is lost" in str(later.value) and "since launch double" in str(later.value)
 
 
 WAITS: dict[str, Callable[[Accelerator, Any, Any, Any], Any]] = {

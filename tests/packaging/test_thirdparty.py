@@ -40,7 +40,7 @@ def test_what_has_to_fail_fails_with_the_seed_the_trace_and_the_faults_that_stru
     expected = {
         "over_budget": ("BudgetExceeded", "launches 10 (limit 9)", "time_s "),
         "device_lost": (
-            "launch spread on h100-sxm-80gb: the device is gone (fault 'device_lost on=launch call=4', seed 42)",
+            "launch spread on h100-sxm-80gb: the device is lost (fault 'device_lost on=launch call=4', seed 42)",
             "injected faults:\n  slow_copy injected into copy_in at ",
             "  device_lost on=launch call=4 injected into launch spread at ",
             "3 launches, 256 bytes copied, 0 allocated",

@@ -1,1 +1,1 @@
-"""What measurements teach beyond a kind's formula: forms of residuals, and how one device's bear on another."""
+"""Fits measurements beyond the formula of a kind: residuals, and the transfer between related devices."""

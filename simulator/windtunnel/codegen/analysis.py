@@ -370,13 +370,13 @@ def sequenced(program: ir.Program, body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
             statement.body, statement.orelse = sequenced(program, statement.body), sequenced(program, statement.orelse)
         elif isinstance(statement, (ir.While, ir.For)):
             statement.body = sequenced(program, statement.body)
-        touched: list[str] = []
+        accessed: list[str] = []
         changed = set()
         for e in ir.expressions(statement):
             if isinstance(e, (ir.Atomic, ir.Load)):
-                touched.append(e.array)
+                accessed.append(e.array)
                 changed |= {e.array} if isinstance(e, ir.Atomic) else set()
-        contested = {array for array in changed if touched.count(array) > 1}
+        contested = {array for array in changed if accessed.count(array) > 1}
         if contested and not isinstance(statement, ir.While):
             for field in ("start", "stop", "step", "condition", "value"):
                 if hasattr(statement, field):

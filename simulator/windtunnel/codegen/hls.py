@@ -26,7 +26,7 @@ HLS = CTokens(
     title="C++ for high-level synthesis",
     conventions=Conventions(fixed_block=True, grid_size=True),
     options=("-ffp-contract=off",),
-    option_note="for simulation in C; synthesis keeps floating point strict unless it is told otherwise.",
+    option_note="for simulation in C; synthesis keeps floating point strict by default.",
     emulated=frozenset((F16, BF16)),
     types={
         "bool": "bool", "i8": "int8_t", "i16": "int16_t", "i32": "int", "i64": "int64_t", "u8": "uint8_t",

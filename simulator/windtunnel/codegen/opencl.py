@@ -17,7 +17,7 @@ OPENCL = CTokens(
     title="OpenCL C",
     options=("-cl-fp32-correctly-rounded-divide-sqrt",),
     option_note=(
-        "where the device has it; nothing that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math)."
+        "if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math)."
     ),
     emulated=frozenset((F16, BF16)),
     types={

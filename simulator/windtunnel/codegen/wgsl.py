@@ -44,7 +44,8 @@ WGSL = Tokens(
         **dict.fromkeys(("i8", "i16", "u8", "u16", "i64", "u64"), "i32 or u32"), "f64": "f32", "bf16": "f16 or f32",
     },
     option_note=(
-        "There is no option against contraction: where an implementation fuses or flushes, the last bit may differ."
+        "There is no option against contraction: if an implementation fuses operations or flushes subnormals, "
+        "the last bit may differ."
     ),
     subgroup=Subgroup(
         lane="subgroup_invocation_id",

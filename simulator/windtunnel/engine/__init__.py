@@ -1,1 +1,1 @@
-"""How simulated time passes: arrivals, job programs made into segments, stations, the process engine."""
+"""Simulates time: arrivals, the segments of job programs, stations, and the two simulation engines."""

@@ -1,1 +1,1 @@
-"""What `import windtunnel` offers beside simulation: devices for programs, and predictions."""
+"""The parts of `import windtunnel` other than simulation: devices for programs, and predictions."""

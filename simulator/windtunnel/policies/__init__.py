@@ -1,4 +1,4 @@
-"""Every policy, by name. A new policy is a decorated function in `routes` or `orders`."""
+"""The policies by name. A new policy is a decorated function in `routes` or `orders`."""
 
 from __future__ import annotations
 

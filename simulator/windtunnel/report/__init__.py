@@ -1,1 +1,1 @@
-"""What a run looks like to people: the terminal's answer, the report in a browser, the trace and the tables."""
+"""Shows a run to people: the text of the terminal, the report for a browser, the timeline and the tables."""

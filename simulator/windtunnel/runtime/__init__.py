@@ -1,1 +1,1 @@
-"""What a program under test holds: one interface for emulated devices and for real ones."""
+"""The runtime of a program under test: one interface for emulated and real devices."""

@@ -63,7 +63,7 @@ class FaultKind:
 KINDS: Mapping[str, FaultKind] = {
     "out_of_memory": FaultKind(("allocate",), DeviceOutOfMemory, "no memory is free"),
     "launch_failure": FaultKind(("launch",), LaunchError, "the kernel failed"),
-    "device_lost": FaultKind(OPERATIONS, DeviceLost, "the device is gone"),
+    "device_lost": FaultKind(OPERATIONS, DeviceLost, "the device is lost"),
     "ecc": FaultKind((*_COPIES, "launch", "synchronize"), EccError, "an uncorrectable memory error"),
     "hang": FaultKind(
         ("launch",), DeviceHang, "the kernel did not end, and a watchdog ended it", ("watchdog_timeout_s",)

@@ -390,9 +390,9 @@ class WorkerGroup:
     def _until(self, reached: Callable[[], bool]) -> None:
         while not reached():
             if not self._step():
-                raise self._stuck()
+                raise self._deadlock()
 
-    def _stuck(self) -> Deadlock:
+    def _deadlock(self) -> Deadlock:
         waits = [
             f"{envelope.sender.name if envelope.sender else MAIN} for room with {worker.name} "
             f"({len(worker._mail)} of {worker.capacity} taken)"
@@ -515,7 +515,7 @@ class WorkerGroup:
         while self._pumped:
             if not self._step():
                 for waiter in self._pumped:
-                    waiter.set_exception(self._stuck())
+                    waiter.set_exception(self._deadlock())
             if any(waiter.done() for waiter in self._pumped):
                 break
         if self._pumped:

@@ -1,1 +1,1 @@
-"""What the back ends share."""
+"""The common parts of the back ends."""

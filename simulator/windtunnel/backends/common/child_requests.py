@@ -1,6 +1,6 @@
 """A pipe to a child process that does not raise SIGPIPE after the child has died.
 
-Commands end quietly on SIGPIPE when their reader is gone (`| head`). The death of a device's process must not end the
+Commands end quietly on SIGPIPE when their reader has ended (`| head`). The death of a device's process must not end the
 process that uses the device, so requests go through a socket, which reports an error instead of a signal.
 """
 

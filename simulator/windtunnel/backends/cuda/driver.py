@@ -5,7 +5,7 @@ names its stream. Kernels are compiled by ``compile_using_nvrtc`` and not by ``R
 to the compiler after all other options and so flushes the subnormal numbers that the emulator keeps.
 
 The default stream is the legacy one. The device itself makes it and blocking streams wait for each other, so that
-streams have to be told to wait for events only.
+streams need an explicit wait only for events.
 """
 
 from __future__ import annotations

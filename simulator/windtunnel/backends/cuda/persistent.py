@@ -7,8 +7,8 @@ which a device cannot execute on host memory over PCIe; the order of the steps i
 with acquire and written with release semantics at system scope (PTX ISA, from compute capability 7.0; before that, by
 volatile accesses and ``__threadfence_system``). The host's side relies on the memory order of x86-64.
 
-The kernel ends when it is told to stop and no command is left, or after a time without commands, so that nothing keeps
-running when a program dies. While it runs, nothing may wait for the whole device, as ``cudaFree`` does.
+The kernel ends when a stop was requested and no command is left, or after a time without commands, so that nothing
+keeps running when a program dies. While it runs, nothing may wait for the whole device, as ``cudaFree`` does.
 """
 
 from __future__ import annotations

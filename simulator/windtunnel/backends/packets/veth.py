@@ -318,7 +318,7 @@ def main() -> None:
         return
     for line in sys.stdin:
         request = json.loads(line)
-        # If the parent is gone, no request runs longer than its limit.
+        # If the parent has ended, no request runs longer than its limit.
         signal.alarm(int(request["limit_s"]) + 1)
         try:
             reply(answer=server.answer(request))

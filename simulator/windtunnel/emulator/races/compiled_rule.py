@@ -57,7 +57,7 @@ is_outside: Final = compiled(_is_outside, types.boolean(types.uint32, types.int6
 
 @cache
 def functions() -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]]:
-    """Return ``read``, ``write`` and ``touch_once``, compiled."""
+    """Return ``read``, ``write`` and ``mark_once``, compiled."""
     from numba import from_dtype
 
     records = types.Array(from_dtype(RECORD), 1, "C")
@@ -69,7 +69,7 @@ def functions() -> tuple[Callable[..., int], Callable[..., int], Callable[..., i
     return (
         compiled(read, types.int64(*who, types.Array(types.uint8, 1, "C"))),
         compiled(write, types.int64(*who, types.boolean, flags)),
-        compiled(touch_once, types.int64(flags, places)),
+        compiled(mark_once, types.int64(flags, places)),
     )
 
 
@@ -286,10 +286,10 @@ def write(
     return REPEATED if repeated and not atomic else CLEAN
 
 
-def touch_once(touched: np.ndarray, places: np.ndarray) -> int:
-    """Mark elements as touched. Returns ``RACE`` at the first that was touched already; the rest is then not marked."""
+def mark_once(marked: np.ndarray, places: np.ndarray) -> int:
+    """Mark elements. Returns ``RACE`` at the first that is already marked, and leaves the rest unmarked."""
     for place in places:
-        if touched[place]:
+        if marked[place]:
             return RACE
-        touched[place] = True
+        marked[place] = True
     return CLEAN

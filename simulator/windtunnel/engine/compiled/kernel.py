@@ -20,6 +20,7 @@ from windtunnel.core.policy import JobKey
 from windtunnel.engine.compiled.dispatch import complete, end_job, end_segment, feed, left, place_next, sweep, to_place
 from windtunnel.engine.compiled.state import (
     BATCHES,
+    CHECK_SERVED,
     DONE,
     HOUR_TICKS,
     HOURS,
@@ -32,7 +33,6 @@ from windtunnel.engine.compiled.state import (
     MORE_TIMERS,
     NO_BATCH,
     SPANS,
-    STUCK,
     TOO_LONG,
     Records,
     World,
@@ -380,7 +380,7 @@ def advance(w: World, score: Any, key: Any) -> int:
         elif other > r.end or (arrival == NEVER_ENDS and r.running + r.waiting == 0):
             return DONE
         elif other == fault and arrival == NEVER_ENDS and r.running == 0 and _check_served(r, fault):
-            return STUCK
+            return CHECK_SERVED
         elif other == fault:
             if r.fault >= len(w.faults):
                 return MORE_FAULTS

@@ -91,7 +91,7 @@ def _drive(prepared: PreparedRun, world: Any, advance: Callable[..., int], progr
                 code = advance(world, score, key)
         except (ArithmeticError, LookupError, ValueError) as error:
             raise _own_error(prepared, error) from error
-        if code == state.DONE or (code == state.STUCK and _never_served(prepared, world)):
+        if code == state.DONE or (code == state.CHECK_SERVED and _never_served(prepared, world)):
             break
         if code == state.MORE_JOBS:
             if len(world.arrivals):

@@ -146,7 +146,7 @@ GAP = _layout("ticks tokens end work")
     MORE_ROWS,
     MORE_GAPS,
     TOO_LONG,
-    STUCK,
+    CHECK_SERVED,
 ) = range(11)
 """The reason why the kernel stopped."""
 
