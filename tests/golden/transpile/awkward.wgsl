@@ -1,7 +1,7 @@
 // Names that mean something in a language, choices that must not be evaluated, evaluation in a condition.
 //
 // Written by Windtunnel from the kernel 'awkward': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     out_shape0_: i32,

@@ -1,7 +1,7 @@
 // How many steps to 1; -1 where 200 are not enough, -2 for what has none.
 //
 // Written by Windtunnel from the kernel 'collatz': OpenCL C.
-// Compile with -cl-fp32-correctly-rounded-divide-sqrt: where the device has it; nothing that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
+// Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
 
 #pragma OPENCL FP_CONTRACT OFF
 

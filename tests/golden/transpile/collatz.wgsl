@@ -1,7 +1,7 @@
 // How many steps to 1; -1 where 200 are not enough, -2 for what has none.
 //
 // Written by Windtunnel from the kernel 'collatz': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     x_shape0: i32,

@@ -1,7 +1,7 @@
 // A stencil of three sides, in tiles; what is read at the own cell alone is read where it lies.
 //
 // Written by Windtunnel from the kernel 'diffused': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 enable f16;
 

@@ -1,7 +1,7 @@
 // // and % round down: with signs, of zero, of the smallest number; of floats too. Plain for indices.
 //
 // Written by Windtunnel from the kernel 'floors': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     a_shape0: i32,

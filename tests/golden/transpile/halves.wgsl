@@ -1,7 +1,7 @@
 // 16-bit floats: every operation is rounded.
 //
 // Written by Windtunnel from the kernel 'halves': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 enable f16;
 

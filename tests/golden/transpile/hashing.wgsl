@@ -1,7 +1,7 @@
 // Integers that wrap around, of both kinds, and bits.
 //
 // Written by Windtunnel from the kernel 'hashing': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     x_shape0: i32,

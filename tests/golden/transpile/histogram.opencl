@@ -1,7 +1,7 @@
 // How many of each, counted in shared memory first; the largest; the sum of all as floats.
 //
 // Written by Windtunnel from the kernel 'histogram': OpenCL C.
-// Compile with -cl-fp32-correctly-rounded-divide-sqrt: where the device has it; nothing that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
+// Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
 
 #pragma OPENCL FP_CONTRACT OFF
 

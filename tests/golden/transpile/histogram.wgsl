@@ -1,7 +1,7 @@
 // How many of each, counted in shared memory first; the largest; the sum of all as floats.
 //
 // Written by Windtunnel from the kernel 'histogram': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     values_shape0: i32,

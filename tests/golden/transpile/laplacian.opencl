@@ -1,7 +1,7 @@
 // A stencil of two sides, in tiles.
 //
 // Written by Windtunnel from the kernel 'laplacian': OpenCL C.
-// Compile with -cl-fp32-correctly-rounded-divide-sqrt: where the device has it; nothing that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
+// Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
 
 #pragma OPENCL FP_CONTRACT OFF
 

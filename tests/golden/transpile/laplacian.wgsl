@@ -1,7 +1,7 @@
 // A stencil of two sides, in tiles.
 //
 // Written by Windtunnel from the kernel 'laplacian': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     a_shape0: i32,

@@ -1,7 +1,7 @@
 // A tile of c a block, by tiles of a and b in shared memory.
 //
 // Written by Windtunnel from the kernel 'matmul': OpenCL C.
-// Compile with -cl-fp32-correctly-rounded-divide-sqrt: where the device has it; nothing that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
+// Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
 
 #pragma OPENCL FP_CONTRACT OFF
 

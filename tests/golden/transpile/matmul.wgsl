@@ -1,7 +1,7 @@
 // A tile of c a block, by tiles of a and b in shared memory.
 //
 // Written by Windtunnel from the kernel 'matmul': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     a_shape0: i32,

@@ -1,7 +1,7 @@
 // The sum of each block's elements, by halves.
 //
 // Written by Windtunnel from the kernel 'reduction': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     x_shape0: i32,

@@ -3,7 +3,7 @@
 // Rounded twice: the product, then the sum.
 //
 // Written by Windtunnel from the kernel 'saxpy': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     n: i32,

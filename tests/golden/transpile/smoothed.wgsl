@@ -1,7 +1,7 @@
 // A stencil of one side, without a tile.
 //
 // Written by Windtunnel from the kernel 'smoothed': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     x_shape0: i32,

@@ -1,7 +1,7 @@
 // A step of heat flow; the edge keeps its temperature.
 //
 // Written by Windtunnel from the kernel 'stencil': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 struct Params {
     field_shape0: i32,

@@ -1,7 +1,7 @@
 // Sums of warps by shuffles, and what its threads say.
 //
 // Written by Windtunnel from the kernel 'warp_sum': OpenCL C.
-// Compile with -cl-fp32-correctly-rounded-divide-sqrt: where the device has it; nothing that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
+// Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
 
 #pragma OPENCL FP_CONTRACT OFF
 #pragma OPENCL EXTENSION cl_khr_subgroup_ballot : enable

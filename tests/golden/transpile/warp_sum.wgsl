@@ -1,7 +1,7 @@
 // Sums of warps by shuffles, and what its threads say.
 //
 // Written by Windtunnel from the kernel 'warp_sum': WGSL.
-// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+// There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
 
 enable subgroups;
 
