@@ -21,7 +21,6 @@ from windtunnel.engine.compiled import kernel_sources, serving
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.fault_schedule import FAIL
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.prepare.scenario import expected_jobs
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.process.dispatch import CentralDispatcher
 from windtunnel.engine.results import invariants
