@@ -87,7 +87,7 @@ def main() -> None:
                 if number == 0 or n in ("windtunnel", "c++", "callbacks") or (number < 3 and n == "simpy")
             ]
             rounds.append({name: measured(programs[name]) for name in names})
-            print({name: round(one["cpu_s"], 3) for name, one in rounds[-1].items()}, flush=True)
+            print({name: round(result["cpu_s"], 3) for name, result in rounds[-1].items()}, flush=True)
         fleets = [
             (per, policy)
             for policy in ("shortest-expected-completion", "least-loaded", "fifo")
@@ -123,24 +123,24 @@ def table(rounds: list[dict[str, dict[str, Any]]], scaling: list[Any], long: dic
         "| program | jobs | CPU µs a job | times Windtunnel's | peak MB | mean latency differs by |",
         "|---|---|---|---|---|---|",
     ]
-    for name, one in first.items():
-        each = [r[name]["cpu_s"] / r[name]["jobs"] * 1e6 for r in rounds if name in r]
+    for name, result in first.items():
+        job_us = [r[name]["cpu_s"] / r[name]["jobs"] * 1e6 for r in rounds if name in r]
         ratios = [
             (r[name]["cpu_s"] / r[name]["jobs"]) / (r["windtunnel"]["cpu_s"] / r["windtunnel"]["jobs"])
             for r in rounds
             if name in r
         ]
-        same = one["jobs"] == own["jobs"]
-        differs = f"{abs(one['mean_s'] / first['c++']['mean_s'] - 1):.1e}" if same else "fewer jobs"
+        same = result["jobs"] == own["jobs"]
+        differs = f"{abs(result['mean_s'] / first['c++']['mean_s'] - 1):.1e}" if same else "fewer jobs"
         if name == "windtunnel":
             differs += f" (leaves out {own['warm_up_jobs']:,} jobs of warm-up)"
         ratio = f"{statistics.median(ratios):.3g} ({min(ratios):.3g} to {max(ratios):.3g})"
         cells = (
-            one["peer"],
-            f"{one['jobs']:,}",
-            f"{statistics.median(each):.3g}",
+            result["peer"],
+            f"{result['jobs']:,}",
+            f"{statistics.median(job_us):.3g}",
             ratio,
-            f"{one['peak_mb']:.0f}",
+            f"{result['peak_mb']:.0f}",
             differs,
         )
         lines.append(f"| {' | '.join(cells)} |")
@@ -158,9 +158,9 @@ def table(rounds: list[dict[str, dict[str, Any]]], scaling: list[Any], long: dic
         "|---" * (2 + len({policy for _, policy, _, _ in scaling})) + "|",
     ]
     for devices in dict.fromkeys(d for d, _, _, _ in scaling):
-        mine = [(each, few) for d, _, each, few in scaling if d == devices]
-        cells = [f"{each * 1e6:.3g}" for each, _ in mine]
-        cells.append(f"{min(few - each * own['jobs'] for each, few in mine):.2f}")
+        mine = [(job_s, few) for d, _, job_s, few in scaling if d == devices]
+        cells = [f"{job_s * 1e6:.3g}" for job_s, _ in mine]
+        cells.append(f"{min(few - job_s * own['jobs'] for job_s, few in mine):.2f}")
         lines.append(f"| {devices:,} | " + " | ".join(cells) + " |")
     if long is not None:
         lines += [

@@ -151,10 +151,10 @@ def ours(values: np.ndarray, waits: np.ndarray | None, model: str, load: float) 
         sample = sample.without(cut.batches)
     scv = CV**2 if "M/G/1" in model else 1.0
     short = model != "AR(1)" and len(values) < steady.jobs_to_steady_state(load, scv)
-    found = estimates(sample, within=within, reason="unstable" if grows else "too short" if short else None)
+    intervals = estimates(sample, within=within, reason="unstable" if grows else "too short" if short else None)
     if waits is not None:
-        found = widen_to_waiting(found, estimates(of_waits))
-    return {name: None if e.low is None or e.high is None else (e.low, e.high) for name, e in found.items()}
+        intervals = widen_to_waiting(intervals, estimates(of_waits))
+    return {name: None if e.low is None or e.high is None else (e.low, e.high) for name, e in intervals.items()}
 
 
 def through_bins(values: np.ndarray) -> dict[str, Interval]:
@@ -175,22 +175,22 @@ def through_bins(values: np.ndarray) -> dict[str, Interval]:
     sample = BatchedSample.from_batches(
         np.diff(edges), sums, Histograms(np.array(counts), np.array(zeros), stretches, lowest)
     )
-    found = estimates(sample.without(steady.warm_up(sample).batches))
-    return {name: None if e.low is None or e.high is None else (e.low, e.high) for name, e in found.items()}
+    intervals = estimates(sample.without(steady.warm_up(sample).batches))
+    return {name: None if e.low is None or e.high is None else (e.low, e.high) for name, e in intervals.items()}
 
 
 def sectioning(values: np.ndarray, batches: int = 20, cut: int | None = None) -> dict[str, Interval]:
     """What Windtunnel did before: twenty sections, Student's t (Asmussen and Glynn, 2007)."""
     values = values[cut:] if cut is not None else values
     sections = np.array_split(values, batches)
-    found: dict[str, Interval] = {}
+    intervals: dict[str, Interval] = {}
     for name, p in STATISTICS.items():
         point: Callable[[np.ndarray], float] = np.mean if p is None else partial(np.quantile, q=p)
         whole = point(values)
         error = math.sqrt(sum((point(part) - whole) ** 2 for part in sections) / (batches - 1) / batches)
         half = float(stdtrit(batches - 1, 0.975)) * error
-        found[name] = (max(whole - half, 0.0), whole + half)
-    return found
+        intervals[name] = (max(whole - half, 0.0), whole + half)
+    return intervals
 
 
 def sectioning_after_mser5(values: np.ndarray) -> dict[str, Interval]:
@@ -200,16 +200,16 @@ def sectioning_after_mser5(values: np.ndarray) -> dict[str, Interval]:
 def order_statistics(values: np.ndarray) -> dict[str, Interval]:
     """As if jobs were independent."""
     ordered, count = np.sort(values), len(values)
-    found: dict[str, Interval] = {}
+    intervals: dict[str, Interval] = {}
     for name, p in STATISTICS.items():
         if p is None:
             half = 1.96 * float(values.std()) / math.sqrt(count)
-            found[name] = (float(values.mean()) - half, float(values.mean()) + half)
+            intervals[name] = (float(values.mean()) - half, float(values.mean()) + half)
         else:
             half = 1.96 * math.sqrt(count * p * (1 - p))
             low, high = (min(max(int(count * p + s * half), 0), count - 1) for s in (-1, 1))
-            found[name] = (float(ordered[low]), float(ordered[high]))
-    return found
+            intervals[name] = (float(ordered[low]), float(ordered[high]))
+    return intervals
 
 
 def _batch_means(residuals: np.ndarray) -> float:
@@ -219,7 +219,7 @@ def _batch_means(residuals: np.ndarray) -> float:
 def symmetric(values: np.ndarray, *, by: str) -> dict[str, Interval]:
     """The correlation of one estimator alone, Student's t, symmetric: without what skewness needs."""
     sample = kept(values)
-    found: dict[str, Interval] = {}
+    intervals: dict[str, Interval] = {}
     for name, p in STATISTICS.items():
         if p is None:
             residuals = (sample.sums - sample.mean * sample.counts) / sample.observations
@@ -231,12 +231,12 @@ def symmetric(values: np.ndarray, *, by: str) -> dict[str, Interval]:
             h = min(0.2, (1 - p) / 2)
             slope = (sample.ordered.exceeded_by(1 - p - h) - sample.ordered.exceeded_by(1 - p + h)) / (2 * h)
         if not residuals.any():
-            found[name] = (value, value)
+            intervals[name] = (value, value)
             continue
         estimator = steady.autoregressive_error if by == "autoregression" else _batch_means
         half = 2.0 * estimator(residuals) * slope
-        found[name] = (value - half, value + half)
-    return found
+        intervals[name] = (value - half, value + half)
+    return intervals
 
 
 METHODS: dict[str, Callable[[np.ndarray], dict[str, Interval]]] = {
@@ -259,8 +259,8 @@ def cover(task: tuple[str, Cell, int]) -> tuple[dict[str, int], dict[str, int], 
     widths: dict[str, list[float]] = {name: [] for name in right}
     for seed in range(runs):
         values, waits = run_with_waits(model, load, jobs, seed)
-        found = ours(values, waits, model, load) if method == "used" else METHODS[method](values)
-        for name, interval in found.items():
+        intervals = ours(values, waits, model, load) if method == "used" else METHODS[method](values)
+        for name, interval in intervals.items():
             if interval is not None:
                 given[name] += 1
                 # A percentile that is exactly zero lies on the edge of what is possible.
@@ -292,8 +292,8 @@ COMPARED: Sequence[Cell] = (
 )
 
 
-def cell_line(first: str, runs: int, found: tuple[dict[str, int], dict[str, int], dict[str, float]]) -> str:
-    held, given, width = found
+def cell_line(first: str, runs: int, counts: tuple[dict[str, int], dict[str, int], dict[str, float]]) -> str:
+    held, given, width = counts
     cells = []
     for name in STATISTICS:
         if not given[name]:
@@ -342,11 +342,11 @@ def coverage_part(pool: Pool, runs: int) -> Iterable[str]:
 def methods_part(pool: Pool, runs: int) -> Iterable[str]:
     names = ["used", *(name for name in METHODS if name != "sums and histograms")]
     tasks = [(name, cell, runs) for cell in COMPARED for name in names]
-    found = pool.map(cover, tasks, chunksize=1)
+    counts = pool.map(cover, tasks, chunksize=1)
     yield "## Methods compared\n"
     yield "| system | load | jobs | method " + HEADER + "|---|---|---|---|" + "---|" * 4
-    for (name, (model, load, jobs), _), one in zip(tasks, found, strict=True):
-        yield cell_line(f"| {model} | {load:g} | {jobs:,} | {name}", runs, one)
+    for (name, (model, load, jobs), _), counted in zip(tasks, counts, strict=True):
+        yield cell_line(f"| {model} | {load:g} | {jobs:,} | {name}", runs, counted)
     yield ""
 
 
@@ -358,13 +358,13 @@ def bins_part(pool: Pool, runs: int) -> Iterable[str]:
         ("M/G/1 sojourn", 0.8, 100_000),
     )
     tasks = [(name, cell, runs) for cell in cells for name in ("used", "sums and histograms")]
-    found = pool.map(cover, tasks, chunksize=1)
+    counts = pool.map(cover, tasks, chunksize=1)
     yield "## From sums and histograms\n"
     yield "2,048 batch sums and 64 histograms, as very long runs keep them, beside the same runs with every value.\n"
     yield "| system | load | jobs | from " + HEADER + "|---|---|---|---|" + "---|" * 4
-    for (name, (model, load, jobs), _), one in zip(tasks, found, strict=True):
+    for (name, (model, load, jobs), _), counted in zip(tasks, counts, strict=True):
         kind = "values" if name == "used" else name
-        yield cell_line(f"| {model} | {load:g} | {jobs:,} | {kind}", runs, one)
+        yield cell_line(f"| {model} | {load:g} | {jobs:,} | {kind}", runs, counted)
     yield ""
 
 
@@ -451,17 +451,17 @@ def warmup_part(pool: Pool, runs: int) -> Iterable[str]:
 
 def grow(task: tuple[str, float, int, int]) -> tuple[float, float]:
     model, load, jobs, runs = task
-    found = [
+    states = [
         steady.assess_steady_state(BatchedSample.from_values(run(model, load, jobs, s))).verdict for s in range(runs)
     ]
-    return found.count("unstable") / runs, found.count("not shown") / runs
+    return states.count("unstable") / runs, states.count("not shown") / runs
 
 
 def growth_part(pool: Pool, runs: int) -> Iterable[str]:
     loads, lengths = (0.5, 0.8, 0.9, 0.95, 1.0, 1.02, 1.1), (3_000, 10_000, 100_000)
     models = ("M/M/1 wait", "M/M/64 wait", "M/G/1 wait")
     tasks = [(model, load, jobs, runs) for model in models for jobs in lengths for load in loads]
-    found = dict(zip(tasks, pool.map(grow, tasks, chunksize=1), strict=True))
+    shares = dict(zip(tasks, pool.map(grow, tasks, chunksize=1), strict=True))
     yield "## Growth without bound\n"
     yield (
         "Per cent of runs said to grow without bound (below load 1: false alarms), and after the stroke per cent in "
@@ -470,7 +470,7 @@ def growth_part(pool: Pool, runs: int) -> Iterable[str]:
     yield "| system | jobs | " + " | ".join(f"load {load:g}" for load in loads) + " |\n|---|---|" + "---|" * len(loads)
     for model in models:
         for jobs in lengths:
-            cells = [found[model, load, jobs, runs] for load in loads]
+            cells = [shares[model, load, jobs, runs] for load in loads]
             yield f"| {model} | {jobs:,} | " + " | ".join(f"{100 * g:.1f} / {100 * n:.0f}" for g, n in cells) + " |"
     yield ""
 
@@ -486,8 +486,8 @@ def stop(task: tuple[str, float, float, int]) -> tuple[float, float, float, floa
     right = truth(model, load)["mean"]
     held, values, jobs_used, attempts, ceiling = 0, [], [], 0, 0
     for seed in range(runs):
-        jobs, found = 5_000, None
-        while found is None:
+        jobs, reached = 5_000, None
+        while reached is None:
             attempts += 1
             seen, waits = run_with_waits(model, load, jobs, seed)
             within = steady.UNBOUNDED if waits is None else steady.correlation_of(kept(waits))
@@ -495,11 +495,11 @@ def stop(task: tuple[str, float, float, int]) -> tuple[float, float, float, floa
             needed = jobs_needed(estimate, error, jobs)
             if needed <= jobs or needed > _MOST_JOBS:
                 ceiling += needed > jobs
-                found = estimate
-            jobs_used.append(jobs) if found is not None else None
+                reached = estimate
+            jobs_used.append(jobs) if reached is not None else None
             jobs = needed
-        held += found.low is not None and found.high is not None and found.low <= right <= found.high
-        values.append((found.value or 0.0) / right - 1)
+        held += reached.low is not None and reached.high is not None and reached.low <= right <= reached.high
+        values.append((reached.value or 0.0) / right - 1)
     return held / runs, float(np.mean(values)), float(np.mean(jobs_used)), attempts / runs, ceiling
 
 

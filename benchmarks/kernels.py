@@ -258,11 +258,11 @@ def bitonic(x: f32[:]):
         while apart > 0:
             other = t ^ apart
             if other > t:
-                one = part[t]
-                two = part[other]
-                if (one > two) == ((t & length) == 0):
-                    part[t] = two
-                    part[other] = one
+                first = part[t]
+                second = part[other]
+                if (first > second) == ((t & length) == 0):
+                    part[t] = second
+                    part[other] = first
             syncthreads()
             apart //= 2
         length *= 2
@@ -299,45 +299,45 @@ def cases() -> list[Case]:
     def square(n: int, side: int = TILE, rows: int = TILE) -> tuple[Dims, Dims]:
         return (n // side, n // side, 1), (side, rows, 1)
 
-    many, some, n = 1 << 22, 1 << 20, 1024
-    found = [
+    many, size, n = 1 << 22, 1 << 20, 1024
+    listed = [
         Case("saxpy", saxpy, *flat(many), {"x": draws(many), "y": draws(many), "a": 2.0, "n": many}, "threads", many,
              blocks_for_numba=(8, 1, 1)),
     ]  # fmt: skip
     for side in (64, 256):
         arguments = {"a": draws(side, side), "b": draws(side, side), "c": np.zeros((side, side), np.float32), "n": side}
         fewer = (1, 1, 1) if side == 64 else None
-        found.append(
+        listed.append(
             Case(f"tiled product of {side}", matmul, *square(side), arguments, "multiply-adds", side**3, ("c",), fewer)
         )
-    out = np.zeros(some // BLOCK, np.float32)
+    out = np.zeros(size // BLOCK, np.float32)
     same = np.zeros((n, n), np.float32)
     rows, columns = 1024, 1024
     count = 4096
-    found += [
-        Case("reduction", reduction, *flat(some), {"x": draws(some), "out": out, "n": some}, "threads", some, ("out",)),
+    listed += [
+        Case("reduction", reduction, *flat(size), {"x": draws(size), "out": out, "n": size}, "threads", size, ("out",)),
         Case("transpose", transpose, *square(n, SIDE, 8), {"m": draws(n, n), "out": same, "n": n}, "elements", n * n,
              ("out",)),
-        Case("histogram", histogram, *flat(some),
-             {"x": numbers.integers(0, 2**32, some).astype(np.uint32), "counts": np.zeros(BINS, np.uint32), "n": some},
-             "threads", some),
-        Case("scan within blocks", scan, *flat(some),
-             {"x": draws(some), "out": np.zeros(some, np.float32), "n": some}, "threads", some, ("out",)),
+        Case("histogram", histogram, *flat(size),
+             {"x": numbers.integers(0, 2**32, size).astype(np.uint32), "counts": np.zeros(BINS, np.uint32), "n": size},
+             "threads", size),
+        Case("scan within blocks", scan, *flat(size),
+             {"x": draws(size), "out": np.zeros(size, np.float32), "n": size}, "threads", size, ("out",)),
         Case("tiled stencil", stencil, *square(n),
              {"x": draws(n + 2, n + 2), "out": np.zeros((n + 2, n + 2), np.float32), "n": n}, "threads", n * n,
              ("out",)),
         Case("softmax of rows", softmax, (rows, 1, 1), (BLOCK, 1, 1),
              {"x": draws(rows, columns), "out": np.zeros((rows, columns), np.float32), "columns": columns},
              "elements", rows * columns, ("out",)),
-        Case("permutation", permuted, *flat(some),
-             {"x": draws(some), "place": numbers.permutation(some).astype(np.int32), "out": np.zeros(some, np.float32),
-              "n": some}, "threads", some, ("out",)),
-        Case("permutation, added to twice", scattered, *flat(some),
-             {"x": draws(some), "place": numbers.permutation(some).astype(np.int32), "out": np.zeros(some, np.float32),
-              "n": some}, "threads", some),
-        Case("exchange through the grid's memory", exchanged, *flat(some),
-             {"x": draws(some), "between": np.zeros(some, np.float32), "out": np.zeros(some, np.float32)}, "threads",
-             some, ("between", "out")),
+        Case("permutation", permuted, *flat(size),
+             {"x": draws(size), "place": numbers.permutation(size).astype(np.int32), "out": np.zeros(size, np.float32),
+              "n": size}, "threads", size, ("out",)),
+        Case("permutation, added to twice", scattered, *flat(size),
+             {"x": draws(size), "place": numbers.permutation(size).astype(np.int32), "out": np.zeros(size, np.float32),
+              "n": size}, "threads", size),
+        Case("exchange through the grid's memory", exchanged, *flat(size),
+             {"x": draws(size), "between": np.zeros(size, np.float32), "out": np.zeros(size, np.float32)}, "threads",
+             size, ("between", "out")),
         Case("bitonic sort within blocks", bitonic, *flat(1 << 18), {"x": draws(1 << 18)}, "elements", 1 << 18),
         Case("Collatz", collatz, *flat(1 << 16), {"steps": np.zeros(1 << 16, np.int32), "n": 1 << 16}, "threads",
              1 << 16, ("steps",)),
@@ -345,7 +345,7 @@ def cases() -> list[Case]:
              {"x": draws(count), "y": draws(count), "mass": draws(count), "force": np.zeros(count, np.float32),
               "n": count}, "pairs", count * count, ("force",)),
     ]  # fmt: skip
-    return found
+    return listed
 
 
 def emulated(case: Case) -> tuple[Callable[[bool], None], dict[str, Any]]:
@@ -353,12 +353,12 @@ def emulated(case: Case) -> tuple[Callable[[bool], None], dict[str, Any]]:
     executable = Executable(case.kernel.function)
     arguments = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in case.arguments.items()}
     given = list(arguments.values())
-    found = executable.specialised(given)
+    code = executable.specialised(given)
 
     def launch(watched: bool) -> None:
         missing = [np.ones(arguments[name].size, bool) if name in case.fresh else None for name in arguments]
         executable.launch(
-            found,
+            code,
             case.grid,
             case.block,
             given,
@@ -383,18 +383,18 @@ def opencl(case: Case) -> Callable[[], float]:
     )
     flags = pyopencl.mem_flags.READ_WRITE | pyopencl.mem_flags.COPY_HOST_PTR
     held: list[Any] = []  # PoCL does not keep them, so ``launch`` does
-    for one in emitted.signature.arguments:
-        if isinstance(one, Buffer):
-            held.append(pyopencl.Buffer(context, flags, hostbuf=case.arguments[one.name]))
-        elif isinstance(one, Side):
-            held.append(np.int32(case.arguments[one.array].shape[one.side]))
+    for argument in emitted.signature.arguments:
+        if isinstance(argument, Buffer):
+            held.append(pyopencl.Buffer(context, flags, hostbuf=case.arguments[argument.name]))
+        elif isinstance(argument, Side):
+            held.append(np.int32(case.arguments[argument.array].shape[argument.side]))
         else:
-            held.append(one.passed.dtype.type(case.arguments[one.name]))
+            held.append(argument.passed.dtype.type(case.arguments[argument.name]))
     size = [g * b for g, b in zip(case.grid, case.block, strict=True)]
 
     def launch() -> float:
-        for one, value in zip(emitted.signature.arguments, held, strict=True):
-            kernel.set_arg(one.position, value)
+        for argument, value in zip(emitted.signature.arguments, held, strict=True):
+            kernel.set_arg(argument.position, value)
         began = time.perf_counter()
         pyopencl.enqueue_nd_range_kernel(queue, kernel, size, case.block)
         queue.finish()
@@ -405,14 +405,14 @@ def opencl(case: Case) -> Callable[[], float]:
 
 def numba_seconds(case: Case) -> tuple[float, float]:
     """(seconds that Numba's simulator takes for some of the blocks, the share that they are of all)."""
-    some = case.blocks_for_numba
-    assert some is not None
+    blocks = case.blocks_for_numba
+    assert blocks is not None
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
-    words = [sys.executable, str(PEERS / "numba_simulator.py"), case.kernel.name, json.dumps([some, case.block])]
+    words = [sys.executable, str(PEERS / "numba_simulator.py"), case.kernel.name, json.dumps([blocks, case.block])]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         sys.exit(f"{' '.join(words)} failed:\n{done.stderr[-2000:]}")
-    share = np.prod(some) / np.prod(case.grid)
+    share = np.prod(blocks) / np.prod(case.grid)
     return float(done.stdout.split()[-1]), float(share)
 
 
@@ -432,16 +432,16 @@ def measured(case: Case, rounds: int) -> dict[str, float]:
             seconds[name].append(time.perf_counter() - began)
         seconds["pocl"].append(pocl())
         if not number:  # what only the first launch does
-            for each in seconds.values():
-                each.clear()
-    found = {name: case.units / min(each) for name, each in seconds.items()}
+            for times in seconds.values():
+                times.clear()
+    rates = {name: case.units / min(times) for name, times in seconds.items()}
     if case.blocks_for_numba is not None:
         took, share = numba_seconds(case)
-        found["numba"] = case.units * share / took
-    return found
+        rates["numba"] = case.units * share / took
+    return rates
 
 
-def table(chosen: list[Case], each: list[dict[str, float]], rounds: int) -> str:
+def table(chosen: list[Case], results: list[dict[str, float]], rounds: int) -> str:
     lines = [
         "# Kernels executed side by side",
         "",
@@ -455,15 +455,15 @@ def table(chosen: list[Case], each: list[dict[str, float]], rounds: int) -> str:
         "PoCL is faster than watched, times | faster than Numba's simulator, watched, times |",
         "|---|---|---|---|---|---|---|",
     ]
-    for case, one in zip(chosen, each, strict=True):
-        numba = f"{one['watched'] / one['numba']:,.0f}" if "numba" in one else ""
+    for case, rates in zip(chosen, results, strict=True):
+        numba = f"{rates['watched'] / rates['numba']:,.0f}" if "numba" in rates else ""
         cells = (
             case.name,
             case.unit,
-            f"{one['unwatched']:.2g}",
-            f"{one['watched']:.2g}",
-            f"{one['unwatched'] / one['watched']:.2f}",
-            f"{one['pocl'] / one['watched']:.3g}",
+            f"{rates['unwatched']:.2g}",
+            f"{rates['watched']:.2g}",
+            f"{rates['unwatched'] / rates['watched']:.2f}",
+            f"{rates['pocl'] / rates['watched']:.3g}",
             numba,
         )
         lines.append(f"| {' | '.join(cells)} |")
@@ -476,12 +476,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="kernels whose names begin so")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    chosen = [one for one in cases() if not options.only or one.name.startswith(tuple(options.only))]
-    each = []
+    chosen = [case for case in cases() if not options.only or case.name.startswith(tuple(options.only))]
+    results = []
     for case in chosen:
-        each.append(measured(case, options.rounds))
-        print(case.name, {name: f"{value:.3g}" for name, value in each[-1].items()}, flush=True)
-    text = table(chosen, each, options.rounds)
+        results.append(measured(case, options.rounds))
+        print(case.name, {name: f"{value:.3g}" for name, value in results[-1].items()}, flush=True)
+    text = table(chosen, results, options.rounds)
     print(text)
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,7 @@ def states(policy: PlacementPolicy, ties: str, runs: int) -> tuple[np.ndarray, f
     document = read_document(ROOT / "scenarios" / "openb-inflate.yaml", [f"ties={ties}"])
     scenario = check_placement(document)
     prepared = prepare_placement(scenario)
-    found = np.empty((runs, len(MARKS), 2))
+    shares = np.empty((runs, len(MARKS), 2))
     began = time.process_time()
     for seed in range(runs):
         run = placement.run(scenario, prepared, policy, seed + 1)
@@ -57,9 +57,9 @@ def states(policy: PlacementPolicy, ties: str, runs: int) -> tuple[np.ndarray, f
         timeline = run.timeline
         for k, mark in enumerate(MARKS):
             at = int(np.searchsorted(timeline.demand, round(mark * run.capacity), side="right")) - 1
-            found[seed, k] = timeline.allocated[at], timeline.fragmented[at] / timeline.weight
-        found[seed] /= run.capacity
-    return found, (time.process_time() - began) / runs
+            shares[seed, k] = timeline.allocated[at], timeline.fragmented[at] / timeline.weight
+        shares[seed] /= run.capacity
+    return shares, (time.process_time() - began) / runs
 
 
 def shown(values: np.ndarray) -> str:

@@ -83,8 +83,8 @@ def measured(side: str, jobs: int) -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, __file__, "--side", side, "--jobs", str(jobs)], capture_output=True, text=True, check=True
     )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
 def main() -> None:
@@ -95,8 +95,8 @@ def main() -> None:
     parser.add_argument("--side", choices=SIDES)
     options = parser.parse_args()
     if options.side:
-        found = SIDES[options.side](options.jobs)
-        print(json.dumps(found | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+        result = SIDES[options.side](options.jobs)
+        print(json.dumps(result | {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
         return
     rows = [{side: measured(side, options.jobs) for side in SIDES} for _ in range(options.rounds)]
     ratios = [row["simpy"]["cpu_s"] / row["windtunnel"]["cpu_s"] for row in rows]

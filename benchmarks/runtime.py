@@ -38,21 +38,21 @@ def calls_per_second(calls: int) -> dict[str, float]:
     device = windtunnel.device("h100-sxm-80gb")
     a, array = device.empty(1000), np.ones(1000, np.float32)
     streams = [device.stream() for _ in range(4)]
-    each = [device.empty(1000) for _ in streams]
+    buffers = [device.empty(1000) for _ in streams]
     programs = {
         "launch, empty kernel": lambda i: device.launch(nothing, 1, 1),
-        "launch on one of four streams": lambda i: device.launch(double, 4, 256, each[i % 4], stream=streams[i % 4]),
+        "launch on one of four streams": lambda i: device.launch(double, 4, 256, buffers[i % 4], stream=streams[i % 4]),
         "copy in, 4 kB": lambda i: a.copy_from(array),
         "synchronize": lambda i: device.synchronize(),
     }
-    found = {}
+    rates = {}
     for name, program in programs.items():
         program(0)
         began = time.perf_counter()
         for i in range(calls):
             program(i)
-        found[name] = calls / (time.perf_counter() - began)
-    return found
+        rates[name] = calls / (time.perf_counter() - began)
+    return rates
 
 
 def pytest_seconds(folder: Path, *options: str) -> float:
@@ -78,7 +78,7 @@ def main() -> None:
             (pytest_seconds(folder, "-p", "windtunnel.pytest_plugin"), pytest_seconds(folder))
             for _ in range(4 * options.rounds)
         ]
-    added = statistics.median(one - other for one, other in pairs)
+    added = statistics.median(explicit - other for explicit, other in pairs)
     lines = [
         "# The runtime's own speed",
         "",
@@ -86,7 +86,7 @@ def main() -> None:
         "",
         "| call | a second |",
         "|---|---|",
-        *(f"| {name} | {max(one[name] for one in rounds):,.0f} |" for name in rounds[0]),
+        *(f"| {name} | {max(result[name] for result in rounds):,.0f} |" for name in rounds[0]),
         "",
         f"The plugin adds {1000 * added:.0f} ms to pytest's {statistics.median(other for _, other in pairs):.2f} s.",
     ]

@@ -73,9 +73,9 @@ def main() -> None:
     busy = min(loads) > 2.5  # what two workers alone leave behind is 2
     rows = []
     for jobs in options.jobs:
-        one, two = (took[jobs, workers] for workers in (1, 2))
-        each = "; ".join(", ".join(f"{t:.1f}" for t in times) for times in (one, two))
-        rows.append(f"| {jobs:,} | {min(one):.2f} | {min(two):.2f} | **{min(one) / min(two):.2f}** | {each} |")
+        single, two = (took[jobs, workers] for workers in (1, 2))
+        listed = "; ".join(", ".join(f"{t:.1f}" for t in times) for times in (single, two))
+        rows.append(f"| {jobs:,} | {min(single):.2f} | {min(two):.2f} | **{min(single) / min(two):.2f}** | {listed} |")
     lines = [
         "# Sweeping with one worker and with two",
         "",

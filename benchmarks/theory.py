@@ -44,12 +44,12 @@ def systems() -> Iterator[tuple[str, theory.System]]:
 
 def compared(values: Sequence[float], truth: float) -> tuple[str, float]:
     """(mean and half-width of its 95% interval beside the truth, two-sided p-value of Student's t)."""
-    found = np.array(values)
-    error = float(found.std(ddof=1)) / math.sqrt(len(found))
+    means = np.array(values)
+    error = float(means.std(ddof=1)) / math.sqrt(len(means))
     if not error:
-        return f"{found.mean():.4g} (theory {truth:.4g})", 1.0 if found.mean() == truth else 0.0
-    t = (float(found.mean()) - truth) / error
-    return f"{found.mean():.4g} ± {2.05 * error:.2g} ({truth:.4g})", float(2 * stdtr(len(found) - 1, -abs(t)))
+        return f"{means.mean():.4g} (theory {truth:.4g})", 1.0 if means.mean() == truth else 0.0
+    t = (float(means.mean()) - truth) / error
+    return f"{means.mean():.4g} ± {2.05 * error:.2g} ({truth:.4g})", float(2 * stdtr(len(means) - 1, -abs(t)))
 
 
 def rows(seeds: int) -> Iterator[tuple[list[str], list[float]]]:
@@ -80,9 +80,9 @@ def rows(seeds: int) -> Iterator[tuple[list[str], list[float]]]:
         yield [*cells, f"{min(chances):.2g}"], chances
     exponential = {"distribution": "exponential", "mean": "1 s"}
     rates = [0.5, 0.6, 0.5]
-    found = theory.by_class(2, rates, [exponential] * 3, [3, 2, 1])
+    delays = theory.by_class(2, rates, [exponential] * 3, [3, 2, 1])
     for i, wait in enumerate(theory.mmc_priority_mean_waits_s(rates, 1.0, 2)):
-        cell, p = compared(found[:, i].tolist(), wait)
+        cell, p = compared(delays[:, i].tolist(), wait)
         yield [f"M/M/2, priority {3 - i} of 3", "0.8", cell, "–", "–", "–", "–", f"{p:.2g}"], [p]
     shared, alone = theory.sharing(0.7, (1, 4), 2_500, 16)
     mean_s = float(np.mean(alone))
@@ -98,8 +98,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found = list(rows(options.seeds))
-    chances = [p for _, one in found for p in one]
+    comparisons = list(rows(options.seeds))
+    chances = [p for _, p_values in comparisons for p in p_values]
     low = sum(p < 0.05 for p in chances)
     lines = [
         "# The engine beside queueing theory",
@@ -110,7 +110,7 @@ def main() -> None:
         "",
         "| system | load | mean wait, s | wait beyond p95 | p99 | sojourn beyond p95 | p99 | least p-value |",
         "|---|---|---|---|---|---|---|---|",
-        *(f"| {' | '.join(cells)} |" for cells, _ in found),
+        *(f"| {' | '.join(cells)} |" for cells, _ in comparisons),
         "",
         f"Of {len(chances)} comparisons {low} have a p-value below 0.05, where {0.05 * len(chances):.0f} would be "
         f"expected of a right engine and independent comparisons; the least is {min(chances):.2g}. Figures of one row "

@@ -56,12 +56,12 @@ def asked(device: Device, lines: list[list[str]], seconds: np.ndarray) -> dict[s
     for places, rows in table_of(lines).groups():
         cost = device.cost(rows)
         value[places], low[places], high[places] = cost.duration_s, cost.duration_low_s, cost.duration_high_s
-    found = {}
+    by_kind = {}
     for name in sorted({(line[0], line[7]) for line in lines}, reverse=True):
         i = np.array([(line[0], line[7]) == name for line in lines])
         inside, half = interval_metrics(seconds[i], value[i], low[i], high[i])
-        found[f"{name[0]}, {name[1]} keys"] = metrics(seconds[i], value[i]) | {"inside": inside, "half_width": half}
-    return found
+        by_kind[f"{name[0]}, {name[1]} keys"] = metrics(seconds[i], value[i]) | {"inside": inside, "half_width": half}
+    return by_kind
 
 
 def main() -> None:
@@ -76,8 +76,8 @@ def main() -> None:
             fitted, _ = calibrated_on(known, sku, table_of([lines[i] for i in drawn]), seconds[drawn])
             draws.append(asked(fitted, [lines[i] for i in rest], seconds[rest]))
         results.append((100, {k: {m: float(np.mean([d[k][m] for d in draws])) for m in draws[0][k]} for k in draws[0]}))
-        for count, each in results:
-            for name, r in each.items():
+        for count, by_kind in results:
+            for name, r in by_kind.items():
                 cells = [sku, str(count), name, f"**{r['mape']:.1%}**", f"{r['median']:.1%}", f"{r['p90']:.1%}"]
                 cells += [f"{r['bias']:+.3f}", f"{r['inside']:.0%}", f"{r['half_width']:.0%}"]
                 out.append(f"| {' | '.join(cells)} |")

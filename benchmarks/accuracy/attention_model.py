@@ -62,7 +62,7 @@ def prior(sheet: Datasheet) -> np.ndarray:
 
 def _groups(rows: Rows) -> list[tuple[np.ndarray, OpRows]]:
     """Places and rows of each phase and type of keys and values."""
-    found = []
+    groups = []
     for decode in (False, True):
         for fp8 in (False, True):
             index = np.flatnonzero((rows["decode"] == decode) & ((rows["kv_bytes"] < 2.0) == fp8))
@@ -76,8 +76,8 @@ def _groups(rows: Rows) -> list[tuple[np.ndarray, OpRows]]:
                     "cache": "cold",
                 }
                 names = ("batch", "heads", "kv_heads", "head_dim", "kv_tokens")
-                found.append((index, OpRows(OPERATIONS["attention"], choices, {n: rows[n][index] for n in names})))
-    return found
+                groups.append((index, OpRows(OPERATIONS["attention"], choices, {n: rows[n][index] for n in names})))
+    return groups
 
 
 def _joined(rows: Rows, ask: Callable[[OpRows], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -100,8 +100,8 @@ def parts(g: Geometry, sheet: Datasheet, numbers: np.ndarray) -> TimeComponents:
 
 def base(g: Geometry, sheet: Datasheet, numbers: np.ndarray) -> TimeComponents:
     """The times with each row's own vector; ``numbers`` [regimes, numbers]."""
-    each = [dict(zip(NAMES, np.exp(row).tolist(), strict=True)) for row in numbers]
-    return formula(g, sheet, each.__getitem__)
+    regimes = [dict(zip(NAMES, np.exp(row).tolist(), strict=True)) for row in numbers]
+    return formula(g, sheet, regimes.__getitem__)
 
 
 def features(rows: Rows, g: Geometry, p: TimeComponents, sheet: Datasheet) -> np.ndarray:
@@ -119,13 +119,13 @@ def log_factor(arrays: Arrays, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         factor, width, _ = evaluate.log_factor(part)
         return {"factor": factor, "width": width}
 
-    found = _joined(rows, ask)
-    return found["factor"], found["width"]
+    joined = _joined(rows, ask)
+    return joined["factor"], joined["width"]
 
 
 def seconds(arrays: Arrays, rows: Rows, sheet: Datasheet | None = None, rest: bool = True) -> np.ndarray:
     """Predicted seconds on ``sheet`` (that of the fit if None), with or without the learned rest."""
-    own, each = frozen(arrays)
+    own, regimes = frozen(arrays)
     sheet = sheet or own
-    total = formula(geometry(rows, sheet), sheet, each.__getitem__).total
+    total = formula(geometry(rows, sheet), sheet, regimes.__getitem__).total
     return np.asarray(total * np.exp(log_factor(arrays, rows)[0])) if rest else total

@@ -75,12 +75,12 @@ class Table:
 
 
 def read(folder: Path) -> list[Table]:
-    found: dict[tuple[str, int, int], list[tuple[float, float]]] = {}
+    times: dict[tuple[str, int, int], list[tuple[float, float]]] = {}
     with gzip.open(folder / "collectives.csv.gz", "rt", newline="") as file:
         for r in csv.DictReader(file):
             key = (r["op"], int(r["workers"]), int(r["devices_per_node"]))
-            found.setdefault(key, []).append((float(r["bytes"]), float(r["latency_s"])))
-    return [Table(*key, *np.array(rows).T) for key, rows in sorted(found.items())]
+            times.setdefault(key, []).append((float(r["bytes"]), float(r["latency_s"])))
+    return [Table(*key, *np.array(rows).T) for key, rows in sorted(times.items())]
 
 
 def predict(tables: list[Table], values: Mapping[str, float]) -> list[np.ndarray]:
@@ -101,8 +101,8 @@ def fit(tables: list[Table]) -> dict[str, float]:
         errors = [np.log(m / t.seconds) for m, t in zip(modelled, thin, strict=True)]
         return np.concatenate([*errors, 0.5 * (x - start) / hold])
 
-    found = least_squares(residual, start, loss="soft_l1", f_scale=0.1, max_nfev=60, diff_step=1e-2)
-    return dict(zip(START, np.exp(found.x).tolist(), strict=True))
+    solution = least_squares(residual, start, loss="soft_l1", f_scale=0.1, max_nfev=60, diff_step=1e-2)
+    return dict(zip(START, np.exp(solution.x).tolist(), strict=True))
 
 
 def straight(train: list[Table], test: Table) -> np.ndarray:

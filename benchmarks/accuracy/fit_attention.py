@@ -68,10 +68,10 @@ def _fit_numbers(
 
     high = np.where(np.isin(NAMES, _SHARES), 0.0, np.inf)
     start = np.minimum(start, high - 1e-3)
-    found = least_squares(
+    solution = least_squares(
         residual, start, bounds=(-np.inf, high), loss="soft_l1", f_scale=0.05, max_nfev=30, diff_step=1e-3
     )
-    return np.asarray(found.x)
+    return np.asarray(solution.x)
 
 
 def fit_numbers(g: Geometry, sheet: Datasheet, y: np.ndarray, count: int = 1500) -> np.ndarray:
@@ -305,7 +305,7 @@ def run_table(tables: list[Table], out: Path) -> None:
         width = nested_width(table, whole, width, set_fold(table, FOLDS[table.sku]))
         simple = roofline(table)
         for name, i in _cells(table):
-            errors = [np.abs(np.exp(said - table.y) - 1.0)[i] for said in (simple, plain, whole)]
+            errors = [np.abs(np.exp(predicted - table.y) - 1.0)[i] for predicted in (simple, plain, whole)]
             cells = [table.sku, name, str(int(i.sum())), *(f"{e.mean():.1%}" for e in errors[:2])]
             cells += [
                 f"**{errors[2].mean():.2%}**",
@@ -392,7 +392,7 @@ def run_monotone(tables: list[Table], count: int = 20000) -> None:
         rows["kv_tokens"] = np.maximum(1.0, np.round(rows["kv_tokens"] * jitter))
         rows["batch"] = np.maximum(1.0, np.round(rows["batch"] * np.where(g.random(count) < 0.5, jitter, 1.0)))
         start = time.time()
-        one, plain = seconds(arrays, rows), seconds(arrays, rows, rest=False)
+        plain_s, plain = seconds(arrays, rows), seconds(arrays, rows, rest=False)
         print(f"{table.sku} {count} rows {time.time() - start:.2f} s, twice base and once the rest")
         steps: dict[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] = {
             "batch x 2": lambda r: r | {"batch": r["batch"] * 2},
@@ -403,8 +403,8 @@ def run_monotone(tables: list[Table], count: int = 20000) -> None:
             "kv_tokens x 1.1": lambda r: r | {"kv_tokens": np.ceil(r["kv_tokens"] * 1.1)},
         }
         for name, change in steps.items():
-            more = change(dict(rows))
-            low, low_plain = seconds(arrays, more) / one - 1.0, seconds(arrays, more, rest=False) / plain - 1.0
+            larger = change(dict(rows))
+            low, low_plain = seconds(arrays, larger) / plain_s - 1.0, seconds(arrays, larger, rest=False) / plain - 1.0
             print(
                 f"  {name:20s} over 1% cheaper: {(low < -0.01).mean():6.2%} (base {(low_plain < -0.01).mean():6.2%}), "
                 f"by over 5%: {(low < -0.05).mean():6.2%}, worst {low.min():+.1%}"

@@ -91,8 +91,8 @@ def fit_numbers(t: sp.Table, start: np.ndarray | None = None, penalty: float = 0
         return first * np.exp(np.clip(x, -4.0, 4.0))
 
     def loss(x: np.ndarray) -> float:
-        said = np.log(formula_s(rows, learned.numbers_at(frozen(thin, at(x)), 0))[0])
-        return float(np.mean(np.abs(said - target)) + penalty * np.sum(x**2) / len(x))
+        predicted = np.log(formula_s(rows, learned.numbers_at(frozen(thin, at(x)), 0))[0])
+        return float(np.mean(np.abs(predicted - target)) + penalty * np.sum(x**2) / len(x))
 
     x = np.zeros(len(first))
     for _ in range(2):
@@ -198,11 +198,11 @@ def fit_table(t: sp.Table, seed: int = 0, extra: int = 45000, **options: float) 
     x, log_formula, _ = inputs(t, numbers)
     y = np.clip(np.log(t.seconds) - log_formula, -1.5, 1.5)
     taught = teacher(x, y)
-    more = unmeasured(t, extra, rng)
-    xm, log_more, _ = inputs(more, numbers)
-    sizes = (np.append(getattr(t, a), getattr(more, a)) for a in "mnk")
-    every = sp.Table(t.sku, t.dtype, t.clock, *sizes, np.ones(1))
-    larger, log_larger, _ = inputs(grown(every, rng), numbers)
+    added = unmeasured(t, extra, rng)
+    xm, log_more, _ = inputs(added, numbers)
+    sizes = (np.append(getattr(t, a), getattr(added, a)) for a in "mnk")
+    all_rows = sp.Table(t.sku, t.dtype, t.clock, *sizes, np.ones(1))
+    larger, log_larger, _ = inputs(grown(all_rows, rng), numbers)
     rise = log_larger - np.append(log_formula, log_more)
     return student(np.vstack([x, xm]), np.append(y, taught(xm)), larger, rise, seed, **options) | {"numbers": numbers}
 
@@ -246,9 +246,9 @@ class Held:
         for f in range(folds):
             rows = np.flatnonzero(self.fold == f)
             fitted = fit_table(t.take(np.flatnonzero(self.fold != f)), seed=f, **options)
-            some = t.take(rows)
-            self.log_time[rows], self.log_formula[rows], self.region[rows] = log_time(some, fitted)
-            drops.append(self.log_time[rows] - log_time(grown(some, np.random.default_rng(f)), fitted)[0])
+            part = t.take(rows)
+            self.log_time[rows], self.log_formula[rows], self.region[rows] = log_time(part, fitted)
+            drops.append(self.log_time[rows] - log_time(grown(part, np.random.default_rng(f)), fitted)[0])
         self.drops = np.concatenate(drops)
 
     @property
@@ -264,8 +264,8 @@ class Held:
         value, seconds = np.exp(self.log_time), self.t.seconds
         inside, half = sp.interval_metrics(seconds, value, value * np.exp(-width), value * np.exp(width))
         formula = float(np.mean(np.abs(np.exp(self.log_formula) / seconds - 1.0)))
-        found = sp.metrics(seconds, value) | {"inside": inside, "half_width": half, "formula": formula}
-        return found | {"cheaper": float(np.mean(self.drops > 0.01)), "worst": float(np.expm1(self.drops.max()))}
+        figures = sp.metrics(seconds, value) | {"inside": inside, "half_width": half, "formula": formula}
+        return figures | {"cheaper": float(np.mean(self.drops > 0.01)), "worst": float(np.expm1(self.drops.max()))}
 
 
 def clocks(t: sp.Table, numbers: np.ndarray) -> dict[str, float]:
@@ -291,17 +291,17 @@ def run_ship(data: dict[tuple[str, str, str], sp.Table], skus: Sequence[str]) ->
             main = t.dtype == "bfloat16" and t.clock == "burst"
             options = {} if main else {"hidden": 56, "ramps": 4}
             held = Held(t, 10 if main else 4, **options)
-            report[f"{t.dtype}/{t.clock}"] = found = held.metrics()
-            one = fit_table(t, **options) | {"width": quantiles(held.score, held.region).astype(np.float32)}
-            fitted[t.dtype, t.clock] = one
+            report[f"{t.dtype}/{t.clock}"] = figures = held.metrics()
+            table = fit_table(t, **options) | {"width": quantiles(held.score, held.region).astype(np.float32)}
+            fitted[t.dtype, t.clock] = table
             name = t.dtype + ("_sustained" if t.clock == "sustained" else "")
-            for parameter, value in clocks(t, one["numbers"]).items():
+            for parameter, value in clocks(t, table["numbers"]).items():
                 values[f"{parameter}.{name}"] = value
-            shown = {name: round(value, 4) for name, value in found.items()}
+            shown = {name: round(value, 4) for name, value in figures.items()}
             print(sku, t.dtype, t.clock, len(t), json.dumps(shown), f"{time.perf_counter() - began:.0f} s", flush=True)
         rows = sum(len(t) for key, t in data.items() if key[0] == sku)
         first = report["bfloat16/burst"]
-        others = ", ".join(f"{name} {100 * found['mape']:.1f}%" for name, found in report.items())
+        others = ", ".join(f"{name} {100 * figures['mape']:.1f}%" for name, figures in report.items())
         note = f"errors on shapes held back: {others}; the figures beside are of bfloat16 in bursts"
         fit = Fit("gemm", rows, first["mape"], first["inside"], first["half_width"], "whole (n, k)", note)
         device = Catalogue().device(sku, calibrated=False)
@@ -313,9 +313,9 @@ def run_held(data: dict[tuple[str, str, str], sp.Table], folds: int) -> None:
     """The table of the four devices in bfloat16 bursts."""
     means = []
     for sku in sp.FOUR:
-        found = Held(data[sku, "bfloat16", "burst"], folds).metrics()
-        means.append(found["mape"])
-        print(sku, json.dumps({name: round(value, 4) for name, value in found.items()}), flush=True)
+        figures = Held(data[sku, "bfloat16", "burst"], folds).metrics()
+        means.append(figures["mape"])
+        print(sku, json.dumps({name: round(value, 4) for name, value in figures.items()}), flush=True)
     print(f"mean of four devices: {np.mean(means):.2%}")
 
 

@@ -47,9 +47,9 @@ def as_table(t: sp.Table) -> OpTable:
 
 def judge(device: Device, t: sp.Table) -> dict[str, float]:
     cost = device.cost(rows_of(t))
-    found = sp.metrics(t.seconds, cost.duration_s)
+    figures = sp.metrics(t.seconds, cost.duration_s)
     inside, half = sp.interval_metrics(t.seconds, cost.duration_s, cost.duration_low_s, cost.duration_high_s)
-    return found | {"inside": inside, "half_width": half}
+    return figures | {"inside": inside, "half_width": half}
 
 
 def roofline(t: sp.Table) -> float:
@@ -63,11 +63,11 @@ def roofline(t: sp.Table) -> float:
 
 def calibrated_on(catalogue: Catalogue, sku: str, table: OpTable, seconds: np.ndarray) -> tuple[Device, Calibration]:
     """The device with the overlay that a calibration on these rows writes, and the calibration."""
-    found = calibrate(catalogue.device(sku, calibrated=False), table, seconds)
+    calibration = calibrate(catalogue.device(sku, calibrated=False), table, seconds)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "overlay.yaml"
-        path.write_text(overlay_text(overlay_data(found, "a draw", "")), encoding="utf-8")
-        return catalogue.device(sku, calibration=read_overlay(path, sku, "gpu")), found
+        path.write_text(overlay_text(overlay_data(calibration, "a draw", "")), encoding="utf-8")
+        return catalogue.device(sku, calibration=read_overlay(path, sku, "gpu")), calibration
 
 
 def after(catalogue: Catalogue, t: sp.Table, count: int, draw: int) -> dict[str, float]:
@@ -77,9 +77,9 @@ def after(catalogue: Catalogue, t: sp.Table, count: int, draw: int) -> dict[str,
     rest = np.random.default_rng(draw).choice(rest, min(MOST_ASKED, len(rest)), replace=False)
     few = t.take(drawn)
     began = time.perf_counter()
-    device, found = calibrated_on(catalogue, t.sku, as_table(few), few.seconds)
+    device, calibration = calibrated_on(catalogue, t.sku, as_table(few), few.seconds)
     took = time.perf_counter() - began
-    return judge(device, t.take(rest)) | {"seconds": took, "said": found.cross_validation_error}
+    return judge(device, t.take(rest)) | {"seconds": took, "said": calibration.cross_validation_error}
 
 
 def main() -> None:
@@ -100,8 +100,8 @@ def main() -> None:
         print(f"{sku}: datasheet roofline {roofline(t):.1%}", file=sys.stderr)
         results = [(0, judge(known.device(sku, calibrated=False), t))]
         for count in (20, 100, 500):
-            each = [after(known, t, count, draw) for draw in range(DRAWS)]
-            results.append((count, {name: float(np.mean([e[name] for e in each])) for name in each[0]}))
+            draws = [after(known, t, count, draw) for draw in range(DRAWS)]
+            results.append((count, {name: float(np.mean([e[name] for e in draws])) for name in draws[0]}))
         for count, r in results:
             shown = [f"**{r['mape']:.1%}**", f"{r['median']:.1%}", f"{r['p90']:.1%}", f"{r['bias']:+.3f}"]
             shown += [f"{r['mape_short']:.1%}", f"{r['inside']:.0%}", f"{r['half_width']:.0%}"]

@@ -72,7 +72,7 @@ class Measured:
 
 def read(folder: Path) -> list[Measured]:
     """GPUs behind the drivers of their vendors."""
-    found = []
+    measured = []
     with (folder / "launch_transfer.csv").open(newline="") as file:
         for r in csv.DictReader(file):
             parts = r["file"].split("/")
@@ -89,7 +89,7 @@ def read(folder: Path) -> list[Measured]:
 
             round_trip = number("launch_us") or number("launch_us_roundtrip")
             dispatch = number("launch_us_dispatch")
-            found.append(
+            measured.append(
                 Measured(
                     r["device"].strip(),
                     {"rocm": "hip"}.get(r["api"], r["api"]),
@@ -101,7 +101,7 @@ def read(folder: Path) -> list[Measured]:
                     or number("xfer_enqueuewritebuffer", "xfer_enqueuereadbuffer"),
                 )
             )
-    return found
+    return measured
 
 
 def left_out(

@@ -95,15 +95,15 @@ class Table:
 
 def read(folder: Path) -> list[Table]:
     """The tables of every device, rows near the launch floor left out."""
-    found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+    rows_of: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
     with gzip.open(folder / "elementwise.csv.gz", "rt", newline="") as file:
         for r in csv.DictReader(file):
             row = (float(r["rows"]), float(r["width"]), float(r["latency_s"]))
-            found.setdefault((DEVICES[r["device"]], r["op"]), []).append(row)
+            rows_of.setdefault((DEVICES[r["device"]], r["op"]), []).append(row)
     tables = []
     for sku in sorted(set(DEVICES.values())):
-        floor = np.quantile([row[2] for (s, _), rows in found.items() if s == sku for row in rows], 0.02)
-        for (s, op), rows in found.items():
+        floor = np.quantile([row[2] for (s, _), rows in rows_of.items() if s == sku for row in rows], 0.02)
+        for (s, op), rows in rows_of.items():
             if s == sku:
                 numbers = np.array([row for row in rows if row[2] > 3.0 * floor])
                 tables.append(Table(sku, op, *numbers.T))
@@ -171,8 +171,8 @@ def _least(tables: list[Table], start: Mapping[str, float], hold: float, sample:
         values = dict(zip(start, np.exp(x).tolist(), strict=True))
         return np.concatenate([np.log(predict(thin, values)) - measured, hold * (x - first)])
 
-    found = least_squares(residual, first, loss="soft_l1", f_scale=0.05, max_nfev=40, diff_step=1e-2)
-    return dict(zip(start, np.exp(found.x).tolist(), strict=True))
+    solution = least_squares(residual, first, loss="soft_l1", f_scale=0.05, max_nfev=40, diff_step=1e-2)
+    return dict(zip(start, np.exp(solution.x).tolist(), strict=True))
 
 
 def from_others(sku: str, train: list[Table]) -> dict[str, float]:
@@ -208,10 +208,10 @@ def three_numbers(train: list[Table], test: list[Table]) -> np.ndarray:
         [np.full(len(t.seconds), 1 / sum(len(u.seconds) for u in train if u.sku == t.sku)) for t in train]
     )
     weight = np.sqrt(weight / weight.mean())
-    found = least_squares(
+    solution = least_squares(
         lambda x: weight * (np.log(model(train, x)) - measured), np.log([20.0, 0.8, 1.2]), loss="soft_l1", f_scale=0.05
     )
-    return model(test, found.x)
+    return model(test, solution.x)
 
 
 def noise(tables: list[Table], sku: str) -> float:

@@ -129,8 +129,8 @@ def fit(tables: list[Table]) -> dict[str, float]:
             parts += [weight * (watts / t.watts - 1.0), 0.5 * np.log(seconds / t.seconds)]
         return np.concatenate(parts)
 
-    found = least_squares(residual, start, loss="soft_l1", f_scale=0.06, max_nfev=60, diff_step=1e-3)
-    return dict(zip(START, np.exp(found.x).tolist(), strict=True))
+    solution = least_squares(residual, start, loss="soft_l1", f_scale=0.06, max_nfev=60, diff_step=1e-3)
+    return dict(zip(START, np.exp(solution.x).tolist(), strict=True))
 
 
 def max_w() -> float:

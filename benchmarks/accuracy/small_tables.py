@@ -107,10 +107,10 @@ def fit(study: Study, index: Indices) -> dict[str, float]:
     best: tuple[float, dict[str, float], dict[str, float]] | None = None
     for combination in itertools.product(*study.choices.values()):
         fixed = {**study.stated, **dict(zip(study.choices, combination, strict=True))}
-        loss, found = _descend(study, index, fixed, first if best is None else best[2], steps=30 if best is None else 4)
+        loss, start = _descend(study, index, fixed, first if best is None else best[2], steps=30 if best is None else 4)
         # A choice that the rows can hardly tell from the one before it stays as it was.
         if best is None or loss < best[0] * (1.0 - LEAST_GAIN):
-            best = loss, fixed, found
+            best = loss, fixed, start
     assert best is not None
     return {**best[1], **_descend(study, index, best[1], best[2], steps=30)[1]}
 
@@ -130,8 +130,8 @@ def _descend(
 
     def residual(x: Array) -> Array:
         values = {**fixed, **dict(zip(paths, np.exp(x), strict=True))}
-        found: Array = np.log(costs(study, device_of(study, values), index)[0]) - measured
-        return found
+        residuals: Array = np.log(costs(study, device_of(study, values), index)[0]) - measured
+        return residuals
 
     x = minimise(residual, np.log(np.array([first[path] for path in paths])), low, high, steps=steps)
     return _loss(residual(x)), dict(zip(paths, np.exp(x).tolist(), strict=True))
@@ -320,8 +320,8 @@ def constants(study: Study) -> Array:
 
     def model(x: Array) -> Array:
         t0, a, b = np.exp(x)
-        found: Array = t0 + np.maximum(compute * a, memory * b)
-        return found
+        predicted: Array = t0 + np.maximum(compute * a, memory * b)
+        return predicted
 
     for row in range(len(study)):
         rest = np.flatnonzero(np.arange(len(study)) != row)
@@ -333,14 +333,14 @@ def constants(study: Study) -> Array:
     return out
 
 
-def line(name: str, seconds: Array, found: Array, low: Array | None = None, high: Array | None = None) -> str:
+def line(name: str, seconds: Array, predicted: Array, low: Array | None = None, high: Array | None = None) -> str:
     """A row of a table: errors in percent, bias as the median error, the interval where there is one."""
-    error = found / seconds - 1.0
+    error = predicted / seconds - 1.0
     size = np.abs(error) * 100.0
     cells = [f"{len(seconds)}", f"{size.mean():.1f}", f"{np.median(size):.1f}", f"{np.quantile(size, 0.9):.1f}"]
     cells.append(f"{100.0 * np.median(error):+.1f}")
     if low is not None and high is not None:
-        inside, half = (seconds >= low) & (seconds <= high), (high - low) / 2.0 / found
+        inside, half = (seconds >= low) & (seconds <= high), (high - low) / 2.0 / predicted
         cells += [f"{100.0 * inside.mean():.0f}", f"{100.0 * np.median(half):.0f}"]
     else:
         cells += ["", ""]
@@ -363,14 +363,14 @@ class Outcome:
 
 def judge(study: Study) -> Outcome:
     """Every split of a study, its baselines, and the SKU as it would be had nobody measured it."""
-    every = np.arange(len(study))
+    all_rows = np.arange(len(study))
     held_out = {name: left_out(study, labels) for name, labels in study.groups.items()}
     lines = [HEAD]
-    lines += [line(f"left out: one {name}", study.seconds, *found) for name, found in held_out.items()]
+    lines += [line(f"left out: one {name}", study.seconds, *columns) for name, columns in held_out.items()]
     if study.context["dispatch"] == "eager":
-        found = left_out(study, study.groups["weights (n,k)"], cache="cold")
-        lines.append(line("left out: one weights (n,k), asked as cache=cold", study.seconds, *found))
-    never = costs(study, CATALOGUE.device(study.sku, calibrated=False), every, intervals=True)
+        columns = left_out(study, study.groups["weights (n,k)"], cache="cold")
+        lines.append(line("left out: one weights (n,k), asked as cache=cold", study.seconds, *columns))
+    never = costs(study, CATALOGUE.device(study.sku, calibrated=False), all_rows, intervals=True)
     lines.append(line("nothing of this SKU fitted (`--calibration none`)", study.seconds, *never))
     lines.append(line("baseline: constants, one row left out", study.seconds, constants(study)))
     if study.op != "launch":
@@ -378,7 +378,7 @@ def judge(study: Study) -> Outcome:
         floor = 120e-6 if study.context["dispatch"] == "eager" else 0.0
         if floor:
             lines.append(line("baseline: roofline and 120 us", study.seconds, floor + np.maximum(*work(study))))
-    return Outcome(study, lines, held_out, fit(study, every))
+    return Outcome(study, lines, held_out, fit(study, all_rows))
 
 
 def api_calls(folder: Path) -> list[str]:
@@ -394,14 +394,14 @@ def api_calls(folder: Path) -> list[str]:
         shape = (m, n, float(row["k"])) if row["k"] else (m, 1.0, n)
         (a, b, c) = (4.0 * shape[0] * shape[2], 4.0 * shape[2] * shape[1], 4.0 * shape[0] * shape[1])
 
-        def one(op: str, numbers: Mapping[str, float], device: Device = device, **choices: str) -> float:
-            found = Rows(OPERATIONS.find(op), {**DEVICE, **choices}, {k: np.array([v]) for k, v in numbers.items()})
-            return float(device.cost(found, intervals=False).duration_s[0])
+        def duration_s(op: str, numbers: Mapping[str, float], device: Device = device, **choices: str) -> float:
+            operation = Rows(OPERATIONS.find(op), {**DEVICE, **choices}, {k: np.array([v]) for k, v in numbers.items()})
+            return float(device.cost(operation, intervals=False).duration_s[0])
 
         product = dict(zip(("m", "n", "k", "batch"), (*shape, 1.0), strict=True))
-        called = one("gemm", product, dtype="float32", dispatch="eager")
-        copies = sum(one("copy", {"bytes": size}, direction="h2d", memory="pinned") for size in (a, b))
-        copies += one("copy", {"bytes": c}, direction="d2h", memory="pinned")
+        called = duration_s("gemm", product, dtype="float32", dispatch="eager")
+        copies = sum(duration_s("copy", {"bytes": size}, direction="h2d", memory="pinned") for size in (a, b))
+        copies += duration_s("copy", {"bytes": c}, direction="d2h", memory="pinned")
         lines.append(
             f"| {row['sku']} | {row['op']} | {m:.0f} | {float(row['api_s']) * 1e3:.2f} | {called * 1e3:.2f} "
             f"| {(called + copies) * 1e3:.2f} | {(float(row['api_s']) - called) * 1e3:.2f} |"
@@ -476,7 +476,7 @@ def rates() -> list[str]:
         ),
     ]
     lines = ["| SKU | figure | stated | modelled | |", "|---|---|--:|--:|---|"]
-    lines += [f"| {sku} | {what} | {stated:g} | {found:.4g} | {note} |" for sku, what, stated, found, note in figures]
+    lines += [f"| {sku} | {what} | {given:g} | {model:.4g} | {note} |" for sku, what, given, model, note in figures]
     return lines
 
 
@@ -490,8 +490,8 @@ def carried_over() -> list[str]:
         share[sku] = ((pair or 0.0), (engines or 1.0))
     lines = ["| card | one process, measured (/s) | from the other card's share (/s) | error |", "|---|--:|--:|--:|"]
     for sku, other in (("qat-8950", "qat-8970"), ("qat-8970", "qat-8950")):
-        said = share[sku][1] * share[other][0] / share[other][1]
-        lines.append(f"| {sku} | {share[sku][0]:.0f} | {said:.0f} | {100.0 * (said / share[sku][0] - 1.0):+.0f}% |")
+        model = share[sku][1] * share[other][0] / share[other][1]
+        lines.append(f"| {sku} | {share[sku][0]:.0f} | {model:.0f} | {100.0 * (model / share[sku][0] - 1.0):+.0f}% |")
     return lines
 
 
@@ -499,11 +499,11 @@ def row_by_row(outcomes: Sequence[Outcome]) -> list[str]:
     """Every kernel time beside what the fit to the others says of it."""
     lines = ["| SKU | kernel | size | measured (us) | left out (us) | error |", "|---|---|--:|--:|--:|--:|"]
     for outcome in outcomes:
-        study, said = outcome.study, outcome.held_out["row"][0]
+        study, predicted = outcome.study, outcome.held_out["row"][0]
         for i, measured in enumerate(study.seconds):
             kernel = "gemv" if study.numbers["n"][i] == 1 else "gemm"
             size = f"{study.numbers['m'][i]:.0f} x {study.numbers['k'][i]:.0f}"
-            times = f"{measured * 1e6:.1f} | {said[i] * 1e6:.1f} | {100.0 * (said[i] / measured - 1.0):+.1f}%"
+            times = f"{measured * 1e6:.1f} | {predicted[i] * 1e6:.1f} | {100.0 * (predicted[i] / measured - 1.0):+.1f}%"
             lines.append(f"| {study.sku} | {kernel} | {size} | {times} |")
     return lines
 
@@ -512,14 +512,14 @@ def write_overlay(outcome: Outcome) -> None:
     """Write the numbers that all rows give into the SKU's overlay, and the fits' quality on rows left out."""
     study = outcome.study
     split = list(study.groups)[-1]
-    found, low, high = outcome.held_out[split]
+    predicted, low, high = outcome.held_out[split]
     values = {p: float(f"{v:.4g}") if p in study.fitted else v for p, v in outcome.values.items()}
     fit = Fit(
         study.op,
         len(study),
-        float(np.abs(found / study.seconds - 1.0).mean()),
+        float(np.abs(predicted / study.seconds - 1.0).mean()),
         float(((study.seconds >= low) & (study.seconds <= high)).mean()),
-        float(np.median((high - low) / 2.0 / found)),
+        float(np.median((high - low) / 2.0 / predicted)),
         f"one {split} left out",
         f"benchmarks/accuracy/small_tables.py, {DATE}",
     )
@@ -544,8 +544,8 @@ def main() -> None:
         text += [f"## {outcome.study.name}", "", *outcome.lines, ""]
     kernels = [outcomes[i] for i in (1, 2)]
     seconds = np.concatenate([o.study.seconds for o in kernels])
-    found, low, high = (np.concatenate([o.held_out["row"][i] for o in kernels]) for i in range(3))
-    text += ["## FPGA kernels together", "", HEAD, line("left out: one row", seconds, found, low, high)]
+    predicted, low, high = (np.concatenate([o.held_out["row"][i] for o in kernels]) for i in range(3))
+    text += ["## FPGA kernels together", "", HEAD, line("left out: one row", seconds, predicted, low, high)]
     # What an open row of memory serves is taken as known; here each fold chooses it from its own rows.
     gemm = kernels[0].study
     chosen = replace(gemm, stated={"tile": 64.0}, choices={"row_bytes": (2048.0, 1024.0, 4096.0)})
