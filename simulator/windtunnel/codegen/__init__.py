@@ -26,7 +26,7 @@ from windtunnel.language.parameters import parameters_of
 from windtunnel.language.parse import parse
 from windtunnel.language.source import KernelError, source_of
 from windtunnel.language.specialise import specialised
-from windtunnel.language.stencil import misfit
+from windtunnel.language.stencil import launch_mismatch
 from windtunnel.language.types import Array, Type
 
 __all__ = [
@@ -123,7 +123,7 @@ class ForArguments:
             self._emitted[kinds, fixed] = _emit(infer(program, types), self.target, _checked_block(form, fixed))
         return self._emitted[kinds, fixed]
 
-    def misfit(self, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]) -> str | None:
+    def launch_mismatch(self, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]) -> str | None:
         """Return the problem of a stencil's launch in words; None if there is none or the kernel is not a stencil."""
         if form_of(self.function) is None:
             return None
@@ -131,7 +131,7 @@ class ForArguments:
         key = tuple(types.values())
         if key not in self._typed:
             self._typed[key] = infer(program, types)
-        return misfit(self._typed[key], grid, block, arguments)
+        return launch_mismatch(self._typed[key], grid, block, arguments)
 
 
 def _check_target(target: str) -> None:

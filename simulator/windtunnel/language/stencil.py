@@ -126,7 +126,7 @@ def expand(program: ir.Program, form: StencilForm) -> None:
     _Expansion(program, form).run()
 
 
-def misfit(program: ir.Program, grid: Sequence[int], block: Sequence[int], given: Sequence[Any]) -> str | None:
+def launch_mismatch(program: ir.Program, grid: Sequence[int], block: Sequence[int], given: Sequence[Any]) -> str | None:
     """Return the problem of an inferred stencil's launch in words; None if there is none.
 
     ``grid`` and ``block`` are along x, y and z; ``given`` are the arguments in the order of the parameters.

@@ -357,9 +357,9 @@ class RealContext(Generic[Q, M]):
         if function.texts is None:
             self.refuse_array_kernel(function)
         operation = f"launch {function.name}"
-        misfit = function.texts.misfit(grid, block, arguments)
-        if misfit is not None:
-            raise self.error(LaunchError, operation, misfit, "configuration")
+        launch_mismatch = function.texts.launch_mismatch(grid, block, arguments)
+        if launch_mismatch is not None:
+            raise self.error(LaunchError, operation, launch_mismatch, "configuration")
         emitted = function.texts.emitted(arguments, block)
         kernel = function.built.get(id(emitted))
         if kernel is None:

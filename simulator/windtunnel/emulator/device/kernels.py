@@ -20,7 +20,7 @@ from windtunnel.emulator.device.tracked_memory import CodeLine, StreamClock
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.language import ir
 from windtunnel.language.source import by_thread
-from windtunnel.language.stencil import misfit
+from windtunnel.language.stencil import launch_mismatch
 from windtunnel.language.types import Scalar
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.interface import Dims
@@ -92,7 +92,7 @@ class Kernels:
             shared = kernel.shared_bytes + launch.shared
             problem = f"{shared:,} bytes of shared memory, of at most {limit:,}" if shared > limit else None
             self._check_grid_barrier(launch, kernel, shared)
-            problem = problem or misfit(kernel.program, launch.grid, launch.block, launch.arrays)
+            problem = problem or launch_mismatch(kernel.program, launch.grid, launch.block, launch.arrays)
         if problem is not None:
             raise device.error(LaunchError, f"launch {function.name}", problem, "configuration")
 

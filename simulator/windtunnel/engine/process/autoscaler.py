@@ -166,7 +166,7 @@ class AutoscaleController:
         moved: list[int] = []
         for place in drained:
             station = self._station(group, place)
-            for job in dispatcher.emptied(station):
+            for job in dispatcher.take_all(station):
                 dispatcher.left(job, station)
                 moved.append(job)
             dispatcher.refresh(station)

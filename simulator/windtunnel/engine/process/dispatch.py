@@ -73,7 +73,7 @@ class _Dispatcher:
         """Give every device with room the work that it can take."""
         raise NotImplementedError
 
-    def look_again(self, job: int, delay: int) -> None:
+    def offer_later(self, job: int, delay: int) -> None:
         """Offer waiting jobs again after ``delay``, once for each job that heads a batch."""
         if job not in self._timed:
             self._timed.add(job)
@@ -209,11 +209,11 @@ class CentralDispatcher(_Dispatcher):
         lost = _lost_classes(self.context, gone)
         return all(lost.issuperset(signature) for signature in self.queues.waiting_signatures())
 
-    def emptied(self, station: Station) -> list[int]:
+    def take_all(self, station: Station) -> list[int]:
         """Return no jobs, because no job waits for one device alone."""
         return []
 
-    def stranded(self) -> list[int]:
+    def take_unassigned(self) -> list[int]:
         """Return no jobs, because jobs wait in the central queue even if no device is up."""
         return []
 
@@ -335,11 +335,11 @@ class RoutedDispatcher(_Dispatcher):
             lost.issuperset(signatures[self.context.log.eligible[job]]) for job in self._stranded
         )
 
-    def emptied(self, station: Station) -> list[int]:
+    def take_all(self, station: Station) -> list[int]:
         """Remove and return the jobs that wait for this device, in order."""
-        return self.queues[station.number].emptied()
+        return self.queues[station.number].take_all()
 
-    def stranded(self) -> list[int]:
+    def take_unassigned(self) -> list[int]:
         """Remove and return the jobs that arrived while no device was up, in order."""
         jobs, self._stranded = self._stranded, []
         return jobs

@@ -110,7 +110,7 @@ class FaultInjector:
                 dispatcher.requeue(job, station)
         log.add_interrupted(len(jobs) - given_up, station.began, context.env.now)
         if moving and not station.up:
-            for job in dispatcher.emptied(station):
+            for job in dispatcher.take_all(station):
                 dispatcher.left(job, station)
                 moved.append(job)
         dispatcher.refresh(station)
@@ -135,7 +135,7 @@ class FaultInjector:
         central = not dispatcher.follows_load
         if not (central and context.gate is not None):
             dispatcher.feed(station)
-        for job in dispatcher.stranded():
+        for job in dispatcher.take_unassigned():
             dispatcher.place(job)
         if central and context.gate is not None:
             context.gate.drain()

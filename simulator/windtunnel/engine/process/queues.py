@@ -93,7 +93,7 @@ class QueueSet:
                     best, least = queue, head
         return best
 
-    def emptied(self) -> list[int]:
+    def take_all(self) -> list[int]:
         """Remove and return all waiting jobs, in order."""
         jobs: list[tuple[float, int]] = []
         for queue in self._queues.values():

@@ -64,7 +64,7 @@ class Dispatcher(Protocol):
     def queue_for(self, station: Station) -> Queue | None:
         """Return the queue whose next job a station should take; None if no job waits."""
 
-    def look_again(self, job: int, delay: int) -> None:
+    def offer_later(self, job: int, delay: int) -> None:
         """Offer waiting jobs again after ``delay``, when the batch headed by ``job`` starts even if it is not full."""
 
     def waiting(self, fleet_class: FleetClass) -> int:
@@ -82,13 +82,13 @@ class Dispatcher(Protocol):
     def requeue(self, job: int, station: Station) -> None:
         """Return an interrupted job to its former place in the queue."""
 
-    def emptied(self, station: Station) -> list[int]:
+    def take_all(self, station: Station) -> list[int]:
         """Remove and return the jobs that wait for this device alone."""
 
     def wait_only_for(self, gone: Sequence[bool]) -> bool:
         """Return whether all waiting jobs can be served only by these devices."""
 
-    def stranded(self) -> list[int]:
+    def take_unassigned(self) -> list[int]:
         """Remove and return the jobs that arrived while no device was up."""
 
 

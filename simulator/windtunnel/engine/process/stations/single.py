@@ -66,7 +66,7 @@ class SingleStation(Station):
         waited = self.env.now - log.arrival[queue.head()[1]]
         wait = context.prepared.batch_wait_ticks
         if len(queue) < self.batch.size and waited < wait:
-            context.dispatcher.look_again(queue.head()[1], wait - waited)
+            context.dispatcher.offer_later(queue.head()[1], wait - waited)
             return False
         jobs: list[int] = []
         memory = 0.0
