@@ -22,6 +22,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -181,10 +182,16 @@ def _serve(pipe: Connection, work: Work, tree: Path) -> None:
 def _end_with_parent() -> None:
     """End this process when the fork server ends, which ends with the process of the sweep.
 
-    On systems other than Linux a worker ends when it has finished its task and finds its pipe closed.
+    The fork server ends when the last process closes the write end of a pipe. It hands this end to each process that
+    it forks, so a worker must close it: otherwise workers and fork server keep each other alive. On systems other than
+    Linux a worker ends when it has finished its task and finds its pipe closed.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    server = vars(forkserver)["_forkserver"]
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = None
 
 
 def _keep_memory() -> None:
