@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -18,6 +19,10 @@ for _name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
 if "XDG_RUNTIME_DIR" not in os.environ:
     _RUNTIME_FOLDER = tempfile.TemporaryDirectory(prefix="windtunnel-tests-")
     os.environ["XDG_RUNTIME_DIR"] = _RUNTIME_FOLDER.name
+
+# A shell starts a command in the background with SIGINT ignored, and the children of the tests would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402

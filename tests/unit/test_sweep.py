@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -236,10 +237,9 @@ def test_a_finished_point_is_not_run_again_and_a_damaged_one_is(damage: Any, sce
     records = [out / "runs" / cells["key"] / "result.json" for cells in first["rows"]]
     table_before, text = (out / "sweep.csv").read_bytes(), records[1].read_text()
     records[1].write_text(damage(text))
-    before = [path.stat().st_mtime_ns for path in records]
+    mark(records)
     assert sweep_command.sweep(scenario, ["seed=1..3"], out=out, workers=1) == first
-    after = [path.stat().st_mtime_ns for path in records]
-    assert [a == b for a, b in zip(before, after, strict=True)] == [True, False, True]
+    assert marked(records) == [True, False, True]
     assert (out / "sweep.csv").read_bytes() == table_before and records[1].read_text() == text
 
 
@@ -247,53 +247,48 @@ def test_a_finished_point_is_not_run_again_and_a_damaged_one_is(damage: Any, sce
 
 
 GATED = """
+import os
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from windtunnel.app import sweep as command
 
 plain = command.sweep_work
 
 def gated(setup, tree, task):
-    while task.what == "run" and task.changes[0] > "seed=2" and not Path(__file__).with_name("open").exists():
-        time.sleep(0.01)
+    if task.what == "run" and task.changes[0] > "seed=2":
+        Path(__file__).with_name(f"waiting-{os.getpid()}").touch()
+        while not Path(__file__).with_name("open").exists():
+            time.sleep(0.01)
     return plain(setup, tree, task)
 
 command.sweep_work = gated
 """
-"""A module in which the points after the second wait until a file `open` is beside it."""
+"""A module in which the points after the second wait until the file `open` is beside it; each leaves its process id."""
 
 
-def command(scenario: Path, out: Path, *more: str, gated: bool = False) -> list[str]:
-    program = "import gated_sweep; from windtunnel.cli.main import script; script()"
-    return [
-        sys.executable,
-        *(["-c", program] if gated else ["-m", "windtunnel"]),
-        "sweep",
-        str(scenario),
-        "--over",
-        "seed=1..6",
-        "--workers",
-        "2",
-        "--out",
-        str(out),
-        *more,
-    ]
-
-
-def start(words: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(what: Any, timeout_s: float = 600.0) -> Any:
-    end = time.monotonic() + timeout_s
-    while not (found := what()):
-        assert time.monotonic() < end, "nothing came"
+def wait_until(condition: Callable[[], object]) -> None:
+    """Poll a condition for ten minutes at most, which only limits a test that hangs."""
+    end = time.monotonic() + 600.0
+    while not condition():
+        assert time.monotonic() < end, "the condition was false for ten minutes"
         time.sleep(0.01)
-    return found
 
 
-def results(out: Path) -> dict[str, int]:
-    return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
+def results(out: Path) -> dict[str, Path]:
+    """The stored results by the key of their point."""
+    return {path.parent.name: path for path in out.glob("runs/*/result.json")}
+
+
+def mark(paths: Iterable[Path]) -> None:
+    """Give files a time of modification that a file written later does not have."""
+    for path in paths:
+        os.utime(path, ns=(0, 0))
+
+
+def marked(paths: Iterable[Path]) -> list[bool]:
+    """Whether each file has not been written since ``mark``."""
+    return [path.stat().st_mtime_ns == 0 for path in paths]
 
 
 def descendants(process: int) -> list[int]:
@@ -304,10 +299,10 @@ def descendants(process: int) -> list[int]:
         except OSError:
             continue
         parents.setdefault(parent, []).append(int(status.parent.name))
-    found = list(parents.get(process, []))
-    for one in found:
-        found += parents.get(one, [])
-    return found
+    processes = list(parents.get(process, []))
+    for child in processes:
+        processes += parents.get(child, [])
+    return processes
 
 
 def alive(process: int) -> bool:
@@ -318,53 +313,53 @@ def alive(process: int) -> bool:
 
 
 @pytest.fixture
-def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file that lets the points after the second of a gated sweep go on."""
     (tmp_path / "gated_sweep.py").write_text(GATED)
     before = os.environ.get("PYTHONPATH")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path) + ("" if before is None else os.pathsep + before))
-    return tmp_path / "open"
+    yield tmp_path / "open"
+    (tmp_path / "open").touch()
 
 
-def start_gated(words: list[str], out: Path) -> subprocess.Popen[str]:
-    """Start a sweep, and return when two points are stored and the two workers wait in the next two."""
-    process = start(words)
-    wait_for(lambda: len(results(out)) == 2 or process.poll() is not None)
+def start_gated(scenario: Path, out: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """Start a sweep; return it, and its workers, when two points are stored and each worker waits in another point."""
+    program = "import gated_sweep; from windtunnel.cli.main import script; script()"
+    words = ["sweep", str(scenario), "--over", "seed=1..6", "--workers", "2", "--out", str(out), "--format", "json"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+    def workers() -> list[int]:
+        return [int(path.name.partition("-")[2]) for path in scenario.parent.glob("waiting-*")]
+
+    wait_until(lambda: (len(results(out)) == 2 and len(workers()) == 2) or process.poll() is not None)
     assert process.poll() is None, process.communicate()
-    return process
+    return process, workers()
 
 
-@pytest.fixture
-def slow(queue: Any, tmp_path: Path) -> Path:
-    """Points of about half a second."""
-    return write(tmp_path, queue(stop={"jobs": 60_000}), "slow.yaml")
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_sweep_that_is_ended_leaves_no_process_and_goes_on_where_it_was(
-    slow: Path, tmp_path: Path, how: signal.Signals
+    scenario: Path, tmp_path: Path, gate: Path, number: signal.Signals
 ) -> None:
     out = tmp_path / "out"
-    process = start(command(slow, out))
-    wait_for(lambda: results(out) or process.poll() is not None)
+    process, workers = start_gated(scenario, out)
     family = descendants(process.pid)
-    assert len(family) >= 3  # the fork server and two workers
-    process.send_signal(how)
+    assert set(workers) < set(family)  # the fork server is their parent
+    process.send_signal(number)
+    # The gate is still closed: a worker that is alive would wait for ever.
+    wait_until(lambda: not any(map(alive, family)))
     process.communicate()
-    assert process.returncode == {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[how]
-    wait_for(lambda: not any(map(alive, family)))
+    assert process.returncode == {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[number]
     kept = results(out)
-    assert 0 < len(kept) < 6 and not (out / "sweep.csv").exists()
-    for key in kept:
-        assert json.loads((out / "runs" / key / "result.json").read_text())["jobs"]["arrived"] == 60_000
-    again = start(command(slow, out, "--format", "json"))
-    printed, _ = again.communicate()
-    assert again.returncode == 0
-    found = json.loads(printed)
-    assert found["points"] == 6 and found["failed"] == 0
+    assert [key[0] for key in sorted(kept)] == ["1", "2"] and not (out / "sweep.csv").exists()
+    assert all(json.loads(path.read_text())["jobs"]["arrived"] == 300 for path in kept.values())
+    mark(kept.values())
+    again = sweep_command.sweep(scenario, ["seed=1..6"], out=out, workers=1)
+    assert again["points"] == 6 and again["failed"] == 0
     after = results(out)
-    assert sorted(after) == [cells["key"] for cells in found["rows"]]
-    assert {key: after[key] for key in kept} == kept
+    assert sorted(after) == [cells["key"] for cells in again["rows"]]
+    assert [key for key in sorted(after) if all(marked([after[key]]))] == sorted(kept)
     assert not (out / ".scratch").exists()
 
 
@@ -372,17 +367,16 @@ def test_a_killed_worker_is_replaced_and_two_sweeps_do_not_share_a_folder(
     scenario: Path, tmp_path: Path, gate: Path
 ) -> None:
     out = tmp_path / "out"
-    process = start_gated(command(scenario, out, "--format", "json", gated=True), out)
-    second = subprocess.run(command(scenario, out), capture_output=True, text=True, check=False)
-    workers = [one for one in descendants(process.pid) if "forkserver" in Path(f"/proc/{one}/cmdline").read_text()]
-    os.kill(max(workers), signal.SIGKILL)
+    process, workers = start_gated(scenario, out)
+    with pytest.raises(InputError, match=rf"another sweep \(process {process.pid} on "):
+        sweep_command.sweep(scenario, ["seed=1..6"], out=out, workers=2)
+    os.kill(workers[0], signal.SIGKILL)
     gate.touch()
     printed, errors = process.communicate()
-    assert second.returncode == 2 and f"another sweep (process {process.pid} on " in second.stderr
     assert process.returncode == 0, errors
-    found = json.loads(printed)
-    assert found["failed"] == 0 and len(workers) == 3  # the fork server is the eldest
-    assert found == sweep_command.sweep(scenario, ["seed=1..6"], out=out, workers=1)
+    document = json.loads(printed)
+    assert document["failed"] == 0
+    assert document == sweep_command.sweep(scenario, ["seed=1..6"], out=out, workers=1)
 
 
 WORKS = """
