@@ -34,11 +34,7 @@ API_PARAMETERS = (
     Parameter("allocate_s", "s", "host time to allocate a block of device memory from the driver"),
 )
 
-_NUMBER_WORDS = {
-    "lacks": KERNEL_TYPES,
-    "tf32": ("nearest-even", "nearest-away"),
-    "subnormals": ("kept", "flushed"),
-}
+_NUMBER_WORDS = {"lacks": KERNEL_TYPES, "tf32": ("nearest-even", "nearest-away"), "subnormals": ("kept", "flushed")}
 
 
 def api_names() -> list[str]:

@@ -26,13 +26,7 @@ from windtunnel.core.ops import (
     VectorAdd,
 )
 from windtunnel_models.kinds._cpu_drivers import DRIVERS, driven_s
-from windtunnel_models.kinds._shared import (
-    active_power_w,
-    api_time_s,
-    launched_s,
-    limit,
-    service,
-)
+from windtunnel_models.kinds._shared import active_power_w, api_time_s, launched_s, limit, service
 from windtunnel_models.kinds._tables import read_kind
 
 DTYPES = ("float32", "float16", "bfloat16", "int8")

@@ -47,9 +47,7 @@ def _rdma(p: Parameters, rows: Rows) -> RawCost:
     latency = p("rdma_latency_s")
     duration = latency + busy + extra_s
     return RawCost(
-        duration,
-        active_power_w(p, {"network": busy / duration}),
-        np.where(busy < latency + extra_s, "latency", bound),
+        duration, active_power_w(p, {"network": busy / duration}), np.where(busy < latency + extra_s, "latency", bound)
     )
 
 

@@ -23,14 +23,7 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Parameters, RawCost, StrArray
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Fft, FloatArray, Gemm, Rows, Stencil, VectorAdd
-from windtunnel_models.kinds._shared import (
-    active_power_w,
-    api_time_s,
-    launched_s,
-    limit,
-    linked_s,
-    service,
-)
+from windtunnel_models.kinds._shared import active_power_w, api_time_s, launched_s, limit, linked_s, service
 from windtunnel_models.kinds._tables import read_kind
 
 

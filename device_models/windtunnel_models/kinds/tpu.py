@@ -16,14 +16,7 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, Elementwise, FloatArray, Rows
-from windtunnel_models.kinds._shared import (
-    active_power_w,
-    api_time_s,
-    launched_s,
-    limit,
-    linked_s,
-    service,
-)
+from windtunnel_models.kinds._shared import active_power_w, api_time_s, launched_s, limit, linked_s, service
 from windtunnel_models.kinds._tables import read_kind
 
 MATRIX_DTYPES = ("bfloat16", "int8", "float32")

@@ -74,11 +74,7 @@ def doctor(required: Sequence[str] = ()) -> dict[str, Any]:
     limits = system.limits()
     return {
         "windtunnel": __version__,
-        "python": {
-            "version": platform.python_version(),
-            "executable": sys.executable,
-            "platform": platform.platform(),
-        },
+        "python": {"version": platform.python_version(), "executable": sys.executable, "platform": platform.platform()},
         "packages": [{"name": name, "version": _version(name)} for name in NEEDED],
         "compilers": compilers,
         "bus": [

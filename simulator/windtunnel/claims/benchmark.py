@@ -244,8 +244,7 @@ class Benchmark:
         for end in ("low", "high"):
             facts = Facts(**{k: _moved(s, end) for k, s in vars(self.facts).items()})
             api = replace(
-                self.plain.api,
-                values={k: _moved(s, end) if k in _API else s for k, s in self.plain.api.values.items()},
+                self.plain.api, values={k: _moved(s, end) if k in _API else s for k, s in self.plain.api.values.items()}
             )
             own = {
                 k: _moved(s, end) if k == "kernel_floor_s" or k.split(".")[0] in _API else s

@@ -93,10 +93,7 @@ HIP = replace(
     options=("-ffp-contract=off",),
     types={**CUDA.types, "bf16": "hip_bfloat16"},
     tf32_half=("0xfffu + ((b >> 13) & 1u)", "to even"),
-    helpers={
-        **CUDA.helpers,
-        "round_bf16": "$fn$ float $name$(float x) {\n    return float(hip_bfloat16(x));\n}",
-    },
+    helpers={**CUDA.helpers, "round_bf16": "$fn$ float $name$(float x) {\n    return float(hip_bfloat16(x));\n}"},
     headers=("hip/hip_runtime.h",),
     feature_headers={"grid": "hip/hip_cooperative_groups.h", "f16": "hip/hip_fp16.h", "bf16": "hip/hip_bfloat16.h"},
     prologue=("#pragma clang fp contract(off)",),

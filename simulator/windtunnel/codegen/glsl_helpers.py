@@ -76,15 +76,12 @@ _UNSIGNED: Mapping[str, str] = {
 $t$ $name$($t$ a, $t$ b) {
     return b < $bits$u ? a >> int(b) : $zero$;
 }
-""",
+"""
 }
 _WORDS: Mapping[str, tuple[str, str]] = {
     "popc": ("bitCount(x)", "bitCount(uint(x)) + bitCount(uint(x >> 32))"),
     "clz": ("31 - findMSB(x)", "x >> 32 == 0 ? 63 - findMSB(uint(x)) : 31 - findMSB(uint(x >> 32))"),
-    "ffs": (
-        "findLSB(x) + 1",
-        "uint(x) != 0u ? findLSB(uint(x)) + 1 : x != 0 ? findLSB(uint(x >> 32)) + 33 : 0",
-    ),
+    "ffs": ("findLSB(x) + 1", "uint(x) != 0u ? findLSB(uint(x)) + 1 : x != 0 ? findLSB(uint(x >> 32)) + 33 : 0"),
     "brev": (
         "bitfieldReverse(x)",
         "uint64_t(bitfieldReverse(uint(x))) << 32 | uint64_t(bitfieldReverse(uint(x >> 32)))",

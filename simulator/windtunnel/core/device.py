@@ -51,15 +51,7 @@ class Cost:
     bound: StrArray
     provenance: npt.NDArray[np.int8]
 
-    COLUMNS = (
-        "duration_s",
-        "duration_low_s",
-        "duration_high_s",
-        "power_w",
-        "energy_j",
-        "bound",
-        "provenance",
-    )
+    COLUMNS = ("duration_s", "duration_low_s", "duration_high_s", "power_w", "energy_j", "bound", "provenance")
 
     def provenance_labels(self) -> list[str]:
         """Return the least certain provenance of each row's inputs, as text."""
@@ -130,10 +122,7 @@ class Parameters:
     """
 
     def __init__(
-        self,
-        device: Device,
-        moved: Mapping[str, float] | None = None,
-        corrections: Corrections | None = None,
+        self, device: Device, moved: Mapping[str, float] | None = None, corrections: Corrections | None = None
     ) -> None:
         self._device = device
         self._moved = moved or {}
@@ -447,11 +436,7 @@ class Device:
                 expected=f"a cap above {idle:g} W",
             )
         stretch = np.maximum(1.0, (power - idle) / (self.cap_w - idle))
-        return (
-            duration * stretch,
-            np.minimum(power, self.cap_w),
-            np.where(stretch > 1.0, "power", bound),
-        )
+        return (duration * stretch, np.minimum(power, self.cap_w), np.where(stretch > 1.0, "power", bound))
 
     def _interval(
         self,

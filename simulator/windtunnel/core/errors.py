@@ -74,12 +74,7 @@ class InputError(WindtunnelError):
     exit_code: ClassVar[int] = 2
 
     def __init__(
-        self,
-        problem: str,
-        *,
-        where: Location | None = None,
-        expected: str | None = None,
-        nearest: str | None = None,
+        self, problem: str, *, where: Location | None = None, expected: str | None = None, nearest: str | None = None
     ) -> None:
         self.problem = problem
         self.where = where or Location()

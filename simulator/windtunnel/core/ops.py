@@ -291,21 +291,7 @@ class Attention(Operation):
         return n["batch"] * (q_and_o + k_and_v)
 
 
-ELEMENTWISE_OPS = (
-    "add",
-    "addu",
-    "mul",
-    "mulu",
-    "div",
-    "divu",
-    "pow",
-    "powu",
-    "relu",
-    "gelu",
-    "tanh",
-    "softmax",
-    "ln",
-)
+ELEMENTWISE_OPS = ("add", "addu", "mul", "mulu", "div", "divu", "pow", "powu", "relu", "gelu", "tanh", "softmax", "ln")
 _TWO_OPERANDS = frozenset({"add", "mul", "div", "pow"})
 
 
@@ -370,12 +356,7 @@ class Stencil(Operation):
     """One step of a 7-point (3D) or 5-point (2D, nz=1) stencil: eight operations, one read and one write per cell."""
 
     name = "stencil"
-    columns = (
-        count("nx"),
-        count("ny"),
-        count("nz", 1),
-        choice("dtype", ("float32", "float16", "bfloat16"), "float32"),
-    )
+    columns = (count("nx"), count("ny"), count("nz", 1), choice("dtype", ("float32", "float16", "bfloat16"), "float32"))
     sums = ("nz",)
 
     @classmethod
@@ -511,11 +492,7 @@ class Sign(Operation):
     """``count`` public-key signatures; ``in_flight`` requests are kept outstanding."""
 
     name = "sign"
-    columns = (
-        choice("scheme", ("rsa2048", "ecdsa_p256"), "rsa2048"),
-        count("count", 1),
-        count("in_flight", 1),
-    )
+    columns = (choice("scheme", ("rsa2048", "ecdsa_p256"), "rsa2048"), count("count", 1), count("in_flight", 1))
     sums = ("count",)
 
 

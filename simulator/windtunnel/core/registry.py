@@ -30,9 +30,7 @@ class Registry(Mapping[str, T], Generic[T]):
             return self._items[name]
         except KeyError:
             raise InputError(
-                f"unknown {self.noun} '{name}'",
-                expected=list_choices(self._items),
-                nearest=nearest(name, self._items),
+                f"unknown {self.noun} '{name}'", expected=list_choices(self._items), nearest=nearest(name, self._items)
             ) from None
 
     def __getitem__(self, name: str) -> T:

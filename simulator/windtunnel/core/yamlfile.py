@@ -197,10 +197,7 @@ class _Builder:
                     where=self._where(key_node, (*path, key)),
                     expected="each key once",
                 )
-            self.document.key_marks[*path, key] = (
-                key_node.start_mark.line + 1,
-                key_node.start_mark.column + 1,
-            )
+            self.document.key_marks[*path, key] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             result[key] = self.build(value_node, (*path, key))
         return result
 

@@ -26,12 +26,7 @@ def _curve(terms: int) -> np.ndarray:
 
 
 def _work(samples: np.ndarray, _out: np.ndarray, terms: int) -> dict[str, Any]:
-    return {
-        "op": "kernel",
-        "threads": samples.size,
-        "bytes": 2 * samples.size,
-        "flops": 2.0 * terms * samples.size,
-    }
+    return {"op": "kernel", "threads": samples.size, "bytes": 2 * samples.size, "flops": 2.0 * terms * samples.size}
 
 
 @windtunnel.kernel(work=_work)

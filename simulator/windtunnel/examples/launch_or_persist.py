@@ -31,11 +31,7 @@ SLEEP_S = 100e-6
 """The time (s) between two polls of the benchmark's waiting loop (its public source)."""
 OVERSHOOT_S = 55e-6
 """Assumed: Linux' default timer slack of 50 us (1 to 50), and 5 us (1 to 25) until the thread is scheduled."""
-STATED = {
-    "inject": (317e-6, 0.03e-6),
-    "one step": (3.2e-6, 163e-6),
-    "mixed, 300 operations": (40.5e-3, 15.3e-3),
-}
+STATED = {"inject": (317e-6, 0.03e-6), "one step": (3.2e-6, 163e-6), "mixed, 300 operations": (40.5e-3, 15.3e-3)}
 """The founding documents' figures (s), launched and persistent."""
 COMMAND = np.dtype([("steps", np.uint32), ("cell", np.uint32), ("amplitude", np.float32)])
 """The number of steps; or 0, with a cell of the grid and the amplitude that is added to it."""

@@ -171,11 +171,7 @@ def graph_and_pinned(device: Accelerator, start: World) -> Iterator[tuple[Partic
     yield particles, frame
 
 
-FORMS = {
-    "pageable, launched": plainly,
-    "unified, graph": as_the_article_does,
-    "pinned, graph": graph_and_pinned,
-}
+FORMS = {"pageable, launched": plainly, "unified, graph": as_the_article_does, "pinned, graph": graph_and_pinned}
 PLAIN, ARTICLE = "pageable, launched", "unified, graph"
 
 

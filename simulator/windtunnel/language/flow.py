@@ -112,12 +112,7 @@ class _Lowering:
                 return [statement], _Exits()
 
     def _loop(
-        self,
-        line: int,
-        condition: ir.Expr,
-        body: Sequence[ir.Stmt],
-        first: Sequence[ir.Stmt],
-        last: Sequence[ir.Stmt],
+        self, line: int, condition: ir.Expr, body: Sequence[ir.Stmt], first: Sequence[ir.Stmt], last: Sequence[ir.Stmt]
     ) -> tuple[list[ir.Stmt], _Exits]:
         loop = _Loop(self._fresh("left"), self._fresh("next"))
         inner, exits = self.block(body, loop)

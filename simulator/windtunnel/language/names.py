@@ -55,12 +55,7 @@ class Group:
 
 
 AXES = "xyz"
-_INDICES = {
-    "threadIdx": "thread",
-    "blockIdx": "block",
-    "blockDim": "block_size",
-    "gridDim": "grid_size",
-}
+_INDICES = {"threadIdx": "thread", "blockIdx": "block", "blockDim": "block_size", "gridDim": "grid_size"}
 
 
 def _indices(spelling: str, op: str) -> Group:

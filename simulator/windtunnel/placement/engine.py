@@ -323,13 +323,7 @@ class _ReplayState:
             self._leave()
             self._arrive()
             self._start()
-            row = (
-                self.now,
-                self._demand,
-                self.cluster.allocated,
-                self.cluster.total_fragmented,
-                len(self._queue),
-            )
+            row = (self.now, self._demand, self.cluster.allocated, self.cluster.total_fragmented, len(self._queue))
             if self.rows and self.rows[-1][0] == self.now:
                 self.rows[-1] = row
             else:

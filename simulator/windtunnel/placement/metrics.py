@@ -21,15 +21,7 @@ _STATUSES = ("arrived", "completed", "dropped", "failed", "running", "queued")
 _BINS = 240
 _STEPS_PER_CAPACITY = 100
 _STEPS = 500
-_MEANS = (
-    "simulated_s",
-    "throughput_per_s",
-    "utilisation",
-    "energy_j",
-    "average_power_w",
-    "peak_power_w",
-    "cost_usd",
-)
+_MEANS = ("simulated_s", "throughput_per_s", "utilisation", "energy_j", "average_power_w", "peak_power_w", "cost_usd")
 _TIMES = ("latency_s", "waiting_s")
 
 

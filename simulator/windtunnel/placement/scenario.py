@@ -61,9 +61,7 @@ OPENB_SKUS: Mapping[str, str] = {
 
 def _custom(error: InputError) -> PydanticCustomError:
     return PydanticCustomError(
-        "windtunnel",
-        "{problem}",
-        {"problem": error.problem, "expected": error.expected, "nearest": error.nearest},
+        "windtunnel", "{problem}", {"problem": error.problem, "expected": error.expected, "nearest": error.nearest}
     )
 
 

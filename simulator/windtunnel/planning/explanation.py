@@ -45,9 +45,7 @@ def explain(
     """Return the explanation of plan.json, without its sentences; it simulates more fleets if needed."""
     if best is None:
         closest = max(
-            evaluations,
-            key=lambda e: (evaluating.least_headroom(e), tuple(-n for n in e["counts"])),
-            default=None,
+            evaluations, key=lambda e: (evaluating.least_headroom(e), tuple(-n for n in e["counts"])), default=None
         )
         return {
             "binding": None,

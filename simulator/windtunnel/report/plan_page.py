@@ -144,14 +144,7 @@ def _curve(plan: Mapping[str, Any]) -> Markup | None:
         ),
         page.table(
             "Values over load",
-            [
-                "Load",
-                title,
-                f"{plan['confidence'] * 100:.3g}% CI",
-                "Utilisation",
-                "Minimum load",
-                "Meets all targets",
-            ],
+            ["Load", title, f"{plan['confidence'] * 100:.3g}% CI", "Utilisation", "Minimum load", "Meets all targets"],
             [_point(point) for point in curve["points"]],
         ),
         page.hint(f"{busy} {MIN_LOAD}"),

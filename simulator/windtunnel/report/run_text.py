@@ -11,12 +11,7 @@ from typing import Any
 from windtunnel.core.result import distribution
 from windtunnel.report.numbers import exact_quantity, is_finite, number, plural, quantity, share, usd, watt_hours
 
-METRICS = {
-    "latency": "Latency",
-    "waiting": "Queueing delay",
-    "ttft": "TTFT",
-    "itl": "ITL",
-}
+METRICS = {"latency": "Latency", "waiting": "Queueing delay", "ttft": "TTFT", "itl": "ITL"}
 """The timed metrics in the order in which they are shown, with their headings. ``<metric>_s`` is the result's key."""
 
 STATISTICS = ("mean", "p50", "p95", "p99")

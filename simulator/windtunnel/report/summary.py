@@ -142,17 +142,5 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
     return [line for note in notes(result) for line in labelled("note", note)]
 
 
-SECTIONS = (
-    _jobs,
-    _faults,
-    _throughput,
-    _times,
-    _utilisation,
-    _autoscaling,
-    _power,
-    _energy,
-    _cost,
-    _inputs,
-    _notes,
-)
+SECTIONS = (_jobs, _faults, _throughput, _times, _utilisation, _autoscaling, _power, _energy, _cost, _inputs, _notes)
 """The parts of the summary after its verdict, in order. A new part is one function, listed here."""

@@ -123,9 +123,7 @@ def _check_autoscale(scenario: Scenario, document: Document) -> None:
             )
         if entry in rule_of:
             raise InputError(
-                f"autoscale[{rule_of[entry]}] is about '{rule.entry}' too",
-                where=where,
-                expected="one rule an entry",
+                f"autoscale[{rule_of[entry]}] is about '{rule.entry}' too", where=where, expected="one rule an entry"
             )
         rule_of[entry] = i
         count = scenario.fleet[entry].count

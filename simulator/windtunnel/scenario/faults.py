@@ -236,8 +236,7 @@ Ending = Refusal | LaunchFailure | EccError | CopyFailure | Hang | DeviceLost
 """Faults that end the operation that they affect."""
 
 Fault = Annotated[
-    Failure | Throttle | LinkLoss | Straggler | BrownOut | Ending | SlowCopy | CorruptCopy,
-    Field(discriminator="kind"),
+    Failure | Throttle | LinkLoss | Straggler | BrownOut | Ending | SlowCopy | CorruptCopy, Field(discriminator="kind")
 ]
 
 

@@ -22,9 +22,7 @@ _MAX_COUNT = 1_000_000
 def as_custom(error: InputError) -> PydanticCustomError:
     """Return ``error`` as the exception that a Pydantic validator raises."""
     return PydanticCustomError(
-        "windtunnel",
-        "{problem}",
-        {"problem": error.problem, "expected": error.expected, "nearest": error.nearest},
+        "windtunnel", "{problem}", {"problem": error.problem, "expected": error.expected, "nearest": error.nearest}
     )
 
 

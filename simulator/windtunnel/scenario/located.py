@@ -65,10 +65,7 @@ def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: 
     where = document.where(path)
     if detail["type"] == "windtunnel":
         return InputError(
-            str(context.get("problem")),
-            where=where,
-            expected=context.get("expected"),
-            nearest=context.get("nearest"),
+            str(context.get("problem")), where=where, expected=context.get("expected"), nearest=context.get("nearest")
         )
     if detail["type"] == "missing":
         return InputError(

@@ -193,12 +193,7 @@ class _Parser:
         except InputError as error:
             raise error.at(self.locate(path)) from None
         numbers: dict[str, Value] = {k: v for k, v in complete.items() if not isinstance(v, str)}
-        return OpStage(
-            op,
-            {k: v for k, v in complete.items() if isinstance(v, str)},
-            numbers | references,
-            path,
-        )
+        return OpStage(op, {k: v for k, v in complete.items() if isinstance(v, str)}, numbers | references, path)
 
     @staticmethod
     def with_unit(unit: str, raw: object, parsed: float | str) -> float | str:

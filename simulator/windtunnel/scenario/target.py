@@ -144,9 +144,7 @@ def _figure(match: re.Match[str], text: str, metrics: Mapping[str, Metric]) -> F
     if metric.statistics and statistic not in metric.statistics:
         problem = f"{name} has no '{statistic}'" if statistic else f"'{text}' has no statistic"
         raise InputError(
-            problem,
-            expected=list_choices(metric.statistics),
-            nearest=nearest(statistic or "", metric.statistics),
+            problem, expected=list_choices(metric.statistics), nearest=nearest(statistic or "", metric.statistics)
         )
     if not metric.statistics and statistic is not None:
         raise InputError(f"{name} has no '{statistic}'", expected=f"'{name}' alone")

@@ -74,11 +74,7 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
             raise error.at(scenario.where("fleet", i, "calibration")) from None
         try:
             device = configure(
-                device,
-                speed=entry.speed,
-                idle_w=entry.power.idle,
-                max_w=entry.power.max,
-                memory_bytes=entry.memory,
+                device, speed=entry.speed, idle_w=entry.power.idle, max_w=entry.power.max, memory_bytes=entry.memory
             )
             if device.power_limit_w < device.idle_power_w:
                 raise InputError(

@@ -308,11 +308,7 @@ class Grid:
 
 
 def read_grid(
-    file: str,
-    over: Sequence[str],
-    sets: Sequence[str],
-    catalogs: Sequence[str],
-    check: Callable[[Scenario], object],
+    file: str, over: Sequence[str], sets: Sequence[str], catalogs: Sequence[str], check: Callable[[Scenario], object]
 ) -> Grid:
     """Read a sweep and check every point. Raises InputError for the first invalid one.
 

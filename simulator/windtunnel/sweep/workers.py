@@ -253,9 +253,7 @@ class DaskCluster:
             self._client = self._dask.Client(address, timeout=_START_TIMEOUT_S / 3, set_as_default=False)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise InputError(
-                f"no Dask scheduler answers there: {str(error).splitlines()[0]}",
-                where=self._where,
-                expected=example,
+                f"no Dask scheduler answers there: {str(error).splitlines()[0]}", where=self._where, expected=example
             ) from None
 
     def __enter__(self) -> Self:

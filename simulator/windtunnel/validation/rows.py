@@ -161,9 +161,7 @@ def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operati
         return
     if "op" not in table.header:
         raise InputError(
-            "the operation is not stated",
-            where=Location(table.file, 1),
-            expected="--op OPERATION, or a column 'op'",
+            "the operation is not stated", where=Location(table.file, 1), expected="--op OPERATION, or a column 'op'"
         )
     words = table.column("op")
     for op in (OPERATIONS.find(operation) for operation in OPERATIONS):

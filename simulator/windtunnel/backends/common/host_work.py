@@ -261,8 +261,7 @@ class HostDevice:
             return UnsupportedOperationError(NO_SUSTAINED, expected="clock=burst")
         if columns["dispatch"] != "device":
             return UnsupportedOperationError(
-                "a call on a processor has no separate dispatch, and no graph to replay",
-                expected="dispatch=device",
+                "a call on a processor has no separate dispatch, and no graph to replay", expected="dispatch=device"
             )
         return None
 

@@ -182,9 +182,7 @@ def _gemm(columns: Mapping[str, Any], info: DeviceInfo) -> Plan:
     kernel = kernels.gemm_int8 if integers else kernels.gemm_unfused if info.kind == "cpu" else kernels.gemm
     return Plan(
         arrays,
-        lambda held: [
-            Step(kernel, grid, (kernels.SIDE, kernels.SIDE, 1), (held["a"], held["b"], held["c"], m, n, k)),
-        ],
+        lambda held: [Step(kernel, grid, (kernels.SIDE, kernels.SIDE, 1), (held["a"], held["b"], held["c"], m, n, k))],
         ("c",),
         expected,
         tolerance,

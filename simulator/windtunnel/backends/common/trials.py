@@ -164,10 +164,7 @@ class KernelOperations:
     """
 
     def __init__(
-        self,
-        context: RealContext[Any, Any],
-        versions: Mapping[str, str],
-        lacks: Mapping[str, str] | None = None,
+        self, context: RealContext[Any, Any], versions: Mapping[str, str], lacks: Mapping[str, str] | None = None
     ) -> None:
         self.accelerator = Accelerator(context)
         self.versions = versions

@@ -18,12 +18,7 @@ import numpy as np
 from windtunnel.backends.fpga.rtl import icarus
 from windtunnel.backends.fpga.rtl.designs import FLOATS, WORKS, Build, Work, bits_equal
 from windtunnel.backends.fpga.rtl.icarus import API, STEADY, Compiled, Flow, Run
-from windtunnel.core.errors import (
-    InvalidArgument,
-    LaunchError,
-    UnsupportedOperationError,
-    list_choices,
-)
+from windtunnel.core.errors import InvalidArgument, LaunchError, UnsupportedOperationError, list_choices
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo

@@ -33,10 +33,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws
 from windtunnel.scenario.faults import Straggler
 
-_CANDIDATE = types.NamedTuple(
-    (types.int64, *(types.float64,) * 6, types.int64, types.float64),
-    Candidate,
-)
+_CANDIDATE = types.NamedTuple((types.int64, *(types.float64,) * 6, types.int64, types.float64), Candidate)
 _JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float64), JobKey)
 SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
 KEY = types.float64(_JOB_KEY)

@@ -116,10 +116,7 @@ def _between(numbers: np.ndarray, table: int, apart: int, context: float) -> tup
     low = np.int64(place)
     weight = place - low
     s, j = table + low, table + apart + low
-    return (
-        numbers[s] + (numbers[s + 1] - numbers[s]) * weight,
-        numbers[j] + (numbers[j + 1] - numbers[j]) * weight,
-    )
+    return (numbers[s] + (numbers[s + 1] - numbers[s]) * weight, numbers[j] + (numbers[j + 1] - numbers[j]) * weight)
 
 
 @hot

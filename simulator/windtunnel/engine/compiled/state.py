@@ -62,7 +62,7 @@ DEVICE = _layout(
     # Another cache line, which only careful runs access (turn: only routes by turn). left: the remaining ticks of the
     # segment after `since`, at full speed. rate: its speed, 1.0 unless throttled. full, watts: above idle, at full
     # speed and now. need: what the power budget reserves for it.
-    "turn left began watts:f rate:f full:f need:f",
+    "turn left began watts:f rate:f full:f need:f"
 )
 SLOT = _layout(
     # One cache line. With stragglers, a job's slowdown follows its draws.

@@ -13,9 +13,7 @@ from windtunnel.core.ticks import to_seconds
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_count
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun
-from windtunnel.engine.prepare.programs import (
-    Compiled,
-)
+from windtunnel.engine.prepare.programs import Compiled
 from windtunnel.scenario.faults import OperationFault, takes_device_down
 from windtunnel.scenario.program import Generate, OpStage
 from windtunnel.scenario.scenario import Scenario
@@ -79,10 +77,7 @@ def _check_site(scenario: Scenario, target: Target, where: Location) -> None:
 
 
 def check_batches(
-    scenario: Scenario,
-    policy: Policy,
-    workloads: Sequence[JobClass],
-    compiled: Mapping[tuple[int, int], Compiled],
+    scenario: Scenario, policy: Policy, workloads: Sequence[JobClass], compiled: Mapping[tuple[int, int], Compiled]
 ) -> None:
     """Check that the policy's kind of batches supports all jobs.
 

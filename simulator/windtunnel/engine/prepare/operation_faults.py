@@ -13,15 +13,7 @@ from dataclasses import dataclass, field
 from windtunnel.core.rng import KeyedRandom
 from windtunnel.core.ticks import to_ticks
 from windtunnel.engine.prepare.prepared import FleetClass, PreparedRun
-from windtunnel.scenario.faults import (
-    CopyFailure,
-    CorruptCopy,
-    EccError,
-    Ending,
-    Hang,
-    OperationFault,
-    SlowCopy,
-)
+from windtunnel.scenario.faults import CopyFailure, CorruptCopy, EccError, Ending, Hang, OperationFault, SlowCopy
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,7 @@ from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
-from windtunnel.engine.prepare.programs import (
-    BatchTable,
-    Compiled,
-    Source,
-    batch_table,
-)
+from windtunnel.engine.prepare.programs import BatchTable, Compiled, Source, batch_table
 from windtunnel.engine.prepare.users import UserClass
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.program import Stage

@@ -20,13 +20,7 @@ from windtunnel.engine.prepare.checks import check_batches, check_decisions, che
 from windtunnel.engine.prepare.decoding import DecoderCostCache
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun
-from windtunnel.engine.prepare.programs import (
-    Compiled,
-    Source,
-    compile_program,
-    longest_contexts,
-    round_power,
-)
+from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
 from windtunnel.engine.prepare.users import first_capacity, user_class
 from windtunnel.scenario.arrivals import Closed, Trace
@@ -136,10 +130,7 @@ def _compiled(
 ) -> tuple[_Pairs, dict[tuple[int, int], float], dict[int, list[UnsupportedOperationError]]]:
     """Return programs and preferences by (class, workload), and the reasons why classes cannot run a workload."""
     batch = policy.batch
-    most = (
-        batch.tokens if batch.kind == "continuous" else 8192,
-        max(batch.size, 1),
-    )
+    most = (batch.tokens if batch.kind == "continuous" else 8192, max(batch.size, 1))
     models = {name: model.decoder() for name, model in scenario.models.items()}
     longest: dict[str, int] = {}
     for job_class in workloads:
@@ -248,11 +239,7 @@ def _workloads(scenario: Scenario, capacity: int | None) -> list[JobClass]:
             stream = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where)
             ticks, trace = stream.ticks, stream.trace
         source = Source(
-            name=workload.name,
-            seed=scenario.seed,
-            ticks=ticks,
-            trace=trace,
-            where=lambda path: scenario.where(*path),
+            name=workload.name, seed=scenario.seed, ticks=ticks, trace=trace, where=lambda path: scenario.where(*path)
         )
         deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
         workloads.append(JobClass(number, workload, program, source, deadline))

@@ -157,14 +157,7 @@ def _intervals(
         energy[members] += watts * to_second_array(ends - start[members])
         lane, name = written.word(single.engine), written.word(single.name)
         kept = ends > start[members]
-        added = (
-            device[members],
-            np.full(len(members), lane),
-            np.full(len(members), name),
-            start[members],
-            ends,
-            watts,
-        )
+        added = (device[members], np.full(len(members), lane), np.full(len(members), name), start[members], ends, watts)
         is_complete = bool(kept.all())
         for column, values in zip(columns, added, strict=True):
             column.append(values if is_complete else values[kept])

@@ -59,8 +59,7 @@ def check(recording: Recording) -> None:
     still += int(((jobs.arrival < recording.end) & ((jobs.start < 0) | (jobs.start == recording.end))).sum())
     if waiting.min() < 0 or int(waiting[-1]) != still:
         _violated(
-            "I9",
-            f"the count of waiting jobs ends at {int(waiting[-1])}, {still} wait (minimum {int(waiting.min())})",
+            "I9", f"the count of waiting jobs ends at {int(waiting[-1])}, {still} wait (minimum {int(waiting.min())})"
         )
     energy = math.fsum(device.energy_j for device in recording.devices)
     integral = recording.power.integral()

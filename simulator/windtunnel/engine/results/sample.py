@@ -80,12 +80,7 @@ class BatchedSample:
 
     @classmethod
     def from_batches(
-        cls,
-        counts: np.ndarray,
-        sums: np.ndarray,
-        histograms: Histograms | None = None,
-        *,
-        unit: float = 1.0,
+        cls, counts: np.ndarray, sums: np.ndarray, histograms: Histograms | None = None, *, unit: float = 1.0
     ) -> BatchedSample:
         """Return the sample of batches with these ``counts`` and ``sums``, both of shape (batches,).
 

@@ -13,17 +13,7 @@ from windtunnel.engine.process.stations.real import RealStation
 from windtunnel.engine.process.stations.single import SingleStation
 from windtunnel.engine.process.stations.stream import StreamStation
 
-__all__ = [
-    "FAULT",
-    "SCALE",
-    "TIMER",
-    "Alarm",
-    "RunContext",
-    "SingleStation",
-    "Station",
-    "event_order",
-    "station_for",
-]
+__all__ = ["FAULT", "SCALE", "TIMER", "Alarm", "RunContext", "SingleStation", "Station", "event_order", "station_for"]
 
 
 def station_for(context: RunContext, number: int, fleet_class: FleetClass) -> Station:
