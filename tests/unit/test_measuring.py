@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -19,6 +20,7 @@ from windtunnel.cli.main import cli
 from windtunnel.core import errors
 from windtunnel.report.validation_page import render
 from windtunnel.validation import campaign as measuring
+from windtunnel.validation import suite
 from windtunnel.validation.budget import Budget
 from windtunnel.validation.measure import Measured
 from windtunnel_models.catalogue import Catalogue
@@ -184,20 +186,29 @@ def test_options_of_files_mean_nothing_for_a_measurement_and_the_reverse(words: 
         assert isinstance(done.exception, errors.InputError) and given[-2] in str(done.exception)
 
 
+PROGRAMMED = {"copy", "elementwise", "fft", "gemm", "launch", "stencil", "vector_add"}
+
+
 @pytest.mark.usefixtures("_counted_budget")
 @pytest.mark.parametrize(
     ("device", "model", "ops"),
     [
-        ("opencl:0", "host@opencl", {"copy", "vector_add", "launch"}),
-        ("vulkan:0", "host@vulkan", {"copy", "vector_add", "launch"}),
-        ("host@wgpu", "host@wgpu", {"copy", "vector_add", "launch"}),
-        ("offload:0", "host@native", {"aes", "compress"}),
+        ("opencl:0", "host@opencl", PROGRAMMED),
+        ("vulkan:0", "host@vulkan", PROGRAMMED),
+        ("host@wgpu", "host@wgpu", PROGRAMMED),
+        ("offload:0", "host@native", {"aes", "compress", "copy", "decompress", "launch", "sign"}),
     ],
 )
-def test_software_devices_are_measured_as_what_they_are(device: str, model: str, ops: set[str]) -> None:
-    """What is measured is right, and is of the model that it is said to be."""
+def test_software_devices_are_measured_as_what_they_are(
+    device: str, model: str, ops: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One point of each operation is measured, and is compared with the model that the device is said to be."""
+    # Many small requests, to fill the cache with operands, take seconds to prepare.
+    ready = [each for each in suite.points() if each.columns.get("bytes", math.inf) >= 64 << 10]
+    first = {each.op: each for each in reversed(ready)}
+    monkeypatch.setattr(suite, "points", lambda: iter(first.values()))
     results = json.loads(run("--device", device, "--budget", "4", "--format", "json").stdout)
     assert {result["device"] for result in results} == {model}
-    assert {result["op"] for result in results} >= ops
-    for result in results:
-        assert result["mape"] is None or 0.0 <= result["mape"] < 1e3, result["op"]
+    # On a busy host a measurement may be too unsteady to count, and then the makespan may lack operations.
+    assert {result["op"] for result in results} - {"makespan"} == ops
+    assert all(result["n"] in (0, 1) and (result["mape"] is None) == (result["n"] == 0) for result in results)
