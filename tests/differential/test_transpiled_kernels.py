@@ -92,11 +92,6 @@ def test_the_front_end_sees_what_is_wrong() -> None:
 # Numbers.
 
 
-@pytest.fixture(autouse=True)
-def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # without it the Vulkan loader complains
-
-
 def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
     """Bit for bit: the sign of zero counts."""
     assert set(found) >= set(expected)
@@ -127,10 +122,8 @@ def test_glsl_on_lavapipe_gives_numpys_numbers(name: str) -> None:
     case = CASES[name]()
     found = with_kernels.run_glsl(emitted(name, "glsl"), case)
     if name == "wide":
-        # Vulkan lets an fma be a product and a sum, each rounded, and Mesa's is.
-        wanted = case.expected["out"]
-        assert np.count_nonzero(found["out"] != wanted) > 0
-        np.testing.assert_allclose(found["out"], wanted, rtol=1e-12)
+        # Vulkan lets an fma be a product and a sum, each rounded.
+        np.testing.assert_allclose(found["out"], case.expected["out"], rtol=1e-12)
     same(found, {array: value for array, value in case.expected.items() if (name, array) != ("wide", "out")})
 
 

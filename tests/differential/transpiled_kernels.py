@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -576,10 +576,25 @@ def run_cpp(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
 # C++ for high-level synthesis.
 
 
-def run_fpga(emitted: Emitted, case: Case, folder: Path) -> dict[str, np.ndarray]:
-    name = emitted.signature.name
-    source, library = folder / f"{name}.cpp", folder / f"{name}.so"
-    source.write_text(emitted.source)
+def build_fpga(kernels: Sequence[Emitted], folder: Path) -> Path:
+    """Compile kernels to one library, because starting the compiler takes longer than compiling most of them.
+
+    Kernel ``i`` is the function ``case_i_NAME``. It is compiled to report what C leaves undefined, such as a signed
+    overflow.
+    """
+    includes: dict[str, None] = {}
+    bodies = []
+    for number, emitted in enumerate(kernels):
+        lines = emitted.source.splitlines()
+        includes.update(dict.fromkeys(line for line in lines if line.startswith("#include")))
+        body = "\n".join(line for line in lines if not line.startswith("#include"))
+        name = emitted.signature.name
+        assert f'extern "C" void {name}(' in body
+        body = body.replace(f'extern "C" void {name}(', f'extern "C" void case_{number}_{name}(')
+        bodies.append(f"namespace case_{number} {{\n{body}\n}}")
+    source, library = folder / "kernels.cpp", folder / "kernels.so"
+    source.write_text("\n".join([*includes, *bodies]) + "\n")
+    (options,) = {emitted.options for emitted in kernels}
     compile_cpp(
         [
             "-O1",
@@ -590,36 +605,48 @@ def run_fpga(emitted: Emitted, case: Case, folder: Path) -> dict[str, np.ndarray
             "-Wno-maybe-uninitialized",  # it cannot see that a first phase's threads write what a second's read
             "-shared",
             "-fPIC",
-            *emitted.options,
+            *options,
             str(source),
             "-o",
             str(library),
         ]
     )
-    function = getattr(ctypes.CDLL(str(library)), name)
-    held = {one.name: np.array(case.arguments[one.name], order="C") for one in emitted.signature.buffers}
+    return library
+
+
+def call_fpga(library: Path, number: int, emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
+    """Call kernel ``number`` of a library of ``build_fpga``, and return its arrays."""
+    function = getattr(ctypes.CDLL(str(library)), f"case_{number}_{emitted.signature.name}")
+    held = {buffer.name: np.array(case.arguments[buffer.name], order="C") for buffer in emitted.signature.buffers}
     given: list[Any] = []
-    for one in emitted.signature.arguments:
-        if isinstance(one, Buffer):
-            given.append(held[one.name].ctypes.data_as(ctypes.c_void_p))
+    for argument in emitted.signature.arguments:
+        if isinstance(argument, Buffer):
+            given.append(held[argument.name].ctypes.data_as(ctypes.c_void_p))
         else:
-            given.append(np.ctypeslib.as_ctypes_type(number_of(one, case).dtype)(number_of(one, case).item()))
+            value = number_of(argument, case)
+            given.append(np.ctypeslib.as_ctypes_type(value.dtype)(value.item()))
     function(*given)
-    return after(emitted.signature, case, lambda one: held[one.name])
+    return after(emitted.signature, case, lambda buffer: held[buffer.name])
 
 
-def run_fpga_watched(emitted: Emitted, case: Case, folder: Path) -> tuple[dict[str, np.ndarray], str]:
-    """The arrays, and what this process has written to standard error meanwhile."""
+def run_fpga(emitted: Emitted, case: Case, folder: Path) -> dict[str, np.ndarray]:
+    return call_fpga(build_fpga([emitted], folder), 0, emitted, case)
+
+
+def call_fpga_watched(
+    library: Path, number: int, emitted: Emitted, case: Case, folder: Path
+) -> tuple[dict[str, np.ndarray], str]:
+    """Return the arrays, and what this process has written to standard error meanwhile."""
     kept = os.dup(2)
     with (folder / "stderr").open("w+") as file:
         os.dup2(file.fileno(), 2)
         try:
-            found = run_fpga(emitted, case, folder)
+            arrays = call_fpga(library, number, emitted, case)
         finally:
             os.dup2(kept, 2)
             os.close(kept)
         file.seek(0)
-        return found, file.read()
+        return arrays, file.read()
 
 
 def compile_cpp(arguments: list[str]) -> None:
