@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,31 @@ def windtunnel_command(
         return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
 
     return command
+
+
+AVX512 = ("aes", "avx2", "avx512f", "vaes")
+
+
+@pytest.fixture
+def describe_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Replace what the operating system reports about this host, so that no law depends on where the tests run."""
+    from windtunnel_models import host
+    from windtunnel_models.catalogue import shipped_catalogue
+
+    def forget() -> None:
+        host.host_spec.cache_clear()
+        shipped_catalogue.cache_clear()
+
+    def describe(
+        cores: int = 2, clock_hz: float = 2.1e9, llc_bytes: float = 32e6, flags: Sequence[str] = AVX512
+    ) -> None:
+        stated = host._Facts("a processor", "a vendor", cores, clock_hz, clock_hz, 16e9, llc_bytes, frozenset(flags))
+        monkeypatch.setattr(host, "_facts", lambda: stated)
+        forget()
+
+    yield describe
+    monkeypatch.undo()
+    forget()
 
 
 def queue_scenario(**changes: Any) -> dict[str, Any]:

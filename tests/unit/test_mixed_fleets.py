@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from windtunnel.core import errors
 from windtunnel.core.executor import Executed
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.policy import POLICIES
+from windtunnel.engine.prepare import real_devices
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.runtime.limits import limits_of
@@ -100,6 +101,12 @@ def scenario(fleet: Sequence[Mapping[str, Any]], jobs: int = 40, policy: Any = "
         }
         | more
     )
+
+
+@pytest.fixture(autouse=True)
+def _stated_host(describe_host: Callable[..., None]) -> None:
+    """The model of the host, beside the fakes, is that of two stated cores."""
+    describe_host()
 
 
 def run(made: Any, engine: str = "process") -> Run:
@@ -370,9 +377,15 @@ def test_batches_streams_and_stated_times_are_no_work_for_a_real_device(monkeypa
 def test_more_real_time_than_anybody_waits_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Fake("cpu:0")
     use(monkeypatch, fake)
-    with pytest.raises(errors.InputError, match="of real time"):
-        run(scenario(REAL[:1], 2_000_000))
+    fleet = [{"real": "cpu:0", "device": "epyc-9654"}]
+    modelled = run(scenario([{"device": "epyc-9654"}], 1)).recording.jobs
+    job_s = float(modelled.finish[0] - modelled.start[0]) * 1e-12
+    monkeypatch.setattr(real_devices, "MOST_REAL_S", 3.5 * job_s)
+    with pytest.raises(errors.InputError, match="4 jobs would take about .* s of real time on cpu:0"):
+        run(scenario(fleet, 4))
     assert not fake.done
+    assert run(scenario(fleet, 3)).result["jobs"]["completed"] == 3
+    assert fake.done
 
 
 def test_replications_measure_anew_also_where_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
