@@ -26,16 +26,16 @@ sys.modules[_spec.name] = with_kernels
 _spec.loader.exec_module(with_kernels)
 
 CASES = with_kernels.CASES
-EVERY = [*CASES, "functions", "warp_sum", "lanes", "meeting"]
+EVERY = [*CASES, "functions", "warp_sum", "lanes", "grid_barrier"]
 LACKS = {
-    "fpga": {"warp_sum": "has no warps", "lanes": "has no warps", "meeting": "has no barrier of the grid"},
-    "metal": {"wide": "has no f64", "wide_atomics": "has no f64", "meeting": "has no barrier of the grid"},
-    "opencl": {"meeting": "has no barrier of the grid"},
+    "fpga": {"warp_sum": "has no warps", "lanes": "has no warps", "grid_barrier": "has no barrier of the grid"},
+    "metal": {"wide": "has no f64", "wide_atomics": "has no f64", "grid_barrier": "has no barrier of the grid"},
+    "opencl": {"grid_barrier": "has no barrier of the grid"},
     "wgsl": {
-        "wide": "has no i64", "wide_atomics": "has no i64", "narrow": "has no i8", "brains": "has no bf16",
-        "lanes": "has no barrier of a warp", "meeting": "has no barrier of the grid",
+        "wide": "has no i64", "wide_atomics": "has no i64", "narrow": "has no i8", "bfloats": "has no bf16",
+        "lanes": "has no barrier of a warp", "grid_barrier": "has no barrier of the grid",
     },
-    "glsl": {"meeting": "has no barrier of the grid"},
+    "glsl": {"grid_barrier": "has no barrier of the grid"},
 }  # fmt: skip
 """What each target cannot do; all others can do all."""
 

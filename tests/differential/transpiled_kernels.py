@@ -331,7 +331,7 @@ def _narrow(flag: bool) -> Case:
     return Case((5, 1, 1), (64, 1, 1), given, {**made, "out": out.astype(np.int32)})
 
 
-def _brains() -> Case:
+def _bfloats() -> Case:
     b = ml_dtypes.bfloat16
     x, y, a = (_f32(18, 500) * 9).astype(b), _f32(19, 500).astype(b), b(1.3)
     quotient = (x * a) / (abs(y) + b(0.7))
@@ -430,7 +430,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "saxpy": _saxpy, "strided": _strided, "matmul": _matmul, "reduction": _reduction, "histogram": _histogram,
     "stencil": _stencil, "collatz": _collatz, "hashing": _hashing, "halves": _halves, "floors": _floors,
     "scattered": _scattered, "wide": _wide, "wide_atomics": _wide_atomics, "atomics": _atomics,
-    "narrow": lambda: _narrow(True), "brains": _brains, "awkward": _awkward, "smoothed": _smoothed,
+    "narrow": lambda: _narrow(True), "bfloats": _bfloats, "awkward": _awkward, "smoothed": _smoothed,
     "laplacian": _laplacian, "laplacian_untiled": _laplacian, "diffused": _diffused,
     "diffused_untiled": _diffused_untiled,
 }  # fmt: skip

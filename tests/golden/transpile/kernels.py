@@ -1,6 +1,6 @@
-"""Kernels that are written out for every target, compiled by real compilers and run where something runs them.
+"""Kernels that are emitted for every target, compiled by real compilers and executed where a device is available.
 
-They are plain functions, but for stencils: transpiling needs nothing else. Each is small and is there for one thing.
+Except for stencils they are plain functions, since transpiling needs no more. Each kernel tests one feature.
 """
 
 import math
@@ -55,9 +55,9 @@ TILE = 8
 
 
 def saxpy(x: f32[:], y: f32[:], n: i32, a: f32):
-    """y = a x + y, an element a thread.
+    """Compute y = a x + y, one element per thread.
 
-    Rounded twice: the product, then the sum.
+    The result is rounded twice: after the product and after the sum.
     """
     i = grid(1)
     if i < n:
@@ -65,14 +65,14 @@ def saxpy(x: f32[:], y: f32[:], n: i32, a: f32):
 
 
 def strided(x: f32[:], out: f32[:], scale: f32):
-    """Each thread takes every so many-th element."""
+    """Process the elements of a thread with a constant stride."""
     start = grid(1)
     for i in range(start, len(x), gridsize(1)):
         out[i] = max(x[i], 0.0) * scale - min(x[i], -1.0)
 
 
 def matmul(a: f32[:, :], b: f32[:, :], c: f32[:, :]):
-    """A tile of c a block, by tiles of a and b in shared memory."""
+    """Compute one tile of c per block, from tiles of a and b in shared memory."""
     left = shared.array((TILE, TILE), f32)
     right = shared.array((TILE, TILE), f32)
     x, y = threadIdx.x, threadIdx.y
@@ -90,7 +90,7 @@ def matmul(a: f32[:, :], b: f32[:, :], c: f32[:, :]):
 
 
 def reduction(x: i32[:], out: i32[:]):
-    """The sum of each block's elements, by halves."""
+    """Sum the elements of each block in a tree."""
     part = shared.array(256, i32)
     t = threadIdx.x
     i = grid(1)
@@ -107,7 +107,7 @@ def reduction(x: i32[:], out: i32[:]):
 
 
 def histogram(values: i32[:], bins: u32[:], largest: i32[:], total: f32[:]):
-    """How many of each, counted in shared memory first; the largest; the sum of all as floats."""
+    """Count each value in shared memory first; also compute the largest value, and the sum of all as floats."""
     counts = shared.array(16, u32)
     t = threadIdx.x
     if t < 16:
@@ -125,7 +125,7 @@ def histogram(values: i32[:], bins: u32[:], largest: i32[:], total: f32[:]):
 
 
 def stencil(field: f32[:, :], out: f32[:, :]):
-    """A step of heat flow; the edge keeps its temperature."""
+    """Compute one step of heat flow; the edge keeps its temperature."""
     x, y = grid(2)
     height, width = field.shape
     if x >= width or y >= height:
@@ -137,8 +137,8 @@ def stencil(field: f32[:, :], out: f32[:, :]):
     out[y, x] = field[y, x] + 0.1 * (around - 4.0 * field[y, x])
 
 
-def meeting(x: i32[:], squares: i32[:], out: i32[:], n: i32):
-    """What one block writes before the grid's barrier, another reads after it."""
+def grid_barrier(x: i32[:], squares: i32[:], out: i32[:], n: i32):
+    """Write in one block before the grid barrier, and read in another block after it."""
     i = grid(1)
     if i < n:
         squares[i] = x[i] * x[i]
@@ -148,7 +148,7 @@ def meeting(x: i32[:], squares: i32[:], out: i32[:], n: i32):
 
 
 def warp_sum(x: i32[:], sums: i32[:], flags: u32[:]):
-    """Sums of warps by shuffles, and what its threads say."""
+    """Compute sums of warps by shuffles, and votes of their threads."""
     i = grid(1)
     value = x[i]
     distance = warpsize // 2
@@ -165,13 +165,13 @@ def warp_sum(x: i32[:], sums: i32[:], flags: u32[:]):
 
 
 def warp_width(out: i32[:]):
-    """How many threads a warp has."""
+    """Write the number of threads of a warp."""
     if threadIdx.x == 0:
         out[0] = warpsize
 
 
 def collatz(x: i32[:], steps: i32[:]):
-    """How many steps to 1; -1 where 200 are not enough, -2 for what has none."""
+    """Count the steps to 1; -1 if 200 steps are not enough, -2 for numbers below 1."""
     i = grid(1)
     if i >= len(x):
         return
@@ -195,7 +195,7 @@ def collatz(x: i32[:], steps: i32[:]):
 
 
 def hashing(x: i32[:], out: u32[:], signed: i32[:]):
-    """Integers that wrap around, of both kinds, and bits."""
+    """Compute with signed and unsigned integers that wrap around, and with bits."""
     i = grid(1)
     if i < len(x):
         h = u32(x[i]) ^ 2166136261
@@ -209,7 +209,7 @@ def hashing(x: i32[:], out: u32[:], signed: i32[:]):
 
 
 def halves(x: f16[:], y: f16[:], a: f16, scale: f32):
-    """16-bit floats: every operation is rounded."""
+    """Compute with 16-bit floats; every operation is rounded."""
     i = grid(1)
     if i < len(x):
         z = a * x[i] + y[i]
@@ -219,7 +219,7 @@ def halves(x: f16[:], y: f16[:], a: f16, scale: f32):
 
 
 def floors(a: i32[:], b: i32[:], quotient: i32[:], rest: i32[:], x: f32[:], y: f32[:], fq: f32[:], fr: f32[:]):
-    """// and % round down: with signs, of zero, of the smallest number; of floats too. Plain for indices."""
+    """Round // and % down, with signs, for zero, the smallest number and floats; indices use plain operators."""
     i = grid(1)
     if i < len(a):
         quotient[i] = a[i] // b[i] + threadIdx.x // 4
@@ -229,7 +229,7 @@ def floors(a: i32[:], b: i32[:], quotient: i32[:], rest: i32[:], x: f32[:], y: f
 
 
 def scattered(x: f32[:], out: f32[:], rounds: i32):
-    """Variables that live across branches and turns, local arrays, a loop that counts down, else if."""
+    """Use variables across branches and iterations, local arrays, a loop that counts down, and else if."""
     i = grid(1)
     if i >= len(x):
         return
@@ -256,7 +256,7 @@ def scattered(x: f32[:], out: f32[:], rounds: i32):
 
 
 def wide(a: i64[:], b: i64[:], bits: u64[:], x: f64[:], out: f64[:], place: i64, scale: f64):
-    """64 bits: arithmetic, // and %, shifts, bits."""
+    """Compute with 64 bits: arithmetic, // and %, shifts, bits."""
     i = grid(1)
     if i < len(a):
         p = i + place
@@ -267,7 +267,7 @@ def wide(a: i64[:], b: i64[:], bits: u64[:], x: f64[:], out: f64[:], place: i64,
 
 
 def wide_atomics(a: i64[:], b: u64[:], x: f64[:]):
-    """Every atomic operation on 64 bits that CUDA has, by one thread."""
+    """Execute every atomic operation on 64 bits that CUDA has, in one thread."""
     a[9] = atomic.add(a, 0, 7) + atomic.sub(a, 1, 7) + atomic.min(a, 2, -5) + atomic.exch(a, 3, 9)
     a[10] = atomic.and_(a, 4, 6) + atomic.or_(a, 5, 9) + atomic.xor(a, 6, 5) + atomic.cas(a, 7, 7, 70)
     b[9] = (
@@ -278,7 +278,7 @@ def wide_atomics(a: i64[:], b: u64[:], x: f64[:]):
 
 
 def narrow(a: i8[:], b: i16[:], c: u8[:], d: u16[:], flag: bool, out: i32[:]):
-    """Integers of 8 and 16 bits wrap around in their own width."""
+    """Wrap integers of 8 and 16 bits around in their own width."""
     i = grid(1)
     if i < len(a):
         x, y, z, w = a[i] * a[i], b[i] * b[i] + b[i], c[i] + c[i], d[i] * d[i] - d[i]
@@ -289,8 +289,8 @@ def narrow(a: i8[:], b: i16[:], c: u8[:], d: u16[:], flag: bool, out: i32[:]):
         out[i] = clz(x) + popc(y) * 100 + ffs(z) * 1000 + (w == d[i]) + (not flag)
 
 
-def brains(x: bf16[:], y: bf16[:], a: bf16):
-    """bfloat16: every operation is rounded."""
+def bfloats(x: bf16[:], y: bf16[:], a: bf16):
+    """Compute with bfloat16; every operation is rounded."""
     held = local.array(2, bf16)
     i = grid(1)
     if i < len(x):
@@ -299,7 +299,7 @@ def brains(x: bf16[:], y: bf16[:], a: bf16):
 
 
 def functions(x: f32[:], out: f32[:, :]):
-    """Every function of floats that all targets have."""
+    """Evaluate every float function that all targets have."""
     i = grid(1)
     if i < len(x):
         v = abs(x[i]) + 0.5
@@ -314,7 +314,7 @@ def functions(x: f32[:], out: f32[:, :]):
 
 
 def atomics(a: i32[:], b: u32[:], x: f32[:], old: i32[:]):
-    """Every atomic operation on 32 bits, in both memories, by one thread."""
+    """Execute every atomic operation on 32 bits in both memories, in one thread."""
     here = shared.array(4, i32)
     there = shared.array((2, 2), f32)
     if threadIdx.x == 0:
@@ -334,7 +334,7 @@ def atomics(a: i32[:], b: u32[:], x: f32[:], old: i32[:]):
 
 
 def lanes(x: f32[:], y: i32[:], out: f32[:], votes: u32[:]):
-    """What else warps exchange; and fences, which only some targets have."""
+    """Use the other exchanges of warps, and fences, which only some targets have."""
     i = grid(1)
     out[i] = shfl_up_sync(0xFFFFFFFF, x[i], 1) + shfl_sync(0xFFFFFFFF, x[i], y[i])
     votes[i] = u32(all_sync(0xFFFFFFFF, x[i] > 0.0)) + u32(shfl_xor_sync(0xFFFFFFFF, y[i], 2))
@@ -345,7 +345,7 @@ def lanes(x: f32[:], y: i32[:], out: f32[:], votes: u32[:]):
 
 
 def awkward(out: f32[:], sampler: f32[:], kernel: i32, half: f32, out_shape0: i32):
-    """Names that mean something in a language, choices that must not be evaluated, evaluation in a condition."""
+    """Use reserved names, choices that must not be evaluated, and an evaluation in a condition."""
     i = grid(1)
     float4 = half
     if i < len(out):
@@ -366,26 +366,26 @@ def awkward(out: f32[:], sampler: f32[:], kernel: i32, half: f32, out_shape0: i3
 
 @windtunnel.stencil(halo=2)
 def smoothed(x: f32[:], out: f32[:], pos: GridPos):
-    """A stencil of one side, without a tile."""
+    """Compute a one-dimensional stencil without a tile."""
     near = pos.west(x) + pos.east(x)
     out[pos.idx()] = 0.5 * x[pos.idx()] + 0.25 * near - 0.0625 * (pos.west(x, 2) + pos.east(x, 2))
 
 
 @windtunnel.stencil(tile=(8, 8))
 def laplacian(a: f32[:, :], out: f32[:, :], pos: GridPos):
-    """A stencil of two sides, in tiles."""
+    """Compute a two-dimensional stencil in tiles."""
     out[pos.idx()] = pos.north(a) + pos.south(a) + pos.east(a) + pos.west(a) - 4.0 * a[pos.idx()]
 
 
 @windtunnel.stencil
 def laplacian_untiled(a: f32[:, :], out: f32[:, :], pos: GridPos):
-    """The same, without."""
+    """Compute the same stencil without a tile."""
     out[pos.idx()] = pos.north(a) + pos.south(a) + pos.east(a) + pos.west(a) - 4.0 * a[pos.idx()]
 
 
 @windtunnel.stencil(tile=(2, 4, 8), halo=2)
 def diffused(heat: f32[:, :, :], rate: f16[:, :, :], out: f32[:, :, :], dt: f32, pos: GridPos):
-    """A stencil of three sides, in tiles; what is read at the own cell alone is read where it lies."""
+    """Compute a three-dimensional stencil in tiles; arrays read only at the own cell are not copied to the tile."""
     here = heat[pos.idx()]
     around = pos.down(heat) + pos.up(heat) + pos.north(heat) + pos.south(heat) + pos.west(heat) + pos.east(heat)
     flow = f32(rate[pos.idx()]) * (around - 6.0 * here)
@@ -396,5 +396,5 @@ def diffused(heat: f32[:, :, :], rate: f16[:, :, :], out: f32[:, :, :], dt: f32,
 
 @windtunnel.kernel
 def diffused_untiled(heat: f32[:, :, :], out: f32[:, :, :], pos: GridPos):
-    """Three sides, without a tile."""
+    """Compute a three-dimensional stencil without a tile."""
     out[pos.idx()] = pos.up(heat) - pos.down(heat) + pos.at(heat, 1, -1, 1)
