@@ -1,4 +1,4 @@
-// Names that mean something in a language, choices that must not be evaluated, evaluation in a condition.
+// Use reserved names, choices that must not be evaluated, and an evaluation in a condition.
 //
 // Written by Windtunnel from the kernel 'awkward': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

@@ -1,4 +1,4 @@
-// Names that mean something in a language, choices that must not be evaluated, evaluation in a condition.
+// Use reserved names, choices that must not be evaluated, and an evaluation in a condition.
 //
 // Written by Windtunnel from the kernel 'awkward': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

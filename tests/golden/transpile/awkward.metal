@@ -1,4 +1,4 @@
-// Names that mean something in a language, choices that must not be evaluated, evaluation in a condition.
+// Use reserved names, choices that must not be evaluated, and an evaluation in a condition.
 //
 // Written by Windtunnel from the kernel 'awkward': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

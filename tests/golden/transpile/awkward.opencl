@@ -1,4 +1,4 @@
-// Names that mean something in a language, choices that must not be evaluated, evaluation in a condition.
+// Use reserved names, choices that must not be evaluated, and an evaluation in a condition.
 //
 // Written by Windtunnel from the kernel 'awkward': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

@@ -1,4 +1,4 @@
-// Names that mean something in a language, choices that must not be evaluated, evaluation in a condition.
+// Use reserved names, choices that must not be evaluated, and an evaluation in a condition.
 //
 // Written by Windtunnel from the kernel 'awkward': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

@@ -1,4 +1,4 @@
-// How many steps to 1; -1 where 200 are not enough, -2 for what has none.
+// Count the steps to 1; -1 if 200 steps are not enough, -2 for numbers below 1.
 //
 // Written by Windtunnel from the kernel 'collatz': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

@@ -1,4 +1,4 @@
-// How many steps to 1; -1 where 200 are not enough, -2 for what has none.
+// Count the steps to 1; -1 if 200 steps are not enough, -2 for numbers below 1.
 //
 // Written by Windtunnel from the kernel 'collatz': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

@@ -1,4 +1,4 @@
-// How many steps to 1; -1 where 200 are not enough, -2 for what has none.
+// Count the steps to 1; -1 if 200 steps are not enough, -2 for numbers below 1.
 //
 // Written by Windtunnel from the kernel 'collatz': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

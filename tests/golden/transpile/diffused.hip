@@ -1,4 +1,4 @@
-// A stencil of three sides, in tiles; what is read at the own cell alone is read where it lies.
+// Compute a three-dimensional stencil in tiles; arrays read only at the own cell are not copied to the tile.
 //
 // Written by Windtunnel from the kernel 'diffused': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

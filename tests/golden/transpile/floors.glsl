@@ -1,4 +1,4 @@
-// // and % round down: with signs, of zero, of the smallest number; of floats too. Plain for indices.
+// Round // and % down, with signs, for zero, the smallest number and floats; indices use plain operators.
 //
 // Written by Windtunnel from the kernel 'floors': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

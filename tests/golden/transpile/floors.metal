@@ -1,4 +1,4 @@
-// // and % round down: with signs, of zero, of the smallest number; of floats too. Plain for indices.
+// Round // and % down, with signs, for zero, the smallest number and floats; indices use plain operators.
 //
 // Written by Windtunnel from the kernel 'floors': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

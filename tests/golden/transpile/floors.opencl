@@ -1,4 +1,4 @@
-// // and % round down: with signs, of zero, of the smallest number; of floats too. Plain for indices.
+// Round // and % down, with signs, for zero, the smallest number and floats; indices use plain operators.
 //
 // Written by Windtunnel from the kernel 'floors': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

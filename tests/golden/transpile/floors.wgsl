@@ -1,4 +1,4 @@
-// // and % round down: with signs, of zero, of the smallest number; of floats too. Plain for indices.
+// Round // and % down, with signs, for zero, the smallest number and floats; indices use plain operators.
 //
 // Written by Windtunnel from the kernel 'floors': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

@@ -1,4 +1,4 @@
-// 16-bit floats: every operation is rounded.
+// Compute with 16-bit floats; every operation is rounded.
 //
 // Written by Windtunnel from the kernel 'halves': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

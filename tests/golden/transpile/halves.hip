@@ -1,4 +1,4 @@
-// 16-bit floats: every operation is rounded.
+// Compute with 16-bit floats; every operation is rounded.
 //
 // Written by Windtunnel from the kernel 'halves': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

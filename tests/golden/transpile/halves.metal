@@ -1,4 +1,4 @@
-// 16-bit floats: every operation is rounded.
+// Compute with 16-bit floats; every operation is rounded.
 //
 // Written by Windtunnel from the kernel 'halves': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

@@ -1,4 +1,4 @@
-// 16-bit floats: every operation is rounded.
+// Compute with 16-bit floats; every operation is rounded.
 //
 // Written by Windtunnel from the kernel 'halves': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

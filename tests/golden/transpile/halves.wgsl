@@ -1,4 +1,4 @@
-// 16-bit floats: every operation is rounded.
+// Compute with 16-bit floats; every operation is rounded.
 //
 // Written by Windtunnel from the kernel 'halves': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

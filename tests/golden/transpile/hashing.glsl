@@ -1,4 +1,4 @@
-// Integers that wrap around, of both kinds, and bits.
+// Compute with signed and unsigned integers that wrap around, and with bits.
 //
 // Written by Windtunnel from the kernel 'hashing': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

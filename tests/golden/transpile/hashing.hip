@@ -1,4 +1,4 @@
-// Integers that wrap around, of both kinds, and bits.
+// Compute with signed and unsigned integers that wrap around, and with bits.
 //
 // Written by Windtunnel from the kernel 'hashing': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

@@ -1,4 +1,4 @@
-// Integers that wrap around, of both kinds, and bits.
+// Compute with signed and unsigned integers that wrap around, and with bits.
 //
 // Written by Windtunnel from the kernel 'hashing': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

@@ -1,4 +1,4 @@
-// Integers that wrap around, of both kinds, and bits.
+// Compute with signed and unsigned integers that wrap around, and with bits.
 //
 // Written by Windtunnel from the kernel 'hashing': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

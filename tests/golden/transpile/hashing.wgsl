@@ -1,4 +1,4 @@
-// Integers that wrap around, of both kinds, and bits.
+// Compute with signed and unsigned integers that wrap around, and with bits.
 //
 // Written by Windtunnel from the kernel 'hashing': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

@@ -1,4 +1,4 @@
-// How many of each, counted in shared memory first; the largest; the sum of all as floats.
+// Count each value in shared memory first; also compute the largest value, and the sum of all as floats.
 //
 // Written by Windtunnel from the kernel 'histogram': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

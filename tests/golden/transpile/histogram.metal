@@ -1,4 +1,4 @@
-// How many of each, counted in shared memory first; the largest; the sum of all as floats.
+// Count each value in shared memory first; also compute the largest value, and the sum of all as floats.
 //
 // Written by Windtunnel from the kernel 'histogram': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

@@ -1,4 +1,4 @@
-// How many of each, counted in shared memory first; the largest; the sum of all as floats.
+// Count each value in shared memory first; also compute the largest value, and the sum of all as floats.
 //
 // Written by Windtunnel from the kernel 'histogram': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

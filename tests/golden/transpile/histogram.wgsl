@@ -1,4 +1,4 @@
-// How many of each, counted in shared memory first; the largest; the sum of all as floats.
+// Count each value in shared memory first; also compute the largest value, and the sum of all as floats.
 //
 // Written by Windtunnel from the kernel 'histogram': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

@@ -1,4 +1,4 @@
-// A stencil of two sides, in tiles.
+// Compute a two-dimensional stencil in tiles.
 //
 // Written by Windtunnel from the kernel 'laplacian': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

@@ -1,4 +1,4 @@
-// A stencil of two sides, in tiles.
+// Compute a two-dimensional stencil in tiles.
 //
 // Written by Windtunnel from the kernel 'laplacian': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

@@ -1,4 +1,4 @@
-// A stencil of two sides, in tiles.
+// Compute a two-dimensional stencil in tiles.
 //
 // Written by Windtunnel from the kernel 'laplacian': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

@@ -1,4 +1,4 @@
-// A stencil of two sides, in tiles.
+// Compute a two-dimensional stencil in tiles.
 //
 // Written by Windtunnel from the kernel 'laplacian': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

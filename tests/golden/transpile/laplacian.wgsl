@@ -1,4 +1,4 @@
-// A stencil of two sides, in tiles.
+// Compute a two-dimensional stencil in tiles.
 //
 // Written by Windtunnel from the kernel 'laplacian': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

@@ -1,4 +1,4 @@
-// The same, without.
+// Compute the same stencil without a tile.
 //
 // Written by Windtunnel from the kernel 'laplacian_untiled': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

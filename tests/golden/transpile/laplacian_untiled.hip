@@ -1,4 +1,4 @@
-// The same, without.
+// Compute the same stencil without a tile.
 //
 // Written by Windtunnel from the kernel 'laplacian_untiled': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

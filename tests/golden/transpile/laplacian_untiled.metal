@@ -1,4 +1,4 @@
-// The same, without.
+// Compute the same stencil without a tile.
 //
 // Written by Windtunnel from the kernel 'laplacian_untiled': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

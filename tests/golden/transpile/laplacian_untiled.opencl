@@ -1,4 +1,4 @@
-// The same, without.
+// Compute the same stencil without a tile.
 //
 // Written by Windtunnel from the kernel 'laplacian_untiled': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

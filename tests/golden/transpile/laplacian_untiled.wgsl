@@ -1,4 +1,4 @@
-// The same, without.
+// Compute the same stencil without a tile.
 //
 // Written by Windtunnel from the kernel 'laplacian_untiled': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

@@ -1,4 +1,4 @@
-// A tile of c a block, by tiles of a and b in shared memory.
+// Compute one tile of c per block, from tiles of a and b in shared memory.
 //
 // Written by Windtunnel from the kernel 'matmul': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

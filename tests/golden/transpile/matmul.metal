@@ -1,4 +1,4 @@
-// A tile of c a block, by tiles of a and b in shared memory.
+// Compute one tile of c per block, from tiles of a and b in shared memory.
 //
 // Written by Windtunnel from the kernel 'matmul': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

@@ -1,4 +1,4 @@
-// A tile of c a block, by tiles of a and b in shared memory.
+// Compute one tile of c per block, from tiles of a and b in shared memory.
 //
 // Written by Windtunnel from the kernel 'matmul': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

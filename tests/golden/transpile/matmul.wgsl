@@ -1,4 +1,4 @@
-// A tile of c a block, by tiles of a and b in shared memory.
+// Compute one tile of c per block, from tiles of a and b in shared memory.
 //
 // Written by Windtunnel from the kernel 'matmul': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

@@ -1,4 +1,4 @@
-// The sum of each block's elements, by halves.
+// Sum the elements of each block in a tree.
 //
 // Written by Windtunnel from the kernel 'reduction': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

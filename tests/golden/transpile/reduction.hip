@@ -1,4 +1,4 @@
-// The sum of each block's elements, by halves.
+// Sum the elements of each block in a tree.
 //
 // Written by Windtunnel from the kernel 'reduction': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

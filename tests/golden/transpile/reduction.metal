@@ -1,4 +1,4 @@
-// The sum of each block's elements, by halves.
+// Sum the elements of each block in a tree.
 //
 // Written by Windtunnel from the kernel 'reduction': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

@@ -1,4 +1,4 @@
-// The sum of each block's elements, by halves.
+// Sum the elements of each block in a tree.
 //
 // Written by Windtunnel from the kernel 'reduction': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

@@ -1,4 +1,4 @@
-// The sum of each block's elements, by halves.
+// Sum the elements of each block in a tree.
 //
 // Written by Windtunnel from the kernel 'reduction': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

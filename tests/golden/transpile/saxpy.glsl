@@ -1,6 +1,6 @@
-// y = a x + y, an element a thread.
+// Compute y = a x + y, one element per thread.
 //
-// Rounded twice: the product, then the sum.
+// The result is rounded twice: after the product and after the sum.
 //
 // Written by Windtunnel from the kernel 'saxpy': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

@@ -1,6 +1,6 @@
-// y = a x + y, an element a thread.
+// Compute y = a x + y, one element per thread.
 //
-// Rounded twice: the product, then the sum.
+// The result is rounded twice: after the product and after the sum.
 //
 // Written by Windtunnel from the kernel 'saxpy': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

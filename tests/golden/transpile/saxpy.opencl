@@ -1,6 +1,6 @@
-// y = a x + y, an element a thread.
+// Compute y = a x + y, one element per thread.
 //
-// Rounded twice: the product, then the sum.
+// The result is rounded twice: after the product and after the sum.
 //
 // Written by Windtunnel from the kernel 'saxpy': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

@@ -1,6 +1,6 @@
-// y = a x + y, an element a thread.
+// Compute y = a x + y, one element per thread.
 //
-// Rounded twice: the product, then the sum.
+// The result is rounded twice: after the product and after the sum.
 //
 // Written by Windtunnel from the kernel 'saxpy': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

@@ -1,4 +1,4 @@
-// A stencil of one side, without a tile.
+// Compute a one-dimensional stencil without a tile.
 //
 // Written by Windtunnel from the kernel 'smoothed': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

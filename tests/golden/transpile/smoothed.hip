@@ -1,4 +1,4 @@
-// A stencil of one side, without a tile.
+// Compute a one-dimensional stencil without a tile.
 //
 // Written by Windtunnel from the kernel 'smoothed': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

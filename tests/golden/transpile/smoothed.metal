@@ -1,4 +1,4 @@
-// A stencil of one side, without a tile.
+// Compute a one-dimensional stencil without a tile.
 //
 // Written by Windtunnel from the kernel 'smoothed': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

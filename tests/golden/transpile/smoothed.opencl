@@ -1,4 +1,4 @@
-// A stencil of one side, without a tile.
+// Compute a one-dimensional stencil without a tile.
 //
 // Written by Windtunnel from the kernel 'smoothed': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

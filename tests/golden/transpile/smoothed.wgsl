@@ -1,4 +1,4 @@
-// A stencil of one side, without a tile.
+// Compute a one-dimensional stencil without a tile.
 //
 // Written by Windtunnel from the kernel 'smoothed': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

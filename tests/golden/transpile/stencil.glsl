@@ -1,4 +1,4 @@
-// A step of heat flow; the edge keeps its temperature.
+// Compute one step of heat flow; the edge keeps its temperature.
 //
 // Written by Windtunnel from the kernel 'stencil': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

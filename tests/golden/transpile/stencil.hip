@@ -1,4 +1,4 @@
-// A step of heat flow; the edge keeps its temperature.
+// Compute one step of heat flow; the edge keeps its temperature.
 //
 // Written by Windtunnel from the kernel 'stencil': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

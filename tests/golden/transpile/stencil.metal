@@ -1,4 +1,4 @@
-// A step of heat flow; the edge keeps its temperature.
+// Compute one step of heat flow; the edge keeps its temperature.
 //
 // Written by Windtunnel from the kernel 'stencil': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

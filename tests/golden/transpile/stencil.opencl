@@ -1,4 +1,4 @@
-// A step of heat flow; the edge keeps its temperature.
+// Compute one step of heat flow; the edge keeps its temperature.
 //
 // Written by Windtunnel from the kernel 'stencil': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

@@ -1,4 +1,4 @@
-// A step of heat flow; the edge keeps its temperature.
+// Compute one step of heat flow; the edge keeps its temperature.
 //
 // Written by Windtunnel from the kernel 'stencil': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

@@ -1,4 +1,4 @@
-// Each thread takes every so many-th element.
+// Process the elements of a thread with a constant stride.
 //
 // Written by Windtunnel from the kernel 'strided': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

@@ -1,4 +1,4 @@
-// Each thread takes every so many-th element.
+// Process the elements of a thread with a constant stride.
 //
 // Written by Windtunnel from the kernel 'strided': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

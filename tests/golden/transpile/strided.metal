@@ -1,4 +1,4 @@
-// Each thread takes every so many-th element.
+// Process the elements of a thread with a constant stride.
 //
 // Written by Windtunnel from the kernel 'strided': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

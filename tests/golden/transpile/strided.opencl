@@ -1,4 +1,4 @@
-// Each thread takes every so many-th element.
+// Process the elements of a thread with a constant stride.
 //
 // Written by Windtunnel from the kernel 'strided': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

@@ -1,4 +1,4 @@
-// Each thread takes every so many-th element.
+// Process the elements of a thread with a constant stride.
 //
 // Written by Windtunnel from the kernel 'strided': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.

@@ -1,4 +1,4 @@
-// Sums of warps by shuffles, and what its threads say.
+// Compute sums of warps by shuffles, and votes of their threads.
 //
 // Written by Windtunnel from the kernel 'warp_sum': GLSL for Vulkan.
 // Compile with -V --target-env vulkan1.1: glslang's; mark every operation on floats NoContraction, or a product and a sum may become one operation.

@@ -1,4 +1,4 @@
-// Sums of warps by shuffles, and what its threads say.
+// Compute sums of warps by shuffles, and votes of their threads.
 //
 // Written by Windtunnel from the kernel 'warp_sum': HIP C++.
 // Compile with -ffp-contract=off: a product and a sum must not become one operation.

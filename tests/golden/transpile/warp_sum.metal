@@ -1,4 +1,4 @@
-// Sums of warps by shuffles, and what its threads say.
+// Compute sums of warps by shuffles, and votes of their threads.
 //
 // Written by Windtunnel from the kernel 'warp_sum': the Metal shading language.
 // Compile with -fno-fast-math -ffp-contract=off: in a program, MTLCompileOptions.mathMode = .safe; a product and a sum must not become one operation.

@@ -1,4 +1,4 @@
-// Sums of warps by shuffles, and what its threads say.
+// Compute sums of warps by shuffles, and votes of their threads.
 //
 // Written by Windtunnel from the kernel 'warp_sum': OpenCL C.
 // Compile with -cl-fp32-correctly-rounded-divide-sqrt: if the device supports it; no option that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).

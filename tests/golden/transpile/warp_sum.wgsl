@@ -1,4 +1,4 @@
-// Sums of warps by shuffles, and what its threads say.
+// Compute sums of warps by shuffles, and votes of their threads.
 //
 // Written by Windtunnel from the kernel 'warp_sum': WGSL.
 // There is no option against contraction: if an implementation fuses operations or flushes subnormals, the last bit may differ.
