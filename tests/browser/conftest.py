@@ -1,12 +1,16 @@
-"""A synthetic run to look at: two workloads (one makes tokens), six devices of three SKUs, one target missed."""
+"""A browser, and a synthetic run to look at: two workloads (one makes tokens), six devices of three SKUs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from windtunnel.core.result import (
     COMPLETED,
@@ -21,6 +25,60 @@ from windtunnel.core.result import (
     TokenGaps,
 )
 from windtunnel.core.ticks import to_tick_array
+
+_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+_LIMIT_MS = 600_000
+"""Playwright stops waiting after ten minutes: this only limits a test that hangs."""
+
+
+@dataclass
+class Opened:
+    """A page, and all that it reported and requested."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def assert_silent(self) -> None:
+        """Fail if the page reported anything, or requested anything but itself and data within it."""
+        assert self.complaints == []
+        assert [url for url in self.requests if not url.startswith(("file:", "data:"))] == []
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """Chromium: of this host, else Playwright's own. A host without one fails, because a report is there to be read."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next((path for name in names if (path := shutil.which(name)) is not None), None)
+    # Playwright keeps an event loop in this thread, so it must end before tests of other folders start.
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=_FLAGS, timeout=_LIMIT_MS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_file(browser: Browser) -> Iterator[Callable[..., Opened]]:
+    """Open a file in a window of a width, in a light or dark scheme; return it once its charts are drawn."""
+    contexts = []
+
+    def opener(file: Path, width: int = 1280, scheme: Any = "light") -> Opened:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context.set_default_timeout(_LIMIT_MS)
+        contexts.append(context)
+        opened = Opened(context.new_page())
+        opened.page.on("console", lambda message: opened.complaints.append(f"{message.type}: {message.text}"))
+        opened.page.on("pageerror", lambda error: opened.complaints.append(f"error: {error}"))
+        opened.page.on("request", lambda request: opened.requests.append(request.url))
+        opened.page.goto(file.as_uri())
+        # uPlot draws in a microtask after the script; two frames later every canvas is on screen.
+        opened.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        return opened
+
+    yield opener
+    for context in contexts:
+        context.close()
+
 
 Run = tuple[dict[str, Any], Recording]
 
@@ -168,7 +226,7 @@ def result_of(recording: Recording, name: str, seed: int, hostile: bool) -> dict
     firsts = (jobs.first - jobs.arrival) / 1e12
     gaps = recording.token_gaps
     following = timed(gaps.ticks / 1e12, gaps.weights)
-    workloads = []
+    workloads: list[dict[str, Any]] = []
     for i, label in enumerate(recording.workloads):
         mine = jobs.workload == i
         workloads.append(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from tests.cases import check_all
 
 import windtunnel
 from windtunnel.app import run as run_command
@@ -17,17 +18,8 @@ HOSTILE = "</script><script>window.__owned = 1</script><img src=x onerror='windo
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        found = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=flags)
-        yield found
-        found.close()
-
-
-@pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {}
+    files = {}
     for name, mode in (("replay", "replay"), ("inflate", {"kind": "inflate", "demand": 1.1, "runs": 3})):
         pods = {"process": "trace", "file": "traces/openb_pods_default.csv.gz", "format": "openb-pods"}
         data = {
@@ -41,27 +33,16 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         }
         folder = tmp_path_factory.mktemp(name)
         run_command.save(windtunnel.run(placement_from_data(data, str(SCENARIOS / "small.yaml"))), folder)
-        found[name] = folder / "report.html"
-    return found
+        files[name] = folder / "report.html"
+    return files
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize(("name", "charts"), [("replay", 4), ("inflate", 2)])
-def test_it_draws_in_silence_and_fits(
-    browser: Browser, reports: dict[str, Path], name: str, charts: int, width: int
-) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 900})
-    try:
-        page = context.new_page()
-        complaints: list[str] = []
-        requests: list[str] = []
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(reports[name].as_uri())
-        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        assert complaints == []
-        assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+def test_it_draws_in_silence_and_fits(open_file: Callable[..., Any], reports: dict[str, Path]) -> None:
+    def check(case: tuple[str, int, int]) -> None:
+        name, charts, width = case
+        opened = open_file(reports[name], width)
+        page = opened.page
+        opened.assert_silent()
         assert page.evaluate("window.__owned") is None
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         painted = page.evaluate(
@@ -70,5 +51,8 @@ def test_it_draws_in_silence_and_fits(
         )
         assert len(painted) == charts and min(painted) > 2_000
         assert page.locator(".targets li").is_visible()
-    finally:
-        context.close()
+        page.close()
+
+    check_all(
+        [(name, charts, width) for name, charts in (("replay", 4), ("inflate", 2)) for width in (1280, 400)], check
+    )

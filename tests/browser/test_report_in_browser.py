@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from tests.cases import check_all
 
 from windtunnel.report.run_page import render
 
-# Debian's. Its absence is a failure, not a reason to skip: a report nobody can open is no report.
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-
 WIDE, NARROW = 1280, 400
-
-
-@dataclass
-class Opened:
-    """A page, and all it said and asked for."""
-
-    page: Page
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -57,25 +35,8 @@ def files(
 
 
 @pytest.fixture
-def open_report(browser: Browser, files: dict[str, Path]) -> Iterator[Callable[..., Opened]]:
-    contexts = []
-
-    def opener(name: str, width: int = WIDE, scheme: str = "light") -> Opened:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        opened = Opened(context.new_page())
-        opened.page.on("console", lambda message: opened.complaints.append(f"{message.type}: {message.text}"))
-        opened.page.on("pageerror", lambda error: opened.complaints.append(f"error: {error}"))
-        opened.page.on("request", lambda request: opened.requests.append(request.url))
-        opened.page.goto(files[name].as_uri())
-        opened.page.wait_for_function("document.readyState === 'complete'")
-        # uPlot draws in a microtask after the script; two frames later every canvas is on screen.
-        opened.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        return opened
-
-    yield opener
-    for context in contexts:
-        context.close()
+def open_report(open_file: Callable[..., Any], files: dict[str, Path]) -> Callable[..., Any]:
+    return lambda name, width=WIDE, scheme="light": open_file(files[name], width, scheme)
 
 
 COLOURS = """() => Object.fromEntries([...document.querySelectorAll("[data-chart]")].map(holder => {
@@ -89,27 +50,30 @@ COLOURS = """() => Object.fromEntries([...document.querySelectorAll("[data-chart
 }))"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
 @pytest.mark.parametrize("name", ["main", "hostile", "thousand", "empty"])
-def test_it_draws_in_silence_and_fits(open_report: Callable[..., Opened], name: str, width: int, scheme: str) -> None:
-    opened = open_report(name, width, scheme)
-    page = opened.page
-    assert opened.complaints == []
-    assert [url for url in opened.requests if not url.startswith(("file:", "data:"))] == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    drawn = page.evaluate(COLOURS)
-    expected = {"power", "waiting"} if name == "empty" else {"latency", "ttft", "itl", "power", "waiting"}
-    assert set(drawn) == expected
-    for painted, colours in drawn.values():
-        assert painted > 2_000
-        assert colours > 10
-    assert page.locator("#verdict").is_visible()
-    for target in page.locator(".targets li").all():
-        assert target.is_visible()
+def test_it_draws_in_silence_and_fits(open_report: Callable[..., Any], name: str) -> None:
+    def check(case: tuple[int, str]) -> None:
+        width, scheme = case
+        opened = open_report(name, width, scheme)
+        page = opened.page
+        opened.assert_silent()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        drawn = page.evaluate(COLOURS)
+        assert set(drawn) == (
+            {"power", "waiting"} if name == "empty" else {"latency", "ttft", "itl", "power", "waiting"}
+        )
+        for painted, colours in drawn.values():
+            assert painted > 2_000
+            assert colours > 10
+        assert page.locator("#verdict").is_visible()
+        targets = page.locator(".targets li").all()
+        assert targets and all(target.is_visible() for target in targets)
+        page.close()
+
+    check_all([(width, scheme) for width in (WIDE, NARROW) for scheme in ("light", "dark")], check)
 
 
-def test_the_answer_comes_first_and_names_every_target(open_report: Callable[..., Opened]) -> None:
+def test_the_answer_comes_first_and_names_every_target(open_report: Callable[..., Any]) -> None:
     page = open_report("main").page
     assert page.locator("h1").inner_text() == "chat-and-search"
     assert page.locator("#verdict").inner_text().endswith("1 of 6 targets missed")
@@ -130,20 +94,20 @@ def test_the_answer_comes_first_and_names_every_target(open_report: Callable[...
         assert figure in tiles
 
 
-def test_dark_and_light_differ_in_page_and_in_charts(open_report: Callable[..., Opened]) -> None:
+def test_dark_and_light_differ_in_page_and_in_charts(open_report: Callable[..., Any]) -> None:
     page = open_report("main", scheme="light").page
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(paper), page.evaluate(COLOURS)
     page.emulate_media(color_scheme="dark")
     changed = f"before => JSON.stringify(({COLOURS})()) !== JSON.stringify(before)"
-    page.wait_for_function(changed, arg=light[1], timeout=300_000)
+    page.wait_for_function(changed, arg=light[1])
     dark = page.evaluate(paper), page.evaluate(COLOURS)
     assert light[0] == "rgb(255, 255, 255)"
     assert dark[0] != light[0]
     assert dark[1] != light[1]
 
 
-def test_a_hostile_name_is_text_and_nothing_else(open_report: Callable[..., Opened], hostile_text: str) -> None:
+def test_a_hostile_name_is_text_and_nothing_else(open_report: Callable[..., Any], hostile_text: str) -> None:
     page = open_report("hostile").page
     assert page.evaluate("window.__owned") is None
     assert page.locator("h1").inner_text() == hostile_text
@@ -157,7 +121,7 @@ def test_a_hostile_name_is_text_and_nothing_else(open_report: Callable[..., Open
     assert page.evaluate("window.__owned") is None
 
 
-def test_the_policy_would_stop_a_script_that_slipped_through(open_report: Callable[..., Opened]) -> None:
+def test_the_policy_would_stop_a_script_that_slipped_through(open_report: Callable[..., Any]) -> None:
     opened = open_report("main")
     planted = opened.page.evaluate(
         """() => { const script = document.createElement("script");
@@ -172,7 +136,7 @@ def test_the_policy_would_stop_a_script_that_slipped_through(open_report: Callab
     assert [url for url in opened.requests if url.startswith("http")] == []
 
 
-def test_hovering_reads_the_curves_out(open_report: Callable[..., Opened]) -> None:
+def test_hovering_reads_the_curves_out(open_report: Callable[..., Any]) -> None:
     page = open_report("main").page
     page.locator("[data-chart=latency] .u-over").hover()
     read = [text for text in page.locator("[data-live=latency]").all_inner_texts() if text]
@@ -184,7 +148,7 @@ def test_hovering_reads_the_curves_out(open_report: Callable[..., Opened]) -> No
     assert any(text for text in page.locator("[data-live=waiting]").all_inner_texts())
 
 
-def test_the_provenance_filters_by_word_and_by_text(open_report: Callable[..., Opened]) -> None:
+def test_the_provenance_filters_by_word_and_by_text(open_report: Callable[..., Any]) -> None:
     page = open_report("main").page
     rows = page.locator("details.origin tbody tr")
     assert rows.count() == 30
@@ -201,7 +165,7 @@ def test_the_provenance_filters_by_word_and_by_text(open_report: Callable[..., O
     assert "0.6 to 1" in text
 
 
-def test_a_thousand_devices_stay_readable(open_report: Callable[..., Opened], files: dict[str, Path]) -> None:
+def test_a_thousand_devices_stay_readable(open_report: Callable[..., Any], files: dict[str, Path]) -> None:
     page = open_report("thousand").page
     bars = page.locator("#utilisation tbody tr")
     assert bars.count() == 3
@@ -212,7 +176,7 @@ def test_a_thousand_devices_stay_readable(open_report: Callable[..., Opened], fi
     assert files["main"].stat().st_size < 600_000
 
 
-def test_nothing_measured_reads_as_a_dash(open_report: Callable[..., Opened]) -> None:
+def test_nothing_measured_reads_as_a_dash(open_report: Callable[..., Any]) -> None:
     page = open_report("empty").page
     text = page.locator("main").inner_text()
     assert "nothing measured" in text
@@ -221,7 +185,7 @@ def test_nothing_measured_reads_as_a_dash(open_report: Callable[..., Opened]) ->
         assert not re.search(rf"\b{word}\b", text), word
 
 
-def test_it_can_be_read_without_seeing(open_report: Callable[..., Opened]) -> None:
+def test_it_can_be_read_without_seeing(open_report: Callable[..., Any]) -> None:
     page = open_report("main").page
     for chart in page.locator("[data-chart]").all():
         assert chart.get_attribute("role") == "img"
@@ -238,7 +202,7 @@ def test_it_can_be_read_without_seeing(open_report: Callable[..., Opened]) -> No
     assert set(labelled) <= set(ids)
 
 
-def test_paper_gets_light_colours_and_everything_unfolded(open_report: Callable[..., Opened]) -> None:
+def test_paper_gets_light_colours_and_everything_unfolded(open_report: Callable[..., Any]) -> None:
     page = open_report("main", scheme="dark").page
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details:not([open])").count() == 0
