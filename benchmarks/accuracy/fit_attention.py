@@ -346,7 +346,7 @@ def run_ship(tables: list[Table]) -> None:
             float((np.abs(whole - table.y) <= inner)[usual].mean()),
             float(np.median(np.sinh(inner[usual]))),
             "whole head sets",
-            f"errors on head sets held back: {', '.join(cells)}; the figures beside leave head_dim 512 out",
+            f"cross-validation errors: {', '.join(cells)}; the mean excludes head_dim 512",
         )
         path = CALIBRATION / f"{table.sku}.yaml"
         device = Catalogue().device(table.sku, calibrated=False)

@@ -302,7 +302,7 @@ def run_ship(data: dict[tuple[str, str, str], sp.Table], skus: Sequence[str]) ->
         rows = sum(len(t) for key, t in data.items() if key[0] == sku)
         first = report["bfloat16/burst"]
         others = ", ".join(f"{name} {100 * figures['mape']:.1f}%" for name, figures in report.items())
-        note = f"errors on shapes held back: {others}; the figures beside are of bfloat16 in bursts"
+        note = f"cross-validation errors: {others}"
         fit = Fit("gemm", rows, first["mape"], first["inside"], first["half_width"], "whole (n, k)", note)
         device = Catalogue().device(sku, calibrated=False)
         path = CALIBRATION / f"{sku}.yaml"

@@ -104,7 +104,7 @@ def test_a_budget_that_is_none_is_refused(budget_s: float) -> None:
 def test_the_budget_is_shared_and_everything_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     shares: dict[str, float] = {}
 
-    def take(name: str, sku: str, budget: Budget, *_: Any) -> measuring.MeasuredDevice:
+    def take(name: str, sku: str, op: None, budget: Budget, *_: Any) -> measuring.MeasuredDevice:
         shares[name] = budget.seconds
         return measuring.MeasuredDevice(name, sku, Measured((), (), (), 0, 0.0), HOST, {})
 
@@ -179,11 +179,18 @@ def test_the_host_is_measured_compared_and_written_down(tmp_path: Path) -> None:
     assert "cpu:0" in (tmp_path / "validation.html").read_text()
 
 
-@pytest.mark.parametrize("words", [("--op", "gemm"), ("--context", "cache=warm")])
-def test_options_of_files_mean_nothing_for_a_measurement_and_the_reverse(words: tuple[str, ...]) -> None:
-    for given in (words, ("--against", "x.csv", "--budget", "3")):
+def test_options_of_files_mean_nothing_for_a_measurement_and_the_reverse() -> None:
+    for given in (("--context", "cache=warm"), ("--against", "x.csv", "--budget", "3")):
         done = CliRunner().invoke(cli, ["validate", *given])
         assert isinstance(done.exception, errors.InputError) and given[-2] in str(done.exception)
+
+
+@pytest.mark.usefixtures("_counted_budget")
+def test_one_operation_can_be_measured_alone() -> None:
+    results = json.loads(run("--device", "cpu:0", "--op", "vector_add", "--budget", "2", "--format", "json").stdout)
+    assert {result["op"] for result in results} - {"makespan"} == {"vector_add"}
+    with pytest.raises(errors.InputError, match="did you mean 'vector_add'"):
+        measuring.measured(op="vector_ad")
 
 
 PROGRAMMED = {"copy", "elementwise", "fft", "gemm", "launch", "stencil", "vector_add"}

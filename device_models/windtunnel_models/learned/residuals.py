@@ -270,15 +270,15 @@ class TransferredResidual:
             "die": "the same die",
             "generation": "a similar design",
             "class": "other classes of device",
-            "maker": "other makers",
+            "maker": "other vendors",
         }[self._relation]
         is_assumed = self._spread.provenance is Provenance.ASSUMED
         reason = (
-            f"the spread is assumed: {self._spread.reason}"
+            f"its 90% interval is assumed: {self._spread.reason}"
             if is_assumed
-            else f"the spread is that of {self._spread.source}"
+            else f"its 90% interval is {self._spread.source}"
         )
-        text = f"transferred from {self._names} ({relation}); {reason}"
+        text = f"no measurements of this SKU; transferred from {self._names} ({relation}); {reason}"
         return ModelAccuracy(op, "transfer", text, int(self.origin.value), error_factor=self._spread.value)
 
     def __call__(self, rows: Rows) -> Correction | None:

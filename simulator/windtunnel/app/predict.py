@@ -17,13 +17,12 @@ from windtunnel.library.predict import _cost_rows
 def known_from(op: str, target: Device) -> str:
     """Return one line on the basis of a duration: measurements of this SKU, of other devices, or a formula."""
     accuracy = target.accuracy_of(op)
-    if accuracy.basis != "measured":
+    if accuracy.basis == "formula":
+        return f"a formula without measurements of this SKU; its 90% interval: {accuracy.text}"
+    if accuracy.cross_validation_error is None:
         return accuracy.text
-    error = ""
-    if accuracy.cross_validation_error is not None:
-        groups = accuracy.cross_validation_groups
-        error = f"; {accuracy.cross_validation_error:.1%} mean cross-validation error ({groups})"
-    return f"{accuracy.fitted_rows:,} measurements of this SKU{error}"
+    left_out = f", leaving out {groups}" if (groups := accuracy.cross_validation_groups) else ""
+    return f"{accuracy.text}; mean cross-validation error {accuracy.cross_validation_error:.1%}{left_out}"
 
 
 def predict_table(op: str, target: Device, source: Path, out: Path) -> int:

@@ -324,6 +324,7 @@ def validate_here(
     *,
     device: str | None = None,
     model: str | None = None,
+    op: str | None = None,
     budget: Budget | None = None,
     seed: int = 0,
     calibration: str | None = None,
@@ -346,6 +347,7 @@ def validate_here(
     measurements = measured(
         device,
         model=model,
+        op=op,
         budget=budget,
         seed=seed,
         catalogue=catalogue,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def predict(
     """  # noqa: D301
     from windtunnel.app.predict import known_from, predict_table
     from windtunnel.core.errors import InputError, Location
+    from windtunnel.core.ops import OPERATIONS, one_row
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation.fleet import device_model
 
@@ -52,8 +54,6 @@ def predict(
             )
         if out is None:
             raise InputError("--table needs --out", where=Location(field="--out"), expected="--out OUT.csv")
-        from windtunnel.core.ops import OPERATIONS
-
         OPERATIONS.find(op)
         if calibration is not None and out.exists() and Path(calibration).exists() and out.samefile(calibration):
             raise InputError(
@@ -76,11 +76,14 @@ def predict(
 
     low, high = show(cost["duration_low_s"], "s"), show(cost["duration_high_s"], "s")
     click.echo(f"{op} on {device_name}: {show(cost['duration_s'], 's')}  (90% interval {low} to {high})")
+    context = one_row(OPERATIONS.find(op), pairs(values)).choices
+    click.echo(f"  context  {', '.join(f'{name} {context[name]}' for name in ('dispatch', 'clock', 'cache'))}")
     click.echo(f"  power    {show(cost['power_w'], 'W')}")
     click.echo(f"  energy   {show(cost['energy_j'], 'J')}")
     click.echo(f"  bound    {cost['bound']}")
     click.echo(f"  least certain input: {cost['provenance']}")
-    click.echo(f"  duration from {known_from(op, device_model(device_name, catalogue, calibration))}")
+    basis = known_from(op, device_model(device_name, catalogue, calibration))
+    click.echo(textwrap.fill(basis, 112, initial_indent="  duration model: ", subsequent_indent="    "))
 
 
 @click.command()

@@ -29,7 +29,11 @@ class _RecordedCommand(click.Command):
     metavar="FILE",
     help="Read measurements (.csv, .csv.gz or validation.json) instead of measuring on this host.",
 )
-@click.option("--op", metavar="OP", help="The operation measured, if the file has no column 'op'.")
+@click.option(
+    "--op",
+    metavar="OP",
+    help="The only operation to measure. With --against: the operation, if the file has no column 'op'.",
+)
 @click.option(
     "--device",
     "device_name",
@@ -113,9 +117,9 @@ def validate(
         given: dict[str, Any] = {"op": op, "device": device_name, "model": model, "context": pairs(context)}
         results, paths = validating.validate(against, **given, **both)
     else:
-        _only("measuring on this host", {"--op": op, "--context": context or None})
+        _only("measuring on this host", {"--context": context or None})
         status = StatusLine()
-        here: dict[str, Any] = {"device": device_name, "model": model, "seed": seed or 0, "progress": status}
+        here: dict[str, Any] = {"device": device_name, "model": model, "op": op, "seed": seed or 0, "progress": status}
         here |= {} if budget is None else {"budget": validating.Budget(budget)}
         results, paths, omitted = validating.validate_here(**here, **both)
         status.close()
@@ -139,7 +143,7 @@ def _only(what: str, options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if value is not None:
             raise InputError(
-                f"{name} cannot be combined with {what}", where=Location(field=name), expected="one of them"
+                f"this option cannot be combined with {what}", where=Location(field=name), expected=f"no {name}"
             )
 
 

@@ -111,6 +111,7 @@ def measured(
     device: str | None = None,
     *,
     model: str | None = None,
+    op: str | None = None,
     budget: Budget | None = None,
     seed: int = 0,
     catalogue: Catalogue | None = None,
@@ -123,6 +124,7 @@ def measured(
     Args:
         device: The only device to measure: ``opencl:0``, ``SKU`` or ``SKU@API``.
         model: The model to compare with, instead of the device's own.
+        op: The only operation to measure.
         budget: The budget for all devices together.
         seed: The seed of the order of points.
         catalogue: The catalogue of models.
@@ -132,10 +134,12 @@ def measured(
 
     Raises:
         DeviceNotPresentError: if the device is not on this host, or does not open.
-        InputError: if the device has no model, or the budget is not valid.
+        InputError: if the device has no model, there is no such operation, or the budget is not valid.
     """
     budget = budget or Budget()
     budget.check()
+    if op is not None:
+        OPERATIONS.find(op)
     catalogue = catalogue or shipped_catalogue()
     chosen = choose(device, model, catalogue)
     shares = [_SHARES.get(name.partition(":")[0], 1.0) for name, _ in chosen]
@@ -147,7 +151,9 @@ def measured(
         done = measured_by_model.setdefault(sku, {}) if model is None else {}
         as_model = device_model(sku, catalogue, calibration)
         try:
-            measured_device = _measure(name, sku, device_budget, seed, as_model, prefixed, catalogue, done, calibration)
+            measured_device = _measure(
+                name, sku, op, device_budget, seed, as_model, prefixed, catalogue, done, calibration
+            )
         except (DeviceError, DeviceNotPresentError) as error:
             if len(chosen) == 1:
                 raise DeviceNotPresentError(f"'{name}' was found but does not open: {error}") from None
@@ -224,6 +230,7 @@ def _prefixed(progress: Callable[[str], None], name: str, text: str) -> None:
 def _measure(
     name: str,
     sku: str,
+    op: str | None,
     budget: Budget,
     seed: int,
     model: Device,
@@ -238,7 +245,7 @@ def _measure(
     """
     way, _, number = name.partition(":")
     cost_s = partial(_cost_s, model)
-    points = list(suite.points())
+    points = [point for point in suite.points() if op in (None, point.op)]
     # A driver that answered a probe in time opens a device in that time, or within the patience of the budget.
     open_s = min(OPEN_S, max(backend(way).timeout_s, budget.patience_s(math.inf, budget.seconds)))
     opened = partial(RemoteOperations, way, int(number), open_s=open_s)
