@@ -15,6 +15,9 @@ from typing import Any
 for _name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+# No test fails because a process or a driver answers slowly. Child processes inherit it.
+os.environ.setdefault("WINDTUNNEL_TIMEOUT_FACTOR", "30")
+
 # Mesa and the Vulkan loader warn where it is not set. Every test finds it set, so that no test depends on another.
 if "XDG_RUNTIME_DIR" not in os.environ:
     _RUNTIME_FOLDER = tempfile.TemporaryDirectory(prefix="windtunnel-tests-")

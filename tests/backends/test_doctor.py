@@ -133,7 +133,7 @@ def test_compilers_are_asked_and_what_is_missing_or_does_not_work_says_what_to_i
 def test_a_compiler_that_hangs_has_no_version_and_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(doctoring, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(doctoring, "_ANSWER_S", 0.01)
     monkeypatch.setenv("PATH", str(tmp_path))
     compiler(tmp_path, "hipcc", "time.sleep(1000) if os.fork() == 0 else time.sleep(1000)")
     assert {one["name"]: one["version"] for one in doctoring.doctor()["compilers"]}["hipcc"] is None

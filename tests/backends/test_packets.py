@@ -177,7 +177,7 @@ def test_a_child_that_says_nothing_is_told_and_ended(monkeypatch: pytest.MonkeyP
     silent = tmp_path / "silent.py"
     silent.write_text("import time; time.sleep(600)")
     monkeypatch.setattr(veth, "__file__", str(silent))
-    monkeypatch.setattr(driver, "START_S", 0.2)
+    monkeypatch.setattr(driver, "START_S", 0.01)
     with pytest.raises(DeviceNotPresentError, match="did not answer"):
         packets.find()
 
@@ -461,9 +461,9 @@ def test_a_closed_trial_gives_its_frames_back(own: VethDevice, monkeypatch: pyte
 
 def test_a_child_that_hangs_is_ended_and_the_error_is_a_hang(own: VethDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = own.trial("packets", SMALL)
-    monkeypatch.setattr(trials, "ANSWER_S", 0.2)
+    monkeypatch.setattr(trials, "ANSWER_S", 0.01)
     os.kill(pid_of(own), signal.SIGSTOP)
-    with pytest.raises(DeviceHang, match="no answer in 0.2") as raised:
+    with pytest.raises(DeviceHang, match="no answer in 0.3") as raised:
         trial.run()
     assert raised.value.code.name == "ETIME"
     assert own._child._process.poll() is not None

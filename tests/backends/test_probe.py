@@ -100,7 +100,7 @@ def test_a_driver_that_is_right_tells_its_devices(fake: Fake, tmp_path: Path) ->
 def test_a_driver_that_is_not_right_is_not_present_for_a_reason(
     fake: Fake, tmp_path: Path, limit_reached: Callable[[int], None], body: str, failure: str, said: str
 ) -> None:
-    fake("wrong", body, "timeout_s=600.0")
+    fake("wrong", body, "timeout_s=20.0")
     if failure == "hung":
         limit_reached(1)
     found = one("wrong")
@@ -138,7 +138,7 @@ def test_garbage_without_end_is_not_read_to_its_end(fake: Fake, tmp_path: Path) 
         while True:
             os.write(json.loads(sys.argv[1])["descriptor"], b"x" * 1000)
         """,
-        "timeout_s=600.0",
+        "timeout_s=20.0",
     )
     assert one("endless").failure == "failed"  # and not hung
     assert none_is_left(tmp_path)
@@ -177,7 +177,7 @@ if os.fork() == 0:
 def test_a_process_that_the_driver_leaves_with_the_descriptor_is_not_waited_for_and_ends_too(
     fake: Fake, tmp_path: Path, limit_reached: Callable[[int], None], then: str, failure: str | None
 ) -> None:
-    fake("stays", f"{STAYS}\nwhile len(list(HERE.glob('*.pid'))) < 2: time.sleep(0.01)\n{then}", "timeout_s=600.0")
+    fake("stays", f"{STAYS}\nwhile len(list(HERE.glob('*.pid'))) < 2: time.sleep(0.01)\n{then}", "timeout_s=20.0")
     if failure == "hung":
         limit_reached(2)
     found = one("stays")
@@ -313,7 +313,7 @@ def test_no_interpreter_to_start_is_a_failure_in_words(fake: Fake, monkeypatch: 
 
 def test_no_descriptor_stays_open(fake: Fake, limit_reached: Callable[[int], None]) -> None:
     for name, body in (("fine", "return [device()]"), ("dies", "os.abort()"), ("hangs", "time.sleep(1000)")):
-        fake(name, body, "timeout_s=600.0")
+        fake(name, body, "timeout_s=20.0")
     limit_reached(3)
     before = {path.name for path in Path("/dev/fd").iterdir()}
     probe()

@@ -37,7 +37,7 @@ def test_devices_real_lists_hardware_first_and_tells_software_apart(
     fake: Fake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake("opencl", f"return [{POCL}, {CARD.replace('device(', 'device(1, ')}]", "context=opened")
-    fake("wgpu", "time.sleep(100)", "timeout_s=0.5")
+    fake("wgpu", "time.sleep(100)", "timeout_s=0.01")
     fake("fpga", "return [device(label='Alveo U280', kind='fpga', api='xrt', software=True)]")
     code, out, err = command(capsys, "devices", "--real", "--format", "json")
     rows = json.loads(out)

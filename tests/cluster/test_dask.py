@@ -169,7 +169,7 @@ def test_a_worker_with_another_installation_is_refused(cluster: Cluster, scenari
 )
 def test_an_address_where_nobody_answers_is_refused(scenario: Path, address: str, said: str, monkeypatch: Any) -> None:
     # Nobody will ever answer, so that a short wait changes nothing.
-    monkeypatch.setattr(workers, "_START_TIMEOUT_S", 1.5)
+    monkeypatch.setattr(workers, "_CONNECT_TIMEOUT_S", 0.02)
     with pytest.raises(InputError, match=said):
         sweep_command.sweep(scenario, ["seed=1"], cluster=address)
 

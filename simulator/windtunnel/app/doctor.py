@@ -18,6 +18,7 @@ from windtunnel.backends.common import system
 from windtunnel.backends.discovery import real_devices, registry
 from windtunnel.backends.discovery.probe import ProbeResult, probe
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.time_limits import time_limit
 from windtunnel.core.version import __version__
 
 NEEDED = (
@@ -142,7 +143,7 @@ def _compiler_version(command: Sequence[str]) -> str | None:
     except OSError:
         return None
     try:
-        output, _ = process.communicate(timeout=_ANSWER_S)
+        output, _ = process.communicate(timeout=time_limit(_ANSWER_S))
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.time_limits import time_limit
 from windtunnel.sweep.grid import Inputs
 from windtunnel.sweep.records import Outcome
 
@@ -37,7 +38,7 @@ ATTEMPTS = 3
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
-_START_TIMEOUT_S = 30
+_CONNECT_TIMEOUT_S, _START_TIMEOUT_S = 10.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ class DaskCluster:
         self._dask: Any = distributed  # distributed has no annotations
         self._bundle = _Bundle(os.urandom(8).hex(), work, inputs, facts, dict(facts()))
         try:
-            self._client = self._dask.Client(address, timeout=_START_TIMEOUT_S / 3, set_as_default=False)
+            self._client = self._dask.Client(address, timeout=time_limit(_CONNECT_TIMEOUT_S), set_as_default=False)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise InputError(
                 f"no Dask scheduler answers there: {str(error).splitlines()[0]}", where=self._where, expected=example
@@ -276,7 +277,7 @@ class DaskCluster:
 
     def _check_workers(self) -> None:
         try:
-            self._client.wait_for_workers(1, timeout=_START_TIMEOUT_S)
+            self._client.wait_for_workers(1, timeout=time_limit(_START_TIMEOUT_S))
         except TimeoutError:
             raise InputError("the cluster has no workers", where=self._where, expected="at least one") from None
         answers = self._client.run(self._bundle.facts, on_error="return")

@@ -63,7 +63,7 @@ class RealBackend:
     packages: Sequence[str] = ()
     """Python packages that ``find`` imports. If one is not installed, no child process is started."""
     timeout_s: float = 10.0
-    """Time limit of a probe. A driver that takes longer is reported as hung."""
+    """Time limit of a probe, before `core.time_limits`. A driver that takes longer is reported as hung."""
 
 
 def device_at(index: int, devices: Sequence[T], backend: str) -> T:

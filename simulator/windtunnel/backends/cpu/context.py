@@ -25,6 +25,7 @@ from windtunnel.backends.common.host_work import available_bytes, host_info
 from windtunnel.codegen import Buffer as ArrayArgument
 from windtunnel.codegen import Emitted
 from windtunnel.core.errors import DeviceOutOfMemory, LaunchError
+from windtunnel.core.time_limits import time_limit
 from windtunnel.runtime.interface import Dims, MemoryKind
 
 
@@ -77,7 +78,7 @@ class HostDriver:
         library = source.with_suffix(".so")
         options = ["-std=c++17", "-O2", "-march=native", "-w", "-shared", "-fPIC", *emitted.options]
         command = [compiler, *options, str(source), "-o", str(library)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, timeout=time_limit(120.0), check=False)  # noqa: S603
         if done.returncode:
             raise LookupError(f"the compiler rejected the kernel: {done.stderr.strip()[:2000]}")
         return getattr(ctypes.CDLL(str(library)), emitted.signature.name)

@@ -24,6 +24,7 @@ from typing import Any, Literal, get_args
 import windtunnel.backends as package
 from windtunnel.backends.common.backend import DetectedDevice, RealBackend
 from windtunnel.backends.discovery import registry
+from windtunnel.core.time_limits import time_limit
 
 Failure = Literal["absent", "missing package", "crashed", "hung", "failed"]
 
@@ -195,8 +196,8 @@ class _Child:
             code = self._end() or 0
             how = _signal(-code) if code < 0 else f"exit code {code}"
             self._fail("crashed", f"the process that queried its driver ended with {how}, without an answer")
-        elif time.monotonic() - self.began > self.backend.timeout_s:
-            self._fail("hung", f"its driver did not answer in {self.backend.timeout_s:g} s")
+        elif time.monotonic() - self.began > (limit_s := time_limit(self.backend.timeout_s)):
+            self._fail("hung", f"its driver did not answer in {limit_s:g} s")
 
     def close(self) -> None:
         """Kill the process with all that it started, and close the pipe. Closing again does nothing."""
@@ -215,7 +216,7 @@ class _Child:
             os.killpg(process.pid, signal.SIGKILL)
         # A driver that hangs in the kernel does not react to any signal. It is abandoned.
         with suppress(subprocess.TimeoutExpired):
-            return process.wait(1.0)
+            return process.wait(time_limit(1.0))
         return None
 
     def _parse(self) -> None:

@@ -34,6 +34,7 @@ from windtunnel.core.errors import (
     LaunchError,
     UnsupportedOperationError,
 )
+from windtunnel.core.time_limits import time_limit
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo, Limits
 from windtunnel.runtime.trial import Conditions, Timer
@@ -49,7 +50,8 @@ class RemoteOperations:
     """`runtime.trial.Operations` in a child process. A call that exceeds its time limit raises DeviceHang.
 
     ``limit_s`` is the default time limit of a run and ``open_s`` that of opening the device (s). ``max_wait_s`` may be
-    set at any time and bounds every call, whatever its own limit.
+    set at any time and bounds every call, whatever its own limit. All limits are multiplied by the factor of
+    `core.time_limits`.
     """
 
     def __init__(self, backend: str, index: int, limit_s: float = 60.0, open_s: float = OPEN_S) -> None:
@@ -135,7 +137,7 @@ class RemoteOperations:
         except OSError:
             self._end(DeviceLost, f"its process ended ({self._why()})")
             raise self._error(operation) from None
-        limit_s = min(limit_s, self.max_wait_s)
+        limit_s = time_limit(min(limit_s, self.max_wait_s))
         line = self._line(time.monotonic() + limit_s)
         if line is None:
             self._end(DeviceHang, f"no answer within {limit_s:.3g} s; its process was killed")
@@ -168,7 +170,7 @@ class RemoteOperations:
 
     def _why(self) -> str:
         """Return how the child ended, and its last line of output."""
-        until = time.monotonic() + CLOSE_S
+        until = time.monotonic() + time_limit(CLOSE_S)
         # The child is not reaped yet, so that its process group still exists when the group is killed.
         look = os.WEXITED | os.WNOWAIT | os.WNOHANG
         with contextlib.suppress(ChildProcessError):
@@ -176,7 +178,7 @@ class RemoteOperations:
                 time.sleep(0.01)
         self._end_group()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(CLOSE_S)
+            self._child.wait(time_limit(CLOSE_S))
         code = self._child.returncode
         with contextlib.suppress(ValueError, OSError):
             self._log.seek(0)
@@ -198,7 +200,7 @@ class RemoteOperations:
         """Kill the child and all processes that it started."""
         self._end_group()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(CLOSE_S)
+            self._child.wait(time_limit(CLOSE_S))
         self._requests.close()
         if self._answers >= 0:
             os.close(self._answers)

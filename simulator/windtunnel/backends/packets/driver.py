@@ -22,6 +22,7 @@ from windtunnel.backends.common.child_requests import ChildRequests
 from windtunnel.backends.common.host_work import device_error
 from windtunnel.backends.packets import veth
 from windtunnel.core.errors import CopyError, DeviceHang, DeviceLost, DeviceNotPresentError, InvalidArgument
+from windtunnel.core.time_limits import time_limit
 
 START_S = 10.0
 """Time limit for the child to create its namespaces."""
@@ -42,7 +43,7 @@ class Child:
         self._requests.child_started()
         self._end = weakref.finalize(self, _end, self._process, self._requests)
         self._rest = b""
-        reply = self._line(START_S)
+        reply = self._line(time_limit(START_S))
         if reply is None or "ready" not in reply:
             self.close()
             why = "its child process ended or did not answer" if reply is None else reply["error"]
@@ -57,6 +58,7 @@ class Child:
         """
         if not self._end.alive:
             raise device_error(InvalidArgument, "the device is closed", operation=do, device=device)
+        limit_s = time_limit(limit_s)
         request = json.dumps({"do": do, "ring": ring, "limit_s": limit_s, **arguments})
         begin = time.monotonic()
         try:

@@ -18,6 +18,7 @@ import numpy as np
 
 from windtunnel.backends.vulkan.api import CONTROLS
 from windtunnel.codegen import Emitted
+from windtunnel.core.time_limits import time_limit
 
 COMPILERS = ("glslangValidator", "glslang")
 INSTALL = "apt install glslang-tools (or glslang from its own releases), on the path as glslangValidator or glslang"
@@ -62,13 +63,14 @@ def _compiled(source: str, options: tuple[str, ...]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
         text, output = Path(folder, "kernel.comp"), Path(folder, "kernel.spv")
         text.write_text(source)
+        limit_s = time_limit(TIME_LIMIT_S)
         try:
             done = subprocess.run(  # noqa: S603  a fixed program, and a file of this module
                 [program, *options, "-S", "comp", str(text), "-o", str(output)],
-                capture_output=True, text=True, check=False, timeout=TIME_LIMIT_S,
+                capture_output=True, text=True, check=False, timeout=limit_s,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise CompilerError(f"glslang has not finished after {TIME_LIMIT_S:g} s") from None
+            raise CompilerError(f"glslang has not finished after {limit_s:g} s") from None
         if done.returncode or not output.exists():
             log = [line.replace(str(text), "line") for line in (done.stdout + done.stderr).splitlines() if line.strip()]
             lines = [line for line in log if line.startswith("ERROR")] or log
