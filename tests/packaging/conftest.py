@@ -69,7 +69,8 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         if empty:
             _run(sys.executable, "-m", "venv", home / "venv", cwd=home)
             constraints = ROOT / ".ci" / "constraints.txt"
-            quiet = ("-q", "--disable-pip-version-check")
+            # Without compiling: most of what is installed is never imported.
+            quiet = ("-q", "--disable-pip-version-check", "--no-compile")
             wanted = (wheel, "pytest", "pytest-xdist")
             _run(binaries / "python", "-m", "pip", "install", *quiet, "-c", constraints, *wanted, cwd=home)
     return binaries

@@ -32,8 +32,8 @@ def test_its_tests_pass_alone_and_in_parallel(fresh: Path, run: Run, project: Pa
 def test_what_has_to_fail_fails_with_the_seed_the_trace_and_the_faults_that_struck(
     fresh: Path, run: Run, project: Path
 ) -> None:
-    options = ("-q", "-n", "2", "--accelerator-seed", "42", "--accelerator-traces", "traces")
-    said = run(fresh / "python", "-m", "pytest", *options, "planted", cwd=project, expect=1).stdout
+    options = ("-q", "--accelerator-seed", "42", "--accelerator-traces", "traces")
+    said = run(fresh / "python", "-m", "pytest", *options, "-n", "2", "planted", cwd=project, expect=1).stdout
     # Of seven, three fail when they are over: what never struck, what was left; and a device that is unknown, before.
     assert re.search(r"^4 failed, 2 passed, 3 errors in", said, re.MULTILINE), said
     parts = dict(re.findall(r"^_+ (?:ERROR at \w+ of )?test_(\w+)\[\S+ _+$(.*?)(?=^_{4,} |^=)", said, re.M | re.S))
@@ -62,7 +62,7 @@ def test_what_has_to_fail_fails_with_the_seed_the_trace_and_the_faults_that_stru
         assert trace is not None and test in trace[1]
         names = [event["name"] for event in json.loads((project / trace[1]).read_text())["traceEvents"]]
         assert names[0] == "copy h2d" and set(names[1:]) <= {"spread", "copy d2h"}
-    # The same seed, and the same launch fails; another, and another does.
+    # The same seed, and the same launch fails, also in one process; another, and another does.
     by_chance = [*options, "planted", "-k", "by_chance"]
     again = run(fresh / "python", "-m", "pytest", *by_chance, cwd=project, expect=1).stdout
     other = run(fresh / "python", "-m", "pytest", *by_chance, "--accelerator-seed", "43", cwd=project, expect=1).stdout

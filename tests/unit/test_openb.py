@@ -109,7 +109,7 @@ def test_gradient_descent_allocates_more_than_random_and_best_fit_on_the_openb_m
     allocated = {}
     for policy in ("random", "best-fit", "fragmentation-gradient-descent"):
         data = small(policy=policy, ties="shuffled", mode={"kind": "inflate", "demand": 1.3})
-        data["cluster"]["nodes"]["stride"] = 1
+        data["cluster"]["nodes"]["stride"] = 4
         stated = checked(data)
         prepared = prepare_placement(stated)
         runs = [placement.run(stated, prepared, PLACEMENTS[policy], seed) for seed in range(5)]

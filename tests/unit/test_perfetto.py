@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from windtunnel.core.result import DegradedIntervals, DeviceRecord, Jobs, Recording, Slice, Steps, TokenGaps
-from windtunnel.report.perfetto import MAX_COUNTER_POINTS, downsampled, microseconds, overlaps, write_trace
+from windtunnel.report import perfetto
+from windtunnel.report.perfetto import downsampled, microseconds, overlaps, write_trace
 
 NAME = 'a "quoted" </script> name\n\u2028 é'
 
@@ -101,15 +102,16 @@ def test_counters_hold_until_the_end(tmp_path: Path) -> None:
     assert sum("jobs" in e["args"] for e in events if e["ph"] == "C") == 4
 
 
-def test_long_counters_are_downsampled_and_keep_every_peak(tmp_path: Path) -> None:
-    n = 500_000
+def test_long_counters_are_downsampled_and_keep_every_peak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    n, points = 20_000, 8_000
+    monkeypatch.setattr(perfetto, "MAX_COUNTER_POINTS", points)
     rng = np.random.default_rng(3)
     values = rng.uniform(0, 100, n)
     spikes = rng.choice(n, 40, replace=False)
     values[spikes] = 1_000 + np.arange(40)
     steps = Steps(np.arange(n, dtype=np.int64) * 7, values, n * 7)
-    index = downsampled(steps, MAX_COUNTER_POINTS - 1)
-    assert len(index) < MAX_COUNTER_POINTS
+    index = downsampled(steps, points - 1)
+    assert len(index) < points
     assert index[0] == 0
     assert index[-1] == n - 1
     assert (np.diff(index) > 0).all()
@@ -117,7 +119,7 @@ def test_long_counters_are_downsampled_and_keep_every_peak(tmp_path: Path) -> No
     write_trace(tmp_path / "t.json.gz", recording([], steps), name="long")
     document = read(tmp_path / "t.json.gz")
     watts = [e["args"]["W"] for e in document["traceEvents"] if e["ph"] == "C" and "W" in e["args"]]
-    assert len(watts) <= MAX_COUNTER_POINTS
+    assert len(watts) <= points
     assert max(watts) == 1_039
     assert "Downsampled" in document["otherData"]["counters"]
 
