@@ -429,7 +429,16 @@ def test_what_holds_the_lock_is_told_from_what_does_not() -> None:
 # --- caches and memory
 
 
-def test_cold_operands_outgrow_the_last_level_cache_and_warm_ones_are_one_a_thread(device: HostDevice) -> None:
+def test_cold_operands_are_more_than_twice_what_the_last_level_cache_of_this_host_holds() -> None:
+    for each_bytes in (100.0, 4096.0, 1e6, 1e12):
+        assert host_work.cold_operands(each_bytes, 1, "cold") * each_bytes >= 2 * llc_bytes().bytes
+        assert host_work.cold_operands(each_bytes, 3, "warm") == 3
+
+
+def test_cold_operands_outgrow_the_last_level_cache_and_warm_ones_are_one_a_thread(
+    device: HostDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_work, "llc_bytes", lambda: host_work.LastLevelCache(2**21, "stated"))
     for op, columns in (
         ("aes", {"bytes": 4096}),
         ("compress", {"bytes": 65536}),
@@ -437,7 +446,7 @@ def test_cold_operands_outgrow_the_last_level_cache_and_warm_ones_are_one_a_thre
     ):
         cold: Any = device.trial(op, columns | {"cache": "cold"})
         operands = list(cold._flight._free)
-        assert sum(len(slot.data) + len(slot.out or b"x" * len(slot.data)) for slot in operands) > llc_bytes().bytes
+        assert sum(len(slot.data) + len(slot.out or b"x" * len(slot.data)) for slot in operands) > 2**21
         # Each lies somewhere else.
         assert len({np.frombuffer(slot.data, np.uint8).ctypes.data for slot in operands}) == len(operands)
         cold.close()

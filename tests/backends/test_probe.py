@@ -314,9 +314,10 @@ def test_no_interpreter_to_start_is_a_failure_in_words(fake: Fake, monkeypatch: 
 def test_no_descriptor_stays_open(fake: Fake, limit_reached: Callable[[int], None]) -> None:
     for name, body in (("fine", "return [device()]"), ("dies", "os.abort()"), ("hangs", "time.sleep(1000)")):
         fake(name, body, "timeout_s=20.0")
-    limit_reached(3)
     before = {path.name for path in Path("/dev/fd").iterdir()}
-    probe()
+    assert (one("fine").failure, one("dies").failure) == (None, "crashed")
+    limit_reached(3)
+    assert one("hangs").failure == "hung"
     assert {path.name for path in Path("/dev/fd").iterdir()} == before
 
 

@@ -19,9 +19,18 @@ from tests.backends.fake_cupy import FakeCupy
 
 import windtunnel
 from windtunnel import f32, grid, threadIdx
+from windtunnel.backends.common import host_work
 from windtunnel.backends.cuda import context as cupy_context
 from windtunnel.backends.discovery.registry import backend
 from windtunnel.runtime.accelerator import Accelerator
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cache_is_stated() -> Iterator[None]:
+    """Cold operands outgrow a last-level cache of 2 MiB, so that time and memory do not depend on the processor."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_work, "llc_bytes", lambda: host_work.LastLevelCache(2**21, "stated"))
+        yield
 
 
 @windtunnel.kernel

@@ -24,7 +24,7 @@ def test_a_device_says_what_it_is(device_under_test: Any, subject: Any) -> None:
     limits = info.limits
     assert limits.source and limits.warp >= 1 and limits.shared_bytes >= 0
     assert 1 <= limits.threads_per_block <= np.prod([float(side) for side in limits.block])
-    assert min(limits.grid) >= 1 and max(limits.block) <= limits.threads_per_block or limits.block[2] == 64
+    assert min(limits.grid) >= 1 and (max(limits.block) <= limits.threads_per_block or limits.block[2] == 64)
 
 
 def test_an_emulated_device_says_that_it_is_none(emulated: Any) -> None:

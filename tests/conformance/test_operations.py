@@ -95,6 +95,7 @@ DONE: dict[str, frozenset[str]] = {
     ),
     "offload": frozenset(("launch", "copy in", "copy out", "copy within", "aes", "compress", "decompress", "sign")),
     "packets": frozenset(("packets",)),
+    "fpga": frozenset(("add, warm",)),  # its operands are on the chip, so that no case with cold operands is supported
 }  # fmt: skip
 NARROW = frozenset(("add bfloat16", "add int8", "elementwise bfloat16", "gemm bfloat16", "gemm int8"))
 """What WGSL has no types for."""
@@ -135,12 +136,12 @@ def test_what_is_done_is_right_and_timed_and_what_is_not_is_refused_in_words(dev
         asked = columns(op, **given)
         why = device.refusal(op, asked)
         if why is not None:
-            assert name == "fpga" or case not in done(name), why
+            assert case not in done(name), why
             assert len(why) > 10
             with pytest.raises(errors.UnsupportedOperationError):
                 device.trial(op, asked)
             return
-        assert name == "fpga" or case in done(name)
+        assert case in done(name)
         trial = device.trial(op, asked)
         try:
             assert trial.timer in ("device", "host") and trial.note
@@ -167,7 +168,7 @@ def test_a_device_says_what_it_is_and_with_what_it_works(device: Operations, nam
     assert info.name and info.api and info.driver and not info.virtual
     assert info.software, "this host has no accelerator"
     assert device.versions and all(isinstance(value, str) and value for value in device.versions.values())
-    assert device.energy_j() is None or device.energy_j() >= 0.0  # type: ignore[operator]
+    assert device.energy_j() is None, "no software device has an energy counter"
 
 
 def test_several_trials_of_a_device_do_not_disturb_each_other(device: Operations, name: str) -> None:

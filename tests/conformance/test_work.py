@@ -99,7 +99,13 @@ def test_what_is_no_size_of_a_launch_is_refused(device_under_test: Any, kernels:
 
 def test_sizes_of_a_launch_are_whole_numbers_of_any_kind(device_under_test: Any, kernels: Any) -> None:
     sizes = [np.int64(2), (np.int32(2), 1), [2, 1, 1], np.array([2, 1])]
-    for_each(sizes, lambda size: device_under_test.launch(kernels.nothing, size, size))
+
+    def check(size: Any) -> None:
+        before = device_under_test.counters.launches
+        device_under_test.launch(kernels.nothing, size, size)
+        assert device_under_test.counters.launches == before + 1
+
+    for_each(sizes, check)
 
 
 def test_numbers_are_given_to_kernels_as_they_are(device_under_test: Any, kernels: Any) -> None:
@@ -185,8 +191,9 @@ def test_an_event_that_was_not_recorded_is_an_error_to_wait_for_and_nothing_to_a
             program()
     stream = device_under_test.stream()
     stream.wait(event)
-    device_under_test.launch(kernels.nothing, 1, 1, stream=stream)
-    stream.synchronize()
+    buffer = device_under_test.to_device(ONES, stream)
+    device_under_test.launch(kernels.double, 1, 64, buffer, stream=stream)
+    assert (device_under_test.to_host(buffer, stream) == 2).all()
 
 
 def test_streams_and_events_of_another_device_are_refused(
