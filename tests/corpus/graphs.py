@@ -98,6 +98,12 @@ def count_triangles(starts: i32[:], edges: i32[:], sources: i32[:], targets: i32
         atomic.add(triangles, 0, found)
 
 
+def _two_trees(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Return parents that lead every even node to 0 and every odd one to 1."""
+    odd = np.arange(n) % 2
+    return (2 * ((np.arange(n) - odd) * rng.random(n) / 2).astype(np.int32) + odd).astype(np.int32)
+
+
 def _graph(rng: np.random.Generator, n: int, density: float) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array((rng.random((n, n)) < density).astype(np.int32))
 
@@ -217,8 +223,8 @@ CASES = (
     ),
     Case(
         "pointer_jumping", jump, 2, 64,
-        lambda rng: {"parent": (np.arange(100) * rng.random(100)).astype(np.int32), "new": Empty((100,), np.int32), "n": 100},
-        lambda parent, new, n: {"new": np.zeros(100, np.int32)}, notes="every parent is lower, so all lead to 0; chains of many lengths",
+        lambda rng: {"parent": _two_trees(rng, 100), "new": Empty((100,), np.int32), "n": 100},
+        lambda parent, new, n: {"new": np.arange(100, dtype=np.int32) % 2}, notes="two trees; chains of many lengths",
     ),
     Case(
         "page_rank_pull", page_rank_pull, 2, 64, _rank_arguments, _ranked, exact=False, rtol=1e-12, atol=1e-15,

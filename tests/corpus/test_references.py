@@ -78,7 +78,7 @@ def test_references_say_what_is_written_and_change_something():
             assert (after.shape, after.dtype) == (before.shape, np.dtype(before.dtype)), key
             blank = np.zeros(before.shape, before.dtype) if isinstance(before, Empty) else before
             changed |= not np.array_equal(after, blank)
-        assert changed or name == "pointer_jumping", "doing nothing would pass"
+        assert changed, "doing nothing would pass"
 
     check_all(ALL, check)
 

@@ -438,6 +438,8 @@ def test_faults_strike_rings() -> None:
 def test_a_reset_gives_the_units_back() -> None:
     device = opened()
     ring_of(device, grid=58)
+    with pytest.raises(LaunchError):
+        ring_of(device, grid=58)
     device.reset()
     ring_of(device, grid=58).terminate()
 

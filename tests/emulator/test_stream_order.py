@@ -503,7 +503,12 @@ def test_the_usual_loop_over_unified_memory_has_no_finding(device: Accelerator, 
         if turn % 2:
             device.synchronize()
             seen[...] += 1  # an old view, after waiting
-    assert a.host().sum() > 0
+    expected = 0
+    for turn in range(4):
+        expected += turn
+        expected = 4 * expected if kernel is double else expected + 2
+        expected += turn % 2
+    assert (a.host() == expected).all()
 
 
 def test_a_view_of_pinned_memory_is_that_memory_to_a_copy(device: Accelerator) -> None:
@@ -552,7 +557,7 @@ def test_what_is_remembered_of_a_buffer_does_not_grow_with_what_is_done(device: 
         device.launch(add_from, 1, 32, a, turn, 32, stream=stream)
         event.record(stream)
     tracked: TrackedBuffer = a.memory.tracked  # type: ignore[attr-defined]
-    assert len(tracked.accesses) <= 64
+    assert 0 < len(tracked.accesses) <= 64
     assert sum(len(stream.clock) for stream in device.context.order.streams) <= 6  # type: ignore[attr-defined]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import runpy
@@ -177,7 +178,8 @@ def kernel(a: {a}[:], b: {b}[:], c: {c}[:], out: {out}[:], n: i32):
         rng = np.random.default_rng(seed)
         arrays = [(rng.normal(0, 20, 70)).astype(scalar_of(kind).dtype) for kind in (a, b, c)]
         with np.errstate(all="ignore"):
-            given_ = [*arrays, np.zeros(70, scalar_of(out).dtype), 70]
+            unwritten = np.full(70 * scalar_of(out).dtype.itemsize, 0x5A, np.uint8).view(scalar_of(out).dtype)
+            given_ = [*arrays, unwritten, 70]
         found = Executable(function).specialised(given_)
     except KernelError:
         assume(False)  # types that do not go together are told so, which is tested elsewhere
@@ -191,6 +193,9 @@ def kernel(a: {a}[:], b: {b}[:], c: {c}[:], out: {out}[:], n: i32):
         results.append(mine[3])
     plain = [np.where(np.isnan(r), 0, r) if r.dtype.kind in "fV" else r for r in results]  # every NaN is one
     assert plain[0].tobytes() == plain[1].tobytes(), text
+    assert plain[0].tobytes() != unwritten.tobytes(), "nothing was written"
+    skipped = np.arange(70) % 5 == 3
+    assert plain[0][skipped].tobytes() == unwritten[skipped].tobytes(), text
 
 
 # Orders.
@@ -392,15 +397,15 @@ def test_giving_way_for_ever_is_a_livelock() -> None:
 
 
 def test_giving_way_ends_in_another_order() -> None:
-    ended = 0
+    ended = []
     for seed in range(12):
         accelerator = device(seed)
-        try:
-            accelerator.launch(polite, 2, 1, *zeros(accelerator, 2))
-            ended += 1
-        except errors.Deadlock:
-            pass
-    assert ended, "in some order one of them goes first"
+        (wants,) = zeros(accelerator, 2)
+        with contextlib.suppress(errors.Deadlock):
+            accelerator.launch(polite, 2, 1, wants)
+            ended.append(accelerator.counters.launches)
+    assert 0 < len(ended) < 12, "in some orders one of them goes first, and in some both give way for ever"
+    assert set(ended) == {1}
 
 
 def test_a_wait_that_counts_its_turns_is_seen_to_wait() -> None:
@@ -890,12 +895,14 @@ def one_works_while_others_count(flag: i32[:], spins: i32[:], n: i32):  # type: 
 
 
 def test_who_waits_for_long_work_and_changes_memory_meanwhile_is_in_no_livelock() -> None:
-    """More turns that come to nothing than a livelock is told after, while one thread gets on."""
-    accelerator = device()
-    accelerator.launch(one_works_while_others_count, 1, 8, *zeros(accelerator, 1, 3), 100)
-    accelerator = device(2)
-    accelerator.launch(one_works_while_others_count, 1, 8, *zeros(accelerator, 1, 3), 6000)
-    accelerator.synchronize()
+    """The waiting threads loop more often than a livelock takes to be detected, while one thread works."""
+    for seed, turns in ((0, 100), (2, 6000)):
+        accelerator = device(seed)
+        flag, spins = zeros(accelerator, 1, 3)
+        accelerator.launch(one_works_while_others_count, 1, 8, flag, spins, turns)
+        counted, *last = accelerator.to_host(spins).tolist()
+        assert accelerator.to_host(flag)[0] == 1 and last == [turns - 2, turns - 1]
+        assert counted > turns, "the other threads did not wait"
 
 
 @windtunnel.kernel

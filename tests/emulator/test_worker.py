@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import windtunnel
@@ -358,7 +358,7 @@ def test_with_a_device_that_is_lost_each_message_is_handled_or_comes_back_once(
             asked.append(workers[to].address.send(job))
         group.run()
     except Deadlock:
-        return
+        reject()  # Hypothesis fails if nearly all plans are rejected
     failed = group.failures()
     sent = sum(group._sent.values())
     handled = sum(worker.handled for worker in workers.values())
