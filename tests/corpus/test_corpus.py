@@ -104,6 +104,6 @@ def test_right_host_programs_have_no_finding() -> None:
         device = opened()
         control.program(device)
         device.synchronize()
-        assert device.counters.launches + device.counters.copied_bytes > 0, "the program did nothing"
+        assert device.counters.launches > 0, "the program did nothing"
 
     check_all(planted.CONTROLS, run, lambda control: control.name)

@@ -129,6 +129,7 @@ def test_a_program_takes_the_same_time_again_and_again() -> None:
         for _ in range(5):
             device.launch(add, *device.configuration(MILLION), *buffers)
         device.synchronize()
+        assert device.counters.launches == 5
         return device.clock_s, device.energy_j
 
     assert run() == run()
