@@ -182,8 +182,8 @@ def test_hipcc_compiles_them_all_to_an_mi210s_machine_code(tmp_path: Path) -> No
         offered = (
             shutil.which("apt-cache") and subprocess.run(["apt-cache", "show", "hipcc"], capture_output=True).stdout
         )
-        assert not offered, "hipcc is not here, and apt gives it: make setup as root installs it"
-        return
+        assert not offered, "hipcc is not here, and apt has it: make setup-test as root installs it"
+        pytest.skip("apt has no hipcc on this system; the front end of Clang compiles HIP in the test above")
     headers, bodies = {}, []
     for number, name in enumerate(written("hip")):
         lines = emitted(name, "hip").source.splitlines()

@@ -66,6 +66,7 @@ def test_the_canonical_log_is_what_it_was(policy: str) -> None:
     log = canonical_log(policy)
     if os.environ.get("WINDTUNNEL_REGENERATE"):
         path.write_text(log)
+        pytest.fail("written again; run without WINDTUNNEL_REGENERATE")
     assert log == path.read_text()
 
 
@@ -92,5 +93,6 @@ def test_the_errors_of_devices_are_what_they_were() -> None:
     log = errors_of_devices()
     if os.environ.get("WINDTUNNEL_REGENERATE"):
         path.write_text(log)
+        pytest.fail("written again; run without WINDTUNNEL_REGENERATE")
     assert log == path.read_text()
     assert errors_of_devices(seed=4) != log

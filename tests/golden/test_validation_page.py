@@ -115,4 +115,5 @@ def test_a_validation_says_what_it_said(name: str, say: Callable[[], str]) -> No
     said = say()
     if os.environ.get("WINDTUNNEL_REGENERATE"):
         golden.write_text(said)
+        pytest.fail("written again; run without WINDTUNNEL_REGENERATE")
     assert said == golden.read_text()
