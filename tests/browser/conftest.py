@@ -45,12 +45,12 @@ class Opened:
         assert [url for url in self.requests if not url.startswith(("file:", "data:"))] == []
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium: of this host, else Playwright's own. A host without one fails, because a report is there to be read."""
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next((path for name in names if (path := shutil.which(name)) is not None), None)
-    # Playwright keeps an event loop in this thread, so it must end before tests of other folders start.
+    # Playwright keeps an event loop in this thread, so it must end before tests of other modules start.
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=_FLAGS, timeout=_LIMIT_MS)
         yield chromium

@@ -338,6 +338,28 @@ def start_gated(scenario: Path, out: Path) -> tuple[subprocess.Popen[str], list[
     return process, workers()
 
 
+def test_a_plan_that_is_killed_leaves_no_process() -> None:
+    program = """
+import sys, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from windtunnel.planning.simulate import _begin
+
+pool = ProcessPoolExecutor(2, get_context("forkserver"), initializer=_begin, initargs=(None,))
+list(pool.map(abs, range(8)))
+waiting = [pool.submit(time.sleep, 3600) for _ in range(2)]
+print("waiting", flush=True)
+time.sleep(3600)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "waiting\n"
+    family = descendants(process.pid)
+    assert len(family) >= 3, "a fork server and two workers"
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not any(map(alive, family)))
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_sweep_that_is_ended_leaves_no_process_and_goes_on_where_it_was(
     scenario: Path, tmp_path: Path, gate: Path, number: signal.Signals

@@ -19,7 +19,7 @@ from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
 from windtunnel.simulation.run import Run, replication_seed
-from windtunnel.sweep.workers import one_thread
+from windtunnel.sweep.workers import end_with_parent, one_thread
 from windtunnel_models.catalogue import Catalogue
 
 _POOL_ABOVE_S = 0.4
@@ -245,6 +245,7 @@ _shared: list[Setting] = []
 
 
 def _begin(setting: Setting) -> None:
+    end_with_parent()
     _shared[:] = [setting]
 
 

@@ -173,14 +173,14 @@ def _serve(pipe: Connection, work: Work, tree: Path) -> None:
     """The loop of a worker: it receives tasks and sends outcomes until the parent ends."""
     # Ctrl-C reaches the whole foreground group. Only the parent handles it, and then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with_parent()
+    end_with_parent()
     _keep_memory()
     with contextlib.suppress(EOFError, OSError):
         while True:
             pipe.send(work(tree, pipe.recv()))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process when the fork server ends, which ends with the process of the sweep.
 
     The fork server ends when the last process closes the write end of a pipe. It hands this end to each process that
