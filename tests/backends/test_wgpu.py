@@ -388,19 +388,22 @@ def test_an_event_s_time_is_the_device_s_own(device: Accelerator) -> None:
     buffer = long_work(device)
     device.launch(stir, 16, 256, buffer, 1)
     device.synchronize()
-    times = []
-    for rounds in (20_000, 200_000):
+
+    def elapsed_s(rounds: int) -> float:
         first, last, began = device.event(), device.event(), device.clock_s
         first.record()
         device.launch(stir, 16, 256, buffer, rounds)
         last.record()
         last.synchronize()
-        times.append(last.elapsed_s(first))
-        assert 0.0 < times[-1] < device.clock_s - began
+        seconds = last.elapsed_s(first)
+        assert 0.0 < seconds < device.clock_s - began
         # Nanoseconds of a counter, whole numbers of its unit.
-        ticks = times[-1] / driver_of(device).tick_s
+        ticks = seconds / driver_of(device).tick_s
         assert ticks == pytest.approx(round(ticks))
-    assert times[1] > times[0]
+        return seconds
+
+    # Other processes may delay the shorter kernel, but not every time.
+    assert any(elapsed_s(20_000) < elapsed_s(200_000) for _ in range(100))
 
 
 def test_what_was_reached_is_found_out_without_waiting(device: Accelerator) -> None:
@@ -421,16 +424,24 @@ def test_launches_are_timed_one_by_one_when_that_is_asked_for(device: Accelerato
     device.launch(stir, 16, 256, buffer, 10)
     assert driver.busy_s(context.default.last) is None  # type: ignore[attr-defined]
     driver.timed = True
-    marks, first, last = [], device.event(), device.event()
-    first.record()
-    for rounds in (1, 5000, 50_000):
-        device.launch(stir, 16, 256, buffer, rounds)
-        marks.append(context.default.last)  # type: ignore[attr-defined]
-    last.record()
-    last.synchronize()
-    short, middle, longest = (driver.busy_s(mark) for mark in marks)
-    assert 0.0 < short < middle < longest
-    assert short + middle + longest <= last.elapsed_s(first)
+    marks: list[Any] = []
+
+    def ascending() -> bool:
+        marks.clear()
+        first, last = device.event(), device.event()
+        first.record()
+        for rounds in (1, 5000, 50_000):
+            device.launch(stir, 16, 256, buffer, rounds)
+            marks.append(context.default.last)  # type: ignore[attr-defined]
+        last.record()
+        last.synchronize()
+        short, middle, longest = (driver.busy_s(mark) for mark in marks)
+        assert min(short, middle, longest) > 0.0
+        assert short + middle + longest <= last.elapsed_s(first)
+        return short < middle < longest
+
+    # Other processes may delay the shorter kernels, but not every time.
+    assert any(ascending() for _ in range(100))
     # Only of the last launches the stamps are kept.
     for _ in range(driver_module._STAMPS // 2):
         device.launch(add_number, 1, 1, buffer, 1)
