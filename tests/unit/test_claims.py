@@ -144,6 +144,7 @@ def test_rows_hold_what_scripts_rely_on(rows: list[dict[str, Any]]) -> None:
         assert isinstance(row["stated"], float)
         assert all(row[key] is None or isinstance(row[key], float) for key in ("modelled", "bound"))
         assert row["device"] is None or device_model(row["device"], KNOWN)
+        assert (row["modelled"] is None) == (row["verdict"] == "untested"), row["claim"]
         assert len(row["why"]) > 30
     assert len({row["claim"] for row in rows}) == len(rows)
 
