@@ -301,7 +301,7 @@ def test_a_device_that_hangs_when_it_is_asked_what_it_does_is_opened_anew() -> N
         devices.append(Mute(Clock()))
         return devices[-1]
 
-    session = Session(anew, budget=Budget(60.0))
+    session = Session(anew, budget=Budget(60.0, Clock()))
     assert session.supported(points(1000, 2000, 3000)) == points(1000, 3000)
     assert len(devices) == 2 and devices[0].closed == 1 and "n=2000" in session.refused[0][1]
 
