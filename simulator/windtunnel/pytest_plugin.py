@@ -296,7 +296,14 @@ def _open(case: _Case, interval: Any) -> Accelerator:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Add the state of the device, the seed and a timeline to the report of a failing test."""
+    hidden: list[dict[str, Any]] = []
+    if call.excinfo is not None and _OPENED in item.stash:
+        hidden = _internal_modules(call.excinfo)
+    for module in hidden:
+        module["__tracebackhide__"] = True
     outcome: Any = yield
+    for module in hidden:
+        module.pop("__tracebackhide__", None)
     report = outcome.get_result()
     if call.when == "call":
         item.stash[_FAILED] = report.failed
@@ -320,6 +327,20 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         except OSError as error:
             lines.append(f"trace: not written: {error}")
     report.sections.append((f"accelerator ({call.when})", "\n".join(lines)))
+
+
+def _internal_modules(info: pytest.ExceptionInfo[BaseException]) -> list[dict[str, Any]]:
+    """Return the globals of Windtunnel's modules in the traceback of a finding, a device error or an exceeded budget.
+
+    They explain nothing about the test, so the report hides them and the code that the emulator generates;
+    ``--full-trace`` shows them.
+    """
+    from windtunnel.core.errors import WindtunnelError
+
+    if not isinstance(info.value, (WindtunnelError, AssertionError)):
+        return []
+    package = str(Path(__file__).parent)
+    return [entry.frame.f_globals for entry in info.traceback if str(entry.path).startswith((package, "<"))]
 
 
 def _write_trace(item: pytest.Item, device: str, log: list[Any]) -> Path:

@@ -127,6 +127,26 @@ def test_it(accelerator):
     assert trace.name in done.stdout
 
 
+def test_the_traceback_of_a_finding_ends_at_the_line_of_the_test(project: Project) -> None:
+    text = """
+from windtunnel import f32, grid
+
+@windtunnel.kernel
+def races(x: f32[:]):
+    x[0] = x[0] + grid(1)
+
+def test_it(accelerator):
+    accelerator.launch(races, 1, 64, accelerator.to_device(np.ones(1, np.float32)))
+"""
+    done = project.run(text)
+    assert done.returncode == 1
+    assert re.search(r"^>\s+accelerator.launch\(races", done.stdout, re.MULTILINE)
+    assert "???" not in done.stdout
+    assert "DataRace: races on h100-sxm-80gb: data race on element 0 of 'x'" in done.stdout
+    assert "rule.py" not in done.stdout
+    assert "rule.py" in project.run(text, "--full-trace").stdout
+
+
 def test_the_same_test_takes_the_same_time_wherever_it_runs(project: Project) -> None:
     text = "def test_it(accelerator):\n    run(accelerator, launches=10)\n    print(f'SPENT {accelerator.clock_s!r}, {accelerator.energy_j!r}')\n"
     printed = project.run(text, "-s").stdout
