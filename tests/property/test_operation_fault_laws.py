@@ -127,7 +127,7 @@ def test_jobs_are_kept_and_the_same_seed_gives_the_same_run(stated: list[dict[st
 @given(st.lists(st.one_of(faults(), device_faults()), max_size=3), scenarios)
 def test_what_harms_nothing_changes_nothing(stated: list[dict[str, Any]], more: dict[str, Any]) -> None:
     """Garbled copies at the end of the list, and errors that come too late, leave every job as it was."""
-    late = [{"kind": "corrupt-copy", "probability": 0.5}, {"kind": "ecc", "after": "10 h"}]
+    late: list[dict[str, Any]] = [{"kind": "corrupt-copy", "probability": 0.5}, {"kind": "ecc", "after": "10 h"}]
     plain = run([*stated, {"kind": "hang", "call": 10**9}], **more)
     both = run([*stated, {"kind": "hang", "call": 10**9}, *late], **more)
     for name in ("start", "finish", "device", "status", "starts", "energy_j"):
@@ -166,6 +166,39 @@ def test_a_fault_after_another_draws_for_itself() -> None:
     two = {"kind": "ecc", "probability": 0.5}
     first, second = struck_by([two]), struck_by([one, two])
     assert first != second
+
+
+def test_a_draw_depends_on_the_operation_and_not_on_the_order_in_which_operations_start() -> None:
+    """The decision is keyed by job, attempt and operation: other operations before it change nothing."""
+    prepared = prepare_run(scenario_from_data(data([{"kind": "ecc", "probability": 0.5}], seed=1)), CATALOGUE)
+    operations = [(rank, attempt, place) for rank in range(60) for attempt in (1, 2) for place in (0, 1, 2)]
+
+    def affected(order: list[tuple[int, int, int]]) -> dict[tuple[int, int, int], bool]:
+        injector = operation_faults_of(prepared)
+        assert injector is not None
+        return {key: injector.effect_on(0, 0, *key, "vector_add", 1_000, 0) is not None for key in order}
+
+    forwards = affected(operations)
+    assert forwards == affected(operations[::-1])
+    for first, second in ((0, 1), (1, 2)):
+        one_place, other_place = ([hit for key, hit in forwards.items() if key[2] == n] for n in (first, second))
+        assert one_place != other_place, f"operations {first} and {second} share their draws"
+
+
+def test_another_workload_changes_no_draw_of_a_workload() -> None:
+    """The same jobs fail, whether or not operations of another workload start between theirs."""
+    both = data([])["workload"]
+    fault = {"kind": "ecc", "probability": 0.3, "on_failure": "fail"}
+    workloads = {"alone": both[1:], "beside another": both}
+    failed = {}
+    for name, workload in workloads.items():
+        recording = run([fault], workload=workload, stop={"time": "200 ms"})
+        of_plain = recording.jobs.workload == len(workload) - 1
+        assert recording.fault_occurrences[0][0] > 0
+        # Near the end, a job beside others may not have ended. The first 40 of some 80 have.
+        failed[name] = recording.jobs.status[of_plain][:40]
+        assert set(failed[name].tolist()) == {COMPLETED, FAILED}, name
+    assert np.array_equal(failed["alone"], failed["beside another"])
 
 
 @pytest.mark.parametrize("p", [0.01, 0.2])

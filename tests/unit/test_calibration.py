@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import windtunnel
 from windtunnel.app import calibrate as calibrate_command
+from windtunnel.app import validate as validate_command
 from windtunnel.app.predict import predict_table
 from windtunnel.cli.main import cli
 from windtunnel.core.csvfile import read_csv
@@ -367,12 +368,12 @@ def test_an_overlay_measured_through_one_api_does_not_answer_for_another(product
     assert "through vulkan, not through cuda" in said
 
 
-def test_a_calibration_says_what_it_stands_in_place_of(tmp_path: Path) -> None:
+def test_a_calibration_says_which_calibration_it_replaces(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     table = root / "scenarios" / "measurements" / "arc-pro-b60-gemm.csv"
     code, said = command("calibrate", "gemm", table, "--device", "arc-pro-b60", "--out", tmp_path / "o.yaml")
     assert code == 0, said
-    assert "it replaces the shipped calibration (gemm)" in said
+    assert "it replaces the whole shipped calibration of this SKU (gemm)" in said
 
 
 def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path) -> None:
@@ -404,6 +405,18 @@ def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path
     assert report["power"]["cross_validation_error"] < 0.5 * report["power"]["error_before"]
     path.write_text(path.read_text().replace("power_w", "note"))
     assert calibrate_command.calibrate("gemm", path, "l40s", catalogue=catalogue)["power"] is None
+
+
+def test_a_calibration_is_compared_with_the_shipped_model(root: Path) -> None:
+    measurements = root / "scenarios" / "measurements" / "a100-attention.csv"
+    report = calibrate_command.calibrate("attention", measurements, "a100-sxm-80gb")
+    (validated,), _ = validate_command.validate(measurements, op="attention")
+    assert report["shipped_error"] == pytest.approx(validated["mape"], rel=1e-9)
+    assert report["shipped_error"] < report["cross_validation_error"] < report["error_before"]
+    text = "\n".join(calibration_lines(report))
+    assert "15% without measurements of this SKU, 1.51% with the shipped model, 5.76% with this calibration" in text
+    assert "warning: the shipped model predicts these rows better than this calibration" in text
+    assert "warning: it replaces the whole shipped calibration of this SKU (attention, gemm)" in text
 
 
 def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path, tmp_path: Path) -> None:

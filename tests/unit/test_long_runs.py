@@ -151,6 +151,24 @@ def test_a_run_goes_on_until_it_is_precise() -> None:
     assert other["achieved_error"] <= 0.10
 
 
+def test_the_stated_metric_of_the_stated_workload_is_what_becomes_precise() -> None:
+    workload = data()["workload"]
+    workload[1]["arrivals"] = {"process": "poisson", "rate": "200 /s"}
+    result = run(workload=workload, stop={"relative_error": "10%", "metric": "waiting p95 of short"}).result
+    short = next(part for part in result["workloads"] if part["name"] == "short")
+
+    def error(interval: dict[str, float]) -> float:
+        return max(interval["high"] - interval["value"], interval["value"] - interval["low"]) / interval["value"]
+
+    stated = error(short["waiting_s"]["p95"])
+    others = [
+        error(interval)
+        for interval in (short["waiting_s"]["mean"], short["latency_s"]["mean"], result["waiting_s"]["p95"])
+    ]
+    assert result["statistics"]["stopped"]["achieved_error"] == pytest.approx(stated, rel=1e-12)
+    assert all(other != pytest.approx(stated, rel=1e-3) for other in others), "the metrics cannot be told apart"
+
+
 def test_a_precision_that_cannot_be_had_is_given_up_and_said() -> None:
     result = run(stop={"relative_error": "0.1%", "max": 30_000}).result
     assert result["jobs"]["arrived"] == 30_000

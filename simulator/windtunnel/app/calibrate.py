@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
+
 from windtunnel.core.csvfile import write_whole
+from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS
-from windtunnel.core.optable import read_op_table
+from windtunnel.core.optable import OpTable, read_op_table
 from windtunnel.core.version import __version__
 from windtunnel.simulation.fleet import device_model
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
@@ -37,7 +40,8 @@ def calibrate(
         catalogue: The catalogue of models.
 
     Returns:
-        The fitted numbers and the accuracy of the fit as plain data; see ``Calibration.report``.
+        The fitted numbers and the accuracy of the fit as plain data; see ``Calibration.report``. ``shipped_error`` is
+        the error of the shipped model on the same rows, and ``instead_of`` lists the operations of its calibration.
 
     Raises:
         InputError: for an invalid table, too few rows, or any outlier if ``strict``.
@@ -72,4 +76,17 @@ def calibrate(
 
         write_whole(out, write)
     shipped = shipped_overlay(target.spec.sku, target.spec.kind)
-    return {**result.report(), "instead_of": sorted(shipped.fits) if shipped is not None else []}
+    return {
+        **result.report(),
+        "shipped_error": _mean_error(device_model(device_name, catalogue or shipped_catalogue()), table),
+        "instead_of": sorted(shipped.fits) if shipped is not None else [],
+    }
+
+
+def _mean_error(device: Device, table: OpTable) -> float:
+    """Return the mean absolute relative error of the predicted durations of a table."""
+    measured_s = table.measured("latency_s")
+    error = np.empty(len(measured_s))
+    for places, group in table.groups():
+        error[places] = np.abs(device.cost(group, intervals=False).duration_s / measured_s[places] - 1.0)
+    return float(error.mean())

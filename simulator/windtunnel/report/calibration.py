@@ -25,7 +25,14 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"{quantity(outlier['expected_s'], 's')}); its weight is reduced"
         )
     yield from _not_shown(report["outliers"], "outliers")
-    yield _errors("error before", report)
+    without, after = _percent(report["error_before"]), _percent(report["cross_validation_error"])
+    shipped_error = _percent(report["shipped_error"])
+    yield (
+        f"  mean error: {without} without measurements of this SKU, {shipped_error} with the shipped model, {after} "
+        "with this calibration (cross-validated)"
+    )
+    if report["instead_of"] and report["shipped_error"] <= report["cross_validation_error"]:
+        yield "  warning: the shipped model predicts these rows better than this calibration"
     if not report["improves_on_prior"]:
         yield (
             "  warning: cross-validation shows no improvement over the uncalibrated model: the rows are too few or too "
@@ -44,23 +51,19 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"of {formula})"
         )
     if report["power"] is not None:
-        yield _errors("power: error before", report["power"])
+        before, after = (_percent(report["power"][key]) for key in ("error_before", "cross_validation_error"))
+        yield f"  power: mean error {before} before, {after} with this calibration (cross-validated)"
     if report["instead_of"]:
         shipped = ", ".join(report["instead_of"])
         yield (
-            f"  it replaces the shipped calibration ({shipped}); operations without data use transfer from other "
-            "devices"
+            f"  warning: it replaces the whole shipped calibration of this SKU ({shipped}); operations without rows in "
+            "the table are then predicted from other devices"
         )
     if report["numbers"]:
         yield "  fitted (one standard deviation as a factor):"
     for entry in report["numbers"]:
         before, after = f"{entry['before']:.4g}", f"{entry['after']:.4g}"
         yield f"    {entry['parameter']:<40} {before:>10} -> {after:<10} x/÷ {entry['sd_factor']:.2f}"
-
-
-def _errors(label: str, report: Mapping[str, Any]) -> str:
-    before, after = _percent(report["error_before"]), _percent(report["cross_validation_error"])
-    return f"  {label} {before}; cross-validation error {after}"
 
 
 def _terms(model: Mapping[str, Any]) -> str:
