@@ -142,10 +142,16 @@ def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
     assert answer["gap"] == pytest.approx(1 - least / best)
     text = " ".join(report.text(answer).split())
     assert (
-        f"lower bound {numbers.quantity(least, 'W')} on average: no fleet can be lower. "
-        f"The best fleet ({numbers.quantity(best, 'W')}) can be improved by at most {numbers.share(answer['gap'])}"
+        f"lower bound {numbers.quantity(least, 'W')} on average: no fleet can be lower, and none that is lower-power than "
+        f"the best fleet ({numbers.quantity(best, 'W')}) meets the targets"
     ) in text
     assert f"no fleet can cost less than {answer['lower_bound']['cost_usd_per_h']:,.2f} USD/h" in text
+    assert "confidence covers the random variation of arrivals and work" in text
+    unfinished = answer | {"search": answer["search"] | {"proof": "open", "limit": " of one entry"}}
+    text = " ".join(report.text(unfinished).split())
+    assert (
+        f"no fleet of one entry can be lower. The best fleet ({numbers.quantity(best, 'W')}) can be improved by" in text
+    )
     assert "next-cheapest" not in text
     assert "every lower-power fleet was simulated" in report.proof(answer)
 

@@ -89,15 +89,23 @@ def _one_less(candidates: Candidates, best: Evaluation) -> Evaluation | None:
     return max(failed, key=lambda e: (e[candidates.objective], tuple(e["counts"])), default=None)
 
 
+def limit_phrase(most: int, candidates: int) -> str:
+    """Return the limit on the entries of a fleet as a phrase; empty if it excludes no fleet."""
+    if most >= candidates:
+        return ""
+    return " of one entry" if most == 1 else f" of at most {most} entries"
+
+
 def _proof(candidates: Candidates, search: SearchResult) -> str:
     number, less = len(search.verdicts), COMPARATIVES[candidates.plan.objective].less
     simulated = f"{number:,} fleet was simulated" if number == 1 else f"{number:,} fleets were simulated"
+    limit = limit_phrase(candidates.plan.max_entries, candidates.entries)
     if search.proof == "exhaustive":
-        return f"{simulated}; every {less} fleet was simulated or is excluded by the lower bound."
+        return f"{simulated}; every {less} fleet{limit} was simulated or is excluded by the lower bound."
     if search.proof == "monotone":
         return (
-            f"{simulated}; every {less} fleet was simulated, is excluded by the lower bound, or is part of a larger "
-            "fleet that failed (this assumes that adding devices never worsens a target)."
+            f"{simulated}; every {less} fleet{limit} was simulated, is excluded by the lower bound, or is part of a "
+            "larger fleet that failed (this assumes that adding devices never worsens a target)."
         )
     return (
         f"{simulated}, which is the limit; {search.unexplored:,} {less} fleets that the lower bound does not exclude "

@@ -280,6 +280,7 @@ class Planner:
                 "considered": search.considered,
                 "max": dict(zip(self.names, candidates.max_counts, strict=True)),
                 "max_entries": self.options.max_entries,
+                "limit": explanation.limit_phrase(self.options.max_entries, self.entries),
             },
             "notes": [*self.notes, *search.notes, *self._harm(search), *candidates.demand.notes],
             "simulated": [

@@ -18,9 +18,10 @@ _MAX_WIDTH = 120
 """Characters in a line of a table."""
 
 _PROOFS = {
-    "exhaustive": "every {better}fleet was simulated or is excluded by the lower bound",
+    "exhaustive": "every {better}fleet{limit} was simulated or is excluded by the lower bound",
     "monotone": (
-        "every {better}fleet was simulated, is excluded by the lower bound, or is part of a larger fleet that failed"
+        "every {better}fleet{limit} was simulated, is excluded by the lower bound, or is part of a larger fleet that "
+        "failed"
     ),
     "open": "the limit of simulated fleets was reached; some {better}fleets remain unexplored",
 }
@@ -32,7 +33,7 @@ def proof(plan: Mapping[str, Any]) -> str:
     """Return which fleets could still be better; if no fleet meets the targets, which could still meet them."""
     better = f"{_BETTER[plan['objective']]} " if plan["fleets"] else ""
     kind = plan["search"]["proof"]
-    return _PROOFS[kind].format(better=better or ("other " if kind == "open" else ""))
+    return _PROOFS[kind].format(better=better or ("other " if kind == "open" else ""), limit=plan["search"]["limit"])
 
 
 def text(plan: Mapping[str, Any]) -> str:
@@ -140,7 +141,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def bounds(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return (label, sentence) rows: lower bounds in the objective's unit, the extent of the search, and the knee."""
+    """Return (label, sentence) rows: what the confidence covers, lower bounds, the search, and the knee."""
     bound, objective = plan["lower_bound"], plan["objective"]
     if bound["objective"] is None:
         rows = [("lower bound", "no fleet of these entries can meet the targets with counts of at most `max`")]
@@ -149,10 +150,23 @@ def bounds(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
         line = f"{amount(bound['objective'], unit)}{'' if objective == 'cost' else ' on average'}"
         if plan["gap"] is not None:
             best = amount(plan["fleets"][0][_KEYS[objective]], unit)
-            line += f": no fleet can be lower. The best fleet ({best}) can be improved by at most {share(plan['gap'])}"
+            limit = plan["search"]["limit"]
+            line += f": no fleet{limit} can be lower"
+            if plan["search"]["proof"] == "open":
+                line += f". The best fleet ({best}) can be improved by at most {share(plan['gap'])}"
+            else:
+                line += f", and none{limit} that is {_BETTER[objective]} than the best fleet ({best}) meets the targets"
         rows = [("lower bound", line)]
         if objective != "cost" and bound["cost_usd_per_h"] is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound['cost_usd_per_h']:,.2f} USD/h"))
+    if plan["fleets"]:
+        rows.insert(
+            0,
+            (
+                "confidence",
+                "covers the random variation of arrivals and work; lines below vary the error of the device models",
+            ),
+        )
     rows.append(
         (
             "autoscaling",
