@@ -296,13 +296,16 @@ def test_an_inconclusive_target_shows_the_bound_beyond_the_limit(
     verdict = "Both targets met" if met else "1 of 2 targets missed"
     assert text.startswith(f"{verdict}; 1 inconclusive at 95%\n  {label}   ")
     assert targets.verdict([inconclusive]) == f"The target is {'met' if met else 'missed'}; inconclusive at 95%"
-    assert targets.target_line(judged("conclusive", met, comparison)).conclusive
+    assert targets.target_line(judged("conclusive", met, comparison)).doubt == ""
 
 
 def test_a_time_without_an_interval_says_so_and_a_rate_does_not() -> None:
-    assert targets.target_line(judged("no interval", True)).margin == "50.0% below the limit; no confidence interval"
-    rate = judged("no interval", True, metric="throughput")
-    assert targets.target_line(rate).margin == "50.0% below the limit"
+    time, rate = judged("no interval", True), judged("no interval", True, metric="throughput")
+    line = targets.target_line(time)
+    assert (line.label, line.status, line.margin) == ("met (no interval)", "inconclusive", "50.0% below the limit")
+    assert (targets.target_line(rate).label, targets.target_line(rate).status) == ("met", "met")
+    assert targets.verdict([time, rate]) == "Both targets met; 1 without a confidence interval"
+    assert targets.verdict([rate, rate]) == "Both targets met"
 
 
 UNSTABLE = {

@@ -38,7 +38,7 @@ def work(op: str, n: dict[str, FloatArray]) -> tuple[FloatArray, FloatArray]:
         return n["bytes"], np.zeros_like(n["bytes"])
     if op == "vector_add":
         return VectorAdd.operand_bytes({"dtype": "float32"}, n), n["n"]
-    return Gemm.operand_bytes({"dtype": "float32"}, n), Gemm.flops(n)
+    return Gemm.operand_bytes({"dtype": "float32"}, n), Gemm.flops({}, n)
 
 
 def law(op: str, n: dict[str, FloatArray]) -> FloatArray:

@@ -129,7 +129,7 @@ def _driven(
 
 def _gemm(p: Parameters, rows: Rows) -> RawCost:
     moved = Gemm.operand_bytes(rows.choices, rows.numbers)
-    return _work(p, rows, "gemm", rows.choices["dtype"], flops=Gemm.flops(rows.numbers), moved=moved)
+    return _work(p, rows, "gemm", rows.choices["dtype"], flops=Gemm.flops(rows.choices, rows.numbers), moved=moved)
 
 
 def _attention(p: Parameters, rows: Rows) -> RawCost:
@@ -171,7 +171,7 @@ def _fft(p: Parameters, rows: Rows) -> RawCost:
     passes = np.where(signal_bytes > p("llc_bytes"), 2.0, 1.0)
     # pocketfft, which SciPy uses, gives each thread whole transforms, so a single one uses one thread.
     return _work(
-        p, rows, "fft", c["dtype"], flops=Fft.flops(n), moved=passes * Fft.operand_bytes(c, n), parts=n["batch"]
+        p, rows, "fft", c["dtype"], flops=Fft.flops(c, n), moved=passes * Fft.operand_bytes(c, n), parts=n["batch"]
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.ops import Attention, Fft, FloatArray, Gemm, Rows
+from windtunnel.core.ops import FloatArray, Rows
 from windtunnel_models.learned.process import Z90, Scales
 
 LINEAR_OPERATIONS = frozenset({"attention", "copy", "elementwise", "fft", "gemm", "kernel", "stencil", "vector_add"})
@@ -41,12 +41,7 @@ def terms(rows: Rows) -> FloatArray:
     """Return the factors of the three numbers (n x 3): one, bytes, operations (zero where they grow as bytes do)."""
     n = rows.numbers
     moved = n["bytes"] if "bytes" in n else rows.footprint_bytes()
-    if rows.op is Attention:
-        flops = Attention.flops(rows.choices, n)
-    elif rows.op is Gemm or rows.op is Fft:
-        flops = Gemm.flops(n) if rows.op is Gemm else Fft.flops(n)
-    else:
-        flops = n.get("flops", np.zeros(()))
+    flops = rows.op.flops(rows.choices, n)
     parts = [np.ones(rows.shape), np.broadcast_to(moved, rows.shape), np.broadcast_to(flops, rows.shape)]
     return np.stack(parts, -1).astype(np.float64)
 

@@ -6,12 +6,24 @@ import csv
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
+
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.optable import read_op_table
 from windtunnel.library.predict import _cost_rows
+
+
+def rates(rows: Rows, duration_s: float) -> tuple[float, float]:
+    """Return the achieved rates of one operation: FLOP/s, and operand bytes per second, each moved once (B/s).
+
+    A rate is 0 if the operation has no such count.
+    """
+    work = rows.op.flops(rows.choices, rows.numbers), rows.op.operand_bytes(rows.choices, rows.numbers)
+    flops, moved = (float(np.broadcast_to(amount, rows.shape)[0]) for amount in work)
+    return flops / duration_s, moved / duration_s
 
 
 def known_from(op: str, target: Device) -> str:

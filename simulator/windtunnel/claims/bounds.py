@@ -155,7 +155,7 @@ def _cipher(device: Device, rows: Rows, size: float, memory: tuple[float, float]
 def _arithmetic(device: Device, rows: Rows) -> Iterator[_Term]:
     """Yield the term of multiplications and additions over the device's fastest peak for the number format."""
     dtype = rows.choices["dtype"]
-    flops = float(Gemm.flops(rows.numbers)[0])
+    flops = float(Gemm.flops(rows.choices, rows.numbers)[0])
     peak: tuple[float, float] | None = None
     if device.kind.name == "gpu":
         key = "fp8" if dtype == "fp8_block" else dtype

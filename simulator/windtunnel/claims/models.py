@@ -97,7 +97,7 @@ def _with(device: Device, values: Mapping[str, SourcedValue]) -> Device:
 def _achieved(rows: Rows, seconds: float) -> str:
     """Return the work of ``rows`` over a time, as text."""
     if rows.op is Gemm:
-        return f"{show(float(Gemm.flops(rows.numbers)[0]) / seconds, 'FLOP/s')}"
+        return f"{show(float(Gemm.flops(rows.choices, rows.numbers)[0]) / seconds, 'FLOP/s')}"
     size = _moved_bytes(rows)
     return f"{show(size / seconds, 'B/s')}" if size else ""
 
@@ -227,8 +227,8 @@ def naive(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
     _, tuned = _priced(_with(device, {"threads": single}), op, values)
     return Modelled(
         seconds,
-        f"{float(Gemm.flops(rows.numbers)[0]) / 2:,.0f} additions, each waiting {_FADD.value:g} cycles for the last at "
-        f"{show(clock, 'Hz')}, take {show(seconds, 's')}",
+        f"{float(Gemm.flops(rows.choices, rows.numbers)[0]) / 2:,.0f} additions, each waiting {_FADD.value:g} cycles "
+        f"for the last at {show(clock, 'Hz')}, take {show(seconds, 's')}",
         time_bound(_with(device, {"threads": single}), rows),
         float(cost.duration_low_s[0]),
         float(cost.duration_high_s[0]),
@@ -244,7 +244,7 @@ def rate(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
     rows, cost = _priced(device, op, values)
     seconds = float(cost.duration_s[0])
     flops = rows.op is Gemm
-    amount, unit = (float(Gemm.flops(rows.numbers)[0]), "FLOP") if flops else (_moved_bytes(rows), "B")
+    amount, unit = (float(Gemm.flops(rows.choices, rows.numbers)[0]), "FLOP") if flops else (_moved_bytes(rows), "B")
     payload = amount / seconds
     if rows.op is Packets:
         amount += FRAMING_BYTES * float(rows.numbers["count"][0])

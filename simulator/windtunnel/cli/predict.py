@@ -40,9 +40,9 @@ def predict(
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
     """  # noqa: D301
-    from windtunnel.app.predict import known_from, predict_table
+    from windtunnel.app.predict import known_from, predict_table, rates
     from windtunnel.core.errors import InputError, Location
-    from windtunnel.core.ops import OPERATIONS, one_row
+    from windtunnel.core.ops import CONTEXT, OPERATIONS, one_row
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation.fleet import device_model
 
@@ -69,20 +69,24 @@ def predict(
     if out is not None:
         raise InputError("--out needs --table", where=Location(field="--out"), expected="--table IN.csv --out OUT.csv")
     cost = predict_library.predict(op, device_name, pairs(values), catalogue=catalogue, calibration=calibration)
+    rows = one_row(OPERATIONS.find(op), pairs(values))
+    context = {column.name: rows.choices[column.name] for column in CONTEXT if column.name in rows.choices}
+    basis = known_from(op, device_model(device_name, catalogue, calibration))
     if form == "json":
-        print_json(cost)
+        print_json({**cost, "context": context, "duration_model": basis})
         return
     from windtunnel.core.units import format_quantity as show
 
     low, high = show(cost["duration_low_s"], "s"), show(cost["duration_high_s"], "s")
     click.echo(f"{op} on {device_name}: {show(cost['duration_s'], 's')}  (90% interval {low} to {high})")
-    context = one_row(OPERATIONS.find(op), pairs(values)).choices
-    click.echo(f"  context  {', '.join(f'{name} {context[name]}' for name in ('dispatch', 'clock', 'cache'))}")
+    if context:
+        click.echo(f"  context  {', '.join(f'{name} {word}' for name, word in context.items())}")
     click.echo(f"  power    {show(cost['power_w'], 'W')}")
     click.echo(f"  energy   {show(cost['energy_j'], 'J')}")
-    click.echo(f"  bound    {cost['bound']}")
-    click.echo(f"  least certain input: {cost['provenance']}")
-    basis = known_from(op, device_model(device_name, catalogue, calibration))
+    flops_per_s, bytes_per_s = rates(rows, cost["duration_s"])
+    achieved = [show(rate, unit) for rate, unit in ((flops_per_s, "FLOP/s"), (bytes_per_s, "B/s of operands")) if rate]
+    click.echo(f"  bound    {cost['bound']}{', achieves ' if achieved else ''}{' and '.join(achieved)}")
+    click.echo(f"  least certain input: {cost['provenance']} (of time and power together)")
     click.echo(textwrap.fill(basis, 112, initial_indent="  duration model: ", subsequent_indent="    "))
 
 

@@ -181,6 +181,11 @@ class Operation:
         return parsed
 
     @classmethod
+    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the number of arithmetic operations, by the usual count; 0 for operations that are not counted so."""
+        return np.zeros(())
+
+    @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return the bytes of all operands, each read or written once; 0 for data that only passes through."""
         return np.zeros(())
@@ -246,7 +251,7 @@ class Gemm(Operation):
     sums = ("m",)
 
     @classmethod
-    def flops(cls, n: Numbers) -> FloatArray:
+    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return the number of multiplications plus additions."""
         return 2.0 * n["m"] * n["n"] * n["k"] * n["batch"]
 
@@ -312,6 +317,11 @@ class Elementwise(Operation):
     sums = ("rows",)
 
     @classmethod
+    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the number of arithmetic operations, by the usual count; 0 for operations that are not counted so."""
+        return np.zeros(())
+
+    @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return the bytes of all operands, read once, and of the result, written once."""
         arrays = 3.0 if choices["op"] in _TWO_OPERANDS else 2.0
@@ -344,6 +354,11 @@ class Kernel(Operation):
         choice("dtype", ("float32", "float16", "bfloat16", "int8"), "float32"),
     )
     sums = ("threads", "bytes", "flops")
+
+    @classmethod
+    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the column ``flops``."""
+        return n["flops"]
 
     @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
@@ -379,7 +394,7 @@ class Fft(Operation):
     sums = ("batch",)
 
     @classmethod
-    def flops(cls, n: Numbers) -> FloatArray:
+    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return 5 n log2 n operations for each FFT."""
         return 5.0 * n["n"] * np.log2(np.maximum(n["n"], 2.0)) * n["batch"]
 
@@ -428,6 +443,11 @@ class AllReduce(Operation):
     sums = ("bytes",)
 
     @classmethod
+    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the column ``flops``."""
+        return n["flops"]
+
+    @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return the memory (bytes) of the operands."""
         return n["bytes"]
@@ -440,6 +460,11 @@ class SendRecv(Operation):
     name = "send_recv"
     columns = _LINKED
     sums = ("bytes",)
+
+    @classmethod
+    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the column ``flops``."""
+        return n["flops"]
 
     @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:

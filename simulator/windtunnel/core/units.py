@@ -61,6 +61,8 @@ def _atoms() -> dict[str, tuple[float, Exponents]]:
         "USD": (1.0, _MONEY),
         "t": (1e6, _MASS),
     }
+    plain["req"] = plain["reqs"] = (1.0, _NONE)
+    plain["rps"] = plain["qps"] = (1.0, _RATE)  # requests and queries per second
     for word in ("job", "request", "packet", "token", "op", "message", "command", "cell", "signature"):
         plain[word] = plain[word + "s"] = (1.0, _NONE)
     scaled: dict[str, tuple[float, Exponents]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity
+from windtunnel.engine.prepare.checks import doubtful_settings
 from windtunnel.engine.prepare.demand import minimum_demand
 from windtunnel.engine.prepare.offered_load import max_failed_jobs
 from windtunnel.engine.prepare.prepared import PreparedRun
@@ -30,13 +31,14 @@ from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation import versions as versions_module
 from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel.simulation.run import replication_seed
+from windtunnel.simulation.sources import model_accuracy, provenance, widest_error
 from windtunnel_models.catalogue import Catalogue
 
 _MAX_FAILED_JOBS = 0.5
 """The largest expected number of failed jobs: the lower bound assumes that every job completes."""
 
 _ALONE = {
-    "cannot": "alone it cannot serve every job in time, however many there are",
+    "cannot": "by its model, it alone cannot serve every job in time, however many there are",
     "too few allowed": "alone it would take more than the {max:,} that are allowed",
     "maximum fails": "alone, {max:,} of them still fail",
     "too expensive": "not searched further: alone it costs at least 1.5 times the best fleet",
@@ -268,6 +270,7 @@ class Planner:
             "gap": self._gap(best, lower),
             "entries": self._entries(prepared, search.single_entry_reasons),
             "explanation": explained,
+            "inputs": self._inputs(prepared),
             "time": evaluating.time_name(time),
             "front": [candidates.row(e) for e in evaluating.front(evaluations, time)],
             "curve": None if best is None else explanation.load_curve(candidates, best),
@@ -282,7 +285,13 @@ class Planner:
                 "max_entries": self.options.max_entries,
                 "limit": explanation.limit_phrase(self.options.max_entries, self.entries),
             },
-            "notes": [*self.notes, *search.notes, *self._harm(search), *candidates.demand.notes],
+            "notes": [
+                *self.notes,
+                *doubtful_settings(prepared),
+                *search.notes,
+                *self._harm(search),
+                *candidates.demand.notes,
+            ],
             "simulated": [
                 candidates.row(e) | {"met": e["met"], "time_s": evaluating.time_s(e, time)} for e in evaluations
             ],
@@ -376,15 +385,31 @@ class Planner:
         }
 
     def _entries(self, prepared: PreparedRun, alone: Mapping[int, str]) -> list[dict[str, Any]]:
-        """Return each candidate, and why it was excluded or no fleet of it alone was found."""
+        """Return each candidate, what its times rest on, and why it was excluded or no fleet of it alone was found."""
+        accuracies = model_accuracy(prepared.compiled, prepared.classes)
         rows = []
         for i, name in enumerate(self.names):
             reason = self._excluded(prepared, i)
             if reason is None and i in alone:
                 reason = _ALONE[alone[i]].format(max=self.candidates.max_counts[i])
             price = float(self.prices[i])
-            rows.append({"name": name, "device": self.devices[i].label, "price_usd_per_h": price, "reason": reason})
+            label = self.devices[i].label
+            error = widest_error(accuracies, label)
+            rows.append(
+                {
+                    "name": name,
+                    "device": label,
+                    "price_usd_per_h": price,
+                    "reason": reason,
+                    "time_error": None if error is None else asdict(error),
+                }
+            )
         return rows
+
+    def _inputs(self, prepared: PreparedRun) -> dict[str, int]:
+        """Return the number of inputs of the device models of all candidates, and how many of them are assumed."""
+        rows = provenance(prepared.compiled, prepared.classes)
+        return {"total": len(rows), "assumed": sum(row["provenance"] == "assumed" for row in rows)}
 
     def _excluded(self, prepared: PreparedRun, entry: int) -> str | None:
         """Return why an entry can run no job; None if it can run one."""

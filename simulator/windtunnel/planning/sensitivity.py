@@ -13,6 +13,7 @@ from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.simulate import Case
+from windtunnel.simulation.sources import widest_error
 
 _STEPS = 4
 """The number of fleets that are one step from the best and are tried for each change."""
@@ -79,25 +80,16 @@ class Changes:
             _Change("Every device 10% faster than its model", 1.0, tuple(1 / 0.9 for _ in everywhere), False),
         ]
         for i, n in enumerate(self.best["counts"]):
-            spread = self._spread(i) if n else None
-            if spread is not None:
-                slower = tuple(1 / spread if i == j else 1.0 for j in everywhere)
+            error = widest_error(self.best["model_accuracy"], self.candidates.devices[i].label) if n else None
+            if error is not None:
+                slower = tuple(1 / error.factor if i == j else 1.0 for j in everywhere)
                 name = self.candidates.names[i]
-                text = f"Every time on {name} {spread:.3g} times its model's, the upper bound of its 90% interval"
+                text = (
+                    f"Every time on {name} {error.factor:.3g} times its model's, the upper bound of the 90% interval "
+                    f"of {error.op}, its least certain operation"
+                )
                 asked.append(_Change(text, 1.0, slower, True))
         return asked
-
-    def _spread(self, entry: int) -> float | None:
-        """Return the factor by which a device's time may exceed its model's: the largest of the run's operations."""
-        label = self.candidates.devices[entry].label
-        widths = []
-        for row in self.best["model_accuracy"]:
-            if row["device"] == label:
-                if row["interval_half_width"] is not None:
-                    widths.append(1 + row["interval_half_width"])
-                elif row["error_factor"] is not None:
-                    widths.append(row["error_factor"])
-        return max(widths, default=None)
 
     def _row(self, change: _Change, here: Evaluation, other: Evaluation | None, tried: int) -> dict[str, Any]:
         bound = evaluating.binding(here)

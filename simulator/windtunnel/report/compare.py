@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from windtunnel.report.numbers import NOTHING, plural, quantity, rate, share, usd
@@ -12,9 +12,9 @@ _FORMATS: Mapping[str, Callable[[float], str]] = {
     "utilisation": share,
     "average_power_w": lambda value: quantity(value, "W"),
     "peak_power_w": lambda value: quantity(value, "W"),
-    "energy_j": lambda value: quantity(value, "J"),
+    "energy_per_job_j": lambda value: quantity(value, "J"),
     "cost_usd_per_h": lambda value: f"{usd(value)}/h",
-    "total_cost_usd": usd,
+    "total_cost_per_million_jobs_usd": usd,
     "availability": share,
     "completed": lambda value: f"{value:,.0f}",
 }
@@ -38,8 +38,8 @@ def _label(metric: str) -> str:
     name, _, statistic = metric.partition(".")
     if statistic:
         return f"{name.removesuffix('_s')} {statistic}".replace("_", " ")
-    name = metric.partition("_per")[0]
-    for unit in ("_w", "_j", "_usd"):
+    name = metric
+    for unit in ("_w", "_j", "_usd", "_usd_per_h", "_per_s"):
         name = name.removesuffix(unit)
     return name.replace("_", " ")
 
@@ -67,12 +67,18 @@ def _signed(relative: float) -> str:
     return f"{percent:+.2g}%" if abs(percent) >= 0.01 else f"{percent:+.1e}%" if percent else "0%"
 
 
+def _fleet_text(entries: Sequence[Mapping[str, Any]]) -> str:
+    return " + ".join(f"{entry['count']:,} × {entry['device']}" for entry in entries)
+
+
 def headline(comparison: Mapping[str, Any]) -> str:
     """Return what was compared, and how."""
     pairs = plural(comparison["replications"], "pair")
     lines = [
-        f"baseline   {comparison['baseline']}",
-        f"candidate  {comparison['candidate']}",
+        *(
+            f"{side:<10} {comparison[side]}: {_fleet_text(comparison['fleets'][side])}"
+            for side in ("baseline", "candidate")
+        ),
         f"{pairs} of runs with common random numbers, first seed {comparison['seed']}",
     ]
     return "\n".join([*lines, *(f"note: {note}" for note in comparison["notes"])])

@@ -135,6 +135,19 @@ def measured(target: Mapping[str, Any]) -> str:
     return f"{text} ({value_range(low * factor, high * factor, unit)})"
 
 
+def _model_errors(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the error factor of each entry's least certain operation."""
+    parts = []
+    for entry in entries:
+        error = entry["time_error"]
+        if error is None:
+            parts.append(f"{entry['name']} unknown")
+        else:
+            measured = "" if error["basis"] == "measured" else ", not measured on it"
+            parts.append(f"{entry['name']} {error['factor']:.3g} ({error['op']}{measured})")
+    return "; ".join(parts)
+
+
 def amount(value: float, unit: str) -> str:
     """Return a value of an objective: USD/h, W or kg/h."""
     return quantity(value, "W") if unit == "W" else f"{value:,.2f} {unit}" if unit == "USD/h" else f"{value:.3g} {unit}"
@@ -167,6 +180,10 @@ def bounds(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
                 "covers the random variation of arrivals and work; lines below vary the error of the device models",
             ),
         )
+    errors = _model_errors(plan["entries"])
+    rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
+    inputs = plan["inputs"]
+    rows.append(("inputs", f"{inputs['assumed']:,} of {plural(inputs['total'], 'model input')} are assumed"))
     rows.append(
         (
             "autoscaling",

@@ -23,13 +23,14 @@ _TIMED = ("latency", "waiting", "ttft", "itl", "tpot", "e2e")
 class TargetLine:
     """One target as text.
 
-    ``limit`` is the limit, and ``bound`` the limit with its sign. ``conclusive`` is False if the 95% confidence
-    interval of the value contains the limit. ``ratio_to_limit`` is value over limit, or None if nothing was measured.
+    ``limit`` is the limit, and ``bound`` the limit with its sign. ``doubt`` says why the outcome is uncertain: the 95%
+    confidence interval of the value contains the limit, or a time of single jobs has no interval; it is empty
+    otherwise. ``ratio_to_limit`` is value over limit, or None if nothing was measured.
     """
 
     text: str
     met: bool
-    conclusive: bool
+    doubt: str
     measured: str
     limit: str
     bound: str
@@ -39,12 +40,12 @@ class TargetLine:
     @property
     def status(self) -> str:
         """Return how the target is coloured: met, missed, or inconclusive."""
-        return ("met" if self.met else "missed") if self.conclusive else "inconclusive"
+        return "inconclusive" if self.doubt else "met" if self.met else "missed"
 
     @property
     def label(self) -> str:
         """Return the outcome in a few words."""
-        return ("met" if self.met else "missed") + ("" if self.conclusive else " (inconclusive)")
+        return ("met" if self.met else "missed") + (f" ({self.doubt})" if self.doubt else "")
 
     @property
     def meter(self) -> float | None:
@@ -73,21 +74,27 @@ def target_line(target: Mapping[str, Any]) -> TargetLine:
         measured, margin = (NOTHING, str(reason)) if reason else ("nothing measured", "")
     else:
         measured, margin = quantity(value, unit), _margin(value, limit) if limit else ""
-        if target.get("confidence") == "no interval" and target.get("metric") in _TIMED:
-            margin += "; no confidence interval"
-        elif target.get("confidence") == "inconclusive":
+        if target.get("confidence") == "inconclusive":
             upper = met == (target.get("comparison") == "<=")
             margin = f"95% CI {'upper' if upper else 'lower'} bound {quantity(high if upper else low, unit)}"
     return TargetLine(
         text=re.sub(r"(?<=\d) %", "%", with_signs(target["text"])),
         met=met,
-        conclusive=target.get("confidence") != "inconclusive",
+        doubt=_doubt(target),
         measured=measured,
         limit=exact_quantity(limit, unit),
         bound=f"{sign} {exact_quantity(limit, unit)}".strip(),
         margin=margin,
         ratio_to_limit=value / limit if value is not None and limit else None,
     )
+
+
+def _doubt(target: Mapping[str, Any]) -> str:
+    """Return why the outcome of a target is uncertain, in a few words; empty if it is not."""
+    if target.get("confidence") == "inconclusive":
+        return "inconclusive"
+    untold = target.get("confidence") == "no interval" and target.get("metric") in _TIMED
+    return "no interval" if untold and target["value"] is not None else ""
 
 
 def with_signs(text: object) -> str:
@@ -110,18 +117,19 @@ def all_of(count: int) -> str:
 
 
 def verdict(targets: Sequence[Mapping[str, Any]]) -> str:
-    """Return the answer in one line: how many targets are met, and how many of these outcomes are inconclusive."""
+    """Return the answer in one line: how many targets are met, and how many of these outcomes are uncertain."""
     if not targets:
         return "No targets were set"
     missed = sum(not target["met"] for target in targets)
-    inconclusive = sum(target.get("confidence") == "inconclusive" for target in targets)
+    doubts = [_doubt(target) for target in targets]
     if missed in (0, len(targets)):
         answer = f"{all_of(len(targets))}{' is' if len(targets) == 1 else ''} {'missed' if missed else 'met'}"
     else:
         answer = f"{missed} of {len(targets)} targets missed"
-    if not inconclusive:
-        return answer
-    return f"{answer}; {'' if len(targets) == 1 else f'{inconclusive} '}inconclusive at 95%"
+    for doubt, words in (("inconclusive", "inconclusive at 95%"), ("no interval", "without a confidence interval")):
+        if number_of := doubts.count(doubt):
+            answer += f"; {'' if len(targets) == 1 else f'{number_of} '}{words}"
+    return answer
 
 
 def overall_status(targets: Sequence[Mapping[str, Any]]) -> str:

@@ -62,7 +62,8 @@ def notes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"  no noise floor, because each point was measured once: {', '.join(once)}"
         for result in members:
             for row in result["suspect"][:_SHOWN]:
-                suspect = f"suspect measurement{row_line(row)}, excluded from all statistics"
+                work = "" if row["line"] else f" ({' '.join(map(plain, row['columns'].values()))})"
+                suspect = f"suspect measurement{work or row_line(row)}, excluded from all statistics"
                 yield f"  {result['op']}: {suspect}: {row['why']}"
             if len(result["suspect"]) > _SHOWN:
                 hidden = len(result["suspect"]) - _SHOWN
@@ -194,7 +195,7 @@ def makespan_lines(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def omitted_lines(omitted: Sequence[Mapping[str, Any]], shown: int = _SHOWN) -> Iterator[str]:
-    """Yield a line for each device with points that were not measured: how many, and why."""
+    """Yield for each device with points that were not measured a line for each reason, with the number of points."""
     sources: dict[str, dict[str, int]] = {}
     for point in omitted:
         if point.get("hung"):
@@ -204,9 +205,10 @@ def omitted_lines(omitted: Sequence[Mapping[str, Any]], shown: int = _SHOWN) -> 
         counts[point["why"]] = counts.get(point["why"], 0) + point["points"]
     for source, counts in sources.items():
         listed = sorted(counts.items(), key=lambda item: -item[1])
-        reasons = "; ".join(f"{points}: {why}" for why, points in listed[:shown])
-        remainder = f"; and {plural(len(listed) - shown, 'more reason')}" if len(listed) > shown else ""
-        yield f"not measured on {source}: {reasons}{remainder}"
+        yield f"not measured on {source}:"
+        yield from (f"  {plural(points, 'point')}: {why}" for why, points in listed[:shown])
+        if len(listed) > shown:
+            yield f"  {plural(len(listed) - shown, 'more reason')}"
 
 
 def verdict(results: Sequence[Mapping[str, Any]], max_mape: float | None = None) -> str:

@@ -25,12 +25,13 @@ _NUMBERS = (
     "utilisation",
     "average_power_w",
     "peak_power_w",
-    "energy_j",
     "cost_usd_per_h",
-    "total_cost_usd",
     "availability",
 )
 
+
+_PER_JOB = {"energy_per_job_j": ("energy_j", 1.0), "total_cost_per_million_jobs_usd": ("total_cost_usd", 1e6)}
+"""Totals of a run, divided by the completed jobs because the two runs need not be of the same length."""
 
 SIDES = ("baseline", "candidate")
 
@@ -94,12 +95,18 @@ def compare(
     return {
         "baseline": names[0],
         "candidate": names[1],
+        "fleets": {name: _fleet(side) for name, side in zip(SIDES, (baseline, candidate), strict=True)},
         "replications": len(sides[0].metrics),
         "seed": baseline.seed,
         "unstable": {name: side.unstable for name, side in zip(SIDES, sides, strict=True)},
         "metrics": _rows(*sides),
         "notes": _notes(sides, replications),
     }
+
+
+def _fleet(scenario: Scenario) -> list[dict[str, Any]]:
+    """Return the entries of a fleet: the name of the device (SKU, with its API) and the number of them."""
+    return [{"device": entry.device, "count": entry.count} for entry in scenario.fleet]
 
 
 def _rows(baseline: _Side, candidate: _Side) -> list[dict[str, Any]]:
@@ -162,5 +169,7 @@ def _metrics(result: Mapping[str, Any]) -> dict[str, float | None]:
             values[f"{metric}_s.{statistic}"] = None if times is None else times[statistic]["value"]
     for name in _NUMBERS:
         values[name] = result[name]
-    values["completed"] = float(result["jobs"]["completed"])
+    completed = values["completed"] = float(result["jobs"]["completed"])
+    for name, (total, scale) in _PER_JOB.items():
+        values[name] = result[total] / completed * scale if completed and result[total] is not None else None
     return values

@@ -86,6 +86,7 @@ def _simulate(
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[dict[str, Any], Recording]:
     from windtunnel.engine.choice import choose, run_on
+    from windtunnel.engine.prepare.checks import doubtful_settings
     from windtunnel.engine.results import invariants
     from windtunnel.engine.results.metrics import summarise
 
@@ -109,7 +110,7 @@ def _simulate(
             break
     assert first is not None  # noqa: S101  replications is at least 1
     measured = summarise(first, recordings, scenario.parsed_targets())
-    notes = [note for r in recordings for note in r.notes] + measured.pop("notes")
+    notes = [note for r in recordings for note in r.notes] + doubtful_settings(first) + measured.pop("notes")
     if scenario.records in ("sample", "none") and not first.streamed:
         notes.append(
             f"records: {scenario.records} was requested, but every job is kept: only the compiled engine summarises "

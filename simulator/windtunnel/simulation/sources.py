@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windtunnel.core.device import Device
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.units import to_unit
-
-if TYPE_CHECKING:
-    pass
 
 
 def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
@@ -38,6 +35,29 @@ def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[An
         if op != "service":  # a stated time has no model
             accuracies[target.label, op] = {"device": target.label, **asdict(target.accuracy_of(op))}
     return [accuracies[key] for key in sorted(accuracies)]
+
+
+@dataclass(frozen=True)
+class TimeError:
+    """The factor by which the time of ``op`` may exceed its model's (90%), and the ``basis`` of that model."""
+
+    factor: float
+    op: str
+    basis: str
+
+
+def widest_error(accuracies: Sequence[Mapping[str, Any]], device: str) -> TimeError | None:
+    """Return the largest error among the operations of ``device``; None if none is known.
+
+    ``accuracies`` are rows of ``model_accuracy``.
+    """
+    errors = []
+    for row in accuracies:
+        half = row["interval_half_width"]
+        factor = row["error_factor"] if half is None else 1 + half
+        if row["device"] == device and factor is not None:
+            errors.append(TimeError(factor, row["op"], row["basis"]))
+    return max(errors, key=lambda error: (error.factor, error.op), default=None)
 
 
 def _source_row(target: Device, path: str, sourced: SourcedValue) -> dict[str, Any]:

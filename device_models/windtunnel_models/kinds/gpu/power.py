@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.core.device import Parameters
-from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, FloatArray, Gemm, Rows
+from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Gemm, Rows
 
 _SHARPNESS = 12.0
 """Exponent of the soft cap: at a demand equal to the cap the power is 6% lower, at 0.8 of the cap 0.6%."""
@@ -62,10 +62,7 @@ def activity_of(p: Parameters, rows: Rows) -> Activity:
     dynamic: FloatArray | float = 1.0
     if rows.op is Gemm and BYTES_PER_ELEMENT[dtype] == 2.0:
         dynamic = np.where(n["k"] >= _LONG_K, p("long_k_power"), 1.0)
-    if rows.op is Gemm:
-        flops, moved = Gemm.flops(n), Gemm.operand_bytes(rows.choices, n)
-    else:
-        flops, moved = Attention.flops(rows.choices, n), Attention.operand_bytes(rows.choices, n)
+    flops, moved = rows.op.flops(rows.choices, n), rows.op.operand_bytes(rows.choices, n)
     return Activity(flops / peak, moved, units=units, dynamic=dynamic)
 
 

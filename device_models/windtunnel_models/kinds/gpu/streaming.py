@@ -162,5 +162,5 @@ def fft(p: Parameters, rows: Rows) -> RawCost:
     passes = np.ceil(np.log2(np.maximum(n["n"], 2.0)) / np.log2(_FFT_POINTS_ON_CHIP))
     traffic = Fft.operand_bytes(rows.choices, n) * passes
     # Butterflies do not use fused multiply-adds, so they reach at most half of the peak.
-    arithmetic = Fft.flops(n) / (0.5 * vector_rate(p, "float32"))
+    arithmetic = Fft.flops(rows.choices, n) / (0.5 * vector_rate(p, "float32"))
     return streaming(p, rows, n["n"] * n["batch"], traffic, arithmetic)

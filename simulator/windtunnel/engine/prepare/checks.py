@@ -115,6 +115,16 @@ def check_batches(
             )
 
 
+def doubtful_settings(prepared: PreparedRun) -> list[str]:
+    """Return a note for each setting that is valid and rarely meant."""
+    if prepared.policy.batch.kind != "none" or all(c.decoder is None for c in prepared.compiled.values()):
+        return []
+    return [
+        "without `batch` in the policy, each device generates the tokens of one request at a time; serving engines "
+        "batch continuously (`policy: {batch: {kind: continuous}}`)"
+    ]
+
+
 def check_faults(prepared: PreparedRun) -> None:
     """Check that faults and power budgets are supported with the rest of the scenario, and that all jobs can start.
 
