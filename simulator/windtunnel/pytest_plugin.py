@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 _DEFAULT_DEVICE = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
 _MARKER = (
-    "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None): run the test on each "
-    f"of these devices (SKU or SKU@API; default {_DEFAULT_DEVICE}). leaks='error' fails a test that leaves buffers "
-    "allocated; faults are armed for the whole test and must occur; schedules=64 runs it 64 times, each with the "
-    "threads of its kernels in a different order."
+    "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None, emulated=False): run "
+    f"the test on each of these devices (SKU or SKU@API; default {_DEFAULT_DEVICE}). leaks='error' fails a test that "
+    "leaves buffers allocated; faults are armed for the whole test and must occur; schedules=64 runs it 64 times, each "
+    "with the threads of its kernels in a different order; emulated=True runs it on emulated devices only."
 )
-_OPTIONS = ("leaks", "faults", "seed", "interval", "schedules")
+_OPTIONS = ("leaks", "faults", "seed", "interval", "schedules", "emulated")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the call phase of the test failed."""
 _OPENED: pytest.StashKey[list[Any]] = pytest.StashKey()
@@ -139,7 +139,9 @@ def _cases(item: Any, config: pytest.Config) -> list[_Case]:
     for name in devices:
         if not isinstance(name, str):
             raise pytest.UsageError(f"{item.nodeid}: {name!r} in the marker accelerator is not a device name")
-    selected = config.getoption("--accelerator")
+    # A test of findings, which real devices do not have, says `emulated=True`.
+    only_emulated = any(m.kwargs.get("emulated") for m in item.iter_markers("accelerator"))
+    selected = _EMULATED if only_emulated else config.getoption("--accelerator")
     backends = (_EMULATED, _REAL) if selected == "both" else (selected,)
     return [
         _Case(device, backend, schedule)
@@ -271,6 +273,9 @@ def _check_marker(options: dict[str, Any]) -> None:
     seed = options.get("seed")
     if seed is not None and (not isinstance(seed, int) or seed < 0):
         pytest.fail(f"the marker accelerator has seed={seed!r}; expected an integer of at least 0", pytrace=False)
+    emulated = options.get("emulated", False)
+    if not isinstance(emulated, bool):
+        pytest.fail(f"the marker accelerator has emulated={emulated!r}; expected True or False", pytrace=False)
     interval = options.get("interval")
     if interval not in (None, "low", "best", "high"):
         wrong(f"interval={interval!r}", ("low", "best", "high"), interval)
@@ -318,7 +323,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         f"{opened.counters.copied_bytes:,} bytes copied, {opened.allocated_bytes:,} allocated"
     )
     end = "" if interval == "best" else f", at the {interval} end of their 90% intervals"
-    lines.append(f"provenance of clock and energy: {opened.provenance}{end}")
+    lines.append(f"least certain input of clock and energy: {opened.provenance}{end}")
     if opened.injected_faults:
         lines += ["injected faults:", *(f"  {line}" for line in opened.injected_faults)]
     if log:

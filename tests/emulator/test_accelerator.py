@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import time
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,11 @@ import pytest
 from tests.cases import check_all
 
 import windtunnel
+from windtunnel import grid
+from windtunnel.backends.common import context
 from windtunnel.core import errors
 from windtunnel.emulator.device.timeline import Host
+from windtunnel.library.devices import open_real_device
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.budget import BudgetExceeded
 from windtunnel.runtime.codes import _TABLES, code_of
@@ -31,6 +36,13 @@ def add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 @windtunnel.kernel
 def double(a: np.ndarray) -> None:
     a *= 2
+
+
+@windtunnel.kernel
+def add_one(a):
+    i = grid(1)
+    if i < a.size:
+        a[i] += 1
 
 
 @windtunnel.kernel(work={"op": "kernel", "threads": 1, "bytes": 1})
@@ -343,12 +355,35 @@ def test_a_budget_that_is_kept_passes_and_one_that_is_not_says_by_how_much(devic
         a = device.to_device(array)
         device.launch(double, 4, 256, a)
         device.to_host(a)
-    said = r"launches 2 \(limit 1\); copied_bytes 4000 \(limit 3999\)"
+    said = r"launches 2 \(limit 1\); copied_bytes 4,000 \(limit 3,999\)"
     with pytest.raises(BudgetExceeded, match=said), device.expect(launches=1, copied_bytes=3999):
         device.launch(double, 4, 256, a)
         device.launch(double, 4, 256, a)
         device.to_host(a)
     assert issubclass(BudgetExceeded, AssertionError)
+    with pytest.raises(errors.InputError, match="no limit 'time'.*did you mean 'time_s'"):
+        device.expect(time=1.0)
+
+
+def test_a_budget_of_time_leaves_out_the_compilation_of_a_real_devices_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(context, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=time.sleep))
+    real = open_real_device("cpu:0")
+    build = real.context.driver.build
+
+    def slow_build(emitted: Any) -> Any:
+        now[0] += 100.0
+        return build(emitted)
+
+    monkeypatch.setattr(real.context.driver, "build", slow_build)
+    a = real.to_device(np.ones(8, np.float32))
+    for _ in range(2):  # only the first launch compiles
+        with real.expect(time_s=1.0, launches=1):
+            real.launch(add_one, 1, 8, a)
+    assert (real.to_host(a) == 3).all() and real.clock_s == 100.0
+    with pytest.raises(BudgetExceeded, match=r"time_s 2.000 s \(limit 1.000 s\)"), real.expect(time_s=1.0):
+        now[0] += 2.0
+    real.close()
 
 
 def test_copies_through_a_buffer_are_counted_and_struck_like_any_other(device: Accelerator) -> None:

@@ -171,6 +171,15 @@ def test_a_real_device_that_is_not_here_fails_and_is_never_skipped(project: Proj
     assert both.returncode == 1 and "1 passed, 1 error" in both.stdout
 
 
+def test_a_test_marked_emulated_never_runs_on_a_real_device(project: Project) -> None:
+    text = "@pytest.mark.accelerator('apple-m1', emulated=True)\ndef test_it(accelerator):\n    run(accelerator)\n"
+    for backend in ("real", "both", "emulated"):
+        done = project.run(text, "--accelerator", backend)
+        assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+    wrong = project.run(text.replace("True", "1"))
+    assert wrong.returncode == 1 and "emulated=1; expected True or False" in wrong.stdout
+
+
 def test_faults_of_the_marker_must_strike_and_leaks_are_found_where_asked(project: Project) -> None:
     done = project.run(
         """
@@ -279,10 +288,10 @@ def test_the_marker_is_documented(project: Project) -> None:
 def test_the_page_for_strangers_works_as_it_is_written(project: Project) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "testing.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert blocks[0].startswith("# test_scale.py\n")
-    (project.folder / "test_scale.py").write_text("\n\n".join(blocks))
-    done = project.run("", "test_scale.py")
-    assert done.returncode == 0 and "6 passed" in done.stdout, done.stdout
+    assert blocks[0].startswith("# test_add.py\n")
+    (project.folder / "test_add.py").write_text("\n\n".join(blocks))
+    done = project.run("", "test_add.py")
+    assert done.returncode == 0 and "7 passed" in done.stdout, done.stdout
     shown = "allocate on l4: no memory is free (fault 'out_of_memory call=3', seed 0): cuda error 2"
     assert shown in page
     again = project.run(

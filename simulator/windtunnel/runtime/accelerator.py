@@ -529,14 +529,20 @@ class Accelerator:
         energy_j: float | None = None,
         launches: int | None = None,
         copied_bytes: int | None = None,
+        **unknown: object,
     ) -> AbstractContextManager[None]:
         """Return a context manager that raises BudgetExceeded if the work inside exceeds a limit.
 
-        Work that is enqueued inside counts until it has ended, whether the program waits for it or not.
-        Raises InputError if no limit is given or a limit is not a finite number of at least 0, and
+        Work that is enqueued inside counts until it has ended, whether the program waits for it or not. The time for
+        which a real device's kernels are translated and compiled, at their first launches, does not count.
+        Raises InputError if no limit is given, a limit is unknown or is not a finite number of at least 0, and
         UnsupportedOperationError if energy is limited and the device has no energy counter.
         """
         given = {"time_s": time_s, "energy_j": energy_j, "launches": launches, "copied_bytes": copied_bytes}
+        for name in unknown:
+            raise InputError(
+                f"expect() has no limit '{name}'", expected=list_choices(given), nearest=nearest(name, given)
+            )
         limits = {name: limit for name, limit in given.items() if limit is not None}
         for name, limit in limits.items():
             if not isinstance(limit, Real) or not 0 <= limit < math.inf:
@@ -545,7 +551,7 @@ class Accelerator:
             raise InputError("expect() has no limit", expected=list_choices(given))
         if energy_j is not None and math.isnan(self.energy_j):
             raise UnsupportedOperationError(f"{self.name} has no energy counter, so energy_j cannot be checked")
-        return Budget(self.name, limits, self.usage, lambda: self.clock_s)
+        return Budget(self.name, limits, self.usage, lambda: self.context.program_clock_s)
 
     def usage(self) -> dict[str, float]:
         """Return the usage so far, including work that is under way: time (s), energy (J), launches, copied bytes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from windtunnel.core.errors import WindtunnelError
+from windtunnel.core.units import format_quantity
 
 Usage = Mapping[str, float]
 """Amounts by name: ``time_s``, ``energy_j``, ``launches``, ``copied_bytes``."""
@@ -12,6 +13,13 @@ Usage = Mapping[str, float]
 
 class BudgetExceeded(WindtunnelError, AssertionError):
     """A program exceeded its budget. It is an AssertionError, so that a test fails by it."""
+
+
+_UNITS = {"time_s": "s", "energy_j": "J"}
+
+
+def _shown(name: str, amount: float) -> str:
+    return format_quantity(amount, _UNITS[name], 4) if name in _UNITS else f"{amount:,.0f}"
 
 
 class Budget:
@@ -37,7 +45,7 @@ class Budget:
             return
         used = {name: value - self.before[name] for name, value in self._usage().items()}
         exceeded = [
-            f"{name} {used[name]:.6g} (limit {limit:.6g})"
+            f"{name} {_shown(name, used[name])} (limit {_shown(name, limit)})"
             for name, limit in self.limits.items()
             if used[name] > limit * (1 + 1e-12)
         ]

@@ -62,7 +62,7 @@ class FaultKind:
 
 KINDS: Mapping[str, FaultKind] = {
     "out_of_memory": FaultKind(("allocate",), DeviceOutOfMemory, "no memory is free"),
-    "launch_failure": FaultKind(("launch",), LaunchError, "the kernel failed"),
+    "launch_failure": FaultKind(("launch",), LaunchError, "no resources are free for the kernel"),
     "device_lost": FaultKind(OPERATIONS, DeviceLost, "the device is lost"),
     "ecc": FaultKind((*_COPIES, "launch", "synchronize"), EccError, "an uncorrectable memory error"),
     "hang": FaultKind(

@@ -194,6 +194,10 @@ class Context(Protocol):
         """The host's clock (s)."""
 
     @property
+    def program_clock_s(self) -> float:
+        """The host's clock without the time for which kernels were translated and compiled (s)."""
+
+    @property
     def provenance(self) -> str:
         """The least certain origin of the inputs of the clock so far (core.provenance)."""
 
@@ -222,7 +226,7 @@ class Context(Protocol):
         """The names of ring kernels that have not been terminated."""
 
     def totals_when_idle(self) -> tuple[float, float]:
-        """Return clock (s) and energy (J) at the end of all enqueued work; an emulated device does not wait for it."""
+        """Return program clock (s) and energy (J) at the end of all enqueued work; emulated devices do not wait."""
 
     def pending_copy_view(self, array: np.ndarray) -> np.ndarray:
         """Return the data that a pending copy writes to a host array (emulated devices only)."""

@@ -156,6 +156,8 @@ class RealContext(Generic[Q, M]):
         self.memories: dict[int, RealMemory] = {}
         self._next_address = 1 << 20
         self._began_s = time.perf_counter()
+        self._building_s = 0.0
+        """The time for which kernels were translated and compiled (s)."""
         self._began_j = driver.energy_j()
         self._busy: set[RealStream[Q, M]] = set()
         """Streams, except the default one, that may have unfinished work, even if the program has dropped them."""
@@ -354,6 +356,7 @@ class RealContext(Generic[Q, M]):
 
     def built(self, function: RealFunction, grid: Dims, block: Dims, arguments: Sequence[Any]) -> tuple[Any, Emitted]:
         """Return the kernel for arguments of these types, which the driver compiles the first time."""
+        began_s = time.perf_counter()
         if function.texts is None:
             self.refuse_array_kernel(function)
         operation = f"launch {function.name}"
@@ -365,6 +368,7 @@ class RealContext(Generic[Q, M]):
         if kernel is None:
             with self.driving(operation):
                 kernel = function.built[id(emitted)] = self.driver.build(emitted)
+            self._building_s += time.perf_counter() - began_s
         return kernel, emitted
 
     def refuse_array_kernel(self, function: RealFunction) -> NoReturn:
@@ -408,6 +412,11 @@ class RealContext(Generic[Q, M]):
         return time.perf_counter() - self._began_s
 
     @property
+    def program_clock_s(self) -> float:
+        """The clock without the time for which kernels were translated and compiled, at their first launches (s)."""
+        return self.clock_s - self._building_s
+
+    @property
     def energy_j(self) -> float:
         """Energy of the device since it was opened (J); NaN if the device has no energy counter."""
         now = self.driver.energy_j()
@@ -430,10 +439,10 @@ class RealContext(Generic[Q, M]):
         return []
 
     def totals_when_idle(self) -> tuple[float, float]:
-        """Wait until all work has completed, and return (clock (s), energy (J))."""
+        """Wait until all work has completed, and return (program clock (s), energy (J))."""
         with self.driving("synchronize"):
             self._finish()
-        return self.clock_s, self.energy_j
+        return self.program_clock_s, self.energy_j
 
     def pending_copy_view(self, array: np.ndarray) -> np.ndarray:
         """Return the array itself: a real copy writes to it directly."""

@@ -362,6 +362,11 @@ class EmulatedContext(EmulatedDevice):
         return to_seconds(self.host.now)
 
     @property
+    def program_clock_s(self) -> float:
+        """The same clock: a kernel comes as a binary with the program, and is not compiled on the device."""
+        return self.clock_s
+
+    @property
     def running(self) -> list[str]:
         """The names of ring kernels that have not been terminated."""
         return [ring.name for ring in self.rings]
