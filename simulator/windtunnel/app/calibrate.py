@@ -41,7 +41,8 @@ def calibrate(
 
     Returns:
         The fitted numbers and the accuracy of the fit as plain data; see ``Calibration.report``. ``shipped_error`` is
-        the error of the shipped model on the same rows, and ``instead_of`` lists the operations of its calibration.
+        the error of the shipped model on the same rows without the outliers, and ``instead_of`` lists the operations of
+        its calibration.
 
     Raises:
         InputError: for an invalid table, too few rows, or any outlier if ``strict``.
@@ -78,15 +79,18 @@ def calibrate(
     shipped = shipped_overlay(target.spec.sku, target.spec.kind)
     return {
         **result.report(),
-        "shipped_error": _mean_error(device_model(device_name, catalogue or shipped_catalogue()), table),
+        "shipped_error": _mean_error(
+            device_model(device_name, catalogue or shipped_catalogue()), table, {o.line for o in result.outliers}
+        ),
         "instead_of": sorted(shipped.fits) if shipped is not None else [],
     }
 
 
-def _mean_error(device: Device, table: OpTable) -> float:
-    """Return the mean absolute relative error of the predicted durations of a table."""
+def _mean_error(device: Device, table: OpTable, outliers: set[int]) -> float:
+    """Return the mean absolute relative error of the predicted durations of a table, without the outliers' lines."""
     measured_s = table.measured("latency_s")
     error = np.empty(len(measured_s))
     for places, group in table.groups():
         error[places] = np.abs(device.cost(group, intervals=False).duration_s / measured_s[places] - 1.0)
-    return float(error.mean())
+    kept = [place for place in range(len(error)) if table.table.lines[place] not in outliers]
+    return float(error[kept].mean())

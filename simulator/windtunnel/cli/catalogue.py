@@ -81,12 +81,20 @@ def _real_device_tables(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Se
 
 
 @click.command()
+@click.argument("name", required=False, metavar="[OP]")
 @FORMAT
-def ops(form: str) -> None:
-    """List the operations: columns, units, defaults, allowed values, and the device kinds that run each one."""
+def ops(name: str | None, form: str) -> None:
+    """List the operations: columns, units, defaults, allowed values, and the device kinds that run each one.
+
+    OP: only this operation.
+    """
     from windtunnel.app.devices import list_operations
+    from windtunnel.core.ops import OPERATIONS
 
     operations = list_operations()
+    if name is not None:
+        OPERATIONS.find(name)
+        operations = [op for op in operations if op["op"] == name]
     if form == "json":
         print_json(operations)
         return

@@ -27,9 +27,10 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield from _not_shown(report["outliers"], "outliers")
     without, after = _percent(report["error_before"]), _percent(report["cross_validation_error"])
     shipped_error = _percent(report["shipped_error"])
+    excluded = f", outliers excluded ({len(report['outliers'])})" if report["outliers"] else ""
     yield (
-        f"  mean error: {without} without measurements of this SKU, {shipped_error} with the shipped model, {after} "
-        "with this calibration (cross-validated)"
+        f"  mean error{excluded}: {without} without measurements of this SKU, {shipped_error} with the shipped model, "
+        f"{after} with this calibration (cross-validated)"
     )
     if report["instead_of"] and report["shipped_error"] <= report["cross_validation_error"]:
         yield "  warning: the shipped model predicts these rows better than this calibration"
@@ -56,8 +57,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     if report["instead_of"]:
         shipped = ", ".join(report["instead_of"])
         yield (
-            f"  warning: it replaces the whole shipped calibration of this SKU ({shipped}); operations without rows in "
-            "the table are then predicted from other devices"
+            f"  warning: it replaces the whole shipped calibration of this SKU ({shipped}); operations and number "
+            "formats without rows in the table are then predicted from other devices and formats"
         )
     if report["numbers"]:
         yield "  fitted (one standard deviation as a factor):"

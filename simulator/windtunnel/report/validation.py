@@ -13,6 +13,8 @@ from windtunnel.report.text import table_lines
 
 _SHOWN = 5
 """Notes of one kind that are shown in a terminal."""
+_WORST, _FAR = 3, 0.5
+"""The number of rows with the largest errors that are shown, and the relative error from which they are."""
 
 HEADER = ("device", "op", "n", "MAPE", "median", "p90", "bias", "noise floor", "coverage")
 
@@ -61,6 +63,9 @@ def notes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if once:
             yield f"  no noise floor, because each point was measured once: {', '.join(once)}"
         for result in members:
+            far = [row for row in result["worst"] if abs(row["error"]) > _FAR][:_WORST]
+            if far:
+                yield f"  {result['op']}: largest errors: {'; '.join(map(_error_line, far))}"
             for row in result["suspect"][:_SHOWN]:
                 work = "" if row["line"] else f" ({' '.join(map(plain, row['columns'].values()))})"
                 suspect = f"suspect measurement{work or row_line(row)}, excluded from all statistics"
@@ -71,6 +76,12 @@ def notes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             for row in result["unsupported"][:_SHOWN]:
                 rows = plural(row["n"], "unsupported row")
                 yield f"  {result['op']}: {rows}{row_line(row)}: {row['why']}"
+
+
+def _error_line(row: Mapping[str, Any]) -> str:
+    work = " ".join(map(plain, row["columns"].values()))
+    modelled, measured = quantity(row["modelled_s"], "s"), quantity(row["measured_s"], "s")
+    return f"{work}{row_line(row)}: modelled {modelled}, measured {measured}"
 
 
 def row_line(row: Mapping[str, Any]) -> str:

@@ -94,7 +94,10 @@ class MeasurementResults:
         hung = {(device.name, why) for device in self.devices for why in device.measured.hung}
         for device in self.devices:
             reasons = [(point, why) for point, why in device.measured.refused]
-            reasons += [(point, "the budget was too small") for point in device.measured.over_budget]
+            reasons += [
+                (point, "its share of the budget was too small; a larger --budget measures it")
+                for point in device.measured.over_budget
+            ]
             for point, why in reasons:
                 key = device.name, point.op, why
                 counts[key] = counts.get(key, 0) + 1
