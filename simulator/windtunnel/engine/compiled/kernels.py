@@ -1,0 +1,138 @@
+"""The compiled loop of events, in one variant for each set of features, and compiled policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import njit, typeof, types
+
+from windtunnel.core.policy import Candidate, JobKey, OwnFunction
+from windtunnel.engine.compiled.jit import Variant
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.transitions import tables
+from windtunnel.engine.transitions.events import advance
+from windtunnel.engine.transitions.tables import HOURS, World, records
+
+_CANDIDATE = types.NamedTuple((types.int64, *(types.float64,) * 6, types.int64, types.float64), Candidate)
+_JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float64), JobKey)
+SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
+KEY = types.float64(_JOB_KEY)
+
+VARIANTS = {
+    "fleet": frozenset({"SINGLES"}),
+    "serving": frozenset({"SERVERS"}),
+    "all": frozenset({"SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "USERS"}),
+}
+"""The features of each variant. The first two are compiled when Windtunnel is installed, the last one at its first use."""
+
+
+def variant_of(prepared: PreparedRun) -> str:
+    """Return the variant of the kernel that a run needs."""
+    if needs_questions(prepared):
+        return "all"
+    return "serving" if prepared.policy.batch.kind == "continuous" else "fleet"
+
+
+def needs_questions(prepared: PreparedRun) -> bool:
+    """Return whether a run needs answers in Python."""
+    return False
+
+
+@cache
+def kernel(variant: str) -> Callable[..., int]:
+    """Return the loop of events with the features of a variant. Its machine code is cached beside the source."""
+    signature = types.int64(typeof(_empty()), types.FunctionType(SCORE), types.FunctionType(KEY))
+    return Variant(variant, VARIANTS[variant]).entry(advance, signature)
+
+
+@cache
+def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable[..., tuple[float, float]]:
+    """Return a route's score for the kernel; raises Numba's error for a function that does not compile."""
+    if not isinstance(score, OwnFunction):
+        return njit(SCORE)(score or _no_score)
+    compiled, message = njit(score.function), _not_a_number(score)
+    if score.numbers == 1:
+
+        def single(device: Candidate) -> tuple[float, float]:
+            first = float(compiled(device))
+            if first != first:  # noqa: PLR0124  NaN
+                raise ValueError(message)
+            return first, 0.0
+
+        return njit(SCORE)(single)
+
+    def pair(device: Candidate) -> tuple[float, float]:
+        first, second = compiled(device)
+        if first != first or second != second:  # noqa: PLR0124  NaN
+            raise ValueError(message)
+        return float(first), float(second)
+
+    return njit(SCORE)(pair)
+
+
+@cache
+def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
+    """Return an order's key for the kernel; raises Numba's error for a function that does not compile."""
+    if not isinstance(key, OwnFunction):
+        return njit(KEY)(key or _no_key)
+    compiled, message = njit(key.function), _not_a_number(key)
+
+    def number(job: JobKey) -> float:
+        value = float(compiled(job))
+        if value != value:  # noqa: PLR0124  NaN
+            raise ValueError(message)
+        return value
+
+    return njit(KEY)(number)
+
+
+def _not_a_number(own: OwnFunction) -> str:
+    return f"'{own.text}' returned NaN"
+
+
+def _no_score(device: Candidate) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
+def _no_key(job: JobKey) -> float:
+    return 0.0
+
+
+def _empty() -> World:
+    """Return tables without rows, from which Numba derives the kernel's types."""
+    return World(
+        run=records(1, tables.RUN),
+        devices=records(0, tables.DEVICE),
+        servers=records(0, tables.SERVER),
+        slots=records(0, tables.SLOT),
+        sequences=records(0, tables.SEQUENCE),
+        draws=np.ones((0, 1)),
+        ends=records(0, tables.ENTRY),
+        timers=records(0, tables.ENTRY),
+        tree=records(0, tables.NODE),
+        classes=records(0, tables.CLASS),
+        programs=records(0, tables.PROGRAM),
+        ways=records(0, tables.WAY),
+        segments=records(0, tables.SEGMENT),
+        workloads=records(0, tables.WORKLOAD),
+        ints=np.zeros(0, dtype=np.int64),
+        numbers=np.zeros(0),
+        queues=records(0, tables.QUEUE),
+        decoding_of=np.zeros((0, 1), dtype=np.int64),
+        faults=records(0, tables.FAULT),
+        line=np.zeros(0, dtype=np.int64),
+        arrivals=records(0, tables.ARRIVAL),
+        arrival_draws=np.ones((0, 1)),
+        intervals=records(0, tables.INTERVAL),
+        jobs=records(0, tables.JOB),
+        gaps=records(0, tables.GAP),
+        changes=records(0, tables.CHANGE),
+        batches=records(0, tables.BATCH_OF_JOBS),
+        bins=np.zeros((2, 0, 0), dtype=np.int32),
+        counts=np.zeros((0, 4), dtype=np.int64),
+        spans=records(0, tables.SPAN),
+        hours=np.zeros(HOURS),
+    )

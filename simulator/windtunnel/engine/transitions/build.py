@@ -1,0 +1,355 @@
+"""Represents a prepared run as the tables that the transitions work on."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.policy import OwnFunction
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
+from windtunnel.engine.prepare.autoscaling import OFF, ON
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.jobs import draw_columns, draws
+from windtunnel.engine.prepare.operation_faults import may_affect
+from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
+from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws
+from windtunnel.engine.transitions import tables
+from windtunnel.engine.transitions.containers import NOT_HERE, tree_build, tree_size
+from windtunnel.engine.transitions.heap import ROOT
+from windtunnel.engine.transitions.tables import (
+    BATCHES,
+    BINS,
+    HOUR_TICKS,
+    HOURS,
+    SAMPLE,
+    SPANS,
+    STRETCHES,
+    Records,
+    World,
+    records,
+)
+from windtunnel.engine.transitions.work import SERVER_WORDS
+from windtunnel.scenario.faults import OperationFault, Straggler
+
+FAR_ABOVE = 4096
+"""The number of devices above which the fleet is assumed not to fit into the cache."""
+_SLOTS, _ROWS = 1024, 65_536
+"""The initial numbers of jobs present, and of rows of tables that grow with the run."""
+
+
+class Pool:
+    """Concatenates arrays, and returns the offset of each."""
+
+    def __init__(self, dtype: type) -> None:
+        self._dtype = dtype
+        self._parts: list[np.ndarray] = []
+        self._at: dict[int, int] = {}
+        self._size = 0
+
+    def add(self, values: np.ndarray) -> int:
+        """Return the offset of ``values``; an array that is already present is not added again."""
+        if id(values) not in self._at:
+            self._at[id(values)] = self._size
+            self._parts.append(values)
+            self._size += len(values)
+        return self._at[id(values)]
+
+    def array(self) -> np.ndarray:
+        """Return the concatenation of all arrays that were added."""
+        if not self._parts:
+            return np.zeros(1, dtype=self._dtype)
+        return np.concatenate(self._parts).astype(self._dtype, copy=False)
+
+
+@dataclass
+class Words:
+    """Numbers for the names of lanes and segments in the recording's intervals."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, text: str) -> int:
+        """Return the number that stands for ``text``."""
+        return self.numbers.setdefault(text, len(self.numbers))
+
+
+# Long: it states each table once.
+def build(prepared: PreparedRun, words: Words) -> World:
+    """Return the tables at tick 0, without jobs and without a block of arrivals."""
+    policy = prepared.policy
+    batching, serving = policy.batch.kind == "request", policy.batch.kind == "continuous"
+    for word in SERVER_WORDS if serving else ("compute",) if batching else ():
+        words(word)
+    devices, works = prepared.device_count, len(prepared.workloads)
+    ints, numbers = Pool(np.int64), Pool(np.float64)
+    programs, ways, segments, workloads = _programs(prepared, words, ints, numbers)
+    class_rows, tree = _classes(prepared, numbers)
+    queue_at, queues_of, queues = _queues_by_class(prepared, batching)
+    run = _run_record(prepared, ints, queue_at, queues_of)
+    r = run[0]
+    series = 0
+    if prepared.streamed:
+        series = 1 if works == 1 else 1 + works
+        _set_up_tallies(prepared, r)
+    kept = -(-prepared.job_count // r.stride) + int(prepared.streamed) if r.stride else 0
+    slot_rows = records(_SLOTS, tables.SLOT)
+    slot_rows.next = np.append(np.arange(1, _SLOTS), -1)
+    queue_rows = records(queues, tables.QUEUE)
+    queue_rows.head = queue_rows.tail = -1
+    return World(
+        run=run,
+        devices=_devices(prepared),
+        servers=_servers(devices if serving else 0),
+        slots=slot_rows,
+        sequences=records(_SLOTS if serving else 0, tables.SEQUENCE),
+        draws=np.ones((_SLOTS, r.draws + r.stretched)),
+        ends=records(ROOT + devices + 2, tables.ENTRY),
+        timers=records(ROOT + 2 * queues + devices + 1024 if batching or prepared.scaled else 16, tables.ENTRY),
+        tree=tree,
+        classes=class_rows,
+        programs=programs,
+        ways=ways,
+        segments=segments,
+        workloads=workloads,
+        ints=ints.array(),
+        numbers=numbers.array(),
+        queues=queue_rows,
+        decoding_of=np.zeros((devices if serving else 0, works), dtype=np.int64),
+        faults=records(0, tables.FAULT),
+        line=np.zeros(devices, dtype=np.int64),
+        arrivals=records(0, tables.ARRIVAL),
+        arrival_draws=np.ones((0, r.draws)),
+        # Memory that is never written is never allocated by the system, so the tables are large enough for most runs.
+        intervals=records(4 * devices + _ROWS if r.write else 1, tables.INTERVAL),
+        jobs=blank_jobs(kept),
+        gaps=records(4 * works + _ROWS if serving else 1, tables.GAP),
+        changes=records(4 * devices + 1024 if prepared.scaled else 1, tables.CHANGE),
+        batches=records(series * BATCHES, tables.BATCH_OF_JOBS),
+        bins=np.zeros((2, series * STRETCHES, BINS if series else 0), dtype=np.int32),
+        counts=np.zeros((works if series else 0, 4), dtype=np.int64),
+        spans=records(SPANS if series else 0, tables.SPAN),
+        hours=np.zeros(HOURS),
+    )
+
+
+def blank_jobs(count: int) -> Records:
+    """Return rows for the times of ``count`` jobs whose times are not known yet."""
+    rows = records(count, tables.JOB)
+    rows.start = rows.finish = rows.on = rows.first = -1
+    return rows
+
+
+def _devices(prepared: PreparedRun) -> Records:
+    rows = records(prepared.device_count, tables.DEVICE)
+    rows.slot, rows.linked, rows.rate, rows.enlisted, rows.state = -1, 1, 1.0, 1, ON
+    rows.ending = rows.first_left = -1
+    rows.turn = np.arange(prepared.device_count)
+    rows.cls = prepared.class_of_device()
+    for fleet_class, _ in prepared.scaled:
+        off = slice(fleet_class.first + fleet_class.begin, fleet_class.first + fleet_class.count)
+        rows.state[off], rows.enlisted[off] = OFF, 0
+    return rows
+
+
+def _servers(count: int) -> Records:
+    rows = records(count, tables.SERVER)
+    for name in ("reading", "reading_end", "off", "decoding", "decoding_end", "ending", "ending_end", "undelivered"):
+        rows[name] = -1
+    return rows
+
+
+def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_of: np.ndarray) -> Records:
+    """Return the run's record at tick 0."""
+    policy, classes, faults = prepared.policy, prepared.classes, prepared.scenario.faults
+    serving, batching = policy.batch.kind == "continuous", policy.batch.kind == "request"
+    run = records(1, tables.RUN)
+    r = run[0]
+    r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
+    r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
+    r.faults_until = MAX_TICKS if prepared.faults is None else 0
+    r.gone = (
+        MAX_TICKS if prepared.faults is None else prepared.faults.gone(prepared.device_count).min(initial=MAX_TICKS)
+    )
+    r.turn = prepared.device_count
+    r.routed = policy.route.score is not None
+    r.by = {"jobs": tables.BY_PRESENT, "backlog": tables.BY_BACKLOG, "last_chosen": tables.BY_TURN}[
+        policy.route.rank_by
+    ]
+    r.looks = policy.route.rank_by != "jobs" or policy.route.score is None or _reads(policy.route.score, "backlog_s")
+    r.keyed = policy.order.key is not None
+    r.batch = tables.REQUEST if batching else tables.NO_BATCH
+    r.serving = serving
+    r.batch_size, r.batch_wait, r.batch_tokens = policy.batch.size, prepared.batch_wait_ticks, policy.batch.tokens
+    r.gated = prepared.budget_w is not None
+    r.cap_w = prepared.budget_w if prepared.budget_w is not None else 0.0
+    r.drawn_w = r.idle_w = prepared.idle_w
+    r.scaling = bool(prepared.scaled)
+    r.workloads, r.devices, r.classes = len(prepared.workloads), prepared.device_count, len(classes)
+    r.draws = draw_columns(prepared)
+    operation_faults = any(isinstance(fault, OperationFault) for fault in faults)
+    r.careful = serving or batching or r.gated or prepared.interrupts or operation_faults
+    r.far = prepared.device_count > FAR_ABOVE and policy.batch.kind == "none"
+    r.stretched = any(isinstance(fault, Straggler) for fault in faults)
+    r.write = prepared.writes_intervals and not prepared.streamed
+    r.tokens = not serving and any(c.first_ticks is not None for c in prepared.compiled.values())
+    r.stride = 1
+    r.signature_at = ints.add(np.cumsum([0, *(len(s) for s in prepared.signatures)]))
+    # In the order of the fleet, in which a central queue searches for an idle device.
+    r.signature_classes = ints.add(np.array([c for s in prepared.signatures for c in sorted(s)], dtype=np.int64))
+    r.queue_at, r.queues_of = ints.add(queue_at), ints.add(queues_of)
+    r.all_classes = ints.add(np.arange(len(classes)))
+    return run
+
+
+def _set_up_tallies(prepared: PreparedRun, r: Records) -> None:
+    """Prepare the sums of a run that is too long to keep every job."""
+    r.tallying, r.batch_width = 1, max(1, -(-prepared.job_count // BATCHES))
+    r.stride = max(1, -(-prepared.job_count // SAMPLE)) if prepared.sampled else 0
+    r.span_width = r.span_until = max(1, prepared.expected_ticks // SPANS)
+    r.spans_end = min(int(r.span_width) * SPANS, MAX_TICKS)
+    begins = (0 if prepared.scenario.site is None else prepared.scenario.site.start_time_s) * TICKS_PER_SECOND
+    r.hour, r.hour_until = begins // HOUR_TICKS % HOURS, HOUR_TICKS - begins % HOUR_TICKS
+
+
+def _programs(
+    prepared: PreparedRun, words: Words, ints: Pool, numbers: Pool
+) -> tuple[Records, Records, Records, Records]:
+    """Return programs, variants of programs, segments and workloads."""
+    works = len(prepared.workloads)
+    programs = records(len(prepared.classes) * works, tables.PROGRAM)
+    ways: list[tuple[int, int]] = []
+    segments: list[tuple[float, ...]] = []
+    columns = draws(prepared)
+    rows = records(works, tables.WORKLOAD)
+    for number, job_class in enumerate(prepared.workloads):
+        rows[number].deadline = job_class.deadline_ticks
+        rows[number].priority = job_class.workload.priority
+        rows[number].way_at = -1
+    for (cls, work), compiled in prepared.compiled.items():
+        p = programs[cls * works + work]
+        p.ways = len(ways)
+        for variant in compiled.variants:
+            first = len(segments)
+            for phase in variant:
+                segments += [
+                    _segment(s, columns.get(work, []), ints, numbers, words, _asks(prepared, cls, work, s))
+                    for s in phase[0]
+                ]
+            ways.append((first, len(segments) - 1))
+        if compiled.variant_of is not None:
+            rows[work].way_at = ints.add(compiled.variant_of)
+        p.estimate_at, p.estimate = _one_or_all(compiled.estimate_s, numbers)
+        p.energy_at, p.energy = _one_or_all(compiled.energy_j, numbers)
+        p.mean = compiled.mean_s
+        p.price = prepared.classes[cls].price_usd_per_s or 0.0
+        p.preference = prepared.preference[cls, work]
+        p.footprint_at, p.footprint = _one_or_all(compiled.footprint_bytes, numbers)
+        p.weights = compiled.decoder.weight_bytes if compiled.decoder is not None else 0.0
+        p.own = prepared.is_own_interval(compiled)
+        p.first_at = -1 if compiled.first_ticks is None else ints.add(compiled.first_ticks)
+        if compiled.prompts is not None and compiled.outputs is not None:  # lengths do not depend on the device
+            rows[work].prompts, rows[work].outputs = ints.add(compiled.prompts), ints.add(compiled.outputs)
+        p.batch_at = -1
+        if prepared.policy.batch.kind == "request" and (table := prepared.batches(cls, work)) is not None:
+            p.batch_at = numbers.add(np.concatenate([table.seconds, table.watts]))
+            p.batch_drawn = table.drawn
+    return (
+        programs,
+        np.array(ways or [(0, 0)], dtype=tables.WAY).view(np.recarray),
+        np.array(segments, dtype=tables.SEGMENT).view(np.recarray),
+        rows,
+    )
+
+
+def _asks(prepared: PreparedRun, cls: int, work: int, segment: Segment) -> bool:
+    """Return whether the duration of a segment is known only when it begins."""
+    real = prepared.classes[cls].executor is not None
+    return real or may_affect(prepared, prepared.classes[cls], work, segment.name)
+
+
+def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
+    """Return the classes, and the trees of their devices."""
+    rows = records(len(prepared.classes), tables.CLASS)
+    scaled = {fleet_class.number for fleet_class, _ in prepared.scaled}
+    size = 0
+    ends: list[int] = []
+    for row, fleet_class in zip(rows, prepared.classes, strict=True):
+        node_count, leaf = tree_size(fleet_class.count)
+        row.first, row.count = fleet_class.first, fleet_class.count
+        row.tree, row.leaf = size + ROOT, size + leaf
+        row.memory, row.idle_w = fleet_class.device.memory_bytes, fleet_class.idle_w
+        row.scaled = fleet_class.number in scaled
+        row.kind = {"continuous": tables.SERVER_KIND, "stream": tables.STREAM}.get(
+            kind_of_station(prepared, fleet_class), tables.SINGLE
+        )
+        decoders = [c.decoder for (cls, _), c in prepared.compiled.items() if cls == fleet_class.number]
+        if row.kind == tables.SERVER_KIND and decoders and decoders[0] is not None:
+            _write_step_costs(row, decoders[0], prepared, numbers)
+        size += node_count
+        ends.append(size)
+    tree = records(size, tables.NODE)
+    for row, end, fleet_class in zip(rows, ends, prepared.classes, strict=True):
+        if prepared.policy.route.score is not None and prepared.policy.route.rank_by == "last_chosen":
+            tree.load[row.leaf : row.leaf + row.count] = np.arange(row.first, row.first + row.count)
+        tree.load[row.leaf + fleet_class.begin : row.leaf + row.count] = NOT_HERE
+        tree_build(tree, row.tree, row.leaf, end, row.first, row.count)
+    return rows, tree
+
+
+def _write_step_costs(row: Records, costs: DecoderCosts, prepared: PreparedRun, numbers: Pool) -> None:
+    """Write the tables of step costs of a class, which serves one model."""
+    batch = prepared.policy.batch
+    assert costs.linear.shape[1] == batch.tokens + 1 and costs.head.shape[1] == batch.size + 1  # noqa: S101
+    row.capacity = costs.cache_tokens(batch.memory)
+    row.columns = costs.prefill.shape[1]
+    row.linear, row.head = numbers.add(costs.flat("linear")), numbers.add(costs.flat("head"))
+    row.prefill, row.decode = numbers.add(costs.flat("prefill")), numbers.add(costs.flat("decode"))
+    row.above_idle = costs.device.power_limit_w - costs.device.idle_power_w
+
+
+def _reads(score: Callable[..., Any], name: str) -> bool:
+    """Return whether a score may read a field of its candidate, or uses the candidate itself other than by a field."""
+    code = (score.function if isinstance(score, OwnFunction) else score).__code__
+    steps = list(dis.get_instructions(code))
+    candidate = code.co_varnames[0]
+    for step, following in zip(steps, [*steps[1:], steps[-1]], strict=True):
+        named = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        if candidate in named and step.opname.startswith("LOAD") and following.opname != "LOAD_ATTR":
+            return True
+    return name in code.co_names or bool(code.co_cellvars)
+
+
+def _one_or_all(values: np.ndarray, pool: Pool) -> tuple[int, float]:
+    """Return the offset of the first job's value, or -1 if all jobs have one value, and that value."""
+    return (-1, float(values[0])) if values.size == 1 else (pool.add(values), 0.0)
+
+
+def _segment(
+    segment: Segment, draws: list[ServiceTimeDraws], ticks: Pool, numbers: Pool, words: Words, asks: bool
+) -> tuple[float, ...]:
+    watts_at, watts = (-1, segment.watts) if isinstance(segment.watts, float) else (numbers.add(segment.watts), 0.0)
+    lane, name = words(segment.engine), words(segment.name)
+    if segment.drawn is not None:
+        column = next(i for i, known in enumerate(draws) if known is segment.drawn.variates)
+        return (tables.DRAWN, 0, 0, column, watts_at, lane, name, asks, segment.drawn.seconds, watts)
+    if isinstance(segment.ticks, int):
+        return (tables.CONSTANT, segment.ticks, 0, 0, watts_at, lane, name, asks, 0.0, watts)
+    return (tables.BY_JOB, 0, ticks.add(segment.ticks), 0, watts_at, lane, name, asks, 0.0, watts)
+
+
+def _queues_by_class(prepared: PreparedRun, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return which central queues each class serves, and the number of queues."""
+    works = len(prepared.workloads) if batching else 1
+    if prepared.policy.route.score is not None:
+        empty = np.zeros(len(prepared.classes) + 1, dtype=np.int64)
+        return empty, np.zeros(1, dtype=np.int64), prepared.device_count * works
+    of: list[list[int]] = [[] for _ in prepared.classes]
+    for number, signature in enumerate(prepared.signatures):
+        for cls in signature:
+            of[cls] += range(number * works, (number + 1) * works)
+    at = np.cumsum([0, *(len(queues) for queues in of)]).astype(np.int64)
+    flat = np.array([queue for queues in of for queue in queues] or [0], dtype=np.int64)
+    return at, flat, len(prepared.signatures) * works
