@@ -17,13 +17,14 @@ from windtunnel.app.run import list_policies
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
 from windtunnel.engine.choice import choose, unsupported_by_compiled
-from windtunnel.engine.compiled import kernel_sources, serving
+from windtunnel.engine.compiled import kernel_sources
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.fault_schedule import FAIL
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.process.dispatch import CentralDispatcher
 from windtunnel.engine.results import invariants
+from windtunnel.engine.transitions import build
 from windtunnel.placement.scenario import is_placement
 from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.decoder import Decoder
@@ -412,8 +413,8 @@ def test_sequences_that_are_put_off_are_compared_too() -> None:
 
 
 def test_room_is_made_where_it_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_ROWS", 1)
-    monkeypatch.setattr(compiled, "_SLOTS", 2)
+    monkeypatch.setattr(build, "_ROWS", 1)
+    monkeypatch.setattr(build, "_SLOTS", 2)
     recordings = both(crowded(), "t,p,g")
     assert recordings is not None
     assert_same(*recordings)
@@ -469,7 +470,7 @@ def test_both_engines_record_the_same_for_the_shipped_scenarios() -> None:
 
 def test_cached_machine_code_depends_on_all_that_the_kernels_import() -> None:
     sources = {"/".join(path.parts[-2:]) for path in kernel_sources()}
-    assert sources >= {"compiled/kernel.py", "compiled/structures.py", "results/sketch.py", "core/policy.py"}
+    assert sources >= {"transitions/events.py", "transitions/heap.py", "compiled/jit.py", "results/sketch.py", "core/policy.py"}
     assert "compiled/run.py" not in sources  # only drives the kernels
 
 
@@ -486,8 +487,6 @@ def test_auto_compiles_what_generates_many_tokens() -> None:
 @pytest.mark.parametrize("policy", ["fifo", "shortest-expected-completion", "shortest-job-first", "round-robin"])
 def test_looking_ahead_in_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
     """What a large fleet asks of memory before it is needed, asked of a small one."""
-    from windtunnel.engine.compiled import build
-
     ready = prepared({**TIED, "policy": policy, "stop": {"jobs": 400}})
     monkeypatch.setattr(build, "FAR_ABOVE", 0)
     assert_same(process.run(ready), compiled.run(ready))

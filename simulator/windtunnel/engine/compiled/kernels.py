@@ -21,10 +21,11 @@ _JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float6
 SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
 KEY = types.float64(_JOB_KEY)
 
+_EVERYTHING = frozenset({"SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS"})
 VARIANTS = {
-    "fleet": frozenset({"SINGLES"}),
+    "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
     "serving": frozenset({"SERVERS"}),
-    "all": frozenset({"SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "USERS"}),
+    "all": _EVERYTHING,
 }
 """The features of each variant. The first two are compiled when Windtunnel is installed, the last one at its first use."""
 
@@ -33,7 +34,9 @@ def variant_of(prepared: PreparedRun) -> str:
     """Return the variant of the kernel that a run needs."""
     if needs_questions(prepared):
         return "all"
-    return "serving" if prepared.policy.batch.kind == "continuous" else "fleet"
+    if prepared.policy.batch.kind != "continuous":
+        return "fleet"
+    return "all" if prepared.interrupts or prepared.budget_w is not None else "serving"
 
 
 def needs_questions(prepared: PreparedRun) -> bool:
@@ -106,6 +109,7 @@ def _empty() -> World:
     return World(
         run=records(1, tables.RUN),
         devices=records(0, tables.DEVICE),
+        extras=records(0, tables.EXTRA),
         servers=records(0, tables.SERVER),
         slots=records(0, tables.SLOT),
         sequences=records(0, tables.SEQUENCE),

@@ -18,7 +18,7 @@ from windtunnel.engine.prepare.operation_faults import may_affect
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws
 from windtunnel.engine.transitions import tables
-from windtunnel.engine.transitions.containers import NOT_HERE, tree_build, tree_size
+from windtunnel.engine.transitions.containers import NOT_HERE, tree_size
 from windtunnel.engine.transitions.heap import ROOT
 from windtunnel.engine.transitions.tables import (
     BATCHES,
@@ -102,12 +102,13 @@ def build(prepared: PreparedRun, words: Words) -> World:
     return World(
         run=run,
         devices=_devices(prepared),
+        extras=_extras(prepared),
         servers=_servers(devices if serving else 0),
         slots=slot_rows,
         sequences=records(_SLOTS if serving else 0, tables.SEQUENCE),
         draws=np.ones((_SLOTS, r.draws + r.stretched)),
         ends=records(ROOT + devices + 2, tables.ENTRY),
-        timers=records(ROOT + 2 * queues + devices + 1024 if batching or prepared.scaled else 16, tables.ENTRY),
+        timers=records(ROOT + 2 * queues + 1024 if batching else 64, tables.ENTRY),
         tree=tree,
         classes=class_rows,
         programs=programs,
@@ -144,13 +145,19 @@ def blank_jobs(count: int) -> Records:
 
 def _devices(prepared: PreparedRun) -> Records:
     rows = records(prepared.device_count, tables.DEVICE)
-    rows.slot, rows.linked, rows.rate, rows.enlisted, rows.state = -1, 1, 1.0, 1, ON
-    rows.ending = rows.first_left = -1
+    rows.slot, rows.linked, rows.rate, rows.enlisted, rows.first_left = -1, 1, 1.0, 1, -1
     rows.turn = np.arange(prepared.device_count)
     rows.cls = prepared.class_of_device()
     for fleet_class, _ in prepared.scaled:
-        off = slice(fleet_class.first + fleet_class.begin, fleet_class.first + fleet_class.count)
-        rows.state[off], rows.enlisted[off] = OFF, 0
+        rows.enlisted[fleet_class.first + fleet_class.begin : fleet_class.first + fleet_class.count] = 0
+    return rows
+
+
+def _extras(prepared: PreparedRun) -> Records:
+    rows = records(prepared.device_count, tables.EXTRA)
+    rows.ending, rows.state = -1, ON
+    for fleet_class, _ in prepared.scaled:
+        rows.state[fleet_class.first + fleet_class.begin : fleet_class.first + fleet_class.count] = OFF
     return rows
 
 
@@ -294,9 +301,21 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
     for row, end, fleet_class in zip(rows, ends, prepared.classes, strict=True):
         if prepared.policy.route.score is not None and prepared.policy.route.rank_by == "last_chosen":
             tree.load[row.leaf : row.leaf + row.count] = np.arange(row.first, row.first + row.count)
-        tree.load[row.leaf + fleet_class.begin : row.leaf + row.count] = NOT_HERE
-        tree_build(tree, row.tree, row.leaf, end, row.first, row.count)
+        tree.load[row.leaf + fleet_class.begin : end] = NOT_HERE
+        tree.winner[row.leaf : end] = row.first + np.arange(end - row.leaf)
+        _fill_tree(tree[row.tree - ROOT : end], int(row.leaf - row.tree) + ROOT)
     return rows, tree
+
+
+def _fill_tree(tree: Records, leaf: int) -> None:
+    """Fill the inner nodes of a class's tree from its leaves, which begin at ``leaf``, level by level."""
+    first, count = leaf, len(tree) - leaf
+    while count > 1:
+        loads = tree.load[first : first + count].reshape(-1, 4)
+        best = np.arange(count).reshape(-1, 4)[np.arange(count // 4), loads.argmin(axis=1)] + first
+        count //= 4
+        first = (first + 8) >> 2
+        tree.load[first : first + count], tree.winner[first : first + count] = tree.load[best], tree.winner[best]
 
 
 def _write_step_costs(row: Records, costs: DecoderCosts, prepared: PreparedRun, numbers: Pool) -> None:

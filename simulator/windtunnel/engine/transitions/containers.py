@@ -47,23 +47,6 @@ def tree_size(count: int) -> tuple[int, int]:
     return leaf + leaves, leaf
 
 
-@cold
-def tree_build(tree: Records, top: int, leaf: int, end: int, first: int, count: int) -> None:
-    """Build a class's tree from the loads of its leaves up to ``end``; its devices are numbered from ``first``."""
-    for at in range(leaf, end):
-        tree[at].winner = first + at - leaf
-        if at - leaf >= count:
-            tree[at].load = NOT_HERE
-    base = top - ROOT
-    for node in range(leaf - base - 1, ROOT - 1, -1):
-        child = base + 4 * node - 8
-        best = child
-        for other in range(child + 1, child + 4):
-            if tree[other].load < tree[best].load:
-                best = other
-        tree[base + node].load, tree[base + node].winner = tree[best].load, tree[best].winner
-
-
 # Queues without a key are linked lists in order of arrival. Queues with a key are pairing heaps (Fredman, Sedgewick,
 # Sleator and Tarjan, 1986). There may be as many heaps as devices. Their nodes are the slots of the waiting jobs, so
 # memory is proportional to the number of jobs present.

@@ -11,7 +11,7 @@ from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.consequences import sweep_classes, to_place
 from windtunnel.engine.transitions.containers import NOT_HERE
-from windtunnel.engine.transitions.features import SERVERS, SINGLES, hot
+from windtunnel.engine.transitions.features import SERVERS, SINGLES, TALLIES, hot
 from windtunnel.engine.transitions.jobs import row_of
 from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, push, reindex
 from windtunnel.engine.transitions.servers import begin_step
@@ -152,7 +152,7 @@ def arrive(w: World, key: Any) -> None:
     s.starts, s.timed, s.key, s.energy = 0, 0, 0.0, 0.0
     if r.stretched:
         w.draws[slot, r.draws] = a.stretch
-    if r.tallying:
+    if TALLIES and r.tallying:
         row = row_of(w, s.job)
         if row >= 0:
             w.jobs[row].arrival, w.jobs[row].work = a.tick, a.work

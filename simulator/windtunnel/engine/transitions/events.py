@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.engine.transitions.consequences import ask, sweep_all
 from windtunnel.engine.transitions.containers import prefetch
 from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, sweep
 from windtunnel.engine.transitions.faults import apply_fault, come_back
-from windtunnel.engine.transitions.features import QUESTIONS, SERVERS, SINGLES, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, TALLIES, cold, hot
 from windtunnel.engine.transitions.heap import ROOT, heap_pop
 from windtunnel.engine.transitions.jobs import row_of, tally
-from windtunnel.engine.transitions.consequences import ask, sweep_all
 from windtunnel.engine.transitions.power import drain
 from windtunnel.engine.transitions.servers import HELD, end_step
 from windtunnel.engine.transitions.single import end_segment
@@ -57,7 +57,7 @@ from windtunnel.engine.transitions.work import settle
 def elapse(w: World, tick: int) -> None:
     """Advance the clock to ``tick``, with constant power and constant numbers of waiting jobs."""
     r = w.run[0]
-    if r.tallying and tick > r.now:
+    if TALLIES and r.tallying and tick > r.now:
         watts = r.idle_w + r.drawing_w
         r.peak_w = max(r.peak_w, watts)
         _elapse_hours(w, tick, watts)
@@ -158,7 +158,7 @@ def consequence(w: World, score: Any) -> None:
         sweep(w)
     elif r.placing >= 0:
         place_next(w, score)
-    else:
+    elif INTERRUPTS:
         drain(w)
 
 
@@ -176,7 +176,7 @@ def room(w: World) -> int:
         return MORE_SLOTS
     if QUESTIONS and r.scaling and r.changes + 2 * r.devices + 2 > len(w.changes):
         return MORE_CHANGES
-    if r.tallying:
+    if TALLIES and r.tallying:
         if r.job >= r.batch_width * BATCHES:
             return MORE_BATCHES
         if r.stride > 0 and r.job // r.stride >= len(w.jobs):
@@ -227,64 +227,6 @@ def _look_ahead(w: World) -> None:
             prefetch(w.queues, winner)
 
 
-# Long: Numba compiles it as one state machine, which is faster than calls between its parts.
-@hot
-def advance(w: World, score: Any, key: Any) -> int:
-    """Process events until the run ends or the engine must do something; return which (compiled engine)."""
-    r = w.run[0]
-    while True:
-        if r.too_long:
-            return TOO_LONG
-        if QUESTIONS and r.asking:
-            return QUESTION
-        if has_consequences(w):
-            consequence(w, score)
-            continue
-        if r.stale:
-            r.stale = 0
-            r.heap = heap_pop(w.ends, r.heap)
-        if r.far:
-            _look_ahead(w)
-        needed = room(w)
-        if needed != DONE:
-            return needed
-        if ROOT + r.timer_count + len(w.queues) + r.devices + 2 > len(w.timers):
-            return MORE_TIMERS
-        arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else NEVER
-        timer = w.timers[ROOT].tick if r.timer_count else NEVER
-        # The schedule of faults is known up to this tick; it is extended only as far as the run reaches.
-        fault = w.faults[r.fault].tick if r.fault < len(w.faults) else r.faults_until
-        # The earliest event is next, and at one tick completions are first.
-        other = min(arrival, timer, fault)
-        if r.heap and w.ends[ROOT].tick <= other:
-            if w.ends[ROOT].tick > r.end:
-                return TOO_LONG if w.ends[ROOT].tick == NEVER and r.end == NEVER - 1 else DONE
-            elapse(w, w.ends[ROOT].tick)
-            device = w.ends[ROOT].which
-            # The entry stays at the root until it is known whether the device starts other work, as most do.
-            r.stale = device + 1
-            w.ends[ROOT].which = -1
-            end_work(w, device)
-        elif other > r.end or (arrival == NEVER and r.running + r.waiting == 0):
-            return DONE
-        elif timer == other and (timer < fault or w.timers[ROOT].which < 2 * ENTITIES):
-            elapse(w, timer)
-            order = w.timers[ROOT].which
-            r.timer_count = heap_pop(w.timers, r.timer_count)
-            expire(w, order)
-        elif fault == other:
-            if arrival == NEVER and r.running == 0 and check_served(r, fault):
-                return CHECK_SERVED
-            if r.fault >= len(w.faults):
-                return MORE_FAULTS
-            elapse(w, fault)
-            r.fault += 1
-            apply_fault(w, w.faults[r.fault - 1])
-        else:
-            elapse(w, arrival)
-            arrive(w, key)
-
-
 @cold
 def close(w: World) -> None:
     """End the run: record the work in progress of each device."""
@@ -303,7 +245,7 @@ def close(w: World) -> None:
                 row = row_of(w, s.job)
                 if row >= 0:
                     w.jobs[row].starts, w.jobs[row].energy = s.starts, s.energy
-                if r.tallying:
+                if TALLIES and r.tallying:
                     tally(w, 1, s.work, s.job, s.start - s.arrival)
                     w.counts[s.work, 2] += 1
                 slot = s.next
@@ -323,3 +265,65 @@ def _close_server(w: World, device: int) -> None:
             if j.first == HELD:
                 j.first = -1
             slot = s.next
+
+
+# Long: Numba compiles it as one state machine, which is faster than calls between its parts.
+@hot
+def advance(w: World, score: Any, key: Any) -> int:
+    """Process events until the run ends or the engine must do something; return which (compiled engine)."""
+    r = w.run[0]
+    if r.closing:
+        close(w)
+        return DONE
+    while True:
+        if r.too_long:
+            return TOO_LONG
+        if QUESTIONS and r.asking:
+            return QUESTION
+        if has_consequences(w):
+            consequence(w, score)
+            continue
+        if r.stale:
+            r.stale = 0
+            r.heap = heap_pop(w.ends, r.heap)
+        if r.far:
+            _look_ahead(w)
+        needed = room(w)
+        if needed != DONE:
+            return needed
+        # Every batch that is offered may set a timer for its first job.
+        if INTERRUPTS and ROOT + r.timer_count + (len(w.queues) if r.batch else 0) + 8 > len(w.timers):
+            return MORE_TIMERS
+        arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else NEVER
+        timer = w.timers[ROOT].tick if r.timer_count else NEVER
+        # The schedule of faults is known up to this tick; it is extended only as far as the run reaches.
+        fault = w.faults[r.fault].tick if r.fault < len(w.faults) else r.faults_until
+        # The earliest event is next, and at one tick completions are first.
+        other = min(arrival, timer, fault)
+        if r.heap and w.ends[ROOT].tick <= other:
+            if w.ends[ROOT].tick > r.end:
+                return TOO_LONG if w.ends[ROOT].tick == NEVER and r.end == NEVER - 1 else DONE
+            elapse(w, w.ends[ROOT].tick)
+            device = w.ends[ROOT].which
+            # The entry stays at the root until it is known whether the device starts other work, as most do.
+            r.stale = device + 1
+            w.ends[ROOT].which = -1
+            end_work(w, device)
+        elif other > r.end or (arrival == NEVER and r.running + r.waiting == 0):
+            return DONE
+        elif INTERRUPTS and timer == other and (timer < fault or w.timers[ROOT].which < 2 * ENTITIES):
+            elapse(w, timer)
+            order = w.timers[ROOT].which
+            r.timer_count = heap_pop(w.timers, r.timer_count)
+            expire(w, order)
+        elif INTERRUPTS and fault == other:
+            if arrival == NEVER and r.running == 0 and check_served(r, fault):
+                return CHECK_SERVED
+            if r.fault >= len(w.faults):
+                return MORE_FAULTS
+            elapse(w, fault)
+            r.fault += 1
+            apply_fault(w, w.faults[r.fault - 1])
+        else:
+            elapse(w, arrival)
+            arrive(w, key)

@@ -6,7 +6,7 @@ import math
 
 from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 from windtunnel.engine.transitions.consequences import sweep_all, to_place
-from windtunnel.engine.transitions.features import SERVERS, SINGLES, cold
+from windtunnel.engine.transitions.features import QUESTIONS, SERVERS, SINGLES, cold
 from windtunnel.engine.transitions.jobs import ended, interrupted, waits_again
 from windtunnel.engine.transitions.power import release, shed
 from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
@@ -65,7 +65,8 @@ def return_work(w: World, device: int, becomes: int, attempts: int) -> None:
     r, d = w.run[0], w.devices[device]
     if r.gated and d.slot >= 0 and not d.held:
         release(w, device)
-    d.ending, d.timed = -1, 0
+    if QUESTIONS:
+        w.extras[device].ending, w.extras[device].timed = -1, 0
     if SERVERS and r.serving:
         _return_sequences(w, device, becomes, attempts)
     elif SINGLES and d.slot >= 0:

@@ -18,12 +18,16 @@ STREAMS = True
 """Devices that execute several jobs at a time, or several operations of one job."""
 QUESTIONS = True
 """Transitions that need an answer in Python: faults of operations, costs of mixed batches, autoscaling, real devices."""
+INTERRUPTS = True
+"""Faults, power budgets and request-level batches: work that may be interrupted, slowed, paused or refused."""
+TALLIES = True
+"""Runs that are too long to keep every job."""
 USERS = True
 """Closed loops."""
 SIMPY = True
 """The process engine's clock."""
 
-FEATURES = ("SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "USERS", "SIMPY")
+FEATURES = ("SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS", "SIMPY")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -7,7 +7,7 @@ import math
 from windtunnel.engine.prepare.autoscaling import DRAINING, OFF, ON
 from windtunnel.engine.results.sketch import BINS_PER_E
 from windtunnel.engine.transitions.consequences import to_place
-from windtunnel.engine.transitions.features import QUESTIONS, cold, hot
+from windtunnel.engine.transitions.features import QUESTIONS, TALLIES, cold, hot
 from windtunnel.engine.transitions.queues import left, own_queue, push
 from windtunnel.engine.transitions.tables import BATCHES, STRETCHES, World
 
@@ -75,7 +75,7 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
         j = w.jobs[row]
         j.finish, j.starts, j.energy = r.now, s.starts, s.energy
         j.lost = 0 if completed else 1
-    if r.tallying:
+    if TALLIES and r.tallying:
         if completed:
             tally(w, 0, s.work, s.job, r.now - s.arrival)
         tally(w, 1, s.work, s.job, s.start - s.arrival)
@@ -134,29 +134,29 @@ def count_working(w: World, cls: int, change: int) -> None:
 
 @cold
 def _count_running(w: World, device: int, change: int) -> None:
-    d = w.devices[device]
-    before = d.running
-    d.running += change
-    if w.classes[d.cls].scaled and (before == 0) != (d.running == 0):
-        if d.state == ON:
-            count_working(w, d.cls, change)
-        elif d.running == 0 and d.state == DRAINING:
+    cls, e = w.devices[device].cls, w.extras[device]
+    before = e.running
+    e.running += change
+    if w.classes[cls].scaled and (before == 0) != (e.running == 0):
+        if e.state == ON:
+            count_working(w, cls, change)
+        elif e.running == 0 and e.state == DRAINING:
             become(w, device, OFF)
 
 
 @cold
 def become(w: World, device: int, state: int) -> None:
     """Change the state of a scaled device; a device that is off draws no power."""
-    r, d = w.run[0], w.devices[device]
+    r, e = w.run[0], w.extras[device]
     change = w.changes[r.changes]
     r.changes += 1
-    change.tick, change.on, change.before, change.after = r.now, device, d.state, state
-    idle_w = w.classes[d.cls].idle_w
-    if d.state == OFF and state != OFF:
+    change.tick, change.on, change.before, change.after = r.now, device, e.state, state
+    idle_w = w.classes[w.devices[device].cls].idle_w
+    if e.state == OFF and state != OFF:
         r.drawn_w += idle_w
         r.idle_w += idle_w
-    elif d.state != OFF and state == OFF:
+    elif e.state != OFF and state == OFF:
         r.drawn_w -= idle_w
         r.idle_w -= idle_w
         r.draining = r.gated
-    d.state = state
+    e.state = state

@@ -19,7 +19,7 @@ import numpy as np
 
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.programs import WATT_GRAIN
-from windtunnel.engine.transitions.features import cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, cold, hot
 from windtunnel.engine.transitions.jobs import ended, row_of, started
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop
@@ -222,7 +222,7 @@ def begin_step(w: World, device: int) -> None:
         return
     ticks: Any = np.int64(scaled)
     watts: Any = np.rint(joules / seconds / WATT_GRAIN) * WATT_GRAIN
-    if r.gated and not may_draw(w, device, watts):
+    if INTERRUPTS and r.gated and not may_draw(w, device, watts):
         return
     v.began = d.began = r.now
     d.slot = 0
@@ -295,7 +295,7 @@ def end_step(w: World, device: int) -> None:
     """End the device's present step."""
     r, d, v = w.run[0], w.devices[device], w.servers[device]
     settle(w, device)
-    if r.gated:
+    if INTERRUPTS and r.gated:
         release(w, device)
     decoding = v.decoding_count
     d.slot = -1

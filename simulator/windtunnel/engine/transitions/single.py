@@ -9,7 +9,7 @@ import numpy as np
 
 from windtunnel.engine.transitions.clock import set_timer
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import QUESTIONS, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, cold, hot
 from windtunnel.engine.transitions.jobs import ended, started
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.queues import best_queue, pop, reindex
@@ -32,14 +32,14 @@ from windtunnel.engine.transitions.work import proceed, segment_watts, settle, w
 def feed_single(w: World, device: int) -> None:
     """Start the next job or batch that the device accepts."""
     r, d = w.run[0], w.devices[device]
-    if r.batch != NO_BATCH:
+    if INTERRUPTS and r.batch != NO_BATCH:
         _feed_batch(w, device)
         return
     queue = best_queue(w, device, -math.inf, -1)
     if queue < 0:
         return
     need = 0.0
-    if r.gated:
+    if INTERRUPTS and r.gated:
         head = w.queues[queue].head
         way = way_of(w, device, head)
         for segment in range(way.first, way.last + 1):
@@ -53,7 +53,7 @@ def feed_single(w: World, device: int) -> None:
     if r.careful:
         d.began = r.now
     if QUESTIONS:
-        d.place, d.corrupted = 0, 0
+        w.extras[device].place = w.extras[device].corrupted = 0
     way = way_of(w, device, slot)
     d.segment, d.last = way.first, way.last
     begin_segment(w, device)
@@ -192,7 +192,7 @@ def _begin_batch(w: World, device: int, queue: int, size: int, watts: float) -> 
             d.first_left = ticks - np.int64(np.rint(float(r.answer_first) * stretch))
     d.segment = d.last = 0
     if QUESTIONS:
-        d.place, d.corrupted = 0, 0
+        w.extras[device].place = w.extras[device].corrupted = 0
     proceed(w, device, ticks, watts)
 
 
@@ -201,7 +201,7 @@ def end_segment(w: World, device: int) -> None:
     """End the present segment of the device."""
     r, d = w.run[0], w.devices[device]
     settle(w, device)
-    if QUESTIONS and d.ending >= 0:
+    if QUESTIONS and w.extras[device].ending >= 0:
         ask(w, FAILED_OPERATION, device)
         return
     if d.segment < d.last:
@@ -211,7 +211,7 @@ def end_segment(w: World, device: int) -> None:
         complete(w, device)
     else:
         d.held = 1
-        if r.gated:
+        if INTERRUPTS and r.gated:
             release(w, device)
 
 
@@ -225,7 +225,7 @@ def complete(w: World, device: int) -> None:
         following = w.slots[slot].next
         ended(w, device, slot, True)
         slot = following
-    if r.gated and not d.held:
+    if INTERRUPTS and r.gated and not d.held:
         release(w, device)
     d.held = 0
     if r.gated and not r.routed:

@@ -32,8 +32,8 @@ RUN = _layout(
     # Progress. `stale`: 1 + the device of the heap's first entry, which was processed. `last`: no block of arrivals
     # follows. `faults_until`: the tick before which all faults are known. `limbo`, `placing`: first and last slots of
     # the jobs that no available device accepts, and of those to be assigned next. `too_long`: work would end after the
-    # last tick.
-    "now end heap timer_count stale free next job arrived last turn fault faults_until written too_long "
+    # last tick. `closing`: the run is over.
+    "now end heap timer_count stale free next job arrived last turn fault faults_until written too_long closing "
     "limbo limbo_end placing placing_end waiting running completed failed last_finish "
     # `last_finish`: the last tick at which a job ended or was interrupted. `gone`: the next tick when a device fails
     # permanently; `ended`: 1 + the number of ended jobs at the last check whether waiting jobs can be served.
@@ -61,20 +61,21 @@ RUN = _layout(
 DEVICE = _layout(
     # One cache line. slot: the job in progress, the first of a batch; -1 if idle (a server: 0 during a step). since:
     # the tick from which its present work is accounted for. outages: why it is down, linked: 0 while it is
-    # unreachable. held: its job has ended and cannot be delivered. paused: its work waits for power; in_line: its next
+    # unreachable. enlisted: whether it is in service. held: its job has ended and cannot be delivered. paused: its work waits for power; in_line: its next
     # work does. energy: above idle (J).
-    "slot:4 present:4 segment:4 last:4 count:4 done:4 cls:2 outages:2 linked:1 held:1 paused:1 in_line:1 since busy "
-    "ready energy:f "
+    "slot:4 present:4 segment:4 last:4 count:4 done:4 cls:2 outages:1 enlisted:1 linked:1 held:1 paused:1 in_line:1 "
+    "since busy ready energy:f "
     # Another cache line, which only careful runs access (turn: only routes by turn). left: the remaining ticks of the
     # work after `since`, at full speed. rate: its speed, 1.0 unless throttled. full, watts: above idle, at full speed
-    # and now. need: what the power budget reserves for it.
-    "turn left began watts:f rate:f full:f need:f first_left "
-    # Faults of operations: the operation's place in its job; how it ends (an index of the scenario's faults, -1 if
-    # normally); whether its time does not depend on the device's speed; whether its data are corrupted.
-    "place:4 ending:4 timed:1 corrupted:1 "
-    # Autoscaling: whether it is in service, its state, the number of its last request, and its jobs in progress.
-    "enlisted:1 state:1 running:4 request"
+    # and now. need: what the power budget reserves for it. first_left: the ticks that remain of its job when this
+    # produces its first token, or -1.
+    "turn left began watts:f rate:f full:f need:f first_left"
 )
+# The part of a device that only faults of operations and autoscaling need. place: the operation's place in its job;
+# ending: how it ends (an index of the scenario's faults, -1 if normally); timed: its time does not depend on the
+# device's speed; corrupted: so are its data. state: of a scaled device; request: the number of its last request;
+# running: its jobs in progress.
+EXTRA = _layout("place:4 ending:4 running:4 timed:1 corrupted:1 state:1 request")
 SLOT = _layout(
     # One cache line. With stragglers, a job's slowdown follows its draws.
     "job arrival start rank:4 signature:4 next:4 child:4 work:2 starts:2 timed:1",
@@ -186,6 +187,8 @@ class World(NamedTuple):
     run: Records
     """One record for the run."""
     devices: Records
+    extras: Records
+    """The part of a device that only faults of operations and autoscaling need."""
     servers: Records
     """The part of a device that only continuous batching needs."""
     slots: Records

@@ -12,7 +12,7 @@ import numpy as np
 
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.clock import cancel_end, set_end
-from windtunnel.engine.transitions.features import SERVERS, SINGLES, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, cold, hot
 from windtunnel.engine.transitions.jobs import row_of
 from windtunnel.engine.transitions.tables import (
     LATEST,
@@ -61,15 +61,17 @@ def proceed(w: World, device: int, left: Any, full: float) -> None:
     r, d = w.run[0], w.devices[device]
     d.since = r.now
     ticks, watts = left, full
-    if r.careful:
+    if INTERRUPTS and r.careful:
         if d.rate != 1.0:
             watts = math.floor(full * d.rate / WATT_GRAIN) * WATT_GRAIN
             # The time of a watchdog does not depend on the device's speed.
-            if not d.timed:
+            if not (QUESTIONS and w.extras[device].timed):
                 slowed = math.ceil(float(left) / d.rate)
                 ticks = np.int64(slowed) if slowed <= TOO_MANY else NEVER - r.now
                 ticks = min(ticks, NEVER - r.now)
         d.left, d.full, d.watts = left, full, watts
+    elif SERVERS:
+        d.watts = watts
     if left > LATEST - r.now:
         r.too_long = 1
         return
@@ -174,7 +176,7 @@ def halt(w: World, device: int) -> None:
     r, d = w.run[0], w.devices[device]
     span = r.now - d.since
     settle(w, device)
-    done = span if d.rate == 1.0 or d.timed else np.int64(math.floor(float(span) * d.rate))
+    done = span if d.rate == 1.0 or (QUESTIONS and w.extras[device].timed) else np.int64(math.floor(float(span) * d.rate))
     d.left = max(d.left - done, 0)
     d.since = r.now
     cancel_end(w, device)

@@ -1,0 +1,67 @@
+"""Converts the tables of a run to the event log from which the recording is computed."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import numpy as np
+
+from windtunnel.engine.event_log import EventLog
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.transitions.build import Words
+from windtunnel.engine.transitions.tables import World
+
+
+def event_log(prepared: PreparedRun, world: World, words: Words) -> EventLog:
+    """Return the records of a run as an event log."""
+    log = EventLog(prepared)
+    jobs, serving = world.jobs, bool(world.run[0].serving)
+    log.start, log.finish, log.first, log.device = (_plain(a) for a in (jobs.start, jobs.finish, jobs.first, jobs.on))
+    log.energy = _plain(jobs.energy)
+    log.starts, log.failed = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
+    log.own_interval = {key for key, program in prepared.compiled.items() if prepared.is_own_interval(program)}
+    log.preemptions = int(world.run[0].preemptions)
+    if serving:
+        log.overlapping = set(range(prepared.device_count))
+    written = world.intervals[: world.run[0].written]
+    for row in written[written.lane < 0]:
+        log.add_interrupted(int(row.name), int(row.start), int(row.end))
+    written = written[written.lane >= 0]
+    table = log.intervals
+    table.words = dict(words.numbers)
+    names = written.name
+    if prepared.policy.batch.kind == "request":
+        sizes = np.unique(-names) if len(names) else np.zeros(0, dtype=np.int64)
+        spelled = {int(size): table.word(f"batch of {size}") for size in sizes}
+        names = np.array([spelled[-int(name)] for name in names], dtype=np.int64)
+    table.device, table.lane, table.name = _plain(written.on), _plain(written.lane), _plain(names)
+    table.start, table.end, table.watts = _plain(written.start), _plain(written.end), _plain(written.watts)
+    if serving:
+        gaps = world.gaps[: world.run[0].gaps]
+        log.gap_ticks, log.gap_tokens = _plain(gaps.ticks), _plain(gaps.tokens)
+        log.gap_end, log.gap_workload = _plain(gaps.end), _plain(gaps.work)
+    else:
+        _add_gaps(prepared, log)
+    return log
+
+
+def _plain(values: np.ndarray) -> array[Any]:
+    """Return a field of records as an array with the interface of Python's ``array`` that the accounting uses."""
+    column: Any = np.ascontiguousarray(values)
+    return column
+
+
+def _add_gaps(prepared: PreparedRun, log: EventLog) -> None:
+    """Add the gaps between tokens of requests that were served one at a time, in the order of their ends."""
+    generating = [(key, compiled) for key, compiled in prepared.compiled.items() if compiled.first_ticks is not None]
+    if not generating:
+        return
+    finish, device = np.asarray(log.finish), np.asarray(log.device)
+    class_of = prepared.class_of_device()
+    which = np.full(log.count, -1, dtype=np.int64)
+    for number, ((cls, work), _) in enumerate(generating):
+        which[(device >= 0) & (prepared.workload_of == work) & (class_of[device] == cls)] = number
+    done = np.flatnonzero((which >= 0) & (finish >= 0))
+    for job in done[np.lexsort((device[done], finish[done]))].tolist():
+        log.add_gaps_of_request(job, generating[which[job]][1])
