@@ -22,7 +22,7 @@ from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.fault_schedule import FAIL
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import engine as process
-from windtunnel.engine.process.dispatch import CentralDispatcher
+
 from windtunnel.engine.results import invariants
 from windtunnel.engine.transitions import build
 from windtunnel.placement.scenario import is_placement
@@ -413,8 +413,8 @@ def test_sequences_that_are_put_off_are_compared_too() -> None:
 
 
 def test_room_is_made_where_it_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "_ROWS", 1)
-    monkeypatch.setattr(build, "_SLOTS", 2)
+    monkeypatch.setattr(build, "ROWS", 1)
+    monkeypatch.setattr(build, "SLOTS", 2)
     recordings = both(crowded(), "t,p,g")
     assert recordings is not None
     assert_same(*recordings)

@@ -15,6 +15,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.events import advance
 from windtunnel.engine.transitions.tables import HOURS, World, records
+from windtunnel.scenario.faults import OperationFault
 
 _CANDIDATE = types.NamedTuple((types.int64, *(types.float64,) * 6, types.int64, types.float64), Candidate)
 _JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float64), JobKey)
@@ -41,7 +42,10 @@ def variant_of(prepared: PreparedRun) -> str:
 
 def needs_questions(prepared: PreparedRun) -> bool:
     """Return whether a run needs answers in Python."""
-    return False
+    if prepared.scaled or prepared.real or any(isinstance(f, OperationFault) for f in prepared.scenario.faults):
+        return True
+    batching = prepared.policy.batch.kind == "request"
+    return batching and any(prepared.batches(cls, work) is None for cls, work in prepared.compiled)
 
 
 @cache

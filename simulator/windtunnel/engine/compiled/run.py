@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -22,8 +23,10 @@ from windtunnel.engine.prepare.jobs import JobBlock, job_blocks
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results import accounting
 from windtunnel.engine.transitions import tables
+from windtunnel.engine.transitions.answers import Answers
 from windtunnel.engine.transitions.build import Words, blank_jobs, build
 from windtunnel.engine.transitions.event_log import event_log
+from windtunnel.engine.transitions.events import never_served
 from windtunnel.engine.transitions.tables import Records, World, records
 
 Progress = Callable[[int], None]
@@ -46,11 +49,15 @@ def policy_compile_error(prepared: PreparedRun) -> str | None:
 
 def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
     """Run a prepared scenario to its end and return its recording, which equals the process engine's to the tick."""
-    words = Words()
-    world = _drive(prepared, build(prepared, words), kernel(variant_of(prepared)), progress)
+    words, answers = Words(), Answers(prepared)
+    world = _drive(prepared, build(prepared, words), answers, progress)
     if prepared.streamed:
         return streamed_recording(prepared, world, words)
-    return accounting.record(prepared, event_log(prepared, world, words), int(world.run[0].end))
+    log = event_log(prepared, world, words, answers)
+    recording = accounting.record(prepared, log, int(world.run[0].end))
+    if answers.operation_faults is None:
+        return recording
+    return replace(recording, fault_occurrences=answers.operation_faults.counts(), corrupted=log.corrupted)
 
 
 def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
@@ -66,12 +73,14 @@ def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
 
 
 # Long: it has one branch for each request of the kernel.
-def _drive(prepared: PreparedRun, world: World, advance: Callable[..., int], progress: Progress | None) -> World:
-    """Run the kernel until the run is over and supply what it requests; return the world with its end recorded."""
+def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Progress | None) -> World:
+    """Run the kernel until the run is over and supply what it requests; return the tables with the end recorded."""
+    advance = kernel(variant_of(prepared))
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
     blocks = _records(prepared)
     horizon, arrived = initial_horizon(prepared.arrival, prepared.end), 0
+    answers.begin(world)
     while True:
         try:
             # Numba looks for attributes of the functions in Python and discards what that raises.
@@ -79,7 +88,7 @@ def _drive(prepared: PreparedRun, world: World, advance: Callable[..., int], pro
                 code = advance(world, score, key)
         except (ArithmeticError, LookupError, ValueError) as error:
             raise _own_error(prepared, error) from error
-        if code == tables.DONE or (code == tables.CHECK_SERVED and _never_served(prepared, world)):
+        if code == tables.DONE or (code == tables.CHECK_SERVED and _is_never_served(prepared, world)):
             break
         if code == tables.MORE_JOBS:
             if len(world.arrivals):
@@ -87,6 +96,8 @@ def _drive(prepared: PreparedRun, world: World, advance: Callable[..., int], pro
             world = _next_block(world, next(blocks, None))
             if progress is not None:
                 progress(int(world.run[0].arrived))
+        elif code == tables.QUESTION:
+            answers.answer(world)
         elif code == tables.MORE_SLOTS:
             world = _more_slots(world)
         elif code == tables.MORE_INTERVALS:
@@ -186,28 +197,10 @@ def _more_faults(prepared: PreparedRun, world: World, horizon: int) -> World:
     return world._replace(faults=prepared.faults.until(horizon).view(np.recarray))
 
 
-def _never_served(prepared: PreparedRun, world: World) -> bool:
-    """Return whether no device works and all waiting jobs need devices that have failed permanently."""
-    assert prepared.faults is not None  # noqa: S101  only faults lead here
+def _is_never_served(prepared: PreparedRun, world: World) -> bool:
     r = world.run[0]
-    following = world.faults.tick[r.fault] if r.fault < len(world.faults) else r.faults_until
-    ticks = prepared.faults.gone(prepared.device_count)
-    r.gone = ticks.min(initial=MAX_TICKS, where=ticks >= following)
-    gone = ticks < following
-    lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
-    waiting = np.flatnonzero(world.queues.head >= 0)
-    per_device = len(prepared.workloads) if prepared.policy.batch.kind == "request" else 1
-    if r.routed:
-        if not gone[waiting // per_device].all():
-            return False
-        signatures = set()
-        slot = int(r.limbo)
-        while slot >= 0:
-            signatures.add(int(world.slots[slot].signature))
-            slot = int(world.slots[slot].next)
-    else:
-        signatures = set((waiting // per_device).tolist())
-    return all(lost.issuperset(prepared.signatures[signature]) for signature in signatures)
+    fault = world.faults.tick[r.fault] if r.fault < len(world.faults) else r.faults_until
+    return never_served(prepared, world, int(fault))
 
 
 def _larger(rows: Records) -> Records:

@@ -37,8 +37,11 @@ from windtunnel.scenario.faults import OperationFault, Straggler
 
 FAR_ABOVE = 4096
 """The number of devices above which the fleet is assumed not to fit into the cache."""
-_SLOTS, _ROWS = 1024, 65_536
-"""The initial numbers of jobs present, and of rows of tables that grow with the run."""
+ROWS, SLOTS = 65_536, 1024
+"""The initial number of rows of tables that grow with the run, and of slots for the jobs present.
+
+Memory that is never written is never allocated by the system, so arrays are large enough for most runs.
+"""
 
 
 class Pool:
@@ -77,8 +80,12 @@ class Words:
 
 
 # Long: it states each table once.
-def build(prepared: PreparedRun, words: Words) -> World:
-    """Return the tables at tick 0, without jobs and without a block of arrivals."""
+def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: int | None = None) -> World:
+    """Return the tables at tick 0, without jobs and without a block of arrivals.
+
+    ``rows`` and ``slots`` replace ``ROWS`` and ``SLOTS``.
+    """
+    rows, slots = rows or ROWS, slots or SLOTS
     policy = prepared.policy
     batching, serving = policy.batch.kind == "request", policy.batch.kind == "continuous"
     for word in SERVER_WORDS if serving else ("compute",) if batching else ():
@@ -95,8 +102,8 @@ def build(prepared: PreparedRun, words: Words) -> World:
         series = 1 if works == 1 else 1 + works
         _set_up_tallies(prepared, r)
     kept = -(-prepared.job_count // r.stride) + int(prepared.streamed) if r.stride else 0
-    slot_rows = records(_SLOTS, tables.SLOT)
-    slot_rows.next = np.append(np.arange(1, _SLOTS), -1)
+    slot_rows = records(slots, tables.SLOT)
+    slot_rows.next = np.append(np.arange(1, slots), -1)
     queue_rows = records(queues, tables.QUEUE)
     queue_rows.head = queue_rows.tail = -1
     return World(
@@ -105,8 +112,8 @@ def build(prepared: PreparedRun, words: Words) -> World:
         extras=_extras(prepared),
         servers=_servers(devices if serving else 0),
         slots=slot_rows,
-        sequences=records(_SLOTS if serving else 0, tables.SEQUENCE),
-        draws=np.ones((_SLOTS, r.draws + r.stretched)),
+        sequences=records(slots if serving else 0, tables.SEQUENCE),
+        draws=np.ones((slots, r.draws + r.stretched)),
         ends=records(ROOT + devices + 2, tables.ENTRY),
         timers=records(ROOT + 2 * queues + 1024 if batching else 64, tables.ENTRY),
         tree=tree,
@@ -123,10 +130,9 @@ def build(prepared: PreparedRun, words: Words) -> World:
         line=np.zeros(devices, dtype=np.int64),
         arrivals=records(0, tables.ARRIVAL),
         arrival_draws=np.ones((0, r.draws)),
-        # Memory that is never written is never allocated by the system, so the tables are large enough for most runs.
-        intervals=records(4 * devices + _ROWS if r.write else 1, tables.INTERVAL),
+        intervals=records(4 * devices + rows if r.write else 1, tables.INTERVAL),
         jobs=blank_jobs(kept),
-        gaps=records(4 * works + _ROWS if serving else 1, tables.GAP),
+        gaps=records(4 * works + rows if serving else 1, tables.GAP),
         changes=records(4 * devices + 1024 if prepared.scaled else 1, tables.CHANGE),
         batches=records(series * BATCHES, tables.BATCH_OF_JOBS),
         bins=np.zeros((2, series * STRETCHES, BINS if series else 0), dtype=np.int32),
@@ -194,6 +200,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.cap_w = prepared.budget_w if prepared.budget_w is not None else 0.0
     r.drawn_w = r.idle_w = prepared.idle_w
     r.scaling = bool(prepared.scaled)
+    r.continues = r.scaling and prepared.end is not None
     r.workloads, r.devices, r.classes = len(prepared.workloads), prepared.device_count, len(classes)
     r.draws = draw_columns(prepared)
     operation_faults = any(isinstance(fault, OperationFault) for fault in faults)

@@ -9,11 +9,12 @@ import numpy as np
 
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.transitions.answers import Answers
 from windtunnel.engine.transitions.build import Words
 from windtunnel.engine.transitions.tables import World
 
 
-def event_log(prepared: PreparedRun, world: World, words: Words) -> EventLog:
+def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answers) -> EventLog:
     """Return the records of a run as an event log."""
     log = EventLog(prepared)
     jobs, serving = world.jobs, bool(world.run[0].serving)
@@ -21,7 +22,14 @@ def event_log(prepared: PreparedRun, world: World, words: Words) -> EventLog:
     log.energy = _plain(jobs.energy)
     log.starts, log.failed = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
     log.own_interval = {key for key, program in prepared.compiled.items() if prepared.is_own_interval(program)}
-    log.preemptions = int(world.run[0].preemptions)
+    log.preemptions, log.corrupted = int(world.run[0].preemptions), int(world.run[0].corrupted)
+    for row in answers.resets:
+        log.add_reset(*row)
+    if answers.controller is not None:
+        log.scaled = answers.controller.scaled
+        changes = world.changes[: world.run[0].changes]
+        for change in zip(*(changes[name].tolist() for name in ("tick", "on", "before", "after")), strict=True):
+            log.add_change(*change)
     if serving:
         log.overlapping = set(range(prepared.device_count))
     written = world.intervals[: world.run[0].written]

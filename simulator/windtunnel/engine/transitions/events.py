@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.core.ticks import MAX_TICKS
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.transitions.consequences import ask, sweep_all
 from windtunnel.engine.transitions.containers import prefetch
 from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, sweep
@@ -193,6 +195,34 @@ def check_served(r: Records, fault: int) -> bool:
     return True
 
 
+def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
+    """Return whether no device works and all waiting jobs need devices that fail permanently before tick ``fault``.
+
+    It notes the next tick at which a device fails permanently.
+    """
+    assert prepared.faults is not None  # noqa: S101  only faults lead here
+    r = w.run[0]
+    ticks = prepared.faults.gone(prepared.device_count)
+    r.gone = int(ticks.min(initial=MAX_TICKS, where=ticks >= fault))
+    gone = ticks < fault
+    if not gone.any():
+        return False
+    lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
+    waiting = [number for number in range(len(w.queues)) if w.queues[number].head >= 0]
+    per_owner = r.workloads if r.batch else 1
+    if r.routed:
+        if not all(gone[number // per_owner] for number in waiting):
+            return False
+        signatures = set()
+        slot = int(r.limbo)
+        while slot >= 0:
+            signatures.add(int(w.slots[slot].signature))
+            slot = int(w.slots[slot].next)
+    else:
+        signatures = {number // per_owner for number in waiting}
+    return all(lost.issuperset(prepared.signatures[signature]) for signature in signatures)
+
+
 @hot
 def _look_ahead(w: World) -> None:
     """Prefetch the records of the next events, because a large fleet does not fit into the cache.
@@ -309,7 +339,7 @@ def advance(w: World, score: Any, key: Any) -> int:
             r.stale = device + 1
             w.ends[ROOT].which = -1
             end_work(w, device)
-        elif other > r.end or (arrival == NEVER and r.running + r.waiting == 0):
+        elif other > r.end or (arrival == NEVER and r.running + r.waiting == 0 and not r.continues):
             return DONE
         elif INTERRUPTS and timer == other and (timer < fault or w.timers[ROOT].which < 2 * ENTITIES):
             elapse(w, timer)

@@ -53,7 +53,7 @@ def feed_single(w: World, device: int) -> None:
     if r.careful:
         d.began = r.now
     if QUESTIONS:
-        w.extras[device].place = w.extras[device].corrupted = 0
+        w.extras[device].corrupted = 0
     way = way_of(w, device, slot)
     d.segment, d.last = way.first, way.last
     begin_segment(w, device)
@@ -108,18 +108,15 @@ def _batch_size(w: World, device: int, queue: int) -> int:
             set_timer(w, TIMER, device if r.routed else s.job, r.now + r.batch_wait - waited)
         return 0
     p = w.programs[d.cls * r.workloads + s.work]
+    if p.batch_at < 0:  # the memory of jobs that differ is part of the question about their cost
+        return int(count)
     size, memory = 0, 0.0
-    slot = w.queues[queue].head
     while size < count:
-        # Queues in order of arrival are lists; in queues by key all jobs of a workload need the same memory.
-        rank = 0 if r.keyed else w.slots[slot].rank
-        need = (p.footprint if p.footprint_at < 0 else w.numbers[p.footprint_at + rank]) - (p.weights if size else 0.0)
+        need = p.footprint - (p.weights if size else 0.0)
         if size and memory + need > w.classes[d.cls].memory:
             break
         memory += need
         size += 1
-        if not r.keyed:
-            slot = w.slots[slot].next
     return size
 
 
@@ -146,6 +143,8 @@ def _feed_batch(w: World, device: int) -> None:
             ask(w, BATCH_COST, device)
         return
     r.answered = 0
+    if p.batch_at < 0:
+        size = r.asked_size
     watts = r.answer_w if p.batch_at < 0 else w.numbers[p.batch_at + r.batch_size + size - 1]
     if r.gated and not may_draw(w, device, watts):
         return
@@ -192,7 +191,7 @@ def _begin_batch(w: World, device: int, queue: int, size: int, watts: float) -> 
             d.first_left = ticks - np.int64(np.rint(float(r.answer_first) * stretch))
     d.segment = d.last = 0
     if QUESTIONS:
-        w.extras[device].place = w.extras[device].corrupted = 0
+        w.extras[device].corrupted = 0
     proceed(w, device, ticks, watts)
 
 
@@ -228,6 +227,8 @@ def complete(w: World, device: int) -> None:
     if INTERRUPTS and r.gated and not d.held:
         release(w, device)
     d.held = 0
+    if QUESTIONS:
+        r.corrupted += w.extras[device].corrupted
     if r.gated and not r.routed:
         # The device is considered again in the next round.
         reindex(w, device)

@@ -47,12 +47,13 @@ RUN = _layout(
     # For runs that keep only sums: jobs in a batch, the stride of the kept jobs, and the present bin of time.
     "tallying batch_width stride last_arrival span span_width span_until spans_end hour hour_until "
     # For continuous batching: the number of recorded gaps between tokens, and of preemptions. For autoscaling: the
-    # number of recorded changes.
-    "gaps preemptions changes "
+    # number of recorded changes. For faults of operations: the completed jobs with corrupted data.
+    "gaps preemptions changes corrupted "
     # Constants. `careful`: a device's work may be interrupted, slowed, paused or batched. `looks`: the score reads more
     # of a device than the tree holds. `far`: the fleet is larger than the cache. `serving`: batches are continuous.
+    # `continues`: the run does not end when it has drained, because devices are still scaled.
     "routed by keyed batch batch_size batch_wait batch_tokens serving gated scaling workloads devices classes draws "
-    "stretched careful looks far write tokens "
+    "stretched careful looks far write tokens continues "
     # Offsets in `ints` of: the classes of signature s (from signature_at + s), the queues that class c serves (from
     # queue_at + c) and all classes.
     "signature_at signature_classes queue_at queues_of all_classes",
@@ -71,11 +72,11 @@ DEVICE = _layout(
     # produces its first token, or -1.
     "turn left began watts:f rate:f full:f need:f first_left"
 )
-# The part of a device that only faults of operations and autoscaling need. place: the operation's place in its job;
+# The part of a device that only faults of operations and autoscaling need.
 # ending: how it ends (an index of the scenario's faults, -1 if normally); timed: its time does not depend on the
 # device's speed; corrupted: so are its data. state: of a scaled device; request: the number of its last request;
 # running: its jobs in progress.
-EXTRA = _layout("place:4 ending:4 running:4 timed:1 corrupted:1 state:1 request")
+EXTRA = _layout("ending:4 running:4 timed:1 corrupted:1 state:1 request")
 SLOT = _layout(
     # One cache line. With stragglers, a job's slowdown follows its draws.
     "job arrival start rank:4 signature:4 next:4 child:4 work:2 starts:2 timed:1",
