@@ -42,7 +42,7 @@ def variant_of(prepared: PreparedRun) -> str:
 
 def needs_questions(prepared: PreparedRun) -> bool:
     """Return whether a run needs answers in Python."""
-    if prepared.scaled or prepared.real or any(isinstance(f, OperationFault) for f in prepared.scenario.faults):
+    if prepared.scaled or prepared.real or prepared.users or any(isinstance(f, OperationFault) for f in prepared.scenario.faults):
         return True
     batching = prepared.policy.batch.kind == "request"
     return batching and any(prepared.batches(cls, work) is None for cls, work in prepared.compiled)
@@ -137,6 +137,10 @@ def _empty() -> World:
         intervals=records(0, tables.INTERVAL),
         jobs=records(0, tables.JOB),
         gaps=records(0, tables.GAP),
+        users=records(0, tables.USER),
+        user_of=np.zeros(0, dtype=np.int64),
+        submits=records(0, tables.ENTRY),
+        think_ticks=np.zeros((0, 1), dtype=np.int64),
         changes=records(0, tables.CHANGE),
         batches=records(0, tables.BATCH_OF_JOBS),
         bins=np.zeros((2, 0, 0), dtype=np.int32),

@@ -20,11 +20,12 @@ from windtunnel.engine.compiled.kernels import compiled_key, compiled_score, ker
 from windtunnel.engine.compiled.streamed import streamed_recording
 from windtunnel.engine.prepare.fault_schedule import initial_horizon
 from windtunnel.engine.prepare.jobs import JobBlock, job_blocks
-from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
+from windtunnel.engine.prepare.users import CapacityExceededError
 from windtunnel.engine.results import accounting
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
-from windtunnel.engine.transitions.build import Words, blank_jobs, build
+from windtunnel.engine.transitions.build import Words, blank_jobs, build, think_ticks
 from windtunnel.engine.transitions.event_log import event_log
 from windtunnel.engine.transitions.events import never_served
 from windtunnel.engine.transitions.tables import Records, World, records
@@ -49,6 +50,10 @@ def policy_compile_error(prepared: PreparedRun) -> str | None:
 
 def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
     """Run a prepared scenario to its end and return its recording, which equals the process engine's to the tick."""
+    return with_capacity(partial(_run, progress=progress), prepared)
+
+
+def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
     words, answers = Words(), Answers(prepared)
     world = _drive(prepared, build(prepared, words), answers, progress)
     if prepared.streamed:
@@ -111,6 +116,10 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
             world = world._replace(timers=_larger(world.timers))
         elif code == tables.MORE_CHANGES:
             world = world._replace(changes=_larger(world.changes))
+        elif code == tables.MORE_THOUGHTS:
+            world = world._replace(think_ticks=think_ticks(prepared, 2 * len(world.think_ticks)))
+        elif code == tables.MORE_CAPACITY:
+            raise CapacityExceededError(2 * int(world.workloads[world.run[0].exceeded - 1].capacity))
         elif code == tables.MORE_BATCHES:
             _merge_batches(world)
         elif code == tables.MORE_ROWS:
@@ -122,6 +131,8 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
                 expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
             )
     r = world.run[0]
+    if prepared.users:
+        arrived = max(arrived, int(world.jobs.arrival[: r.arrived].max(initial=0)))
     r.end = max(r.last_finish, arrived) if prepared.end is None else prepared.end
     if prepared.streamed and prepared.end is None:
         r.end = max(r.end, r.now)  # sums up to that tick are already final
@@ -217,4 +228,5 @@ def _more_slots(world: World) -> World:
     draws = np.ones((2 * count, world.draws.shape[1]))
     draws[:count] = world.draws
     sequences = _larger(world.sequences) if len(world.sequences) else world.sequences
-    return world._replace(slots=slots, draws=draws, sequences=sequences)
+    user_of = np.append(world.user_of, np.full(count, -1)) if len(world.user_of) else world.user_of
+    return world._replace(slots=slots, draws=draws, sequences=sequences, user_of=user_of)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from heapq import heappop, heappush
 from typing import Any
 
 import simpy
 
-from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, ENTITIES, FAULT_EVENT
+from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, ENTITIES, FAULT_EVENT, NEVER
 
 Process = Generator[simpy.Event, Any, None]
 
@@ -33,6 +33,7 @@ class Clock:
         self._devices = [env.process(self._device(number)) for number in range(devices)]
         self.arrived = env.event()
         """Succeeds when the last arrival has been processed."""
+        self._is_looking = False
         self._happening: list[tuple[int, int, Any]] = []
         self._noted = 0
 
@@ -50,9 +51,19 @@ class Clock:
         if self._work[device].triggered:
             self._devices[device].interrupt()
 
+    def arrivals_changed(self) -> None:
+        """Look again for the next arrival, because a user will submit a job."""
+        if self._is_looking:
+            self._is_looking = False
+            self._arriving.interrupt()
+
     def set_timer(self, tick: int, order: int) -> None:
         """Let an event of this order happen at ``tick``."""
         self.env.process(self._timer(tick, order))
+
+    def never_ends(self) -> bool:
+        """Return whether some work would end after the last tick."""
+        return any(end == NEVER for end in self._ends)
 
     # The processes.
 
@@ -76,13 +87,26 @@ class Clock:
         yield self.env.timeout(tick - self.env.now)
         self._note(order)
 
-    def follow_arrivals(self, ticks: Iterator[int]) -> Process:
-        """The arrivals: each job arrives at its tick. The next one is known when this one has been processed."""
-        for tick in ticks:
-            yield self.env.timeout(tick - self.env.now)
-            self._note(ARRIVAL_EVENT * ENTITIES)
-            self.arrived = self.env.event()
-            yield self.arrived
+    def follow_arrivals(self, next_arrival: Callable[[], int | None]) -> None:
+        """Start the process of arrivals. ``next_arrival`` returns the tick of the next one, None if none is known."""
+        self._arriving = self.env.process(self._arrivals(next_arrival))
+
+    def _arrivals(self, next_arrival: Callable[[], int | None]) -> Process:
+        """The arrivals: each job arrives at its tick. A user who has thought may submit a job before the next one."""
+        while True:
+            try:
+                tick = next_arrival()
+                self.arrived = self.env.event()
+                self._is_looking = True
+                if tick is None:
+                    yield self.arrived
+                else:
+                    yield self.env.timeout(tick - self.env.now)
+                    self._is_looking = False
+                    self._note(ARRIVAL_EVENT * ENTITIES)
+                    yield self.arrived
+            except simpy.Interrupt:
+                pass  # look again which job is next
 
     def follow_faults(self, events: Iterator[Any]) -> Process:
         """The faults: each event of the schedule takes effect at its tick."""

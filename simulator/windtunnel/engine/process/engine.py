@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import simpy
@@ -18,13 +18,14 @@ from windtunnel.core.result import Recording
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
 from windtunnel.engine.prepare.fault_schedule import initial_horizon
 from windtunnel.engine.prepare.jobs import job_blocks
-from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
+from windtunnel.engine.prepare.users import CapacityExceededError
 from windtunnel.engine.process.clock import Clock
 from windtunnel.engine.process.plain import plain, records_of, rows
 from windtunnel.engine.results import accounting
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
-from windtunnel.engine.transitions.build import Words, build
+from windtunnel.engine.transitions.build import Words, build, think_ticks
 from windtunnel.engine.transitions.dispatch import arrive
 from windtunnel.engine.transitions.event_log import event_log
 from windtunnel.engine.transitions.events import (
@@ -38,7 +39,8 @@ from windtunnel.engine.transitions.events import (
     room,
 )
 from windtunnel.engine.transitions.faults import apply_fault
-from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, ENTITIES, FAULT_EVENT, World
+from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, ENTITIES, FAULT_EVENT, NEVER, World
+from windtunnel.engine.transitions.users import next_arrival
 
 Progress = Callable[[int], None]
 _REPORT_MASK = 255
@@ -54,7 +56,7 @@ def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
     Raises:
         InputError: if the work takes longer than a run may last.
     """
-    return _Run(prepared, progress).execute()
+    return with_capacity(lambda run: _Run(run, progress).execute(), prepared)
 
 
 class _Run:
@@ -70,6 +72,7 @@ class _Run:
         self.answers = Answers(prepared)
         policy = prepared.policy
         self.score, self.key = policy.route.score, policy.order.key
+        self.blocks = job_blocks(prepared)
         self.arriving = True
         """Whether jobs will still arrive."""
         self.last_arrival = 0
@@ -77,7 +80,7 @@ class _Run:
     def execute(self) -> Recording:
         """Process one event after another, each with all its consequences, and return the recording."""
         r = self.world.run[0]
-        self.env.process(self.clock.follow_arrivals(self._arrivals()))
+        self.clock.follow_arrivals(self._next_arrival)
         if self.prepared.faults is not None:
             self.env.process(self.clock.follow_faults(self._faults()))
         self.answers.begin(self.world)
@@ -88,6 +91,8 @@ class _Run:
                 break
             self._happen(order, subject)
             self._consequences()
+        if r.end == NEVER - 1 and self.clock.never_ends():
+            self._fail_too_long()
         return self._recording()
 
     def _is_over(self, kind: int) -> bool:
@@ -108,6 +113,7 @@ class _Run:
         elif kind == FAULT_EVENT:
             apply_fault(world, subject)
         elif kind == ARRIVAL_EVENT:
+            self.last_arrival = self.env.now
             arrive(world, self.key)
             self.clock.arrived.succeed()
             if self.progress is not None and not world.run[0].arrived & _REPORT_MASK:
@@ -124,28 +130,36 @@ class _Run:
             else:
                 consequence(world, self.score)
         if r.too_long:
-            raise InputError(
-                f"the work takes longer than the {LONGEST} a run may last",
-                where=self.prepared.scenario.where("workload"),
-                expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
-            )
+            self._fail_too_long()
+        if r.exceeded:
+            self._make_room()
+
+    def _fail_too_long(self) -> NoReturn:
+        raise InputError(
+            f"the work takes longer than the {LONGEST} a run may last",
+            where=self.prepared.scenario.where("workload"),
+            expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
+        )
 
     # The sources of events.
 
-    def _arrivals(self) -> Iterator[int]:
-        """Yield the tick of each arrival, when the earlier one has happened."""
+    def _next_arrival(self) -> int | None:
+        """Return the tick of the next arrival; None if none is known."""
         world: Any = self.world
         r = world.run[0]
-        for block in job_blocks(self.prepared):
+        while r.next >= len(world.arrivals) and not r.last:
+            block = next(self.blocks, None)
+            if block is None:
+                r.last = 1
+                break
             table = tables.records(len(block.arrival), tables.ARRIVAL)
             table.tick, table.work, table.rank = block.arrival, block.workload, block.rank
             table.signature = block.signature
             table.stretch = 1.0 if block.slowdown is None else block.slowdown
             world.arrivals, world.arrival_draws, r.next = rows(table), block.draws, 0
-            for row in world.arrivals:
-                self.last_arrival = row.tick
-                yield row.tick
-        r.last, self.arriving = 1, False
+        tick = next_arrival(self.world)
+        self.arriving = tick != NEVER
+        return tick if self.arriving else None
 
     def _faults(self) -> Iterator[Any]:
         """Yield the events of the schedule of faults, which is extended only as far as the run reaches."""
@@ -174,6 +188,10 @@ class _Run:
                     world.gaps += _blank(len(world.gaps), tables.GAP)
                 case tables.MORE_CHANGES:
                     world.changes += _blank(len(world.changes), tables.CHANGE)
+                case tables.MORE_THOUGHTS:
+                    world.think_ticks = think_ticks(self.prepared, 2 * len(world.think_ticks))
+                case tables.MORE_CAPACITY:
+                    raise CapacityExceededError(2 * world.workloads[r.exceeded - 1].capacity)
                 case tables.MORE_SLOTS:
                     count = len(world.slots)
                     more = _blank(count, tables.SLOT)
@@ -183,6 +201,7 @@ class _Run:
                     world.slots += more
                     world.draws = np.concatenate([world.draws, np.ones_like(world.draws)])
                     world.sequences += _blank(len(world.sequences), tables.SEQUENCE)
+                    world.user_of += [-1] * len(world.user_of)
                 case _:
                     return
 

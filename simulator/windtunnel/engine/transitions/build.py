@@ -19,7 +19,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, tree_size
-from windtunnel.engine.transitions.heap import ROOT
+from windtunnel.engine.transitions.heap import ROOT, heap_push
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -32,6 +32,7 @@ from windtunnel.engine.transitions.tables import (
     World,
     records,
 )
+from windtunnel.engine.transitions.users import OF_WORKLOAD
 from windtunnel.engine.transitions.work import SERVER_WORDS
 from windtunnel.scenario.faults import OperationFault, Straggler
 
@@ -133,6 +134,10 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         intervals=records(4 * devices + rows if r.write else 1, tables.INTERVAL),
         jobs=blank_jobs(kept),
         gaps=records(4 * works + rows if serving else 1, tables.GAP),
+        users=_users(prepared, workloads),
+        user_of=np.full(slots if prepared.users else 0, -1, dtype=np.int64),
+        submits=_submissions(prepared, r),
+        think_ticks=think_ticks(prepared, 2),
         changes=records(4 * devices + 1024 if prepared.scaled else 1, tables.CHANGE),
         batches=records(series * BATCHES, tables.BATCH_OF_JOBS),
         bins=np.zeros((2, series * STRETCHES, BINS if series else 0), dtype=np.int32),
@@ -174,6 +179,32 @@ def _servers(count: int) -> Records:
     return rows
 
 
+def _users(prepared: PreparedRun, workloads: Records) -> Records:
+    """Return the users of all closed workloads, who have not thought yet."""
+    rows = records(sum(users.think.users for users in prepared.users), tables.USER)
+    first = 0
+    for users in prepared.users:
+        rows.work[first : first + users.think.users] = users.work
+        workloads[users.work].first_user = first
+        first += users.think.users
+    return rows
+
+
+def _submissions(prepared: PreparedRun, r: Records) -> Records:
+    """Return the heap of the first submissions of the users."""
+    heap = records(ROOT + sum(users.think.users for users in prepared.users) + 2, tables.ENTRY)
+    for users in prepared.users:
+        for user, tick in enumerate(users.think.first().tolist()):
+            if tick < r.end:
+                r.submits = heap_push(heap, int(r.submits), tick, users.work * OF_WORKLOAD + user)
+    return heap
+
+
+def think_ticks(prepared: PreparedRun, rounds: int) -> np.ndarray:
+    """Return the first ``rounds`` think times of all users; shape (rounds, users)."""
+    return np.concatenate([np.zeros((rounds, 0), dtype=np.int64), *(u.think.rounds(rounds) for u in prepared.users)], 1)
+
+
 def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_of: np.ndarray) -> Records:
     """Return the run's record at tick 0."""
     policy, classes, faults = prepared.policy, prepared.classes, prepared.scenario.faults
@@ -204,7 +235,9 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.workloads, r.devices, r.classes = len(prepared.workloads), prepared.device_count, len(classes)
     r.draws = draw_columns(prepared)
     operation_faults = any(isinstance(fault, OperationFault) for fault in faults)
-    r.careful = serving or batching or r.gated or prepared.interrupts or operation_faults
+    r.users, r.limit = bool(prepared.users), MAX_TICKS if prepared.limit is None else prepared.limit
+    # Devices that drain return their jobs to queues.
+    r.careful = serving or batching or r.gated or prepared.interrupts or operation_faults or r.scaling
     r.far = prepared.device_count > FAR_ABOVE and policy.batch.kind == "none"
     r.stretched = any(isinstance(fault, Straggler) for fault in faults)
     r.write = prepared.writes_intervals and not prepared.streamed
@@ -241,7 +274,7 @@ def _programs(
     for number, job_class in enumerate(prepared.workloads):
         rows[number].deadline = job_class.deadline_ticks
         rows[number].priority = job_class.workload.priority
-        rows[number].way_at = -1
+        rows[number].way_at = rows[number].stretch_at = -1
     for (cls, work), compiled in prepared.compiled.items():
         p = programs[cls * works + work]
         p.ways = len(ways)
@@ -270,6 +303,15 @@ def _programs(
         if prepared.policy.batch.kind == "request" and (table := prepared.batches(cls, work)) is not None:
             p.batch_at = numbers.add(np.concatenate([table.seconds, table.watts]))
             p.batch_drawn = table.drawn
+    for users in prepared.users:
+        row = rows[users.work]
+        row.capacity, row.signature = users.capacity, users.signature
+        drawn = np.ones((users.capacity, draw_columns(prepared)))
+        for column, variates in enumerate(columns.get(users.work, [])):
+            drawn[:, column] = variates.values[: users.capacity]
+        row.draws_at = numbers.add(drawn.ravel())
+        if users.slowdown is not None:
+            row.stretch_at = numbers.add(users.slowdown)
     return (
         programs,
         np.array(ways or [(0, 0)], dtype=tables.WAY).view(np.recarray),

@@ -11,12 +11,13 @@ from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.consequences import sweep_classes, to_place
 from windtunnel.engine.transitions.containers import NOT_HERE
-from windtunnel.engine.transitions.features import SERVERS, SINGLES, TALLIES, hot
+from windtunnel.engine.transitions.features import SERVERS, SINGLES, TALLIES, USERS, hot
 from windtunnel.engine.transitions.jobs import row_of
 from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, push, reindex
 from windtunnel.engine.transitions.servers import begin_step
 from windtunnel.engine.transitions.single import feed_single
 from windtunnel.engine.transitions.tables import BY_TURN, PER_SECOND, World
+from windtunnel.engine.transitions.users import is_submitted, take_submission
 
 
 @hot
@@ -146,26 +147,36 @@ def arrive(w: World, key: Any) -> None:
     """Let the next job of the block of arrivals arrive."""
     r = w.run[0]
     slot = r.free
-    s, a = w.slots[slot], w.arrivals[r.next]
+    s = w.slots[slot]
     r.free = s.next
-    s.job, s.arrival, s.start, s.work, s.rank, s.signature = r.job, a.tick, -1, a.work, a.rank, a.signature
+    s.job, s.start = r.job, -1
     s.starts, s.timed, s.key, s.energy = 0, 0, 0.0, 0.0
-    if r.stretched:
-        w.draws[slot, r.draws] = a.stretch
+    if USERS and r.users and is_submitted(w):
+        take_submission(w, slot)
+        if r.exceeded:
+            return
+    else:
+        a = w.arrivals[r.next]
+        s.arrival, s.work, s.rank, s.signature = a.tick, a.work, a.rank, a.signature
+        if r.stretched:
+            w.draws[slot, r.draws] = a.stretch
+        for draw in range(r.draws):
+            w.draws[slot, draw] = w.arrival_draws[r.next, draw]
+        r.next += 1
     if TALLIES and r.tallying:
         row = row_of(w, s.job)
         if row >= 0:
-            w.jobs[row].arrival, w.jobs[row].work = a.tick, a.work
-        w.counts[a.work, 3] += 1
-        r.last_arrival = a.tick
-    for draw in range(r.draws):
-        w.draws[slot, draw] = w.arrival_draws[r.next, draw]
+            w.jobs[row].arrival, w.jobs[row].work = s.arrival, s.work
+        w.counts[s.work, 3] += 1
+        r.last_arrival = s.arrival
+    if USERS and r.users:
+        j = w.jobs[s.job]
+        j.arrival, j.work, j.rank, j.signature = s.arrival, s.work, s.rank, s.signature
     work = w.workloads[s.work]
     if SERVERS and r.serving:
         q = w.sequences[slot]
-        q.prompt, q.output = w.ints[work.prompts + a.rank], w.ints[work.outputs + a.rank]
+        q.prompt, q.output = w.ints[work.prompts + s.rank], w.ints[work.outputs + s.rank]
         q.read = q.chunk = 0
-    r.next += 1
     r.job += 1
     r.arrived += 1
     if r.keyed:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.core.errors import InputError
+from windtunnel.core.ticks import LONGEST
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.transitions.answers import Answers
@@ -17,7 +19,9 @@ from windtunnel.engine.transitions.tables import World
 def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answers) -> EventLog:
     """Return the records of a run as an event log."""
     log = EventLog(prepared)
-    jobs, serving = world.jobs, bool(world.run[0].serving)
+    if prepared.users:
+        _add_arrivals(prepared, world, log)
+    jobs, serving = world.jobs[: log.count], bool(world.run[0].serving)
     log.start, log.finish, log.first, log.device = (_plain(a) for a in (jobs.start, jobs.finish, jobs.first, jobs.on))
     log.energy = _plain(jobs.energy)
     log.starts, log.failed = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
@@ -54,6 +58,35 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
     return log
 
 
+def _add_arrivals(prepared: PreparedRun, world: World, log: EventLog) -> None:
+    """Add the jobs that arrived, because those of users were not known before.
+
+    Raises:
+        InputError: if no job arrives, or fewer than requested because the run lasts too long.
+    """
+    r = world.run[0]
+    log.count = int(r.arrived)
+    if prepared.limit is not None and log.count < prepared.limit and not r.running + r.waiting:
+        raise InputError(
+            f"only {log.count:,} of {prepared.limit:,} jobs would arrive within the {LONGEST} a run may last",
+            where=prepared.scenario.where("stop", "jobs"),
+            expected="fewer jobs, more users, shorter think times, or stop: {time: ...}",
+        )
+    if not log.count:
+        raise InputError(
+            "no job arrives before the run stops",
+            where=prepared.scenario.where("stop"),
+            expected="a later stop, or shorter think times",
+        )
+    jobs = world.jobs[: log.count]
+    log.arrival, log.workload_of, log.rank = _plain(jobs.arrival), _plain(jobs.work), _wide(jobs.rank)
+    log.eligible = _wide(jobs.signature)
+
+
+def _wide(values: np.ndarray) -> array[Any]:
+    return _plain(values.astype(np.int64))
+
+
 def _plain(values: np.ndarray) -> array[Any]:
     """Return a field of records as an array with the interface of Python's ``array`` that the accounting uses."""
     column: Any = np.ascontiguousarray(values)
@@ -69,7 +102,7 @@ def _add_gaps(prepared: PreparedRun, log: EventLog) -> None:
     class_of = prepared.class_of_device()
     which = np.full(log.count, -1, dtype=np.int64)
     for number, ((cls, work), _) in enumerate(generating):
-        which[(device >= 0) & (prepared.workload_of == work) & (class_of[device] == cls)] = number
+        which[(device >= 0) & (np.asarray(log.workload_of) == work) & (class_of[device] == cls)] = number
     done = np.flatnonzero((which >= 0) & (finish >= 0))
     for job in done[np.lexsort((device[done], finish[done]))].tolist():
         log.add_gaps_of_request(job, generating[which[job]][1])

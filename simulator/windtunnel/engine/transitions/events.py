@@ -16,7 +16,7 @@ from windtunnel.engine.transitions.consequences import ask, sweep_all
 from windtunnel.engine.transitions.containers import prefetch
 from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, sweep
 from windtunnel.engine.transitions.faults import apply_fault, come_back
-from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, TALLIES, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, TALLIES, USERS, cold, hot
 from windtunnel.engine.transitions.heap import ROOT, heap_pop
 from windtunnel.engine.transitions.jobs import row_of, tally
 from windtunnel.engine.transitions.power import drain
@@ -32,6 +32,7 @@ from windtunnel.engine.transitions.tables import (
     HOUR_TICKS,
     HOURS,
     MORE_BATCHES,
+    MORE_CAPACITY,
     MORE_CHANGES,
     MORE_FAULTS,
     MORE_GAPS,
@@ -39,6 +40,7 @@ from windtunnel.engine.transitions.tables import (
     MORE_JOBS,
     MORE_ROWS,
     MORE_SLOTS,
+    MORE_THOUGHTS,
     MORE_TIMERS,
     NEVER,
     QUESTION,
@@ -50,6 +52,7 @@ from windtunnel.engine.transitions.tables import (
     Records,
     World,
 )
+from windtunnel.engine.transitions.users import next_arrival
 from windtunnel.engine.transitions.work import settle
 
 # Time.
@@ -176,6 +179,11 @@ def room(w: World) -> int:
         return MORE_JOBS
     if r.free < 0:
         return MORE_SLOTS
+    if USERS and r.users:
+        if r.exceeded:
+            return MORE_CAPACITY
+        if r.thoughts + 1 >= len(w.think_ticks):
+            return MORE_THOUGHTS
     if QUESTIONS and r.scaling and r.changes + 2 * r.devices + 2 > len(w.changes):
         return MORE_CHANGES
     if TALLIES and r.tallying:
@@ -324,7 +332,7 @@ def advance(w: World, score: Any, key: Any) -> int:
         # Every batch that is offered may set a timer for its first job.
         if INTERRUPTS and ROOT + r.timer_count + (len(w.queues) if r.batch else 0) + 8 > len(w.timers):
             return MORE_TIMERS
-        arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else NEVER
+        arrival = next_arrival(w)
         timer = w.timers[ROOT].tick if r.timer_count else NEVER
         # The schedule of faults is known up to this tick; it is extended only as far as the run reaches.
         fault = w.faults[r.fault].tick if r.fault < len(w.faults) else r.faults_until

@@ -7,9 +7,10 @@ import math
 from windtunnel.engine.prepare.autoscaling import DRAINING, OFF, ON
 from windtunnel.engine.results.sketch import BINS_PER_E
 from windtunnel.engine.transitions.consequences import to_place
-from windtunnel.engine.transitions.features import QUESTIONS, TALLIES, cold, hot
+from windtunnel.engine.transitions.features import QUESTIONS, TALLIES, USERS, cold, hot
 from windtunnel.engine.transitions.queues import left, own_queue, push
 from windtunnel.engine.transitions.tables import BATCHES, STRETCHES, World
+from windtunnel.engine.transitions.users import think
 
 
 @hot
@@ -83,6 +84,8 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
     left(w, device)
     if QUESTIONS and r.scaling:
         _count_running(w, device, -1)
+    if USERS and r.users:
+        think(w, slot)
     s.next = r.free
     r.free = slot
 

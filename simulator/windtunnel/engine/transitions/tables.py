@@ -49,11 +49,16 @@ RUN = _layout(
     # For continuous batching: the number of recorded gaps between tokens, and of preemptions. For autoscaling: the
     # number of recorded changes. For faults of operations: the completed jobs with corrupted data.
     "gaps preemptions changes corrupted "
+    # For closed loops: the number of submissions in their heap, the largest number of think times of a user so far, and
+    # 1 + the workload that has more jobs than random numbers were drawn for.
+    "submits thoughts exceeded "
     # Constants. `careful`: a device's work may be interrupted, slowed, paused or batched. `looks`: the score reads more
     # of a device than the tree holds. `far`: the fleet is larger than the cache. `serving`: batches are continuous.
     # `continues`: the run does not end when it has drained, because devices are still scaled.
     "routed by keyed batch batch_size batch_wait batch_tokens serving gated scaling workloads devices classes draws "
-    "stretched careful looks far write tokens continues "
+    "stretched careful looks far write tokens continues users "
+    # The number of jobs after which no more arrive.
+    "limit "
     # Offsets in `ints` of: the classes of signature s (from signature_at + s), the queues that class c serves (from
     # queue_at + c) and all classes.
     "signature_at signature_classes queue_at queues_of all_classes",
@@ -105,11 +110,15 @@ PROGRAM = _layout(
 WAY = _layout("first last")
 # asks: whether its duration is asked when it begins (a fault may affect it, or a real device executes it).
 SEGMENT = _layout("kind ticks ticks_at draw watts_at lane name asks", "seconds watts")
-WORKLOAD = _layout("deadline priority way_at prompts outputs")
+# For closed loops: the offset of its first user, the next job's rank, for how many jobs random numbers were drawn, the
+# signature of its jobs, and the offsets in `numbers` of their draws and of their slowdowns (-1 without stragglers).
+WORKLOAD = _layout("deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at")
+# thoughts: how often the user has thought.
+USER = _layout("work thoughts")
 INTERVAL = _layout("on lane name start end", "watts")
 FAULT = EVENT
 ARRIVAL = _layout("tick work rank signature", "stretch")
-JOB = _layout("arrival work start finish on starts first lost", "energy")
+JOB = _layout("arrival work start finish on starts first lost:1 rank:4 signature:4", "energy")
 BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
 SPAN = _layout("", "power waiting")
 CHANGE = _layout("tick on before after")
@@ -171,10 +180,12 @@ ENTITIES = 2**40
     MORE_ROWS,
     MORE_GAPS,
     MORE_CHANGES,
+    MORE_THOUGHTS,
+    MORE_CAPACITY,
     TOO_LONG,
     CHECK_SERVED,
     QUESTION,
-) = range(13)
+) = range(15)
 """The reason why an engine stops advancing."""
 
 NO_QUESTION, BATCH_COST, OPERATION, DECISION, READINESS, FAILED_OPERATION, RESET_DONE = range(7)
@@ -224,6 +235,14 @@ class World(NamedTuple):
     """Times of every ``stride``-th job."""
     gaps: Records
     """Times between tokens."""
+    users: Records
+    """The users of closed loops, who each wait for a job or think."""
+    user_of: Any
+    """The user who waits for the job of each slot, or -1."""
+    submits: Records
+    """The heap of the next submissions of users."""
+    think_ticks: np.ndarray
+    """The think times by number and user."""
     changes: Records
     """Changes of the states of scaled devices."""
     batches: Records
