@@ -11,7 +11,7 @@ from numba import njit, typeof, types
 
 from windtunnel.core.policy import Candidate, JobKey, OwnFunction
 from windtunnel.engine.compiled.jit import Variant
-from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.events import advance
 from windtunnel.engine.transitions.tables import HOURS, World, records
@@ -33,15 +33,17 @@ VARIANTS = {
 
 def variant_of(prepared: PreparedRun) -> str:
     """Return the variant of the kernel that a run needs."""
-    if needs_questions(prepared):
+    if needs_everything(prepared):
         return "all"
     if prepared.policy.batch.kind != "continuous":
         return "fleet"
     return "all" if prepared.interrupts or prepared.budget_w is not None else "serving"
 
 
-def needs_questions(prepared: PreparedRun) -> bool:
-    """Return whether a run needs answers in Python."""
+def needs_everything(prepared: PreparedRun) -> bool:
+    """Return whether a run needs rare features: streams, users, autoscaling, faults of operations, mixed batches."""
+    if any(kind_of_station(prepared, c) == "stream" for c in prepared.classes):
+        return True
     if prepared.scaled or prepared.real or prepared.users or any(isinstance(f, OperationFault) for f in prepared.scenario.faults):
         return True
     batching = prepared.policy.batch.kind == "request"
@@ -115,6 +117,11 @@ def _empty() -> World:
         devices=records(0, tables.DEVICE),
         extras=records(0, tables.EXTRA),
         servers=records(0, tables.SERVER),
+        stations=records(0, tables.STATION),
+        engines=records(0, tables.ENGINE),
+        lanes=np.zeros((0, 1), dtype=np.int8),
+        tasks=records(0, tables.TASK),
+        stream_jobs=records(0, tables.STREAM_JOB),
         slots=records(0, tables.SLOT),
         sequences=records(0, tables.SEQUENCE),
         draws=np.ones((0, 1)),

@@ -201,6 +201,7 @@ class _Run:
                     world.slots += more
                     world.draws = np.concatenate([world.draws, np.ones_like(world.draws)])
                     world.sequences += _blank(len(world.sequences), tables.SEQUENCE)
+                    world.stream_jobs += _blank(len(world.stream_jobs), tables.STREAM_JOB)
                     world.user_of += [-1] * len(world.user_of)
                 case _:
                     return

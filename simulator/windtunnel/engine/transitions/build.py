@@ -16,7 +16,7 @@ from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.jobs import draw_columns, draws
 from windtunnel.engine.prepare.operation_faults import may_affect
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
-from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws
+from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws, round_power
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, tree_size
 from windtunnel.engine.transitions.heap import ROOT, heap_push
@@ -89,7 +89,8 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     rows, slots = rows or ROWS, slots or SLOTS
     policy = prepared.policy
     batching, serving = policy.batch.kind == "request", policy.batch.kind == "continuous"
-    for word in SERVER_WORDS if serving else ("compute",) if batching else ():
+    streaming = any(kind_of_station(prepared, c) == "stream" for c in prepared.classes)
+    for word in SERVER_WORDS if serving else ("compute",) if batching else ("board", "active") if streaming else ():
         words(word)
     devices, works = prepared.device_count, len(prepared.workloads)
     ints, numbers = Pool(np.int64), Pool(np.float64)
@@ -112,6 +113,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         devices=_devices(prepared),
         extras=_extras(prepared),
         servers=_servers(devices if serving else 0),
+        **_streams(prepared, r, slots if streaming else 0),
         slots=slot_rows,
         sequences=records(slots if serving else 0, tables.SEQUENCE),
         draws=np.ones((slots, r.draws + r.stretched)),
@@ -145,6 +147,45 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         spans=records(SPANS if series else 0, tables.SPAN),
         hours=np.zeros(HOURS),
     )
+
+
+def own_intervals(prepared: PreparedRun) -> set[tuple[int, int]]:
+    """Return the programs (class, workload) whose jobs are one segment, so that their times are the interval's."""
+    kinds = {c.number: kind_of_station(prepared, c) for c in prepared.classes}
+    return {
+        key
+        for key, program in prepared.compiled.items()
+        if prepared.is_own_interval(program) and kinds[key[0]] == "single"
+    }
+
+
+def _streams(prepared: PreparedRun, r: Records, slots: int) -> dict[str, Any]:
+    """Return the tables that only devices with streams need."""
+    count = prepared.device_count if slots else 0
+    rows = records(count, tables.STATION)
+    for name in ("oldest", "newest", "running", "running_end", "undelivered", "timed_end"):
+        rows[name] = -1
+    most = bodies = 0
+    for c in prepared.classes if slots else ():
+        members = slice(c.first, c.first + c.count)
+        rows.streams[members], rows.memory[members] = c.streams, c.device.memory_bytes
+        rows.active_w[members] = c.active_w
+        rows.headroom_w[members] = max(round_power(c.limit_w) - c.idle_w - c.active_w, 0.0)
+        programs = [compiled for (cls, _), compiled in prepared.compiled.items() if cls == c.number]
+        side_by_side = max((len(phase) for p in programs for variant in p.variants for phase in variant), default=1)
+        most, bodies = max(most, c.streams * side_by_side), bodies + c.streams * side_by_side * c.count
+    tasks = records(min(bodies, max(prepared.job_count, 1) * max(most, 1)), tables.TASK)
+    if len(tasks):
+        tasks.next = np.append(np.arange(1, len(tasks)), -1)
+    engines = records(count * int(r.engines), tables.ENGINE)
+    engines.waiting = -1
+    return {
+        "stations": rows,
+        "engines": engines,
+        "lanes": np.zeros((len(engines), most + 1), dtype=np.int8),
+        "tasks": tasks,
+        "stream_jobs": records(slots, tables.STREAM_JOB),
+    }
 
 
 def blank_jobs(count: int) -> Records:
@@ -240,7 +281,9 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.careful = serving or batching or r.gated or prepared.interrupts or operation_faults or r.scaling
     r.far = prepared.device_count > FAR_ABOVE and policy.batch.kind == "none"
     r.stretched = any(isinstance(fault, Straggler) for fault in faults)
-    r.write = prepared.writes_intervals and not prepared.streamed
+    r.write = len(own_intervals(prepared)) < len(prepared.compiled) and not prepared.streamed
+    names = {segment.engine for compiled in prepared.compiled.values() for segment in compiled.segments()}
+    r.engines = len(names)
     r.tokens = not serving and any(c.first_ticks is not None for c in prepared.compiled.values())
     r.stride = 1
     r.signature_at = ints.add(np.cumsum([0, *(len(s) for s in prepared.signatures)]))
@@ -270,6 +313,7 @@ def _programs(
     ways: list[tuple[int, int]] = []
     segments: list[tuple[float, ...]] = []
     columns = draws(prepared)
+    engines: dict[str, int] = {}
     rows = records(works, tables.WORKLOAD)
     for number, job_class in enumerate(prepared.workloads):
         rows[number].deadline = job_class.deadline_ticks
@@ -281,10 +325,13 @@ def _programs(
         for variant in compiled.variants:
             first = len(segments)
             for phase in variant:
-                segments += [
-                    _segment(s, columns.get(work, []), ints, numbers, words, _asks(prepared, cls, work, s))
-                    for s in phase[0]
-                ]
+                for place, body in enumerate(phase):
+                    for s in body:
+                        engine = engines.setdefault(s.engine, len(engines))
+                        ends_body = s is body[-1]
+                        row = _segment(s, columns.get(work, []), ints, numbers, words)
+                        ends = (engine, ends_body, ends_body and place == len(phase) - 1)
+                        segments.append((*row[:7], *ends, _asks(prepared, cls, work, s), *row[7:], s.share))
             ways.append((first, len(segments) - 1))
         if compiled.variant_of is not None:
             rows[work].way_at = ints.add(compiled.variant_of)
@@ -295,7 +342,7 @@ def _programs(
         p.preference = prepared.preference[cls, work]
         p.footprint_at, p.footprint = _one_or_all(compiled.footprint_bytes, numbers)
         p.weights = compiled.decoder.weight_bytes if compiled.decoder is not None else 0.0
-        p.own = prepared.is_own_interval(compiled)
+        p.own = (cls, work) in own_intervals(prepared)
         p.first_at = -1 if compiled.first_ticks is None else ints.add(compiled.first_ticks)
         if compiled.prompts is not None and compiled.outputs is not None:  # lengths do not depend on the device
             rows[work].prompts, rows[work].outputs = ints.add(compiled.prompts), ints.add(compiled.outputs)
@@ -396,16 +443,16 @@ def _one_or_all(values: np.ndarray, pool: Pool) -> tuple[int, float]:
 
 
 def _segment(
-    segment: Segment, draws: list[ServiceTimeDraws], ticks: Pool, numbers: Pool, words: Words, asks: bool
+    segment: Segment, draws: list[ServiceTimeDraws], ticks: Pool, numbers: Pool, words: Words
 ) -> tuple[float, ...]:
     watts_at, watts = (-1, segment.watts) if isinstance(segment.watts, float) else (numbers.add(segment.watts), 0.0)
     lane, name = words(segment.engine), words(segment.name)
     if segment.drawn is not None:
         column = next(i for i, known in enumerate(draws) if known is segment.drawn.variates)
-        return (tables.DRAWN, 0, 0, column, watts_at, lane, name, asks, segment.drawn.seconds, watts)
+        return (tables.DRAWN, 0, 0, column, watts_at, lane, name, segment.drawn.seconds, watts)
     if isinstance(segment.ticks, int):
-        return (tables.CONSTANT, segment.ticks, 0, 0, watts_at, lane, name, asks, 0.0, watts)
-    return (tables.BY_JOB, 0, ticks.add(segment.ticks), 0, watts_at, lane, name, asks, 0.0, watts)
+        return (tables.CONSTANT, segment.ticks, 0, 0, watts_at, lane, name, 0.0, watts)
+    return (tables.BY_JOB, 0, ticks.add(segment.ticks), 0, watts_at, lane, name, 0.0, watts)
 
 
 def _queues_by_class(prepared: PreparedRun, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:

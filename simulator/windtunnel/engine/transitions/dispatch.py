@@ -11,12 +11,13 @@ from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.consequences import sweep_classes, to_place
 from windtunnel.engine.transitions.containers import NOT_HERE
-from windtunnel.engine.transitions.features import SERVERS, SINGLES, TALLIES, USERS, hot
+from windtunnel.engine.transitions.features import SERVERS, SINGLES, STREAMS, TALLIES, USERS, cold, hot
 from windtunnel.engine.transitions.jobs import row_of
 from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, push, reindex
 from windtunnel.engine.transitions.servers import begin_step
 from windtunnel.engine.transitions.single import feed_single
-from windtunnel.engine.transitions.tables import BY_TURN, PER_SECOND, World
+from windtunnel.engine.transitions.streams import feed_streams
+from windtunnel.engine.transitions.tables import BY_TURN, PER_SECOND, STREAM, Records, World
 from windtunnel.engine.transitions.users import is_submitted, take_submission
 
 
@@ -24,6 +25,11 @@ from windtunnel.engine.transitions.users import is_submitted, take_submission
 def feed(w: World, device: int) -> None:
     """Let the device start the work that it accepts."""
     r, d = w.run[0], w.devices[device]
+    if STREAMS and w.classes[d.cls].kind == STREAM:
+        feed_streams(w, device)
+        if not r.routed:
+            reindex(w, device)
+        return
     if d.slot >= 0:
         return
     if SERVERS and r.serving:
@@ -45,8 +51,13 @@ def sweep(w: World) -> None:
     r = w.run[0]
     c = w.classes[w.ints[r.sweeping]]
     device = w.tree[c.tree].winner
+    if STREAMS and c.kind == STREAM and r.tried >= c.first:
+        # Devices with streams differ in the memory that is free, so the next one is tried too.
+        device = _next_with_room(w, c, r.tried)
     if r.refused:
         r.sweep_end = r.sweeping
+    elif STREAMS and c.kind == STREAM and device < 0:
+        r.sweeping += 1
     elif w.tree[c.tree].load >= NOT_HERE or r.tried == device or best_queue(w, device, -math.inf, -1) < 0:
         # The other devices of the class are identical, so they would not start either.
         r.sweeping += 1
@@ -57,6 +68,15 @@ def sweep(w: World) -> None:
     if r.sweeping == r.sweep_end:
         r.sweeping = -1
     r.tried = -1
+
+
+@cold
+def _next_with_room(w: World, c: Records, tried: int) -> int:
+    """Return the first device of a class after ``tried`` that has room; -1 if there is none."""
+    for device in range(tried + 1, c.first + c.count):
+        if w.tree[c.leaf + device - c.first].load == 0:
+            return device
+    return -1
 
 
 @hot

@@ -10,10 +10,10 @@ import numpy as np
 from windtunnel.core.errors import InputError
 from windtunnel.core.ticks import LONGEST
 from windtunnel.engine.event_log import EventLog
-from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.transitions.answers import Answers
-from windtunnel.engine.transitions.build import Words
-from windtunnel.engine.transitions.tables import World
+from windtunnel.engine.transitions.build import Words, own_intervals
+from windtunnel.engine.transitions.tables import LANE_BASE, LANES, World
 
 
 def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answers) -> EventLog:
@@ -25,7 +25,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
     log.start, log.finish, log.first, log.device = (_plain(a) for a in (jobs.start, jobs.finish, jobs.first, jobs.on))
     log.energy = _plain(jobs.energy)
     log.starts, log.failed = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
-    log.own_interval = {key for key, program in prepared.compiled.items() if prepared.is_own_interval(program)}
+    log.own_interval = own_intervals(prepared)
     log.preemptions, log.corrupted = int(world.run[0].preemptions), int(world.run[0].corrupted)
     for row in answers.resets:
         log.add_reset(*row)
@@ -34,8 +34,9 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         changes = world.changes[: world.run[0].changes]
         for change in zip(*(changes[name].tolist() for name in ("tick", "on", "before", "after")), strict=True):
             log.add_change(*change)
-    if serving:
-        log.overlapping = set(range(prepared.device_count))
+    for c in prepared.classes:
+        if kind_of_station(prepared, c) in ("continuous", "stream"):
+            log.overlapping.update(range(c.first, c.first + c.count))
     written = world.intervals[: world.run[0].written]
     for row in written[written.lane < 0]:
         log.add_interrupted(int(row.name), int(row.start), int(row.end))
@@ -47,7 +48,14 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         sizes = np.unique(-names) if len(names) else np.zeros(0, dtype=np.int64)
         spelled = {int(size): table.word(f"batch of {size}") for size in sizes}
         names = np.array([spelled[-int(name)] for name in names], dtype=np.int64)
-    table.device, table.lane, table.name = _plain(written.on), _plain(written.lane), _plain(names)
+    lanes = written.lane
+    if len(world.tasks):
+        lanes = lanes.copy()
+        for lane in np.unique(lanes[lanes >= LANE_BASE]).tolist():
+            word, number = divmod(lane - LANE_BASE, LANES)
+            engine = list(words.numbers)[word]
+            lanes[lanes == lane] = table.word(engine if number == 0 else f"{engine} {number + 1}")
+    table.device, table.lane, table.name = _plain(written.on), _plain(lanes), _plain(names)
     table.start, table.end, table.watts = _plain(written.start), _plain(written.end), _plain(written.watts)
     if serving:
         gaps = world.gaps[: world.run[0].gaps]

@@ -16,12 +16,13 @@ from windtunnel.engine.transitions.consequences import ask, sweep_all
 from windtunnel.engine.transitions.containers import prefetch
 from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, sweep
 from windtunnel.engine.transitions.faults import apply_fault, come_back
-from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, TALLIES, USERS, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, STREAMS, TALLIES, USERS, cold, hot
 from windtunnel.engine.transitions.heap import ROOT, heap_pop
 from windtunnel.engine.transitions.jobs import row_of, tally
 from windtunnel.engine.transitions.power import drain
 from windtunnel.engine.transitions.servers import HELD, end_step
 from windtunnel.engine.transitions.single import end_segment
+from windtunnel.engine.transitions.streams import close_streams, end_task
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     CHECK_SERVED,
@@ -47,6 +48,7 @@ from windtunnel.engine.transitions.tables import (
     READINESS,
     RESET,
     SPANS,
+    STREAM,
     TIMER,
     TOO_LONG,
     Records,
@@ -123,6 +125,8 @@ def end_work(w: World, device: int) -> None:
     """End the device's present work."""
     if SERVERS and w.run[0].serving:
         end_step(w, device)
+    elif STREAMS and w.classes[w.devices[device].cls].kind == STREAM:
+        end_task(w, device)
     elif SINGLES:
         end_segment(w, device)
 
@@ -171,7 +175,7 @@ def consequence(w: World, score: Any) -> None:
 def room(w: World) -> int:
     """Return which table may be too small at the next event; DONE if none is."""
     r = w.run[0]
-    if r.write and r.written + 2 * r.devices + r.running + 2 > len(w.intervals):
+    if r.write and r.written + 2 * r.devices + (2 + r.engines) * r.running + 2 + len(w.tasks) > len(w.intervals):
         return MORE_INTERVALS
     if SERVERS and r.serving and r.gaps + r.workloads + min(r.batch_size, len(w.slots)) + 2 > len(w.gaps):
         return MORE_GAPS
@@ -272,6 +276,9 @@ def close(w: World) -> None:
     elapse(w, r.end)
     for device in range(r.devices):
         d = w.devices[device]
+        if STREAMS and w.classes[d.cls].kind == STREAM:
+            close_streams(w, device)
+            continue
         if d.slot >= 0 and not d.held and not d.paused:
             settle(w, device)
         if SERVERS and r.serving:

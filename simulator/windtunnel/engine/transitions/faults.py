@@ -6,14 +6,15 @@ import math
 
 from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 from windtunnel.engine.transitions.consequences import sweep_all, to_place
-from windtunnel.engine.transitions.features import QUESTIONS, SERVERS, SINGLES, cold
+from windtunnel.engine.transitions.features import QUESTIONS, SERVERS, SINGLES, STREAMS, cold
 from windtunnel.engine.transitions.jobs import ended, interrupted, waits_again
 from windtunnel.engine.transitions.power import release, shed
 from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
 from windtunnel.engine.transitions.servers import deliver, restart, take_sequence
 from windtunnel.engine.transitions.single import complete
-from windtunnel.engine.transitions.tables import Records, World
-from windtunnel.engine.transitions.work import halt, proceed
+from windtunnel.engine.transitions.streams import deliver_jobs, take_job
+from windtunnel.engine.transitions.tables import STREAM, Records, World
+from windtunnel.engine.transitions.work import halt, resume
 
 
 @cold
@@ -57,6 +58,18 @@ def _return_sequences(w: World, device: int, becomes: int, attempts: int) -> Non
 
 
 @cold
+def _return_jobs(w: World, device: int, becomes: int, attempts: int) -> None:
+    """Return all jobs of a device with streams."""
+    while True:
+        slot = take_job(w, device)
+        if slot < 0:
+            return
+        start = w.slots[slot].start
+        if _give_up(w, device, slot, becomes, attempts):
+            interrupted(w, device, start, 1)
+
+
+@cold
 def return_work(w: World, device: int, becomes: int, attempts: int) -> None:
     """Retry, migrate or fail the jobs that the device cannot complete. Its work in progress must have stopped.
 
@@ -69,6 +82,9 @@ def return_work(w: World, device: int, becomes: int, attempts: int) -> None:
         w.extras[device].ending, w.extras[device].timed = -1, 0
     if SERVERS and r.serving:
         _return_sequences(w, device, becomes, attempts)
+    elif STREAMS and w.classes[d.cls].kind == STREAM:
+        w.stations[device].peak_w = 0.0
+        _return_jobs(w, device, becomes, attempts)
     elif SINGLES and d.slot >= 0:
         _return_single(w, device, becomes, attempts)
     while becomes == MIGRATE and r.routed and d.outages:
@@ -105,6 +121,8 @@ def come_back(w: World, device: int) -> None:
         return
     if SERVERS and r.serving:
         deliver(w, device)
+    elif STREAMS and w.classes[d.cls].kind == STREAM:
+        deliver_jobs(w, device)
     elif SINGLES and d.held:
         complete(w, device)
     reindex(w, device)
@@ -130,7 +148,7 @@ def set_speed(w: World, device: int, speed: float) -> None:
         halt(w, device)
     d.rate = speed
     if under_way:
-        proceed(w, device, d.left, d.full)
+        resume(w, device)
 
 
 @cold

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from windtunnel.engine.transitions.consequences import sweep_classes
 from windtunnel.engine.transitions.features import cold
-from windtunnel.engine.transitions.tables import World
-from windtunnel.engine.transitions.work import halt, proceed
+from windtunnel.engine.transitions.tables import STREAM, World
+from windtunnel.engine.transitions.work import halt, resume
 
 
 @cold
@@ -21,7 +21,7 @@ def may_draw(w: World, device: int, need: float) -> bool:
     in_turn = r.line_count == 0 or w.line[r.line_first] == device
     if r.paused == 0 and in_turn and r.drawn_w + need <= r.cap_w:
         r.drawn_w += need
-        d.need = need
+        d.need += need
         return True
     r.refused = 1
     if (r.routed or r.serving) and not d.in_line:
@@ -79,7 +79,7 @@ def drain(w: World) -> None:
         r.drawn_w += d.need
         d.paused = 0
         r.paused -= 1
-        proceed(w, oldest, d.left, d.full)
+        resume(w, oldest)
         return
     if r.line_count:
         _drain_line(w)
@@ -95,7 +95,7 @@ def _drain_line(w: World) -> None:
     r = w.run[0]
     device = w.line[r.line_first]
     d = w.devices[device]
-    if r.tried != device and d.slot < 0 and d.outages == 0:
+    if r.tried != device and (d.slot < 0 or w.classes[d.cls].kind == STREAM) and d.outages == 0:
         r.tried, r.refused = device, 0
         r.feeding = device
         return

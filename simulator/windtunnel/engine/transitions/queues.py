@@ -14,8 +14,8 @@ import numpy as np
 
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.containers import NOT_HERE, meld, tree_set, without_root
-from windtunnel.engine.transitions.features import hot
-from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN, NO_BATCH, World
+from windtunnel.engine.transitions.features import STREAMS, hot
+from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN, NO_BATCH, STREAM, World
 
 
 @hot
@@ -101,6 +101,9 @@ def reindex(w: World, device: int) -> None:
     r, d = w.run[0], w.devices[device]
     if not is_available(w, device):
         load = NOT_HERE
+    elif not r.routed and STREAMS and w.classes[d.cls].kind == STREAM:
+        t = w.stations[device]
+        load = 0 if t.jobs < t.streams else NOT_HERE
     elif not r.routed:
         load = 0 if d.slot < 0 else NOT_HERE
     elif r.by == BY_PRESENT:

@@ -52,11 +52,13 @@ RUN = _layout(
     # For closed loops: the number of submissions in their heap, the largest number of think times of a user so far, and
     # 1 + the workload that has more jobs than random numbers were drawn for.
     "submits thoughts exceeded "
+    # For streams: the first free task.
+    "free_task "
     # Constants. `careful`: a device's work may be interrupted, slowed, paused or batched. `looks`: the score reads more
     # of a device than the tree holds. `far`: the fleet is larger than the cache. `serving`: batches are continuous.
     # `continues`: the run does not end when it has drained, because devices are still scaled.
     "routed by keyed batch batch_size batch_wait batch_tokens serving gated scaling workloads devices classes draws "
-    "stretched careful looks far write tokens continues users "
+    "stretched careful looks far write tokens continues users streaming engines "
     # The number of jobs after which no more arrive.
     "limit "
     # Offsets in `ints` of: the classes of signature s (from signature_at + s), the queues that class c serves (from
@@ -108,8 +110,10 @@ PROGRAM = _layout(
     "estimate energy footprint weights mean price preference",
 )
 WAY = _layout("first last")
-# asks: whether its duration is asked when it begins (a fault may affect it, or a real device executes it).
-SEGMENT = _layout("kind ticks ticks_at draw watts_at lane name asks", "seconds watts")
+# asks: whether its duration is asked when it begins (a fault may affect it, or a real device executes it). For devices
+# with streams: the number of its hardware engine, the share of the engine that it takes, and whether it ends its body
+# and its phase (the bodies of a phase run in parallel).
+SEGMENT = _layout("kind ticks ticks_at draw watts_at lane name engine ends_body:4 ends_phase:4 asks", "seconds watts share")
 # For closed loops: the offset of its first user, the next job's rank, for how many jobs random numbers were drawn, the
 # signature of its jobs, and the offsets in `numbers` of their draws and of their slowdowns (-1 without stragglers).
 WORKLOAD = _layout("deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at")
@@ -140,6 +144,26 @@ SERVER = _layout(
 # the list of ending sequences.
 SEQUENCE = _layout("prompt output read chunk born ends last before later earlier", "joules_at_birth")
 
+# What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
+# occupy an engine, in the order in which they began; active_since: the tick up to which the energy for being active is
+# shared; is_active, active_from: whether any engine works, and since when. undelivered: jobs that ended while the device
+# was unreachable. demand_w: of the running tasks at full speed; active_w: power of an active device; headroom_w: what
+# the device's limit leaves for tasks; active_each_j: the cumulated energy per running task for being active; memory:
+# free bytes; timed_end: the scheduled end of its next segment, or -1.
+STATION = _layout(
+    "jobs oldest newest running running_end is_active active_from active_since undelivered streams timed_end",
+    "demand_w active_w headroom_w active_each_j memory peak_w",
+)
+# A hardware engine of a device with streams, at device * engines + engine: the tasks that wait for it, and its used
+# share.
+ENGINE = _layout("waiting waiting_end working", "used")
+# A body of a job's phase on its way through its segments, on a device with streams. next, before: links of its list. end:
+# of the present segment at its present rate; left: ticks at full speed.
+TASK = _layout("device slot segment lane since end next before", "left watts share rate drawn active_j")
+# A job on a device with streams: the next segment after its present phase (-1 if none), the last segment of its program,
+# its open tasks, and its neighbours in the list of the device's jobs.
+STREAM_JOB = _layout("phase last open earlier later", "memory peak_w")
+
 BATCHES, STRETCHES = 2048, 64
 """The numbers of batches and stretches of a run, in order of arrival, with sums of times and histograms."""
 BINS = 4416
@@ -166,6 +190,8 @@ NO_BATCH, REQUEST = range(2)
 
 COMPLETION, RESET, FAULT_EVENT, TIMER, READY, DECIDE, ARRIVAL_EVENT = range(7)
 """Kinds of events, in the order in which those of one tick are processed."""
+LANES, LANE_BASE = 4096, 2**40
+"""An interval on a lane of an engine has the lane LANE_BASE + engine's word * LANES + lane."""
 ENTITIES = 2**40
 """The order of events of one tick is kind * ENTITIES + entity."""
 
@@ -203,6 +229,15 @@ class World(NamedTuple):
     """The part of a device that only faults of operations and autoscaling need."""
     servers: Records
     """The part of a device that only continuous batching needs."""
+    stations: Records
+    """The part of a device that only streams need."""
+    engines: Records
+    """The hardware engines of devices with streams."""
+    lanes: np.ndarray
+    """Whether each lane of an engine is occupied; shape (devices * engines, lanes)."""
+    tasks: Records
+    stream_jobs: Records
+    """The part of a job that only streams need, by slot."""
     slots: Records
     """The jobs that are present."""
     sequences: Records

@@ -12,17 +12,19 @@ import numpy as np
 
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.clock import cancel_end, set_end
-from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, STREAMS, cold, hot
 from windtunnel.engine.transitions.jobs import row_of
 from windtunnel.engine.transitions.tables import (
     LATEST,
     NEVER,
     NO_BATCH,
     PER_SECOND,
+    STREAM,
     TOO_MANY,
     Records,
     World,
 )
+from windtunnel.engine.transitions.tasks import halt_tasks, resume_tasks
 
 COMPUTE, DECODE, PREFILL, BOTH = range(4)
 """The names of the intervals of continuous batching, by number."""
@@ -174,6 +176,9 @@ def _record_step(w: World, device: int, since: int, watts: float, joules: float)
 def halt(w: World, device: int) -> None:
     """Stop the device's work, and keep its progress: ``left`` are its remaining ticks at full speed."""
     r, d = w.run[0], w.devices[device]
+    if STREAMS and w.classes[d.cls].kind == STREAM:
+        halt_tasks(w, device)
+        return
     span = r.now - d.since
     settle(w, device)
     done = span if d.rate == 1.0 or (QUESTIONS and w.extras[device].timed) else np.int64(math.floor(float(span) * d.rate))
@@ -182,3 +187,13 @@ def halt(w: World, device: int) -> None:
     cancel_end(w, device)
     if SINGLES and r.tokens and d.first_left >= 0:
         _forget_first_token(w, device)
+
+
+@cold
+def resume(w: World, device: int) -> None:
+    """Continue the device's work after a halt."""
+    d = w.devices[device]
+    if STREAMS and w.classes[d.cls].kind == STREAM:
+        resume_tasks(w, device)
+    else:
+        proceed(w, device, d.left, d.full)
