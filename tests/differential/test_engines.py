@@ -22,7 +22,6 @@ from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.fault_schedule import FAIL
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import engine as process
-
 from windtunnel.engine.results import invariants
 from windtunnel.engine.transitions import build
 from windtunnel.placement.scenario import is_placement
@@ -470,7 +469,13 @@ def test_both_engines_record_the_same_for_the_shipped_scenarios() -> None:
 
 def test_cached_machine_code_depends_on_all_that_the_kernels_import() -> None:
     sources = {"/".join(path.parts[-2:]) for path in kernel_sources()}
-    assert sources >= {"transitions/events.py", "transitions/heap.py", "compiled/jit.py", "results/sketch.py", "core/policy.py"}
+    assert sources >= {
+        "transitions/events.py",
+        "transitions/heap.py",
+        "compiled/jit.py",
+        "results/sketch.py",
+        "core/policy.py",
+    }
     assert "compiled/run.py" not in sources  # only drives the kernels
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import njit, typeof, types
@@ -28,7 +27,7 @@ VARIANTS = {
     "serving": frozenset({"SERVERS"}),
     "all": _EVERYTHING,
 }
-"""The features of each variant. The first two are compiled when Windtunnel is installed, the last one at its first use."""
+"""The features of each variant. The last one is compiled at its first use, the others when Windtunnel is installed."""
 
 
 def variant_of(prepared: PreparedRun) -> str:
@@ -42,9 +41,11 @@ def variant_of(prepared: PreparedRun) -> str:
 
 def needs_everything(prepared: PreparedRun) -> bool:
     """Return whether a run needs rare features: streams, users, autoscaling, faults of operations, mixed batches."""
-    if any(kind_of_station(prepared, c) == "stream" for c in prepared.classes):
+    if prepared.scaled or prepared.real or prepared.users:
         return True
-    if prepared.scaled or prepared.real or prepared.users or any(isinstance(f, OperationFault) for f in prepared.scenario.faults):
+    if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
+        return True
+    if any(kind_of_station(prepared, c) == "stream" for c in prepared.classes):
         return True
     batching = prepared.policy.batch.kind == "request"
     return batching and any(prepared.batches(cls, work) is None for cls, work in prepared.compiled)

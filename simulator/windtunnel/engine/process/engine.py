@@ -39,7 +39,7 @@ from windtunnel.engine.transitions.events import (
     room,
 )
 from windtunnel.engine.transitions.faults import apply_fault
-from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, ENTITIES, FAULT_EVENT, NEVER, World
+from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, ENTITIES, FAULT_EVENT, NEVER
 from windtunnel.engine.transitions.users import next_arrival
 
 Progress = Callable[[int], None]

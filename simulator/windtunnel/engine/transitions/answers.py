@@ -1,6 +1,7 @@
-"""Answers the questions of the transitions, which need Python: costs of mixed batches, faults of operations, real devices.
+"""Answers the questions of the transitions, which need Python.
 
-`autoscaling` answers those about scaled devices.
+They concern the costs of mixed batches, faults of operations, and real devices. `autoscaling` answers those about
+scaled devices.
 """
 
 from __future__ import annotations

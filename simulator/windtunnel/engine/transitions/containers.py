@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from windtunnel.engine.transitions.features import cold, hot
 from windtunnel.engine.transitions.heap import ROOT
 from windtunnel.engine.transitions.tables import Records
@@ -11,7 +13,7 @@ NOT_HERE = 2**62
 
 
 @hot
-def prefetch(rows: Records, at: int) -> None:
+def prefetch(rows: Records, at: Any) -> None:
     """Do nothing; in the compiled engine this prefetches the cache line at which record ``at`` of ``rows`` begins."""
 
 

@@ -16,7 +16,17 @@ from windtunnel.engine.transitions.consequences import ask, sweep_all
 from windtunnel.engine.transitions.containers import prefetch
 from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, sweep
 from windtunnel.engine.transitions.faults import apply_fault, come_back
-from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, STREAMS, TALLIES, USERS, cold, hot
+from windtunnel.engine.transitions.features import (
+    INTERRUPTS,
+    QUESTIONS,
+    SERVERS,
+    SINGLES,
+    STREAMS,
+    TALLIES,
+    USERS,
+    cold,
+    hot,
+)
 from windtunnel.engine.transitions.heap import ROOT, heap_pop
 from windtunnel.engine.transitions.jobs import row_of, tally
 from windtunnel.engine.transitions.power import drain

@@ -17,7 +17,7 @@ SERVERS = True
 STREAMS = True
 """Devices that execute several jobs at a time, or several operations of one job."""
 QUESTIONS = True
-"""Transitions that need an answer in Python: faults of operations, costs of mixed batches, autoscaling, real devices."""
+"""Transitions that need an answer in Python: faults of operations, mixed batches, autoscaling, real devices."""
 INTERRUPTS = True
 """Faults, power budgets and request-level batches: work that may be interrupted, slowed, paused or refused."""
 TALLIES = True
@@ -36,7 +36,7 @@ INLINED: dict[FunctionType, bool] = {}
 
 
 def hot(function: Function) -> Function:
-    """Mark a transition that every job executes; the compiled engine inlines it, since each is passed all the tables."""
+    """Mark a transition that every job executes; the compiled engine inlines it, because it is passed all tables."""
     INLINED[cast(FunctionType, function)] = True
     return function
 

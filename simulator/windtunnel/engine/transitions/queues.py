@@ -59,7 +59,8 @@ def own_queue(w: World, device: int, slot: int) -> int:
     """Return the queue of the job: the device's own, or the central queue of the job's signature."""
     r = w.run[0]
     owner = device if r.routed else w.slots[slot].signature
-    return owner if r.batch == NO_BATCH else owner * r.workloads + w.slots[slot].work
+    queue: int = owner if r.batch == NO_BATCH else owner * r.workloads + w.slots[slot].work
+    return queue
 
 
 @hot
@@ -92,7 +93,8 @@ def best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
 def is_available(w: World, device: int) -> bool:
     """Return whether the device is up, reachable and in service."""
     d = w.devices[device]
-    return d.outages == 0 and d.linked != 0 and d.enlisted != 0
+    available: bool = d.outages == 0 and d.linked != 0 and d.enlisted != 0
+    return available
 
 
 @hot

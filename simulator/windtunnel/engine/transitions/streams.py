@@ -1,7 +1,7 @@
 """Devices that execute several jobs at a time, on streams, as far as their hardware engines allow.
 
-Each hardware engine serves segments in the order of their requests. A segment takes its share of its engine, usually all
-of it.
+Each hardware engine serves segments in the order of their requests. A segment takes its share of its engine, usually
+all of it.
 """
 
 from __future__ import annotations

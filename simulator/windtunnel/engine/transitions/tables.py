@@ -58,7 +58,7 @@ RUN = _layout(
     # of a device than the tree holds. `far`: the fleet is larger than the cache. `serving`: batches are continuous.
     # `continues`: the run does not end when it has drained, because devices are still scaled.
     "routed by keyed batch batch_size batch_wait batch_tokens serving gated scaling workloads devices classes draws "
-    "stretched careful looks far write tokens continues users streaming engines "
+    "stretched careful looks far write tokens continues users engines "
     # The number of jobs after which no more arrive.
     "limit "
     # Offsets in `ints` of: the classes of signature s (from signature_at + s), the queues that class c serves (from
@@ -68,9 +68,9 @@ RUN = _layout(
 )
 DEVICE = _layout(
     # One cache line. slot: the job in progress, the first of a batch; -1 if idle (a server: 0 during a step). since:
-    # the tick from which its present work is accounted for. outages: why it is down, linked: 0 while it is
-    # unreachable. enlisted: whether it is in service. held: its job has ended and cannot be delivered. paused: its work waits for power; in_line: its next
-    # work does. energy: above idle (J).
+    # the tick from which its present work is accounted for. outages: for how many reasons it is down; linked: 0 while
+    # it is unreachable; enlisted: whether it is in service. held: its job has ended and cannot be delivered. paused:
+    # its work waits for power; in_line: its next work does. energy: above idle (J).
     "slot:4 present:4 segment:4 last:4 count:4 done:4 cls:2 outages:1 enlisted:1 linked:1 held:1 paused:1 in_line:1 "
     "since busy ready energy:f "
     # Another cache line, which only careful runs access (turn: only routes by turn). left: the remaining ticks of the
@@ -113,7 +113,9 @@ WAY = _layout("first last")
 # asks: whether its duration is asked when it begins (a fault may affect it, or a real device executes it). For devices
 # with streams: the number of its hardware engine, the share of the engine that it takes, and whether it ends its body
 # and its phase (the bodies of a phase run in parallel).
-SEGMENT = _layout("kind ticks ticks_at draw watts_at lane name engine ends_body:4 ends_phase:4 asks", "seconds watts share")
+SEGMENT = _layout(
+    "kind ticks ticks_at draw watts_at lane name engine ends_body:4 ends_phase:4 asks", "seconds watts share"
+)
 # For closed loops: the offset of its first user, the next job's rank, for how many jobs random numbers were drawn, the
 # signature of its jobs, and the offsets in `numbers` of their draws and of their slowdowns (-1 without stragglers).
 WORKLOAD = _layout("deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at")
@@ -146,8 +148,8 @@ SEQUENCE = _layout("prompt output read chunk born ends last before later earlier
 
 # What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
 # occupy an engine, in the order in which they began; active_since: the tick up to which the energy for being active is
-# shared; is_active, active_from: whether any engine works, and since when. undelivered: jobs that ended while the device
-# was unreachable. demand_w: of the running tasks at full speed; active_w: power of an active device; headroom_w: what
+# shared; is_active, active_from: whether any engine works, and since when. undelivered: jobs that ended while the
+# device was unreachable. demand_w: of the running tasks at full speed; active_w: power of an active device; headroom_w: what
 # the device's limit leaves for tasks; active_each_j: the cumulated energy per running task for being active; memory:
 # free bytes; timed_end: the scheduled end of its next segment, or -1.
 STATION = _layout(
@@ -157,11 +159,11 @@ STATION = _layout(
 # A hardware engine of a device with streams, at device * engines + engine: the tasks that wait for it, and its used
 # share.
 ENGINE = _layout("waiting waiting_end working", "used")
-# A body of a job's phase on its way through its segments, on a device with streams. next, before: links of its list. end:
-# of the present segment at its present rate; left: ticks at full speed.
+# A body of a job's phase on its way through its segments, on a device with streams. next, before: links of its list.
+# end: of the present segment at its present rate; left: ticks at full speed.
 TASK = _layout("device slot segment lane since end next before", "left watts share rate drawn active_j")
-# A job on a device with streams: the next segment after its present phase (-1 if none), the last segment of its program,
-# its open tasks, and its neighbours in the list of the device's jobs.
+# A job on a device with streams: the next segment after its present phase (-1 if none), the last segment of its
+# program, its open tasks, and its neighbours in the list of the device's jobs.
 STREAM_JOB = _layout("phase last open earlier later", "memory peak_w")
 
 BATCHES, STRETCHES = 2048, 64

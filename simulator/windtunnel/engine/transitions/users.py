@@ -1,6 +1,7 @@
 """Closed loops: users who each submit a job, wait for its end, and think.
 
-At one tick the workload that is listed first comes first, and of the users of a workload the one with the lowest number.
+At one tick the workload that is listed first comes first, and of the users of a workload the one with the lowest
+number.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ OF_WORKLOAD = 2**32
 def next_arrival(w: World) -> int:
     """Return the tick of the next arrival that is known now; NEVER if there is none."""
     r = w.run[0]
-    tick = w.arrivals[r.next].tick if r.next < len(w.arrivals) else NEVER
+    tick: int = w.arrivals[r.next].tick if r.next < len(w.arrivals) else NEVER
     if USERS and r.users:
         if r.arrived >= r.limit:
-            return NEVER
+            return int(NEVER)
         if r.submits:
             tick = min(tick, w.submits[ROOT].tick)
     return tick

@@ -181,7 +181,8 @@ def halt(w: World, device: int) -> None:
         return
     span = r.now - d.since
     settle(w, device)
-    done = span if d.rate == 1.0 or (QUESTIONS and w.extras[device].timed) else np.int64(math.floor(float(span) * d.rate))
+    is_timed = QUESTIONS and w.extras[device].timed != 0
+    done = span if d.rate == 1.0 or is_timed else np.int64(math.floor(float(span) * d.rate))
     d.left = max(d.left - done, 0)
     d.since = r.now
     cancel_end(w, device)
