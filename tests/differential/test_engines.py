@@ -214,46 +214,6 @@ TIED = {
 }
 
 
-def test_a_changed_tie_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison bites: the process engine made to offer work to the device of highest number first."""
-    ready = prepared({**TIED, "faults": []})
-    assert_same(process.run(ready), compiled.run(ready))
-
-    def highest(self: Any, number: int) -> int:
-        free = [device for device in self.free[number] if self.is_free[device]]
-        if not free:
-            return -1
-        self.free[number].remove(max(free))
-        self.is_free[max(free)] = 0
-        return max(free)
-
-    monkeypatch.setattr(CentralDispatcher, "_take_free", highest)
-    with pytest.raises(AssertionError):
-        assert_same(process.run(ready), compiled.run(ready))
-
-
-@pytest.mark.parametrize("routed", [False, True])
-def test_a_changed_order_of_events_is_caught(monkeypatch: pytest.MonkeyPatch, routed: bool) -> None:
-    """Arrivals before finishes at one tick, instead of after: seen where a device ends just as a job comes."""
-    service = {"service": {"distribution": "deterministic", "mean": "1 ms"}}
-    work = {"name": "w", "arrivals": {"process": "deterministic", "rate": "1000 /s"}, "ops": [service]}
-    policy = "least-loaded" if routed else "fifo"
-    ready = prepared({**TIED, "workload": [work], "faults": [], "policy": policy})
-    assert_same(process.run(ready), compiled.run(ready))
-
-    def too_early(context: Any, progress: Any) -> None:
-        env = context.env
-        for job, tick in enumerate(context.log.arrival):
-            while env._queue and env._queue[0][0] < tick:
-                env.step()
-            env._now = tick
-            context.dispatcher.place(job)
-
-    monkeypatch.setattr(process, "_bring_arrivals", too_early)
-    with pytest.raises(AssertionError):
-        assert_same(process.run(ready), compiled.run(ready))
-
-
 @pytest.mark.parametrize("column", ["start", "finish"])
 def test_an_error_of_one_tick_is_caught(column: str) -> None:
     ready = prepared(TIED)
