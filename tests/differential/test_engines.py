@@ -17,13 +17,13 @@ from windtunnel.app.run import list_policies
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
 from windtunnel.engine.choice import choose, unsupported_by_compiled
-from windtunnel.engine.compiled import kernel_sources, serving
+from windtunnel.engine.compiled import kernel_sources
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.fault_schedule import FAIL
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import engine as process
-from windtunnel.engine.process.dispatch import CentralDispatcher
 from windtunnel.engine.results import invariants
+from windtunnel.engine.transitions import build
 from windtunnel.placement.scenario import is_placement
 from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.decoder import Decoder
@@ -214,46 +214,6 @@ TIED = {
 }
 
 
-def test_a_changed_tie_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison bites: the process engine made to offer work to the device of highest number first."""
-    ready = prepared({**TIED, "faults": []})
-    assert_same(process.run(ready), compiled.run(ready))
-
-    def highest(self: Any, number: int) -> int:
-        free = [device for device in self.free[number] if self.is_free[device]]
-        if not free:
-            return -1
-        self.free[number].remove(max(free))
-        self.is_free[max(free)] = 0
-        return max(free)
-
-    monkeypatch.setattr(CentralDispatcher, "_take_free", highest)
-    with pytest.raises(AssertionError):
-        assert_same(process.run(ready), compiled.run(ready))
-
-
-@pytest.mark.parametrize("routed", [False, True])
-def test_a_changed_order_of_events_is_caught(monkeypatch: pytest.MonkeyPatch, routed: bool) -> None:
-    """Arrivals before finishes at one tick, instead of after: seen where a device ends just as a job comes."""
-    service = {"service": {"distribution": "deterministic", "mean": "1 ms"}}
-    work = {"name": "w", "arrivals": {"process": "deterministic", "rate": "1000 /s"}, "ops": [service]}
-    policy = "least-loaded" if routed else "fifo"
-    ready = prepared({**TIED, "workload": [work], "faults": [], "policy": policy})
-    assert_same(process.run(ready), compiled.run(ready))
-
-    def too_early(context: Any, progress: Any) -> None:
-        env = context.env
-        for job, tick in enumerate(context.log.arrival):
-            while env._queue and env._queue[0][0] < tick:
-                env.step()
-            env._now = tick
-            context.dispatcher.place(job)
-
-    monkeypatch.setattr(process, "_bring_arrivals", too_early)
-    with pytest.raises(AssertionError):
-        assert_same(process.run(ready), compiled.run(ready))
-
-
 @pytest.mark.parametrize("column", ["start", "finish"])
 def test_an_error_of_one_tick_is_caught(column: str) -> None:
     ready = prepared(TIED)
@@ -412,8 +372,8 @@ def test_sequences_that_are_put_off_are_compared_too() -> None:
 
 
 def test_room_is_made_where_it_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_ROWS", 1)
-    monkeypatch.setattr(compiled, "_SLOTS", 2)
+    monkeypatch.setattr(build, "ROWS", 1)
+    monkeypatch.setattr(build, "SLOTS", 2)
     recordings = both(crowded(), "t,p,g")
     assert recordings is not None
     assert_same(*recordings)
@@ -469,7 +429,13 @@ def test_both_engines_record_the_same_for_the_shipped_scenarios() -> None:
 
 def test_cached_machine_code_depends_on_all_that_the_kernels_import() -> None:
     sources = {"/".join(path.parts[-2:]) for path in kernel_sources()}
-    assert sources >= {"compiled/kernel.py", "compiled/structures.py", "results/sketch.py", "core/policy.py"}
+    assert sources >= {
+        "transitions/events.py",
+        "transitions/heap.py",
+        "compiled/jit.py",
+        "results/sketch.py",
+        "core/policy.py",
+    }
     assert "compiled/run.py" not in sources  # only drives the kernels
 
 
@@ -486,8 +452,6 @@ def test_auto_compiles_what_generates_many_tokens() -> None:
 @pytest.mark.parametrize("policy", ["fifo", "shortest-expected-completion", "shortest-job-first", "round-robin"])
 def test_looking_ahead_in_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
     """What a large fleet asks of memory before it is needed, asked of a small one."""
-    from windtunnel.engine.compiled import build
-
     ready = prepared({**TIED, "policy": policy, "stop": {"jobs": 400}})
     monkeypatch.setattr(build, "FAR_ABOVE", 0)
     assert_same(process.run(ready), compiled.run(ready))

@@ -56,8 +56,9 @@ WITHIN: dict[str, dict[str, set[str]]] = {
         "prepare": {"arrivals"},
         "event_log": {"prepare"},
         "results": {"prepare", "event_log"},
-        "process": {"prepare", "event_log", "results"},
-        "compiled": {"prepare", "event_log", "results"},
+        "transitions": {"prepare", "event_log", "results"},
+        "process": {"prepare", "event_log", "results", "transitions"},
+        "compiled": {"prepare", "event_log", "results", "transitions"},
         "choice": {"prepare", "process", "compiled"},
     },
     "emulator": {

@@ -282,9 +282,10 @@ def test_a_fault_elsewhere_and_stragglers_go_with_it(tmp_path: Any) -> None:
     assert stuck.result["jobs"]["queued"] > 0
 
 
-def test_plans_and_the_compiled_engine_name_what_they_do_not_do(tmp_path: Any) -> None:
-    data = scenario([0.0], 1.0, [rule()], tmp_path, targets=["latency p99 <= 5 s"])
+def test_a_plan_does_not_scale_and_both_engines_do(tmp_path: Any) -> None:
+    data = scenario([0.0] * 8, 10.0, [rule()], tmp_path, targets=["latency p99 <= 50 s"])
     with pytest.raises(InputError, match="a plan chooses a constant number of devices"):
         planner.plan(data)
-    with pytest.raises(InputError, match="autoscaling"):
-        windtunnel.run(data, engine="compiled")
+    one, other = (windtunnel.run(data, engine=engine) for engine in ("process", "compiled"))
+    assert one.result["autoscale"] == other.result["autoscale"] and one.result["autoscale"][0]["scale_ups"] == 1
+    assert one.recording.jobs.finish.tolist() == other.recording.jobs.finish.tolist()

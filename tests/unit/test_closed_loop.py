@@ -206,11 +206,12 @@ def test_what_cannot_be_is_refused_with_its_place(changes: dict[str, Any], probl
         windtunnel.run(scenario_from_data(scenario(work("mine", closed())) | changes))
 
 
-def test_the_compiled_engine_and_plans_name_what_they_do_not_do() -> None:
+def test_both_engines_have_the_same_users_and_a_plan_has_none() -> None:
     data = scenario(work("mine", closed()), targets=["latency p99 <= 5 s"])
     data["fleet"][0]["price"] = "1 USD/h"
-    with pytest.raises(InputError, match="closed-loop users"):
-        windtunnel.run(scenario_from_data(data), engine="compiled")
+    one, other = (windtunnel.run(scenario_from_data(data), engine=engine) for engine in ("process", "compiled"))
+    for column in ("arrival", "start", "finish", "device", "workload"):
+        assert getattr(one.recording.jobs, column).tolist() == getattr(other.recording.jobs, column).tolist()
     with pytest.raises(InputError, match="closed loop"):
         planner.plan(scenario_from_data(data))
 

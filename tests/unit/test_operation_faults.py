@@ -15,6 +15,7 @@ import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.engine.choice import choose
+from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.report.run_page import render
@@ -390,11 +391,13 @@ def test_where_it_is_not_modelled_it_is_refused() -> None:
         run(fault, autoscale=[rule])
 
 
-def test_only_the_process_engine_does_it_and_says_so() -> None:
-    prepared = prepare_run(scenario_from_data(data({"kind": "ecc", "call": 1}, jobs=20_000)), windtunnel.catalogue())
-    assert choose(prepared, "auto") == ("process", "only the process engine supports faults of single operations")
-    with pytest.raises(InputError, match="the compiled engine does not support faults of single operations"):
-        choose(prepared, "compiled")
+@pytest.mark.parametrize("fault", [{"kind": "ecc", "probability": 0.1}, {"kind": "hang", "call": 3}, {"kind": "out-of-memory", "after": "5 ms", "times": 4}])
+def test_both_engines_inject_the_same(fault: dict[str, Any]) -> None:
+    prepared = prepare_run(scenario_from_data(data(fault, jobs=300)), windtunnel.catalogue())
+    one, other = process.run(prepared), compiled.run(prepared)
+    assert one.fault_occurrences == other.fault_occurrences and one.fault_occurrences[0][1] > 0
+    for column in ("start", "finish", "device", "starts", "status"):
+        assert getattr(one.jobs, column).tolist() == getattr(other.jobs, column).tolist()
 
 
 def test_a_plan_is_refused_where_operations_end_jobs_for_good() -> None:

@@ -205,33 +205,6 @@ def test_rates_far_below_one_a_second_are_rates_too() -> None:
     assert run(data).result["jobs"]["completed"] == 5
 
 
-def test_a_central_queue_of_streams_stays_quick_to_ask() -> None:
-    """Free devices are listed once each, however often they became free."""
-    from windtunnel.engine.process import engine as process
-
-    seen: list[int] = []
-    original = process.dispatcher_for
-
-    def spying(context: Any, stations: Any) -> Any:
-        dispatcher = original(context, stations)
-        feed = dispatcher.feed
-
-        def counted(station: Any) -> None:
-            feed(station)
-            seen.append(sum(map(len, dispatcher.free)))
-
-        dispatcher.feed = counted
-        return dispatcher
-
-    data = at_once(3000, [{"service": {"distribution": "exponential", "mean": "1 ms"}}], streams=2)
-    data["fleet"] = [{"device": "server", "count": 4, "streams": 2}]
-    data["workload"][0]["arrivals"] = {"process": "poisson", "rate": "1000 /s"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "dispatcher_for", spying)
-        run(data)
-    assert max(seen) <= 4
-
-
 # Continuous batching.
 
 MODEL = {"layers": 4, "width": 1024, "heads": 8, "feed_forward": 2816, "vocabulary": 32000}
@@ -335,19 +308,27 @@ def tight() -> dict[str, Any]:
 
 
 def test_keys_and_values_never_take_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from windtunnel.engine.process.stations.continuous import ContinuousStation
+    from windtunnel.engine.transitions import events, servers
 
     fills: list[float] = []
-    original = ContinuousStation._begin_step
+    original = events.end_step
 
-    def watched(station: ContinuousStation) -> None:
-        original(station)
-        held = sum(s.prompt + 1 + station.steps - s.born for s in station.decoding)
-        held += sum(s.prompt for s in station.reading)
-        assert held == station.cached
-        fills.append((station.cached + len(station.decoding)) / station.capacity)
+    def watched(w: Any, device: int) -> None:
+        v = w.servers[device]
+        held, slot = 0, v.decoding
+        while slot >= 0:
+            held += w.sequences[slot].prompt + 1 + v.steps - w.sequences[slot].born
+            slot = w.slots[slot].next
+        slot = v.reading
+        while slot >= 0:
+            held += w.sequences[slot].prompt
+            slot = w.slots[slot].next
+        assert held == v.cached
+        fills.append((v.cached + v.decoding_count) / w.classes[w.devices[device].cls].capacity)
+        original(w, device)
 
-    monkeypatch.setattr(ContinuousStation, "_begin_step", watched)
+    monkeypatch.setattr(events, "end_step", watched)
+    assert servers.end_step is original
     assert run(tight()).result["jobs"]["completed"] == 30
     assert max(fills) <= 1.0
     assert max(fills) > 0.9

@@ -110,6 +110,11 @@ class EventLog:
         tick, device, before, after = (np.array(column, dtype=np.int64) for column in self._changes)
         return tick, device, before, after
 
+    def add_reset(self, device: int, start: int, end: int) -> None:
+        """Record that a failed operation took the device down from ``start`` to ``end``."""
+        for column, value in zip((self.reset_on, self.reset_start, self.reset_end), (device, start, end), strict=True):
+            column.append(value)
+
     def add_interrupted(self, jobs: int, start: int, end: int) -> None:
         """Record that ``jobs`` jobs were executed from ``start`` to ``end``, were interrupted and wait again."""
         if jobs:

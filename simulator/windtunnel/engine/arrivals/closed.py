@@ -50,6 +50,15 @@ class ThinkTimes:
             drawn.frombytes(self._draw(group).tobytes())
         return drawn[at]
 
+    def rounds(self, count: int) -> TickArray:
+        """Return the first ``count`` think times of every user; shape (count, users)."""
+        groups = []
+        for group, drawn in enumerate(self._drawn):
+            while len(drawn) < count * _GROUP:
+                drawn.frombytes(self._draw(group).tobytes())
+            groups.append(np.frombuffer(drawn, dtype=np.int64, count=count * _GROUP).reshape(count, _GROUP).copy())
+        return np.concatenate(groups, axis=1)[:, : self.users]
+
     def _draw(self, group: int) -> TickArray:
         rng = self._streams[group]
         if rng is None:

@@ -1,4 +1,4 @@
-"""The compiled engine: the fleet as a state machine over arrays, compiled by Numba."""
+"""The compiled engine: the transitions of a fleet, compiled by Numba."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ import hashlib
 import re
 from pathlib import Path
 
-_HERE = Path(__file__).parent
-_CACHE = _HERE / "__pycache__"
-_KERNELS = ("kernel", "continuous")
-"""The modules whose functions Numba compiles. The modules that they import are found in their text."""
+_TRANSITIONS = Path(__file__).parents[1] / "transitions"
+_CACHE = _TRANSITIONS / "__pycache__"
 _IMPORT = re.compile(r"^from (windtunnel[\w.]*) import", re.MULTILINE)
 
 
 def kernel_sources() -> list[Path]:
-    """Return the files on which the kernels' machine code depends, sorted.
+    """Return the files on which the machine code depends, sorted.
 
-    These are the modules of the kernels, the modules of this package that they import, and the modules outside of it
-    from which any of these takes a constant or a function.
+    These are the module of the loop of events, the transitions that it imports, the modules outside of that package
+    from which any of these takes a constant or a function, and the modules that compile them.
     """
     package = Path(__file__).parents[2]
-    sources: set[Path] = set()
-    remaining = [_HERE / f"{name}.py" for name in _KERNELS]
+    sources: set[Path] = {Path(__file__).parent / "jit.py", Path(__file__).parent / "kernels.py"}
+    remaining = [_TRANSITIONS / "events.py"]
     while remaining:
         source = remaining.pop()
         if source in sources:
             continue
         sources.add(source)
-        if source.parent == _HERE:
+        if source.parent == _TRANSITIONS:
             modules = _IMPORT.findall(source.read_text(encoding="utf-8"))
             remaining += [package.joinpath(*module.split(".")[1:]).with_suffix(".py") for module in modules]
     return sorted(sources)

@@ -1,7 +1,6 @@
 """``python -m windtunnel.engine.compiled``: compile the engine now, so that no run has to wait for it."""
 
-from windtunnel.engine.compiled.build import kernel
-from windtunnel.engine.compiled.serving import serving_kernel
+from windtunnel.engine.compiled.kernels import kernel
 
-kernel()
-serving_kernel()
+kernel("fleet")
+kernel("serving")

@@ -1,12 +1,11 @@
-"""Drives the kernel: supplies blocks of arrivals and larger arrays, and returns the recording."""
+"""Drives the compiled transitions: supplies blocks of arrivals and larger tables, and returns the recording."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numba import config
@@ -17,21 +16,21 @@ from windtunnel.core.policy import OwnFunction
 from windtunnel.core.result import Recording
 from windtunnel.core.signals import HeldSignals
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
-from windtunnel.engine.compiled import state
-from windtunnel.engine.compiled.build import Words, blank_rows, build, compiled_key, compiled_score, kernel
-from windtunnel.engine.compiled.continuous import close as close_serving
-from windtunnel.engine.compiled.kernel import close
-from windtunnel.engine.compiled.serving import build_serving, serving_event_log, serving_kernel
-from windtunnel.engine.compiled.state import Records, Serving, World, records
+from windtunnel.engine.compiled.kernels import compiled_key, compiled_score, kernel, variant_of
 from windtunnel.engine.compiled.streamed import streamed_recording
-from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.fault_schedule import initial_horizon
 from windtunnel.engine.prepare.jobs import JobBlock, job_blocks
-from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
+from windtunnel.engine.prepare.users import CapacityExceededError
 from windtunnel.engine.results import accounting
+from windtunnel.engine.transitions import tables
+from windtunnel.engine.transitions.answers import Answers
+from windtunnel.engine.transitions.build import Words, blank_jobs, build, think_ticks
+from windtunnel.engine.transitions.event_log import event_log
+from windtunnel.engine.transitions.events import never_served
+from windtunnel.engine.transitions.tables import Records, World, records
 
 Progress = Callable[[int], None]
-_SLOTS = 1024
 
 
 def policy_compile_error(prepared: PreparedRun) -> str | None:
@@ -51,18 +50,19 @@ def policy_compile_error(prepared: PreparedRun) -> str | None:
 
 def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
     """Run a prepared scenario to its end and return its recording, which equals the process engine's to the tick."""
-    if prepared.policy.batch.kind == "continuous":
-        served = _drive(prepared, build_serving(prepared, slots=_SLOTS), serving_kernel(), progress)
-        close_serving(served)
-        return accounting.record(prepared, serving_event_log(prepared, served), int(served.run[0].end))
-    words = Words({})
-    if prepared.policy.batch.kind == "request":
-        words("compute")
-    world = _drive(prepared, build(prepared, words, slots=_SLOTS), kernel(), progress)
-    close(world)
+    return with_capacity(partial(_run, progress=progress), prepared)
+
+
+def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
+    words, answers = Words(), Answers(prepared)
+    world = _drive(prepared, build(prepared, words), answers, progress)
     if prepared.streamed:
         return streamed_recording(prepared, world, words)
-    return accounting.record(prepared, _event_log(prepared, world, words), int(world.run[0].end))
+    log = event_log(prepared, world, words, answers)
+    recording = accounting.record(prepared, log, int(world.run[0].end))
+    if answers.operation_faults is None:
+        return recording
+    return replace(recording, fault_occurrences=answers.operation_faults.counts(), corrupted=log.corrupted)
 
 
 def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
@@ -78,12 +78,14 @@ def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
 
 
 # Long: it has one branch for each request of the kernel.
-def _drive(prepared: PreparedRun, world: Any, advance: Callable[..., int], progress: Progress | None) -> Any:
-    """Run the kernel until the run is over and supply what it requests; return the world with its end recorded."""
+def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Progress | None) -> World:
+    """Run the kernel until the run is over and supply what it requests; return the tables with the end recorded."""
+    advance = kernel(variant_of(prepared))
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
     blocks = _records(prepared)
     horizon, arrived = initial_horizon(prepared.arrival, prepared.end), 0
+    answers.begin(world)
     while True:
         try:
             # Numba looks for attributes of the functions in Python and discards what that raises.
@@ -91,39 +93,51 @@ def _drive(prepared: PreparedRun, world: Any, advance: Callable[..., int], progr
                 code = advance(world, score, key)
         except (ArithmeticError, LookupError, ValueError) as error:
             raise _own_error(prepared, error) from error
-        if code == state.DONE or (code == state.CHECK_SERVED and _never_served(prepared, world)):
+        if code == tables.DONE or (code == tables.CHECK_SERVED and _is_never_served(prepared, world)):
             break
-        if code == state.MORE_JOBS:
+        if code == tables.MORE_JOBS:
             if len(world.arrivals):
                 arrived = int(world.arrivals.tick[-1])
             world = _next_block(world, next(blocks, None))
             if progress is not None:
                 progress(int(world.run[0].arrived))
-        elif code == state.MORE_SLOTS:
+        elif code == tables.QUESTION:
+            answers.answer(world)
+        elif code == tables.MORE_SLOTS:
             world = _more_slots(world)
-        elif code == state.MORE_INTERVALS:
+        elif code == tables.MORE_INTERVALS:
             world = world._replace(intervals=_larger(world.intervals))
-        elif code == state.MORE_GAPS:
+        elif code == tables.MORE_GAPS:
             world = world._replace(gaps=_larger(world.gaps))
-        elif code == state.MORE_FAULTS:
+        elif code == tables.MORE_FAULTS:
             world = _more_faults(prepared, world, horizon)
             horizon = min(2 * horizon, MAX_TICKS)
-        elif code == state.MORE_TIMERS:
+        elif code == tables.MORE_TIMERS:
             world = world._replace(timers=_larger(world.timers))
-        elif code == state.MORE_BATCHES:
+        elif code == tables.MORE_CHANGES:
+            world = world._replace(changes=_larger(world.changes))
+        elif code == tables.MORE_THOUGHTS:
+            world = world._replace(think_ticks=think_ticks(prepared, 2 * len(world.think_ticks)))
+        elif code == tables.MORE_CAPACITY:
+            raise CapacityExceededError(2 * int(world.workloads[world.run[0].exceeded - 1].capacity))
+        elif code == tables.MORE_BATCHES:
             _merge_batches(world)
-        elif code == state.MORE_ROWS:
+        elif code == tables.MORE_ROWS:
             _thin_sample(world)
-        elif code == state.TOO_LONG:
+        elif code == tables.TOO_LONG:
             raise InputError(
                 f"the work takes longer than the {LONGEST} a run may last",
                 where=prepared.scenario.where("workload"),
                 expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
             )
     r = world.run[0]
+    if prepared.users:
+        arrived = max(arrived, int(world.jobs.arrival[: r.arrived].max(initial=0)))
     r.end = max(r.last_finish, arrived) if prepared.end is None else prepared.end
     if prepared.streamed and prepared.end is None:
         r.end = max(r.end, r.now)  # sums up to that tick are already final
+    r.closing = 1
+    advance(world, score, key)
     if progress is not None:
         progress(int(r.arrived))
     return world
@@ -152,32 +166,30 @@ def _record(blocks: Iterator[JobBlock]) -> tuple[Records, np.ndarray] | None:
     block = next(blocks, None)
     if block is None:
         return None
-    rows = records(len(block.arrival), state.ARRIVAL)
+    rows = records(len(block.arrival), tables.ARRIVAL)
     rows.tick, rows.work, rows.rank, rows.signature = block.arrival, block.workload, block.rank, block.signature
     rows.stretch = 1.0 if block.slowdown is None else block.slowdown
     return rows, block.draws
 
 
-def _next_block(world: Any, block: tuple[Records, np.ndarray] | None) -> Any:
+def _next_block(world: World, block: tuple[Records, np.ndarray] | None) -> World:
     world.run[0].next = 0
     if block is None:
         world.run[0].last = 1
         block = world.arrivals[:0], np.ones((0, world.run[0].draws))
-    if isinstance(world, Serving):
-        return world._replace(arrivals=block[0])
     return world._replace(arrivals=block[0], arrival_draws=block[1])
 
 
 def _merge_batches(world: World) -> None:
     """Merge pairs of batches and of stretches, because more jobs arrive than expected."""
-    series = len(world.batches) // state.BATCHES
-    rows = world.batches.reshape(series, state.BATCHES)
-    for name in state.BATCH_OF_JOBS.names or ():
+    series = len(world.batches) // tables.BATCHES
+    rows = world.batches.reshape(series, tables.BATCHES)
+    for name in tables.BATCH_OF_JOBS.names or ():
         pairs = rows[name].reshape(series, -1, 2).sum(axis=2)
-        rows[name][:, : state.BATCHES // 2], rows[name][:, state.BATCHES // 2 :] = pairs, 0
-    bins = world.bins.reshape(2, series, state.STRETCHES, -1)
+        rows[name][:, : tables.BATCHES // 2], rows[name][:, tables.BATCHES // 2 :] = pairs, 0
+    bins = world.bins.reshape(2, series, tables.STRETCHES, -1)
     merged = bins[:, :, 0::2] + bins[:, :, 1::2]
-    bins[:, :, : state.STRETCHES // 2], bins[:, :, state.STRETCHES // 2 :] = merged, 0
+    bins[:, :, : tables.STRETCHES // 2], bins[:, :, tables.STRETCHES // 2 :] = merged, 0
     world.run[0].batch_width *= 2
 
 
@@ -185,7 +197,7 @@ def _thin_sample(world: World) -> None:
     """Keep every second job of the sample, because more jobs arrive than expected."""
     rows = world.jobs
     kept = rows[::2].copy()
-    blank = blank_rows(len(rows) - len(kept))
+    blank = blank_jobs(len(rows) - len(kept))
     rows[: len(kept)], rows[len(kept) :] = kept, blank
     world.run[0].stride *= 2
 
@@ -196,28 +208,10 @@ def _more_faults(prepared: PreparedRun, world: World, horizon: int) -> World:
     return world._replace(faults=prepared.faults.until(horizon).view(np.recarray))
 
 
-def _never_served(prepared: PreparedRun, world: World) -> bool:
-    """Return whether no device works and all waiting jobs need devices that have failed permanently."""
-    assert prepared.faults is not None  # noqa: S101  only faults lead here
+def _is_never_served(prepared: PreparedRun, world: World) -> bool:
     r = world.run[0]
-    following = world.faults.tick[r.fault] if r.fault < len(world.faults) else r.faults_until
-    ticks = prepared.faults.gone(prepared.device_count)
-    r.gone = ticks.min(initial=MAX_TICKS, where=ticks >= following)
-    gone = ticks < following
-    lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
-    waiting = np.flatnonzero(world.queues.head >= 0)
-    per_device = len(prepared.workloads) if prepared.policy.batch.kind == "request" else 1
-    if r.routed:
-        if not gone[waiting // per_device].all():
-            return False
-        signatures = set()
-        slot = int(r.limbo)
-        while slot >= 0:
-            signatures.add(int(world.slots[slot].signature))
-            slot = int(world.slots[slot].next)
-    else:
-        signatures = set((waiting // per_device).tolist())
-    return all(lost.issuperset(prepared.signatures[signature]) for signature in signatures)
+    fault = world.faults.tick[r.fault] if r.fault < len(world.faults) else r.faults_until
+    return never_served(prepared, world, int(fault))
 
 
 def _larger(rows: Records) -> Records:
@@ -226,63 +220,14 @@ def _larger(rows: Records) -> Records:
     return grown
 
 
-def _more_slots(world: Any) -> Any:
+def _more_slots(world: World) -> World:
     count = len(world.slots)
     slots = _larger(world.slots)
     slots.next[count:] = np.append(np.arange(count + 1, 2 * count), -1)
     world.run[0].free = count
-    if isinstance(world, Serving):
-        return world._replace(slots=slots)
     draws = np.ones((2 * count, world.draws.shape[1]))
     draws[:count] = world.draws
-    return world._replace(slots=slots, draws=draws)
-
-
-def _event_log(prepared: PreparedRun, world: World, words: Words) -> EventLog:
-    """Return the kernel's records as an event log."""
-    log = EventLog(prepared)
-    jobs = world.jobs
-    log.start, log.finish, log.device = (_plain(a) for a in (jobs.start, jobs.finish, jobs.on))
-    log.energy = array("d", np.ascontiguousarray(jobs.energy).tobytes())
-    log.starts, log.failed = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
-    log.own_interval = {key for key, program in prepared.compiled.items() if prepared.is_own_interval(program)}
-    written = world.intervals[: world.run[0].written]
-    for row in written[written.lane < 0]:
-        log.add_interrupted(int(row.name), int(row.start), int(row.end))
-    written = written[written.lane >= 0]
-    table = log.intervals
-    table.words = dict(words.numbers)
-    names = written.name
-    if prepared.policy.batch.kind == "request":
-        sizes = np.unique(-names) if len(names) else np.zeros(0, dtype=np.int64)
-        spelled = {int(size): table.word(f"batch of {size}") for size in sizes}
-        names = np.array([spelled[-int(name)] for name in names], dtype=np.int64)
-    table.device, table.lane, table.name = _plain(written.on), _plain(written.lane), _plain(names)
-    table.start, table.end = _plain(written.start), _plain(written.end)
-    table.watts = array("d", np.ascontiguousarray(written.watts).tobytes())
-    _add_tokens(prepared, log)
-    return log
-
-
-def _plain(values: np.ndarray) -> array[int]:
-    return array("q", np.ascontiguousarray(values).tobytes())
-
-
-def _add_tokens(prepared: PreparedRun, log: EventLog) -> None:
-    """Add first tokens and gaps of requests that were served one at a time, in the order of their ends."""
-    generating = [(key, compiled) for key, compiled in prepared.compiled.items() if compiled.first_ticks is not None]
-    if not generating:
-        return
-    start, finish, device = (np.frombuffer(a, dtype=np.int64) for a in (log.start, log.finish, log.device))
-    class_of = prepared.class_of_device()
-    first = np.full(log.count, -1, dtype=np.int64)
-    which = np.full(log.count, -1, dtype=np.int64)
-    for number, ((cls, work), compiled) in enumerate(generating):
-        mine = np.flatnonzero((device >= 0) & (prepared.workload_of == work) & (class_of[device] == cls))
-        assert compiled.first_ticks is not None  # noqa: S101
-        first[mine] = start[mine] + compiled.first_ticks[prepared.rank[mine]]
-        which[mine] = number
-    log.first = _plain(first)
-    done = np.flatnonzero((which >= 0) & (finish >= 0))
-    for job in done[np.lexsort((device[done], finish[done]))].tolist():
-        log.add_gaps_of_request(job, generating[which[job]][1])
+    sequences = _larger(world.sequences) if len(world.sequences) else world.sequences
+    user_of = np.append(world.user_of, np.full(count, -1)) if len(world.user_of) else world.user_of
+    stream_jobs = _larger(world.stream_jobs) if len(world.stream_jobs) else world.stream_jobs
+    return world._replace(slots=slots, draws=draws, sequences=sequences, user_of=user_of, stream_jobs=stream_jobs)

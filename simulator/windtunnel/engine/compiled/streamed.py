@@ -19,18 +19,18 @@ from windtunnel.core.result import (
     TokenGaps,
 )
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray
-from windtunnel.engine.compiled import state
-from windtunnel.engine.compiled.build import Words
-from windtunnel.engine.compiled.state import World
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.accounting import degraded_intervals_of, down_of
+from windtunnel.engine.transitions import tables
+from windtunnel.engine.transitions.build import Words
+from windtunnel.engine.transitions.tables import World
 
 
 def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Recording:
     """Return the recording of a run that generated its jobs during the simulation."""
     r = world.run[0]
     end = int(r.end)
-    series = len(world.batches) // state.BATCHES
+    series = len(world.batches) // tables.BATCHES
     counts = np.zeros((len(world.counts), 5), dtype=np.int64)
     completed, failed, running, arrived = world.counts.T
     counts[:, COMPLETED], counts[:, FAILED], counts[:, RUNNING] = completed, failed, running
@@ -66,8 +66,8 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
         notes=notes,
         tally=Tally(
             counts=counts,
-            batches=world.batches.reshape(series, state.BATCHES),
-            bins=world.bins.reshape(2, series, state.STRETCHES, state.BINS),
+            batches=world.batches.reshape(series, tables.BATCHES),
+            bins=world.bins.reshape(2, series, tables.STRETCHES, tables.BINS),
             width=int(r.batch_width),
             peak_w=float(r.peak_w),
             last_arrival=int(r.last_arrival),

@@ -138,6 +138,16 @@ def is_eligible(prepared: PreparedRun, fault: OperationFault, fleet_class: Fleet
     )
 
 
+def may_affect(prepared: PreparedRun, fleet_class: FleetClass, work: int, operation: str) -> bool:
+    """Return whether a fault may affect operations of this name in jobs of the workload on devices of the class."""
+    return any(
+        isinstance(fault, OperationFault)
+        and fault.affects(operation)
+        and is_eligible(prepared, fault, fleet_class, work)
+        for fault in prepared.scenario.faults
+    )
+
+
 def _time_limit(fault: Ending) -> int | None:
     """Return after how many ticks the fault ends an operation; None if the operation takes its normal time."""
     if isinstance(fault, Hang):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
 from windtunnel.engine.prepare.programs import BatchTable, Compiled, Source, batch_table
-from windtunnel.engine.prepare.users import UserClass
+from windtunnel.engine.prepare.users import CapacityExceededError, UserClass
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.program import Stage
 from windtunnel.scenario.scenario import Scenario, Workload
@@ -174,3 +175,19 @@ def kind_of_station(prepared: PreparedRun, fleet_class: FleetClass) -> str:
     programs = [compiled for (c, _), compiled in prepared.compiled.items() if c == fleet_class.number]
     side_by_side = any(len(phase) > 1 for p in programs for variant in p.variants for phase in variant)
     return "stream" if fleet_class.streams > 1 or side_by_side else "single"
+
+
+Result = TypeVar("Result")
+
+
+def with_capacity(run: Callable[[PreparedRun], Result], prepared: PreparedRun) -> Result:
+    """Run ``prepared``; if users submit more jobs than random numbers were drawn for, start again with twice as many.
+
+    A draw belongs to its job, so earlier jobs do not change.
+    """
+    while True:
+        try:
+            return run(prepared)
+        except CapacityExceededError as error:
+            assert prepared.with_capacity is not None  # noqa: S101  runs with users are prepared with this function
+            prepared = prepared.with_capacity(error.capacity)

@@ -18,6 +18,14 @@ _FIRST_CAPACITY = 200_000
 """The largest number of jobs of a closed workload for which the first attempt of a run draws random numbers."""
 
 
+class CapacityExceededError(Exception):
+    """A closed workload submits more jobs than random numbers were drawn for; ``capacity`` is the next number."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self.capacity = capacity
+
+
 @dataclass(frozen=True)
 class UserClass:
     """The users of a closed workload. The engine computes their arrivals while it runs."""

@@ -1,1 +1,1 @@
-"""The process engine: a scenario as SimPy events."""
+"""The process engine: the transitions of a fleet, in time that SimPy keeps."""

@@ -1,14 +1,14 @@
-"""The process engine: executes a scenario as SimPy events, with all features.
+"""The process engine: executes the transitions of a fleet, in time that SimPy keeps.
 
-SimPy's costs determine the design: resuming a generator takes 0.03 us, a callback 0.5, starting a process 1.7, and a
-resource request 3 (docs/decisions/0005-process-engine.md). So each device has one alarm, which is reused; arrivals are
-not in SimPy's heap; and jobs are indices of arrays, not processes.
+It is for reading, and for what needs a real clock (devices of this host). The compiled engine executes the same
+transitions, compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any, NoReturn
 
 import numpy as np
 import simpy
@@ -16,192 +16,215 @@ import simpy
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
-from windtunnel.engine.event_log import EventLog
-from windtunnel.engine.prepare.fault_schedule import FaultSchedule, initial_horizon
-from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.process.autoscaler import AutoscaleController
-from windtunnel.engine.process.dispatch import dispatcher_for
-from windtunnel.engine.process.faults import FaultInjector
-from windtunnel.engine.process.power import PowerGate
-from windtunnel.engine.process.sources import NEVER, CapacityExceededError, ClosedLoopSource, JobSource, OpenLoopSource
-from windtunnel.engine.process.stations import TIMER, RunContext, event_order, station_for
+from windtunnel.engine.prepare.fault_schedule import initial_horizon
+from windtunnel.engine.prepare.jobs import job_blocks
+from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
+from windtunnel.engine.prepare.users import CapacityExceededError
+from windtunnel.engine.process.clock import Clock
+from windtunnel.engine.process.plain import plain, records_of, rows
 from windtunnel.engine.results import accounting
+from windtunnel.engine.transitions import tables
+from windtunnel.engine.transitions.answers import Answers
+from windtunnel.engine.transitions.build import Words, build, think_ticks
+from windtunnel.engine.transitions.dispatch import arrive
+from windtunnel.engine.transitions.event_log import event_log
+from windtunnel.engine.transitions.events import (
+    check_served,
+    close,
+    consequence,
+    end_work,
+    expire,
+    has_consequences,
+    never_served,
+    room,
+)
+from windtunnel.engine.transitions.faults import apply_fault
+from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, ENTITIES, FAULT_EVENT, NEVER
+from windtunnel.engine.transitions.users import next_arrival
 
 Progress = Callable[[int], None]
 _REPORT_MASK = 255
-_NO_FAULT = MAX_TICKS + 1
+_ROWS = 64
+"""The initial number of rows of tables that grow with the run."""
 
 
 def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
     """Run a prepared scenario to its end, and return its recording.
 
-    ``progress`` is called repeatedly with the number of jobs that have arrived. If users submit more jobs than random
-    numbers were drawn for, the run starts again with twice as many. A draw belongs to its job, so earlier jobs do not
-    change.
+    ``progress`` is called repeatedly with the number of jobs that have arrived.
+
+    Raises:
+        InputError: if the work takes longer than a run may last.
     """
-    while True:
-        try:
-            return _run(prepared, progress)
-        except CapacityExceededError as error:
-            assert prepared.with_capacity is not None  # noqa: S101  runs with users are prepared with this function
-            prepared = prepared.with_capacity(error.capacity)
+    return with_capacity(lambda run: _Run(run, progress).execute(), prepared)
 
 
-def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
-    env = simpy.Environment(initial_time=0)
-    log = EventLog(prepared)
-    context = RunContext(env, prepared, log)
-    stations = [station_for(context, c.first + i, c) for c in prepared.classes for i in range(c.count)]
-    context.stations = stations
-    if prepared.budget_w is not None:
-        context.gate = PowerGate(context, prepared.budget_w, prepared.idle_w)
-    context.dispatcher = dispatcher_for(context, stations)
-    if prepared.users:
-        context.job_source = ClosedLoopSource(prepared, log, context.slowdown)
-    elif prepared.scaled or prepared.faults is not None:
-        context.job_source = OpenLoopSource(log)
-    if prepared.scaled:
-        context.autoscaler = AutoscaleController(context)
-    injector = context.fault_injector = FaultInjector(context)
-    try:
-        if context.job_source is None:
-            _bring_arrivals(context, progress)
-            _drain(env, prepared.end)
+class _Run:
+    """One run: the tables, the clock, and what happens."""
+
+    def __init__(self, prepared: PreparedRun, progress: Progress | None) -> None:
+        self.prepared = prepared
+        self.progress = progress
+        self.words = Words()
+        self.env = simpy.Environment(initial_time=0)
+        self.clock = Clock(self.env, prepared.device_count)
+        self.world = plain(build(prepared, self.words, _ROWS, _ROWS), self.clock)
+        self.answers = Answers(prepared)
+        policy = prepared.policy
+        self.score, self.key = policy.route.score, policy.order.key
+        self.blocks = job_blocks(prepared)
+        self.arriving = True
+        """Whether jobs will still arrive."""
+        self.last_arrival = 0
+
+    def execute(self) -> Recording:
+        """Process one event after another, each with all its consequences, and return the recording."""
+        r = self.world.run[0]
+        self.clock.follow_arrivals(self._next_arrival)
+        if self.prepared.faults is not None:
+            self.env.process(self.clock.follow_faults(self._faults()))
+        self.answers.begin(self.world)
+        while (event := self.clock.next(int(r.end))) is not None:
+            order, subject = event
+            r.now = self.env.now
+            if order >= ENTITIES and self._is_over(order // ENTITIES):
+                break
+            self._happen(order, subject)
+            self._consequences()
+        if r.end == NEVER - 1 and self.clock.never_ends():
+            self._fail_too_long()
+        return self._recording()
+
+    def _is_over(self, kind: int) -> bool:
+        """Return whether the run is over before an event that does not complete work."""
+        r = self.world.run[0]
+        if self.arriving or r.running or r.continues:
+            return False
+        return r.waiting == 0 or (
+            kind == FAULT_EVENT and check_served(r, r.now) and never_served(self.prepared, self.world, r.now)
+        )
+
+    def _happen(self, order: int, subject: Any) -> None:
+        """Process an event."""
+        self._make_room()
+        world, kind = self.world, order // ENTITIES
+        if kind == COMPLETION:
+            end_work(world, order)
+        elif kind == FAULT_EVENT:
+            apply_fault(world, subject)
+        elif kind == ARRIVAL_EVENT:
+            self.last_arrival = self.env.now
+            arrive(world, self.key)
+            self.clock.arrived.succeed()
+            if self.progress is not None and not world.run[0].arrived & _REPORT_MASK:
+                self.progress(world.run[0].arrived)
         else:
-            _bring_all(context, context.job_source, injector, prepared.faults, progress)
-    except OverflowError:
-        # A tick exceeds the range of the type that stores ticks.
+            expire(world, order)
+
+    def _consequences(self) -> None:
+        """Execute what the event causes, before anything else happens."""
+        world, r = self.world, self.world.run[0]
+        while r.asking or has_consequences(world):
+            if r.asking:
+                self.answers.answer(world)
+            else:
+                consequence(world, self.score)
+        if r.too_long:
+            self._fail_too_long()
+        if r.exceeded:
+            self._make_room()
+
+    def _fail_too_long(self) -> NoReturn:
         raise InputError(
             f"the work takes longer than the {LONGEST} a run may last",
-            where=prepared.scenario.where("workload"),
+            where=self.prepared.scenario.where("workload"),
             expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
-        ) from None
-    if prepared.users:
-        _end_of_users(context)
-    # A drained run ends with its last job, not with an alarm that no job needs any more. Jobs that no device
-    # will ever take have arrived too, and may have been started.
-    last = max(*log.finish, *log.interrupted_end, log.arrival[-1])
-    end = last if prepared.end is None else prepared.end
-    if prepared.end is not None:
-        env._now = end  # the last event may be earlier, and what runs on streams is recorded up to the present time
-    for station in stations:
-        station.close(end)
-    if context.autoscaler is not None:
-        context.autoscaler.close()
-    if progress is not None:
-        progress(log.count)
-    recording = accounting.record(prepared, log, end)
-    if context.operation_faults is None:
-        return recording
-    return replace(recording, fault_occurrences=context.operation_faults.counts(), corrupted=log.corrupted)
+        )
 
+    # The sources of events.
 
-def _drain(env: simpy.Environment, end: int | None) -> None:
-    """Continue the work in progress, up to and including the tick ``end``."""
-    queue, step = env._queue, env.step
-    while queue and (end is None or queue[0][0] <= end):
-        step()
+    def _next_arrival(self) -> int | None:
+        """Return the tick of the next arrival; None if none is known."""
+        world: Any = self.world
+        r = world.run[0]
+        while r.next >= len(world.arrivals) and not r.last:
+            block = next(self.blocks, None)
+            if block is None:
+                r.last = 1
+                break
+            table = tables.records(len(block.arrival), tables.ARRIVAL)
+            table.tick, table.work, table.rank = block.arrival, block.workload, block.rank
+            table.signature = block.signature
+            table.stretch = 1.0 if block.slowdown is None else block.slowdown
+            world.arrivals, world.arrival_draws, r.next = rows(table), block.draws, 0
+        tick = next_arrival(self.world)
+        self.arriving = tick != NEVER
+        return tick if self.arriving else None
 
-
-def _bring_arrivals(context: RunContext, progress: Progress | None) -> None:
-    """Advance the clock from arrival to arrival.
-
-    Arrivals are known in order, so they are not in SimPy's heap, which saves a third of the time of a short job. They
-    follow all other events of the same tick.
-    """
-    env, arrival, place = context.env, context.log.arrival, context.dispatcher.place
-    queue, step = env._queue, env.step
-    for job, tick in enumerate(arrival):
-        while queue and queue[0][0] <= tick:
-            step()
-        env._now = tick
-        place(job)
-        if progress is not None and not job & _REPORT_MASK:
-            progress(job)
-
-
-def _bring_all(
-    context: RunContext,
-    arrivals: JobSource,
-    injector: FaultInjector,
-    schedule: FaultSchedule | None,
-    progress: Progress | None,
-) -> None:
-    """Advance the clock from event to arrival, to fault, until the run is over.
-
-    Work in progress may cause further arrivals, so all events up to a tick precede the search for the next arrival.
-    """
-    env, end = context.env, context.prepared.end
-    queue, step, place = env._queue, env.step, context.dispatcher.place
-    horizon = fault = _NO_FAULT
-    gone = np.zeros(0, dtype=np.int64)
-    if schedule is not None:
-        horizon = initial_horizon(context.prepared.arrival, end)
-        events = schedule.until(horizon)
-        gone = schedule.gone(context.prepared.device_count)
-        fault = _first(events, 0, horizon, end)
-    number = 0
-    before_timers = event_order(TIMER, 0)
-    while True:
-        tick = arrivals.tick
-        if queue:
-            head, order = queue[0][:2]
-            if head <= tick and (head < fault or (head == fault and order < before_timers)):
-                if end is not None and head > end:
-                    return
-                step()
-                continue
-        if fault <= tick:
-            assert schedule is not None  # noqa: S101  only a schedule has faults
-            over = context.over() or (tick == NEVER and _never_served(context, gone < fault))
-            if over or fault >= MAX_TICKS:
-                _drain(env, end)
+    def _faults(self) -> Iterator[Any]:
+        """Yield the events of the schedule of faults, which is extended only as far as the run reaches."""
+        schedule, end = self.prepared.faults, self.prepared.end
+        assert schedule is not None  # noqa: S101  the caller has checked it
+        horizon, known = initial_horizon(self.prepared.arrival, end), 0
+        while True:
+            events = rows(schedule.until(horizon))
+            yield from events[known:]
+            known = len(events)
+            if horizon in (end, MAX_TICKS):
                 return
-            if number == len(events):
-                horizon = min(2 * horizon, MAX_TICKS)
-                events = schedule.until(horizon)
-            else:
-                env._now = fault
-                injector.apply(events[number])
-                number += 1
-            fault = _first(events, number, horizon, end)
-            continue
-        if tick == NEVER:
-            return
-        env._now = tick
-        context.outstanding += 1
-        job = arrivals.take()
-        place(job)
-        if progress is not None and not job + 1 & _REPORT_MASK:
-            progress(job + 1)
+            horizon = min(2 * horizon, MAX_TICKS)
+
+    # Tables.
+
+    def _make_room(self) -> None:
+        """Enlarge the tables that may be too small for the next event."""
+        world: Any = self.world
+        r = world.run[0]
+        while True:
+            match room(world):
+                case tables.MORE_INTERVALS:
+                    world.intervals += _blank(len(world.intervals), tables.INTERVAL)
+                case tables.MORE_GAPS:
+                    world.gaps += _blank(len(world.gaps), tables.GAP)
+                case tables.MORE_CHANGES:
+                    world.changes += _blank(len(world.changes), tables.CHANGE)
+                case tables.MORE_THOUGHTS:
+                    world.think_ticks = think_ticks(self.prepared, 2 * len(world.think_ticks))
+                case tables.MORE_CAPACITY:
+                    raise CapacityExceededError(2 * world.workloads[r.exceeded - 1].capacity)
+                case tables.MORE_SLOTS:
+                    count = len(world.slots)
+                    more = _blank(count, tables.SLOT)
+                    for place, slot in enumerate(more):
+                        slot.next = count + place + 1 if place + 1 < count else -1
+                    r.free = count
+                    world.slots += more
+                    world.draws = np.concatenate([world.draws, np.ones_like(world.draws)])
+                    world.sequences += _blank(len(world.sequences), tables.SEQUENCE)
+                    world.stream_jobs += _blank(len(world.stream_jobs), tables.STREAM_JOB)
+                    world.user_of += [-1] * len(world.user_of)
+                case _:
+                    return
+
+    def _recording(self) -> Recording:
+        """End the run, and return its recording."""
+        world: Any = self.world
+        r, prepared = world.run[0], self.prepared
+        r.end = max(r.last_finish, self.last_arrival) if prepared.end is None else prepared.end
+        close(world)
+        world.jobs = records_of(world.jobs, tables.JOB)
+        world.intervals = records_of(world.intervals[: r.written], tables.INTERVAL)
+        world.gaps = records_of(world.gaps[: r.gaps], tables.GAP)
+        world.changes = records_of(world.changes[: r.changes], tables.CHANGE)
+        if self.progress is not None:
+            self.progress(r.arrived)
+        log = event_log(prepared, world, self.words, self.answers)
+        recording = accounting.record(prepared, log, int(r.end))
+        faults = self.answers.operation_faults
+        if faults is None:
+            return recording
+        return replace(recording, fault_occurrences=faults.counts(), corrupted=log.corrupted)
 
 
-def _first(events: np.ndarray, number: int, horizon: int, end: int | None) -> int:
-    """Return the tick of the next fault, or the tick up to which there is none; the schedule is extended as needed."""
-    if number < len(events):
-        return int(events[number]["tick"])
-    return MAX_TICKS if horizon == end else horizon
-
-
-def _never_served(context: RunContext, gone: np.ndarray) -> bool:
-    """Return whether no device works and all waiting jobs need devices that have failed permanently."""
-    if not gone.any() or any(station.job >= 0 for station in context.stations):
-        return False
-    return context.dispatcher.wait_only_for(gone.tolist())
-
-
-def _end_of_users(context: RunContext) -> None:
-    prepared, log = context.prepared, context.log
-    log.truncate()
-    if prepared.limit is not None and log.count < prepared.limit and not context.outstanding:
-        raise InputError(
-            f"only {log.count:,} of {prepared.limit:,} jobs would arrive within the {LONGEST} a run may last",
-            where=prepared.scenario.where("stop", "jobs"),
-            expected="fewer jobs, more users, shorter think times, or stop: {time: ...}",
-        )
-    if not log.count:
-        raise InputError(
-            "no job arrives before the run stops",
-            where=prepared.scenario.where("stop"),
-            expected="a later stop, or shorter think times",
-        )
+def _blank(count: int, layout: np.dtype) -> list[Any]:
+    return rows(np.zeros(count, dtype=layout))

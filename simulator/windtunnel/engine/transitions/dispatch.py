@@ -1,0 +1,207 @@
+"""Assigns jobs to devices, from one central queue or from a queue for each device and a route that chooses it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.policy import Candidate, JobKey
+from windtunnel.engine.prepare.prepared import FAR
+from windtunnel.engine.transitions.consequences import sweep_classes, to_place
+from windtunnel.engine.transitions.containers import NOT_HERE
+from windtunnel.engine.transitions.features import SERVERS, SINGLES, STREAMS, TALLIES, USERS, cold, hot
+from windtunnel.engine.transitions.jobs import row_of
+from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, push, reindex
+from windtunnel.engine.transitions.servers import begin_step
+from windtunnel.engine.transitions.single import feed_single
+from windtunnel.engine.transitions.streams import feed_streams
+from windtunnel.engine.transitions.tables import BY_TURN, PER_SECOND, STREAM, Records, World
+from windtunnel.engine.transitions.users import is_submitted, take_submission
+
+
+@hot
+def feed(w: World, device: int) -> None:
+    """Let the device start the work that it accepts."""
+    r, d = w.run[0], w.devices[device]
+    if STREAMS and w.classes[d.cls].kind == STREAM:
+        feed_streams(w, device)
+        if not r.routed:
+            reindex(w, device)
+        return
+    if d.slot >= 0:
+        return
+    if SERVERS and r.serving:
+        if d.outages == 0:
+            begin_step(w, device)
+    elif SINGLES and is_available(w, device):
+        feed_single(w, device)
+    if not r.routed:
+        # The device may have been idle, or may be idle now.
+        c = w.classes[d.cls]
+        idle = d.slot < 0 and is_available(w, device)
+        if (w.tree[c.leaf + device - c.first].load == 0) != idle:
+            reindex(w, device)
+
+
+@hot
+def sweep(w: World) -> None:
+    """Offer work to the idle devices of the next class; a device that lacks power ends the class."""
+    r = w.run[0]
+    c = w.classes[w.ints[r.sweeping]]
+    device = w.tree[c.tree].winner
+    if STREAMS and c.kind == STREAM and r.tried >= c.first:
+        # Devices with streams differ in the memory that is free, so the next one is tried too.
+        device = _next_with_room(w, c, r.tried)
+    if r.refused:
+        r.sweep_end = r.sweeping
+    elif STREAMS and c.kind == STREAM and device < 0:
+        r.sweeping += 1
+    elif w.tree[c.tree].load >= NOT_HERE or r.tried == device or best_queue(w, device, -math.inf, -1) < 0:
+        # The other devices of the class are identical, so they would not start either.
+        r.sweeping += 1
+    else:
+        r.tried = device
+        r.feeding = device
+        return
+    if r.sweeping == r.sweep_end:
+        r.sweeping = -1
+    r.tried = -1
+
+
+@cold
+def _next_with_room(w: World, c: Records, tried: int) -> int:
+    """Return the first device of a class after ``tried`` that has room; -1 if there is none."""
+    for device in range(tried + 1, c.first + c.count):
+        if w.tree[c.leaf + device - c.first].load == 0:
+            return device
+    return -1
+
+
+@hot
+def _near(first: float, second: float) -> bool:
+    return first == second or abs(first - second) <= 1e-12 * max(abs(first), abs(second))
+
+
+@hot
+def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
+    """Return the device with the best score and the job's expected time there; -1 if none is available.
+
+    Scores that differ only by rounding are equal: three jobs at speed 3 take as long as one at speed 1, but 3 * (1 / 3)
+    need not be 1.0.
+    """
+    r, s = w.run[0], w.slots[slot]
+    deadline = w.workloads[s.work].deadline
+    slack = float(deadline) / PER_SECOND if deadline < FAR else math.inf
+    best: Any = np.int64(-1)
+    best_0 = best_1 = best_mean = best_estimate = 0.0
+    for place in range(w.ints[r.signature_at + s.signature], w.ints[r.signature_at + s.signature + 1]):
+        cls = w.ints[r.signature_classes + place]
+        node = w.tree[w.classes[cls].tree]
+        if node.load >= NOT_HERE:
+            continue
+        p = w.programs[cls * r.workloads + s.work]
+        estimate = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
+        energy = p.energy if p.energy_at < 0 else w.numbers[p.energy_at + s.rank]
+        # In a large fleet each access to a device is a cache miss, so only devices that the score needs are read.
+        present, backlog = node.load, 0.0
+        if r.looks:
+            d = w.devices[node.winner]
+            present = np.int64(d.present)
+            backlog = float(max(d.ready - r.now, 0)) / PER_SECOND
+        score_0, score_1 = score(
+            Candidate(present, backlog, estimate, p.mean, p.price * estimate, energy, slack, node.load, p.preference)
+        )
+        if best < 0:
+            better = True
+        elif not _near(score_0, best_0):
+            better = score_0 < best_0
+        elif not _near(score_1, best_1):
+            better = score_1 < best_1
+        elif not _near(p.mean, best_mean):
+            better = p.mean < best_mean
+        else:
+            better = node.winner < best
+        if better:
+            best, best_0, best_1, best_mean, best_estimate = node.winner, score_0, score_1, p.mean, estimate
+    return best, best_estimate
+
+
+@hot
+def place_next(w: World, score: Any) -> None:
+    """Assign the next unassigned job to a queue: a device's or the central one."""
+    r = w.run[0]
+    slot = r.placing
+    s = w.slots[slot]
+    r.placing = s.next
+    r.waiting += 1
+    if r.routed:
+        device, estimate = _choose(w, score, slot)
+        if device < 0:
+            s.next = -1
+            if r.limbo < 0:
+                r.limbo = slot
+            else:
+                w.slots[r.limbo_end].next = slot
+            r.limbo_end = slot
+            return
+        d = w.devices[device]
+        d.present += 1
+        d.ready = max(d.ready, r.now) + np.int64(np.rint(estimate * PER_SECOND))
+        r.turn += 1
+        if r.by == BY_TURN:
+            d.turn = r.turn
+        reindex(w, device)
+        push(w, own_queue(w, device, slot), slot)
+        r.feeding = device
+        return
+    push(w, own_queue(w, 0, slot), slot)
+    if not r.paused:
+        at = r.signature_at + s.signature
+        sweep_classes(w, r.signature_classes + w.ints[at], r.signature_classes + w.ints[at + 1])
+
+
+@hot
+def arrive(w: World, key: Any) -> None:
+    """Let the next job of the block of arrivals arrive."""
+    r = w.run[0]
+    slot = r.free
+    s = w.slots[slot]
+    r.free = s.next
+    s.job, s.start = r.job, -1
+    s.starts, s.timed, s.key, s.energy = 0, 0, 0.0, 0.0
+    if USERS and r.users and is_submitted(w):
+        take_submission(w, slot)
+        if r.exceeded:
+            return
+    else:
+        a = w.arrivals[r.next]
+        s.arrival, s.work, s.rank, s.signature = a.tick, a.work, a.rank, a.signature
+        if r.stretched:
+            w.draws[slot, r.draws] = a.stretch
+        for draw in range(r.draws):
+            w.draws[slot, draw] = w.arrival_draws[r.next, draw]
+        r.next += 1
+    if TALLIES and r.tallying:
+        row = row_of(w, s.job)
+        if row >= 0:
+            w.jobs[row].arrival, w.jobs[row].work = s.arrival, s.work
+        w.counts[s.work, 3] += 1
+        r.last_arrival = s.arrival
+    if USERS and r.users:
+        j = w.jobs[s.job]
+        j.arrival, j.work, j.rank, j.signature = s.arrival, s.work, s.rank, s.signature
+    work = w.workloads[s.work]
+    if SERVERS and r.serving:
+        q = w.sequences[slot]
+        q.prompt, q.output = w.ints[work.prompts + s.rank], w.ints[work.outputs + s.rank]
+        q.read = q.chunk = 0
+    r.job += 1
+    r.arrived += 1
+    if r.keyed:
+        cls = w.ints[r.signature_classes + w.ints[r.signature_at + s.signature]]
+        p = w.programs[cls * r.workloads + s.work]
+        size = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
+        s.key = key(JobKey(s.arrival, work.priority, s.arrival + work.deadline, size))
+    to_place(w, slot)

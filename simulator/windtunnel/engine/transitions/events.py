@@ -1,0 +1,384 @@
+"""Events, their consequences, and the loop of the compiled engine.
+
+Events of one tick are processed in this order: completions by device, ends of resets, faults in the order of their
+schedule, timers, devices that become ready, decisions, arrivals.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.ticks import MAX_TICKS
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.transitions.consequences import ask, sweep_all
+from windtunnel.engine.transitions.containers import prefetch
+from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, sweep
+from windtunnel.engine.transitions.faults import apply_fault, come_back
+from windtunnel.engine.transitions.features import (
+    INTERRUPTS,
+    QUESTIONS,
+    SERVERS,
+    SINGLES,
+    STREAMS,
+    TALLIES,
+    USERS,
+    cold,
+    hot,
+)
+from windtunnel.engine.transitions.heap import ROOT, heap_pop
+from windtunnel.engine.transitions.jobs import row_of, tally
+from windtunnel.engine.transitions.power import drain
+from windtunnel.engine.transitions.servers import HELD, end_step
+from windtunnel.engine.transitions.single import end_segment
+from windtunnel.engine.transitions.streams import close_streams, end_task
+from windtunnel.engine.transitions.tables import (
+    BATCHES,
+    CHECK_SERVED,
+    DECIDE,
+    DECISION,
+    DONE,
+    ENTITIES,
+    HOUR_TICKS,
+    HOURS,
+    MORE_BATCHES,
+    MORE_CAPACITY,
+    MORE_CHANGES,
+    MORE_FAULTS,
+    MORE_GAPS,
+    MORE_INTERVALS,
+    MORE_JOBS,
+    MORE_ROWS,
+    MORE_SLOTS,
+    MORE_THOUGHTS,
+    MORE_TIMERS,
+    NEVER,
+    QUESTION,
+    READINESS,
+    RESET,
+    SPANS,
+    STREAM,
+    TIMER,
+    TOO_LONG,
+    Records,
+    World,
+)
+from windtunnel.engine.transitions.users import next_arrival
+from windtunnel.engine.transitions.work import settle
+
+# Time.
+
+
+@hot
+def elapse(w: World, tick: int) -> None:
+    """Advance the clock to ``tick``, with constant power and constant numbers of waiting jobs."""
+    r = w.run[0]
+    if TALLIES and r.tallying and tick > r.now:
+        watts = r.idle_w + r.drawing_w
+        r.peak_w = max(r.peak_w, watts)
+        _elapse_hours(w, tick, watts)
+        if tick > r.spans_end:
+            _merge_spans(w, tick)
+        while True:
+            until = min(tick, r.span_until)
+            span = w.spans[r.span]
+            span.power += watts * (until - r.now)
+            span.waiting += float(r.waiting) * (until - r.now)
+            r.now = until
+            if until == tick:
+                break
+            r.span += 1
+            r.span_until += r.span_width
+    r.now = tick
+
+
+@hot
+def _elapse_hours(w: World, tick: int, watts: float) -> None:
+    """Add energy by hour of day, which prices depend on. It is exact although bins of time do not end at full hours."""
+    r, now = w.run[0], w.run[0].now
+    while tick > r.hour_until:
+        w.hours[r.hour] += watts * (r.hour_until - now)
+        now = r.hour_until
+        r.hour_until += HOUR_TICKS
+        r.hour = (r.hour + 1) % HOURS
+    w.hours[r.hour] += watts * (tick - now)
+
+
+@cold
+def _merge_spans(w: World, tick: int) -> None:
+    """Merge pairs of time bins until ``tick`` lies in a bin, because the run lasts longer than expected."""
+    r, spans = w.run[0], w.spans
+    while (tick - 1) // r.span_width >= SPANS:
+        for i in range(SPANS // 2):
+            spans[i].power = spans[2 * i].power + spans[2 * i + 1].power
+            spans[i].waiting = spans[2 * i].waiting + spans[2 * i + 1].waiting
+        for i in range(SPANS // 2, SPANS):
+            spans[i].power = spans[i].waiting = 0.0
+        r.span //= 2
+        r.span_width *= 2
+    r.span_until = (r.span + 1) * r.span_width
+    r.spans_end = spans_end(r.span_width)
+
+
+@hot
+def spans_end(width: int) -> int:
+    """Return the last tick that the time bins cover, or the last tick that exists."""
+    return width * SPANS if width < NEVER // SPANS else NEVER
+
+
+# Events.
+
+
+@hot
+def end_work(w: World, device: int) -> None:
+    """End the device's present work."""
+    if SERVERS and w.run[0].serving:
+        end_step(w, device)
+    elif STREAMS and w.classes[w.devices[device].cls].kind == STREAM:
+        end_task(w, device)
+    elif SINGLES:
+        end_segment(w, device)
+
+
+@cold
+def expire(w: World, order: int) -> None:
+    """Process a timer, which is identified by the kind of its event and an entity."""
+    r = w.run[0]
+    kind, entity = order // ENTITIES, order % ENTITIES
+    if kind == TIMER:
+        if r.routed:
+            r.feeding = entity
+        else:
+            sweep_all(w)
+    elif kind == RESET:
+        w.devices[entity].outages -= 1
+        come_back(w, entity)
+    elif QUESTIONS:
+        ask(w, DECISION if kind == DECIDE else READINESS, entity)
+
+
+@hot
+def has_consequences(w: World) -> bool:
+    """Return whether the last event has consequences that precede the next one."""
+    r = w.run[0]
+    return r.feeding >= 0 or r.sweeping >= 0 or r.placing >= 0 or r.draining != 0
+
+
+@hot
+def consequence(w: World, score: Any) -> None:
+    """Execute the next consequence of the last event."""
+    r = w.run[0]
+    if r.feeding >= 0:
+        device = r.feeding
+        r.feeding = -1
+        feed(w, device)
+    elif r.sweeping >= 0:
+        sweep(w)
+    elif r.placing >= 0:
+        place_next(w, score)
+    elif INTERRUPTS:
+        drain(w)
+
+
+@hot
+def room(w: World) -> int:
+    """Return which table may be too small at the next event; DONE if none is."""
+    r = w.run[0]
+    if r.write and r.written + 2 * r.devices + (2 + r.engines) * r.running + 2 + len(w.tasks) > len(w.intervals):
+        return MORE_INTERVALS
+    if SERVERS and r.serving and r.gaps + r.workloads + min(r.batch_size, len(w.slots)) + 2 > len(w.gaps):
+        return MORE_GAPS
+    if r.next >= len(w.arrivals) and not r.last:
+        return MORE_JOBS
+    if r.free < 0:
+        return MORE_SLOTS
+    if USERS and r.users:
+        if r.exceeded:
+            return MORE_CAPACITY
+        if r.thoughts + 1 >= len(w.think_ticks):
+            return MORE_THOUGHTS
+    if QUESTIONS and r.scaling and r.changes + 2 * r.devices + 2 > len(w.changes):
+        return MORE_CHANGES
+    if TALLIES and r.tallying:
+        if r.job >= r.batch_width * BATCHES:
+            return MORE_BATCHES
+        if r.stride > 0 and r.job // r.stride >= len(w.jobs):
+            return MORE_ROWS
+    return DONE
+
+
+@cold
+def check_served(r: Records, fault: int) -> bool:
+    """Return whether to check that the waiting jobs can still be served: once after each relevant change."""
+    if fault <= r.gone and r.ended == r.completed + r.failed + 1:
+        return False
+    r.ended = r.completed + r.failed + 1
+    return True
+
+
+def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
+    """Return whether no device works and all waiting jobs need devices that fail permanently before tick ``fault``.
+
+    It notes the next tick at which a device fails permanently.
+    """
+    assert prepared.faults is not None  # noqa: S101  only faults lead here
+    r = w.run[0]
+    ticks = prepared.faults.gone(prepared.device_count)
+    r.gone = int(ticks.min(initial=MAX_TICKS, where=ticks >= fault))
+    gone = ticks < fault
+    if not gone.any():
+        return False
+    lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
+    waiting = [number for number in range(len(w.queues)) if w.queues[number].head >= 0]
+    per_owner = r.workloads if r.batch else 1
+    if r.routed:
+        if not all(gone[number // per_owner] for number in waiting):
+            return False
+        signatures = set()
+        slot = int(r.limbo)
+        while slot >= 0:
+            signatures.add(int(w.slots[slot].signature))
+            slot = int(w.slots[slot].next)
+    else:
+        signatures = {number // per_owner for number in waiting}
+    return all(lost.issuperset(prepared.signatures[signature]) for signature in signatures)
+
+
+@hot
+def _look_ahead(w: World) -> None:
+    """Prefetch the records of the next events, because a large fleet does not fit into the cache.
+
+    The device that ends next is at the heap's root, and the following one is among the root's children. The next job
+    goes to the best device of some class.
+    """
+    r = w.run[0]
+    if r.heap:
+        device = w.ends[ROOT].which
+        if device >= 0:
+            d, q = w.devices[device], w.queues[device if r.routed else 0]
+            if d.slot >= 0:
+                prefetch(w.slots, np.int64(d.slot))
+            if q.head >= 0:
+                prefetch(w.slots, np.int64(q.head))
+                prefetch(w.draws, np.int64(q.head))
+            c = w.classes[d.cls]
+            prefetch(w.tree, c.leaf + device - c.first)
+        for child in range(4 * ROOT - 8, min(4 * ROOT - 4, ROOT + r.heap)):
+            device = w.ends[child].which
+            if device >= 0:
+                prefetch(w.devices, device)
+                if r.routed:
+                    prefetch(w.queues, device)
+    for cls in range(min(r.classes, 8)):
+        c = w.classes[cls]
+        winner = w.tree[c.tree].winner
+        prefetch(w.devices, winner)
+        prefetch(w.tree, c.leaf + winner - c.first)
+        if r.routed:
+            prefetch(w.queues, winner)
+
+
+@cold
+def close(w: World) -> None:
+    """End the run: record the work in progress of each device."""
+    r = w.run[0]
+    elapse(w, r.end)
+    for device in range(r.devices):
+        d = w.devices[device]
+        if STREAMS and w.classes[d.cls].kind == STREAM:
+            close_streams(w, device)
+            continue
+        if d.slot >= 0 and not d.held and not d.paused:
+            settle(w, device)
+        if SERVERS and r.serving:
+            _close_server(w, device)
+        elif SINGLES and d.slot >= 0:
+            slot = d.slot
+            for _ in range(d.count):
+                s = w.slots[slot]
+                row = row_of(w, s.job)
+                if row >= 0:
+                    w.jobs[row].starts, w.jobs[row].energy = s.starts, s.energy
+                if TALLIES and r.tallying:
+                    tally(w, 1, s.work, s.job, s.start - s.arrival)
+                    w.counts[s.work, 2] += 1
+                slot = s.next
+
+
+@cold
+def _close_server(w: World, device: int) -> None:
+    v = w.servers[device]
+    for first in (v.decoding, v.reading, v.off, v.undelivered):
+        slot = first
+        while slot >= 0:
+            s = w.slots[slot]
+            if first == v.decoding:
+                s.energy += v.per_token - w.sequences[slot].joules_at_birth
+            j = w.jobs[row_of(w, s.job)]
+            j.energy, j.starts = s.energy, s.starts
+            if j.first == HELD:
+                j.first = -1
+            slot = s.next
+
+
+# Long: Numba compiles it as one state machine, which is faster than calls between its parts.
+@hot
+def advance(w: World, score: Any, key: Any) -> int:
+    """Process events until the run ends or the engine must do something; return which (compiled engine)."""
+    r = w.run[0]
+    if r.closing:
+        close(w)
+        return DONE
+    while True:
+        if r.too_long:
+            return TOO_LONG
+        if QUESTIONS and r.asking:
+            return QUESTION
+        if has_consequences(w):
+            consequence(w, score)
+            continue
+        if r.stale:
+            r.stale = 0
+            r.heap = heap_pop(w.ends, r.heap)
+        if r.far:
+            _look_ahead(w)
+        needed = room(w)
+        if needed != DONE:
+            return needed
+        # Every batch that is offered may set a timer for its first job.
+        if INTERRUPTS and ROOT + r.timer_count + (len(w.queues) if r.batch else 0) + 8 > len(w.timers):
+            return MORE_TIMERS
+        arrival = next_arrival(w)
+        timer = w.timers[ROOT].tick if r.timer_count else NEVER
+        # The schedule of faults is known up to this tick; it is extended only as far as the run reaches.
+        fault = w.faults[r.fault].tick if r.fault < len(w.faults) else r.faults_until
+        # The earliest event is next, and at one tick completions are first.
+        other = min(arrival, timer, fault)
+        if r.heap and w.ends[ROOT].tick <= other:
+            if w.ends[ROOT].tick > r.end:
+                return TOO_LONG if w.ends[ROOT].tick == NEVER and r.end == NEVER - 1 else DONE
+            elapse(w, w.ends[ROOT].tick)
+            device = w.ends[ROOT].which
+            # The entry stays at the root until it is known whether the device starts other work, as most do.
+            r.stale = device + 1
+            w.ends[ROOT].which = -1
+            end_work(w, device)
+        elif other > r.end or (arrival == NEVER and r.running + r.waiting == 0 and not r.continues):
+            return DONE
+        elif INTERRUPTS and timer == other and (timer < fault or w.timers[ROOT].which < 2 * ENTITIES):
+            elapse(w, timer)
+            order = w.timers[ROOT].which
+            r.timer_count = heap_pop(w.timers, r.timer_count)
+            expire(w, order)
+        elif INTERRUPTS and fault == other:
+            if arrival == NEVER and r.running == 0 and check_served(r, fault):
+                return CHECK_SERVED
+            if r.fault >= len(w.faults):
+                return MORE_FAULTS
+            elapse(w, fault)
+            r.fault += 1
+            apply_fault(w, w.faults[r.fault - 1])
+        else:
+            elapse(w, arrival)
+            arrive(w, key)

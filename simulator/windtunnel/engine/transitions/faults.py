@@ -1,0 +1,178 @@
+"""Faults of devices, links and power, and what happens to the jobs of a device that cannot complete them."""
+
+from __future__ import annotations
+
+import math
+
+from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
+from windtunnel.engine.transitions.consequences import sweep_all, to_place
+from windtunnel.engine.transitions.features import QUESTIONS, SERVERS, SINGLES, STREAMS, cold
+from windtunnel.engine.transitions.jobs import ended, interrupted, waits_again
+from windtunnel.engine.transitions.power import release, shed
+from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
+from windtunnel.engine.transitions.servers import deliver, restart, take_sequence
+from windtunnel.engine.transitions.single import complete
+from windtunnel.engine.transitions.streams import deliver_jobs, take_job
+from windtunnel.engine.transitions.tables import STREAM, Records, World
+from windtunnel.engine.transitions.work import halt, resume
+
+
+@cold
+def _give_up(w: World, device: int, slot: int, becomes: int, attempts: int) -> bool:
+    """Retry, migrate or fail an interrupted job; return whether it waits again."""
+    if becomes == LOSE or w.slots[slot].starts >= attempts:
+        ended(w, device, slot, False)
+        return False
+    waits_again(w, device, slot, becomes == MIGRATE and w.run[0].routed != 0)
+    return True
+
+
+@cold
+def _return_single(w: World, device: int, becomes: int, attempts: int) -> None:
+    """Return the job or batch of a device."""
+    d = w.devices[device]
+    slot, count = d.slot, d.count
+    d.slot = -1
+    d.held = 0
+    again = 0
+    for _ in range(count):
+        following = w.slots[slot].next
+        if _give_up(w, device, slot, becomes, attempts):
+            again += 1
+        slot = following
+    interrupted(w, device, d.began, again)
+
+
+@cold
+def _return_sequences(w: World, device: int, becomes: int, attempts: int) -> None:
+    """Return all sequences of a device."""
+    w.devices[device].slot = -1
+    while True:
+        slot = take_sequence(w, device)
+        if slot < 0:
+            return
+        restart(w, slot)
+        start = w.slots[slot].start
+        if _give_up(w, device, slot, becomes, attempts):
+            interrupted(w, device, start, 1)
+
+
+@cold
+def _return_jobs(w: World, device: int, becomes: int, attempts: int) -> None:
+    """Return all jobs of a device with streams."""
+    while True:
+        slot = take_job(w, device)
+        if slot < 0:
+            return
+        start = w.slots[slot].start
+        if _give_up(w, device, slot, becomes, attempts):
+            interrupted(w, device, start, 1)
+
+
+@cold
+def return_work(w: World, device: int, becomes: int, attempts: int) -> None:
+    """Retry, migrate or fail the jobs that the device cannot complete. Its work in progress must have stopped.
+
+    If the device is down, the jobs that wait for it are migrated too.
+    """
+    r, d = w.run[0], w.devices[device]
+    if r.gated and d.slot >= 0 and not d.held:
+        release(w, device)
+    if QUESTIONS:
+        w.extras[device].ending, w.extras[device].timed = -1, 0
+    if SERVERS and r.serving:
+        _return_sequences(w, device, becomes, attempts)
+    elif STREAMS and w.classes[d.cls].kind == STREAM:
+        w.stations[device].peak_w = 0.0
+        _return_jobs(w, device, becomes, attempts)
+    elif SINGLES and d.slot >= 0:
+        _return_single(w, device, becomes, attempts)
+    while becomes == MIGRATE and r.routed and d.outages:
+        queue = best_queue(w, device, -math.inf, -1)
+        if queue < 0:
+            break
+        slot = pop(w, queue)
+        r.waiting -= 1
+        left(w, device)
+        to_place(w, slot)
+    reindex(w, device)
+    if not r.routed:
+        sweep_all(w)  # an interrupted job may start at once on another device
+    elif d.outages == 0:
+        r.feeding = device
+    if r.gated:
+        r.draining = 1
+
+
+@cold
+def go_down(w: World, device: int) -> None:
+    """Take the device down: its work in progress stops."""
+    d = w.devices[device]
+    if d.slot >= 0 and not d.held and not d.paused:
+        halt(w, device)
+    d.outages += 1
+
+
+@cold
+def come_back(w: World, device: int) -> None:
+    """Return the device to service if it is up and reachable."""
+    r, d = w.run[0], w.devices[device]
+    if d.outages or d.linked == 0:
+        return
+    if SERVERS and r.serving:
+        deliver(w, device)
+    elif STREAMS and w.classes[d.cls].kind == STREAM:
+        deliver_jobs(w, device)
+    elif SINGLES and d.held:
+        complete(w, device)
+    reindex(w, device)
+    if not is_available(w, device):
+        return
+    if r.gated and not r.routed:
+        r.draining = 1
+    else:
+        r.feeding = device
+    while r.limbo >= 0:
+        slot = r.limbo
+        r.limbo = w.slots[slot].next
+        r.waiting -= 1
+        to_place(w, slot)
+
+
+@cold
+def set_speed(w: World, device: int, speed: float) -> None:
+    """Let the device work at this share of the full speed from now on."""
+    d = w.devices[device]
+    under_way = d.slot >= 0 and not d.paused and not d.held
+    if under_way:
+        halt(w, device)
+    d.rate = speed
+    if under_way:
+        resume(w, device)
+
+
+@cold
+def apply_fault(w: World, fault: Records) -> None:
+    """Apply an event of the schedule of faults."""
+    r = w.run[0]
+    if fault.code == FAIL:
+        go_down(w, fault.on)
+        return_work(w, fault.on, fault.jobs, fault.attempts)
+    elif fault.code == CAP:
+        r.cap_w = fault.value
+        shed(w)
+        r.draining = 1
+    elif fault.code == SPEED:
+        set_speed(w, fault.on, fault.value)
+    elif fault.code == LINK_DOWN:
+        w.devices[fault.on].linked = 0
+        reindex(w, fault.on)
+        if r.gated:
+            # The device may have been first in line for power, which the following ones can use now.
+            r.draining = 1
+    else:
+        if fault.code == LINK_UP:
+            w.devices[fault.on].linked = 1
+        else:
+            w.devices[fault.on].outages -= 1
+        come_back(w, fault.on)

@@ -1,0 +1,47 @@
+"""The features of a run as constants, and the marks of transitions.
+
+The process engine executes all features. The compiled engine replaces these constants in each variant of its kernel, so
+that the code of other features is not compiled (`engine/compiled/jit.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar, cast
+
+SINGLES = True
+"""Devices that execute one job, or one request-level batch, at a time."""
+SERVERS = True
+"""Devices with continuous batching."""
+STREAMS = True
+"""Devices that execute several jobs at a time, or several operations of one job."""
+QUESTIONS = True
+"""Transitions that need an answer in Python: faults of operations, mixed batches, autoscaling, real devices."""
+INTERRUPTS = True
+"""Faults, power budgets and request-level batches: work that may be interrupted, slowed, paused or refused."""
+TALLIES = True
+"""Runs that are too long to keep every job."""
+USERS = True
+"""Closed loops."""
+SIMPY = True
+"""The process engine's clock."""
+
+FEATURES = ("SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS", "SIMPY")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+INLINED: dict[FunctionType, bool] = {}
+"""Every transition, and whether the compiled engine inlines it."""
+
+
+def hot(function: Function) -> Function:
+    """Mark a transition that every job executes; the compiled engine inlines it, because it is passed all tables."""
+    INLINED[cast(FunctionType, function)] = True
+    return function
+
+
+def cold(function: Function) -> Function:
+    """Mark a rarely executed transition; the compiled engine does not inline it, which reduces the compile time."""
+    INLINED[cast(FunctionType, function)] = False
+    return function

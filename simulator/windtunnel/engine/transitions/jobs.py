@@ -1,0 +1,165 @@
+"""The life of a job: it starts, ends or waits again; and what is recorded of it."""
+
+from __future__ import annotations
+
+import math
+
+from windtunnel.engine.prepare.autoscaling import DRAINING, OFF, ON
+from windtunnel.engine.results.sketch import BINS_PER_E
+from windtunnel.engine.transitions.consequences import to_place
+from windtunnel.engine.transitions.features import QUESTIONS, TALLIES, USERS, cold, hot
+from windtunnel.engine.transitions.queues import left, own_queue, push
+from windtunnel.engine.transitions.tables import BATCHES, STRETCHES, World
+from windtunnel.engine.transitions.users import think
+
+
+@hot
+def row_of(w: World, job: int) -> int:
+    """Return the row of the job's times; -1 if they are not kept."""
+    stride = w.run[0].stride
+    if stride == 0 or (stride > 1 and job % stride):
+        return -1
+    row = job // stride
+    # A sample that would become too large is thinned before that (``MORE_ROWS``).
+    return row if row < len(w.jobs) else -1
+
+
+@hot
+def tally(w: World, what: int, work: int, job: int, ticks: int) -> None:
+    """Add a latency (``what`` 0) or a queueing delay (1) to the sums and histograms of its stretch of the run."""
+    r = w.run[0]
+    batch = job // r.batch_width
+    place = 0 if ticks <= 0 else 1 + math.ceil(math.log(float(ticks)) * BINS_PER_E)
+    series = 0
+    while True:
+        row = w.batches[series * BATCHES + batch]
+        if what == 0:
+            row.latency_n += 1
+            row.latency_sum += float(ticks)
+        else:
+            row.waiting_n += 1
+            row.waiting_sum += float(ticks)
+        w.bins[what, series * STRETCHES + batch * STRETCHES // BATCHES, place] += 1
+        if series or r.workloads == 1:
+            break
+        series = 1 + work
+
+
+@hot
+def started(w: World, device: int, slot: int) -> None:
+    """Record that the job starts now on the device."""
+    r, s = w.run[0], w.slots[slot]
+    s.start = r.now
+    s.starts += 1
+    r.waiting -= 1
+    r.running += 1
+    row = row_of(w, s.job)
+    if row >= 0:
+        w.jobs[row].start, w.jobs[row].on = r.now, device
+    if QUESTIONS and r.scaling:
+        _count_running(w, device, 1)
+
+
+@hot
+def ended(w: World, device: int, slot: int, completed: bool) -> None:
+    """Record that a job has completed or failed now."""
+    r, s = w.run[0], w.slots[slot]
+    r.running -= 1
+    r.last_finish = r.now
+    if completed:
+        r.completed += 1
+        w.devices[device].done += 1
+    else:
+        r.failed += 1
+    row = row_of(w, s.job)
+    if row >= 0:
+        j = w.jobs[row]
+        j.finish, j.starts, j.energy = r.now, s.starts, s.energy
+        j.lost = 0 if completed else 1
+    if TALLIES and r.tallying:
+        if completed:
+            tally(w, 0, s.work, s.job, r.now - s.arrival)
+        tally(w, 1, s.work, s.job, s.start - s.arrival)
+        w.counts[s.work, 0 if completed else 1] += 1
+    left(w, device)
+    if QUESTIONS and r.scaling:
+        _count_running(w, device, -1)
+    if USERS and r.users:
+        think(w, slot)
+    s.next = r.free
+    r.free = slot
+
+
+@cold
+def waits_again(w: World, device: int, slot: int, moving: bool) -> None:
+    """Let an interrupted job wait again: at its old position, or if it moves, to be assigned anew."""
+    r, s = w.run[0], w.slots[slot]
+    r.last_finish = r.now
+    r.running -= 1
+    s.start = -1
+    row = row_of(w, s.job)
+    if row >= 0:
+        j = w.jobs[row]
+        j.start, j.on, j.first, j.starts, j.energy = -1, -1, -1, s.starts, s.energy
+    if QUESTIONS and r.scaling:
+        _count_running(w, device, -1)
+    if moving:
+        left(w, device)
+        to_place(w, slot)
+    else:
+        r.waiting += 1
+        push(w, own_queue(w, device, slot), slot)
+
+
+@cold
+def interrupted(w: World, device: int, began: int, jobs: int) -> None:
+    """Record that ``jobs`` jobs were executed since ``began``, were interrupted and wait again."""
+    r = w.run[0]
+    r.returned += jobs
+    if r.write and jobs:
+        # These entries are not work of a hardware engine: their jobs wait again.
+        iv = w.intervals[r.written]
+        r.written += 1
+        iv.on, iv.lane, iv.name, iv.start, iv.end, iv.watts = device, -1, jobs, began, r.now, 0.0
+
+
+# Autoscaling.
+
+
+@cold
+def count_working(w: World, cls: int, change: int) -> None:
+    """Change the number of devices of a class that are in service and have a job, from now on."""
+    r, c = w.run[0], w.classes[cls]
+    c.worked += c.working * (r.now - c.counted)
+    c.counted = r.now
+    c.working += change
+
+
+@cold
+def _count_running(w: World, device: int, change: int) -> None:
+    cls, e = w.devices[device].cls, w.extras[device]
+    before = e.running
+    e.running += change
+    if w.classes[cls].scaled and (before == 0) != (e.running == 0):
+        if e.state == ON:
+            count_working(w, cls, change)
+        elif e.running == 0 and e.state == DRAINING:
+            become(w, device, OFF)
+
+
+@cold
+def become(w: World, device: int, state: int) -> None:
+    """Change the state of a scaled device; a device that is off draws no power."""
+    r, e = w.run[0], w.extras[device]
+    change = w.changes[r.changes]
+    r.changes += 1
+    change.tick, change.on, change.before, change.after = r.now, device, e.state, state
+    idle_w = w.classes[w.devices[device].cls].idle_w
+    if e.state == OFF and state != OFF:
+        r.drawn_w += idle_w
+        r.idle_w += idle_w
+    elif e.state != OFF and state == OFF:
+        r.drawn_w -= idle_w
+        r.idle_w -= idle_w
+        r.draining = r.gated
+    e.state = state

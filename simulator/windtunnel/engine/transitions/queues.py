@@ -1,0 +1,131 @@
+"""Queues of waiting jobs, and the index of the devices of each class.
+
+Queues without a key are linked lists in order of arrival, and queues with a key are pairing heaps. There is one queue
+for each device, or a central one for each set of classes that can run a job; with request-level batches, one of these
+for each workload.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from windtunnel.engine.prepare.prepared import FAR
+from windtunnel.engine.transitions.containers import NOT_HERE, meld, tree_set, without_root
+from windtunnel.engine.transitions.features import STREAMS, hot
+from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN, NO_BATCH, STREAM, World
+
+
+@hot
+def push(w: World, queue: int, slot: int) -> None:
+    """Add a job to a queue."""
+    q, slots = w.queues[queue], w.slots
+    q.number += 1
+    slots[slot].next = -1
+    if w.run[0].keyed:
+        slots[slot].child = -1
+        q.head = meld(q.head, slot, slots)
+    elif q.head < 0:
+        q.head = q.tail = slot
+    elif not w.run[0].careful or slots[slot].job > slots[q.tail].job:
+        slots[q.tail].next = slot
+        q.tail = slot
+    else:
+        # A job that returns after a failure takes its position in the order of arrival.
+        before, at = -1, q.head
+        while slots[at].job < slots[slot].job:
+            before, at = at, slots[at].next
+        slots[slot].next = at
+        if before < 0:
+            q.head = slot
+        else:
+            slots[before].next = slot
+
+
+@hot
+def pop(w: World, queue: int) -> int:
+    """Remove and return the next job of a queue."""
+    q = w.queues[queue]
+    slot: Any = q.head
+    q.number -= 1
+    q.head = without_root(slot, w.slots) if w.run[0].keyed else w.slots[slot].next
+    return slot
+
+
+@hot
+def own_queue(w: World, device: int, slot: int) -> int:
+    """Return the queue of the job: the device's own, or the central queue of the job's signature."""
+    r = w.run[0]
+    owner = device if r.routed else w.slots[slot].signature
+    queue: int = owner if r.batch == NO_BATCH else owner * r.workloads + w.slots[slot].work
+    return queue
+
+
+@hot
+def best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
+    """Return the queue whose next job the device should take, among heads after (key, job); -1 if there is none."""
+    r = w.run[0]
+    if r.routed and r.batch == NO_BATCH:
+        return device if w.queues[device].head >= 0 else -1
+    if r.routed:
+        first, last = device * r.workloads, (device + 1) * r.workloads
+    else:
+        at = r.queue_at + w.devices[device].cls
+        first, last = w.ints[at], w.ints[at + 1]
+    best = -1
+    best_key, best_job = math.inf, np.int64(FAR)
+    for place in range(first, last):
+        queue = place if r.routed else w.ints[r.queues_of + place]
+        head = w.queues[queue].head
+        if head < 0:
+            continue
+        s = w.slots[head]
+        if s.key < after_key or (s.key == after_key and s.job <= after_job):
+            continue
+        if best < 0 or s.key < best_key or (s.key == best_key and s.job < best_job):
+            best, best_key, best_job = queue, s.key, s.job
+    return best
+
+
+@hot
+def is_available(w: World, device: int) -> bool:
+    """Return whether the device is up, reachable and in service."""
+    d = w.devices[device]
+    available: bool = d.outages == 0 and d.linked != 0 and d.enlisted != 0
+    return available
+
+
+@hot
+def reindex(w: World, device: int) -> None:
+    """Update the device's entry in the tree of its class."""
+    r, d = w.run[0], w.devices[device]
+    if not is_available(w, device):
+        load = NOT_HERE
+    elif not r.routed and STREAMS and w.classes[d.cls].kind == STREAM:
+        t = w.stations[device]
+        load = 0 if t.jobs < t.streams else NOT_HERE
+    elif not r.routed:
+        load = 0 if d.slot < 0 else NOT_HERE
+    elif r.by == BY_PRESENT:
+        load = d.present
+    elif r.by == BY_BACKLOG:
+        load = d.ready
+    else:
+        load = d.turn
+    c = w.classes[d.cls]
+    tree_set(w.tree, c.tree, c.leaf, device - c.first, load)
+
+
+@hot
+def left(w: World, device: int) -> None:
+    """Remove a job that has ended or moved from the device's jobs; a central queue does not count them."""
+    r, d = w.run[0], w.devices[device]
+    if not r.routed:
+        return
+    d.present -= 1
+    if d.present == 0:
+        d.ready = 0
+    if r.by != BY_TURN:
+        reindex(w, device)

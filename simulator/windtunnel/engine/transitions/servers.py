@@ -1,0 +1,367 @@
+"""Devices with continuous batching: sequences join and leave the batch at every step, as in serving engines.
+
+Each step produces a token for every decoding sequence, and uses the remaining tokens of the step for chunks of prompts.
+KV cache is reserved as tokens are produced. When memory is full, the youngest sequence is preempted, and its tokens are
+recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is admitted when its prompt fits.
+`engine/prepare/decoding.py` computes the cost of a step.
+
+Sequences are slots in doubly linked lists of their device, so memory is proportional to the number of jobs present.
+Decoding sequences are also in a list in the order in which they end. A sequence enters it once in hundreds of steps,
+and each step examines only its first element.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
+from windtunnel.engine.prepare.programs import WATT_GRAIN
+from windtunnel.engine.transitions.features import INTERRUPTS, cold, hot
+from windtunnel.engine.transitions.jobs import ended, row_of, started
+from windtunnel.engine.transitions.power import may_draw, release
+from windtunnel.engine.transitions.queues import best_queue, is_available, pop
+from windtunnel.engine.transitions.tables import PER_SECOND, TOO_MANY, Records, World
+from windtunnel.engine.transitions.work import proceed, settle
+
+# Lists of sequences.
+
+
+@hot
+def _reads(w: World, device: int, slot: int) -> None:
+    """Append the sequence to those in prefill."""
+    v = w.servers[device]
+    w.slots[slot].next, w.sequences[slot].before = -1, v.reading_end
+    if v.reading_end < 0:
+        v.reading = slot
+    else:
+        w.slots[v.reading_end].next = slot
+    v.reading_end = slot
+    v.reading_count += 1
+
+
+@hot
+def _decodes(w: World, device: int, slot: int) -> None:
+    """Append the sequence to the decoding ones, and insert it after those that end after the same step."""
+    v, q = w.servers[device], w.sequences[slot]
+    w.slots[slot].next, q.before = -1, v.decoding_end
+    if v.decoding_end < 0:
+        v.decoding = slot
+    else:
+        w.slots[v.decoding_end].next = slot
+    v.decoding_end = slot
+    v.decoding_count += 1
+    before = v.ending_end
+    while before >= 0 and w.sequences[before].ends > q.ends:
+        before = w.sequences[before].earlier
+    q.earlier = before
+    if before < 0:
+        q.later = v.ending
+        v.ending = slot
+    else:
+        q.later = w.sequences[before].later
+        w.sequences[before].later = slot
+    if q.later < 0:
+        v.ending_end = slot
+    else:
+        w.sequences[q.later].earlier = slot
+    w.decoding_of[device, w.slots[slot].work] += 1
+
+
+@hot
+def _decodes_no_more(w: World, device: int, slot: int) -> None:
+    v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
+    if q.before < 0:
+        v.decoding = s.next
+    else:
+        w.slots[q.before].next = s.next
+    if s.next < 0:
+        v.decoding_end = q.before
+    else:
+        w.sequences[s.next].before = q.before
+    v.decoding_count -= 1
+    if q.earlier < 0:
+        v.ending = q.later
+    else:
+        w.sequences[q.earlier].later = q.later
+    if q.later < 0:
+        v.ending_end = q.earlier
+    else:
+        w.sequences[q.later].earlier = q.earlier
+    w.decoding_of[device, s.work] -= 1
+
+
+# The cost of a step.
+
+
+@hot
+def _between(numbers: Any, table: int, apart: int, context: float) -> tuple[float, float]:
+    """Return (seconds, joules) at ``context`` tokens. A table's joules are ``apart`` elements after its seconds."""
+    place = context / CONTEXT_GRAIN
+    low = np.int64(place)
+    weight = place - low
+    s, j = table + low, table + apart + low
+    return (numbers[s] + (numbers[s + 1] - numbers[s]) * weight, numbers[j] + (numbers[j + 1] - numbers[j]) * weight)
+
+
+@hot
+def _prompt_attention(numbers: Any, c: Records, start: int, chunk: int) -> tuple[float, float]:
+    """Return the same as ``DecoderCosts.prompt_attention``."""
+    until_s, until_j = _between(numbers, c.prefill, c.columns, float(start + chunk))
+    if start == 0:
+        return until_s, until_j
+    before_s, before_j = _between(numbers, c.prefill, c.columns, float(start))
+    seconds = max(until_s - before_s, 0.0)
+    most = seconds * c.above_idle
+    return seconds, min(max(until_j - before_j, 0.0), most)
+
+
+# Steps.
+
+
+@cold
+def _preempt_youngest(w: World, device: int) -> None:
+    """Preempt the sequence that came last: release its memory; its tokens are recomputed later."""
+    r, v = w.run[0], w.servers[device]
+    r.preemptions += 1
+    if v.reading_count:
+        slot = v.reading_end
+        q = w.sequences[slot]
+        v.reading_end = q.before
+        if q.before < 0:
+            v.reading = -1
+        else:
+            w.slots[q.before].next = -1
+        v.reading_count -= 1
+        v.cached -= q.prompt
+    else:
+        slot = v.decoding_end
+        q = w.sequences[slot]
+        _decodes_no_more(w, device, slot)
+        made = 1 + v.steps - q.born
+        held = q.prompt + made
+        v.attended -= held
+        v.cached -= held
+        w.slots[slot].energy += v.per_token - q.joules_at_birth
+        q.last = r.now
+        q.prompt, q.output = held, q.output - made
+    q.read = 0
+    w.slots[slot].next = v.off
+    v.off = slot
+
+
+@hot
+def _fill(w: World, device: int) -> None:
+    """Admit sequences while there is memory: first the preempted ones, then those that wait."""
+    r, v = w.run[0], w.servers[device]
+    capacity = w.classes[w.devices[device].cls].capacity
+    accepts = is_available(w, device)
+    while v.reading_count + v.decoding_count < r.batch_size:
+        if v.off >= 0:
+            slot = v.off
+            q = w.sequences[slot]
+            if v.cached + q.prompt + v.decoding_count > capacity:
+                break
+            v.off = w.slots[slot].next
+            v.cached += q.prompt
+            _reads(w, device, slot)
+            continue
+        queue = best_queue(w, device, -math.inf, -1) if accepts else -1
+        if queue < 0:
+            break
+        slot = w.queues[queue].head
+        if v.cached + w.sequences[slot].prompt + v.decoding_count > capacity:
+            break
+        slot = pop(w, queue)
+        started(w, device, slot)
+        v.cached += w.sequences[slot].prompt
+        _reads(w, device, slot)
+    while v.cached + v.decoding_count > capacity and (v.reading_count or v.decoding_count > 1):
+        _preempt_youngest(w, device)
+
+
+@hot
+def begin_step(w: World, device: int) -> None:
+    """Begin the device's next step if it has work, and power for it."""
+    r, d, v = w.run[0], w.devices[device], w.servers[device]
+    c = w.classes[d.cls]
+    _fill(w, device)
+    decoding = v.decoding_count
+    room = r.batch_tokens - decoding
+    seconds = joules = 0.0
+    chunks = ends = tokens = 0
+    slot = v.reading
+    while slot >= 0 and room > 0:
+        q = w.sequences[slot]
+        chunk = min(room, q.prompt - q.read)
+        more_s, more_j = _prompt_attention(w.numbers, c, q.read, chunk)
+        seconds, joules = seconds + more_s, joules + more_j
+        q.chunk = chunk
+        chunks += 1
+        room -= chunk
+        tokens += chunk
+        if q.read + chunk == q.prompt:
+            ends += 1
+        slot = w.slots[slot].next
+    v.chunks = chunks
+    if chunks == 0 and decoding == 0:
+        return
+    linear, head = c.linear + decoding + tokens, c.head + decoding + ends
+    step_s = w.numbers[linear] + w.numbers[head]
+    step_j = w.numbers[linear + r.batch_tokens + 1] + w.numbers[head + r.batch_size + 1]
+    if decoding:
+        table, apart = c.decode + decoding * c.columns, (r.batch_size + 1) * c.columns
+        more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
+        step_s, step_j = step_s + more_s, step_j + more_j
+    seconds, joules = seconds + step_s, joules + step_j
+    scaled = np.rint(seconds * PER_SECOND)
+    if scaled > TOO_MANY:
+        r.too_long = 1
+        return
+    ticks: Any = np.int64(scaled)
+    watts: Any = np.rint(joules / seconds / WATT_GRAIN) * WATT_GRAIN
+    if INTERRUPTS and r.gated and not may_draw(w, device, watts):
+        return
+    v.began = d.began = r.now
+    d.slot = 0
+    proceed(w, device, ticks, watts)
+
+
+@hot
+def _gap(w: World, ticks: int, tokens: int, work: int) -> None:
+    """Record that ``tokens`` tokens of a workload followed their predecessors after ``ticks``."""
+    r = w.run[0]
+    g = w.gaps[r.gaps]
+    r.gaps += 1
+    g.ticks, g.tokens, g.end, g.work = ticks, tokens, r.now, work
+
+
+@hot
+def _finish(w: World, device: int, slot: int) -> None:
+    """Deliver the last token of a sequence; an unreachable device holds it back."""
+    if w.devices[device].linked:
+        ended(w, device, slot, True)
+    else:
+        w.slots[slot].next = w.servers[device].undelivered
+        w.servers[device].undelivered = slot
+
+
+@cold
+def deliver(w: World, device: int) -> None:
+    """Deliver what was produced while the device was unreachable."""
+    r, v = w.run[0], w.servers[device]
+    for first in (v.undelivered, v.decoding, v.reading, v.off):
+        slot = first
+        while slot >= 0:
+            j = w.jobs[row_of(w, w.slots[slot].job)]
+            following = w.slots[slot].next
+            if j.first == HELD:
+                j.first = r.now
+            if first == v.undelivered:
+                ended(w, device, slot, True)
+            slot = following
+    v.undelivered = -1
+
+
+HELD = -2
+"""The first token of a job that an unreachable device has produced and not delivered."""
+
+
+@hot
+def _has_read(w: World, device: int, slot: int) -> None:
+    """End the prefill of a sequence, which produces a token."""
+    r, v, q = w.run[0], w.servers[device], w.sequences[slot]
+    j = w.jobs[row_of(w, w.slots[slot].job)]
+    if j.first == -1:
+        j.first = r.now if w.devices[device].linked else HELD
+    else:
+        _gap(w, r.now - q.last, 1, w.slots[slot].work)
+    v.cached += 1
+    if q.output == 1:
+        v.cached -= q.prompt + 1
+        _finish(w, device, slot)
+        return
+    v.attended += q.prompt + 1
+    q.joules_at_birth = v.per_token
+    q.born = v.steps
+    q.ends = v.steps + q.output - 1
+    _decodes(w, device, slot)
+
+
+@hot
+def end_step(w: World, device: int) -> None:
+    """End the device's present step."""
+    r, d, v = w.run[0], w.devices[device], w.servers[device]
+    settle(w, device)
+    if INTERRUPTS and r.gated:
+        release(w, device)
+    decoding = v.decoding_count
+    d.slot = -1
+    v.steps += 1
+    v.cached += decoding
+    v.attended += decoding
+    if decoding:
+        for work in range(r.workloads):
+            count = w.decoding_of[device, work]
+            if count:
+                _gap(w, r.now - v.began, count, work)
+    while v.ending >= 0 and w.sequences[v.ending].ends == v.steps:
+        slot = v.ending
+        q = w.sequences[slot]
+        _decodes_no_more(w, device, slot)
+        held = q.prompt + q.output
+        v.attended -= held
+        v.cached -= held
+        w.slots[slot].energy += v.per_token - q.joules_at_birth
+        _finish(w, device, slot)
+    for _ in range(v.chunks):
+        slot = v.reading
+        q = w.sequences[slot]
+        q.read += q.chunk
+        if q.read == q.prompt:
+            v.reading = w.slots[slot].next
+            if v.reading < 0:
+                v.reading_end = -1
+            else:
+                w.sequences[v.reading].before = -1
+            v.reading_count -= 1
+            _has_read(w, device, slot)
+    v.chunks = 0
+    r.feeding = device
+
+
+@cold
+def take_sequence(w: World, device: int) -> int:
+    """Remove a sequence from a device whose batch is given up, the decoding ones first; -1 if none is left."""
+    v = w.servers[device]
+    if v.decoding >= 0:
+        slot: int = v.decoding
+        w.slots[slot].energy += v.per_token - w.sequences[slot].joules_at_birth
+        _decodes_no_more(w, device, slot)
+        return slot
+    if v.reading >= 0:
+        slot = v.reading
+        v.reading = w.slots[slot].next
+        return slot
+    slot = v.off
+    if slot >= 0:
+        v.off = w.slots[slot].next
+        return slot
+    slot = v.undelivered
+    if slot >= 0:
+        v.undelivered = w.slots[slot].next
+        return slot
+    v.reading_end = -1
+    v.reading_count = v.chunks = v.cached = v.attended = 0
+    return -1
+
+
+@cold
+def restart(w: World, slot: int) -> None:
+    """Let a sequence begin again from its whole prompt."""
+    s, q = w.slots[slot], w.sequences[slot]
+    work = w.workloads[s.work]
+    q.prompt, q.output = w.ints[work.prompts + s.rank], w.ints[work.outputs + s.rank]
+    q.read = q.chunk = 0

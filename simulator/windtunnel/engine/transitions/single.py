@@ -1,0 +1,236 @@
+"""Devices that execute one job, or one request-level batch, at a time; its segments run one after another."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from windtunnel.engine.transitions.clock import set_timer
+from windtunnel.engine.transitions.consequences import ask
+from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.jobs import ended, started
+from windtunnel.engine.transitions.power import may_draw, release
+from windtunnel.engine.transitions.queues import best_queue, pop, reindex
+from windtunnel.engine.transitions.tables import (
+    BATCH_COST,
+    BY_JOB,
+    CONSTANT,
+    FAILED_OPERATION,
+    NO_BATCH,
+    OPERATION,
+    PER_SECOND,
+    TIMER,
+    TOO_MANY,
+    World,
+)
+from windtunnel.engine.transitions.work import proceed, segment_watts, settle, way_of
+
+
+@hot
+def feed_single(w: World, device: int) -> None:
+    """Start the next job or batch that the device accepts."""
+    r, d = w.run[0], w.devices[device]
+    if INTERRUPTS and r.batch != NO_BATCH:
+        _feed_batch(w, device)
+        return
+    queue = best_queue(w, device, -math.inf, -1)
+    if queue < 0:
+        return
+    need = 0.0
+    if INTERRUPTS and r.gated:
+        head = w.queues[queue].head
+        way = way_of(w, device, head)
+        for segment in range(way.first, way.last + 1):
+            need = max(need, segment_watts(w, segment, head))
+        if not may_draw(w, device, need):
+            return
+    slot = pop(w, queue)
+    started(w, device, slot)
+    w.slots[slot].next = -1
+    d.slot, d.count = slot, 1
+    if r.careful:
+        d.began = r.now
+    if QUESTIONS:
+        w.extras[device].corrupted = 0
+    way = way_of(w, device, slot)
+    d.segment, d.last = way.first, way.last
+    begin_segment(w, device)
+
+
+@hot
+def begin_segment(w: World, device: int) -> None:
+    """Begin the present segment of the device's job."""
+    r, d = w.run[0], w.devices[device]
+    g, s = w.segments[d.segment], w.slots[d.slot]
+    if g.kind == CONSTANT:
+        ticks = g.ticks
+    elif g.kind == BY_JOB:
+        ticks = w.ints[g.ticks_at + s.rank]
+    else:
+        scaled = np.rint(g.seconds * w.draws[d.slot, g.draw] * PER_SECOND)
+        if scaled > TOO_MANY:
+            r.too_long = 1
+            return
+        ticks = np.int64(scaled)
+    stretch = 1.0
+    if r.stretched:
+        stretch = w.draws[d.slot, r.draws]
+        if stretch != 1.0:
+            scaled = np.rint(float(ticks) * stretch)
+            if scaled > TOO_MANY:
+                r.too_long = 1
+                return
+            ticks = np.int64(scaled)
+    if r.tokens:
+        p = w.programs[d.cls * r.workloads + s.work]
+        d.first_left = -1
+        if p.first_at >= 0:
+            d.first_left = ticks - np.int64(np.rint(float(w.ints[p.first_at + s.rank]) * stretch))
+    if QUESTIONS and g.asks:
+        d.left, d.full = ticks, segment_watts(w, d.segment, d.slot)
+        ask(w, OPERATION, device)
+        return
+    proceed(w, device, ticks, segment_watts(w, d.segment, d.slot))
+
+
+@cold
+def _batch_size(w: World, device: int, queue: int) -> int:
+    """Return how many jobs of the queue the device would batch now; 0 if they wait for others, and a timer is set."""
+    r, d, slots = w.run[0], w.devices[device], w.slots
+    s = slots[w.queues[queue].head]
+    count = min(w.queues[queue].number, r.batch_size)
+    waited = r.now - s.arrival
+    if count < r.batch_size and waited < r.batch_wait:
+        if not s.timed:
+            s.timed = 1
+            set_timer(w, TIMER, device if r.routed else s.job, r.now + r.batch_wait - waited)
+        return 0
+    p = w.programs[d.cls * r.workloads + s.work]
+    if p.batch_at < 0:  # the memory of jobs that differ is part of the question about their cost
+        return int(count)
+    size, memory = 0, 0.0
+    while size < count:
+        need = p.footprint - (p.weights if size else 0.0)
+        if size and memory + need > w.classes[d.cls].memory:
+            break
+        memory += need
+        size += 1
+    return size
+
+
+@cold
+def _feed_batch(w: World, device: int) -> None:
+    """Start the first batch that is full or has waited long enough."""
+    r, d = w.run[0], w.devices[device]
+    after_key = -math.inf
+    after_job: Any = np.int64(-1)
+    while True:
+        queue = best_queue(w, device, after_key, after_job)
+        if queue < 0:
+            return
+        head = w.queues[queue].head
+        size = _batch_size(w, device, queue)
+        if size > 0:
+            break
+        after_key, after_job = w.slots[head].key, w.slots[head].job
+    p = w.programs[d.cls * r.workloads + w.slots[head].work]
+    if p.batch_at < 0 and not r.answered:
+        # The jobs differ, so the cost depends on which ones are in the batch.
+        if QUESTIONS:
+            r.asked_queue, r.asked_size = queue, size
+            ask(w, BATCH_COST, device)
+        return
+    r.answered = 0
+    if p.batch_at < 0:
+        size = r.asked_size
+    watts = r.answer_w if p.batch_at < 0 else w.numbers[p.batch_at + r.batch_size + size - 1]
+    if r.gated and not may_draw(w, device, watts):
+        return
+    _begin_batch(w, device, queue, size, watts)
+
+
+@cold
+def _begin_batch(w: World, device: int, queue: int, size: int, watts: float) -> None:
+    """Start the first ``size`` jobs of a queue as one batch."""
+    r, d = w.run[0], w.devices[device]
+    first: Any = np.int64(-1)
+    last: Any = np.int64(-1)
+    longest, stretch = 0.0, 1.0
+    for _ in range(size):
+        slot = pop(w, queue)
+        started(w, device, slot)
+        longest = max(longest, w.draws[slot, 0])
+        if r.stretched:
+            stretch = max(stretch, w.draws[slot, r.draws])
+        if first < 0:
+            first = slot
+        else:
+            w.slots[last].next = slot
+        last = slot
+    w.slots[last].next = -1
+    d.slot, d.count, d.began = first, size, r.now
+    p = w.programs[d.cls * r.workloads + w.slots[first].work]
+    if p.batch_at < 0:
+        scaled = float(r.answer_ticks)
+    else:
+        seconds = w.numbers[p.batch_at + size - 1]
+        if p.batch_drawn:
+            seconds = seconds * longest
+        scaled = np.rint(seconds * PER_SECOND)
+    if stretch != 1.0:
+        scaled = np.rint(scaled * stretch)
+    if scaled > TOO_MANY:
+        r.too_long = 1
+        return
+    ticks = np.int64(scaled)
+    if r.tokens:
+        d.first_left = -1
+        if p.first_at >= 0:
+            d.first_left = ticks - np.int64(np.rint(float(r.answer_first) * stretch))
+    d.segment = d.last = 0
+    if QUESTIONS:
+        w.extras[device].corrupted = 0
+    proceed(w, device, ticks, watts)
+
+
+@hot
+def end_segment(w: World, device: int) -> None:
+    """End the present segment of the device."""
+    r, d = w.run[0], w.devices[device]
+    settle(w, device)
+    if QUESTIONS and w.extras[device].ending >= 0:
+        ask(w, FAILED_OPERATION, device)
+        return
+    if d.segment < d.last:
+        d.segment += 1
+        begin_segment(w, device)
+    elif d.linked:
+        complete(w, device)
+    else:
+        d.held = 1
+        if INTERRUPTS and r.gated:
+            release(w, device)
+
+
+@hot
+def complete(w: World, device: int) -> None:
+    """Complete the device's job or batch, whose result has been delivered."""
+    r, d = w.run[0], w.devices[device]
+    slot = d.slot
+    d.slot = -1
+    for _ in range(d.count):
+        following = w.slots[slot].next
+        ended(w, device, slot, True)
+        slot = following
+    if INTERRUPTS and r.gated and not d.held:
+        release(w, device)
+    d.held = 0
+    if QUESTIONS:
+        r.corrupted += w.extras[device].corrupted
+    if r.gated and not r.routed:
+        # The device is considered again in the next round.
+        reindex(w, device)
+    else:
+        r.feeding = device

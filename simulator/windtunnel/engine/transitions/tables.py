@@ -1,0 +1,311 @@
+"""The state of a run: a few tables of records, and one record for the run.
+
+The compiled engine holds each table as an array of records, the process engine as a list of objects with the same
+fields. The tables hold the whole state, so an engine can stop (for larger tables, or to answer a question) and
+continue. Memory is proportional to the numbers of devices and of jobs present, except for the times of the jobs. There
+are few tables because Numba's compile time grows with the number of arguments of each function.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from windtunnel.engine.prepare.fault_schedule import EVENT
+
+Records = Any
+"""A table of records, or one record, whose fields are read by name."""
+
+
+def _layout(integers: str, floats: str = "") -> np.dtype:
+    """Return a record of 8-byte integers and floats, in order; ``name:4`` is a 4-byte integer, ``name:f`` a float.
+
+    Small records make large fleets faster.
+    """
+    fields = [name.partition(":") for name in integers.split()]
+    names = [(name, "f8" if size == "f" else f"i{size or 8}") for name, _, size in fields]
+    return np.dtype(names + [(name, "f8") for name in floats.split()], align=True)
+
+
+RUN = _layout(
+    # Progress. `stale`: 1 + the device of the heap's first entry, which was processed. `last`: no block of arrivals
+    # follows. `faults_until`: the tick before which all faults are known. `limbo`, `placing`: first and last slots of
+    # the jobs that no available device accepts, and of those to be assigned next. `too_long`: work would end after the
+    # last tick. `closing`: the run is over.
+    "now end heap timer_count stale free next job arrived last turn fault faults_until written too_long closing "
+    "limbo limbo_end placing placing_end waiting running completed failed last_finish "
+    # `last_finish`: the last tick at which a job ended or was interrupted. `gone`: the next tick when a device fails
+    # permanently; `ended`: 1 + the number of ended jobs at the last check whether waiting jobs can be served.
+    "gone ended returned "
+    # What precedes the next event. `feeding`: a device that may start work; `sweeping`: the position in the list of
+    # classes whose idle devices are offered work, up to `sweep_end`; `draining`: whether power may have become
+    # available; `asking`: the question that must be answered in Python first (see `questions`).
+    "feeding sweeping sweep_end draining tried refused line_first line_count paused asking "
+    # The subject of a question: a device, a queue and a number of jobs; and the answer: ticks, first token (watts).
+    "subject asked_queue asked_size answer_ticks answer_first answered "
+    # For runs that keep only sums: jobs in a batch, the stride of the kept jobs, and the present bin of time.
+    "tallying batch_width stride last_arrival span span_width span_until spans_end hour hour_until "
+    # For continuous batching: the number of recorded gaps between tokens, and of preemptions. For autoscaling: the
+    # number of recorded changes. For faults of operations: the completed jobs with corrupted data.
+    "gaps preemptions changes corrupted "
+    # For closed loops: the number of submissions in their heap, the largest number of think times of a user so far, and
+    # 1 + the workload that has more jobs than random numbers were drawn for.
+    "submits thoughts exceeded "
+    # For streams: the first free task.
+    "free_task "
+    # Constants. `careful`: a device's work may be interrupted, slowed, paused or batched. `looks`: the score reads more
+    # of a device than the tree holds. `far`: the fleet is larger than the cache. `serving`: batches are continuous.
+    # `continues`: the run does not end when it has drained, because devices are still scaled.
+    "routed by keyed batch batch_size batch_wait batch_tokens serving gated scaling workloads devices classes draws "
+    "stretched careful looks far write tokens continues users engines "
+    # The number of jobs after which no more arrive.
+    "limit "
+    # Offsets in `ints` of: the classes of signature s (from signature_at + s), the queues that class c serves (from
+    # queue_at + c) and all classes.
+    "signature_at signature_classes queue_at queues_of all_classes",
+    "drawn_w cap_w drawing_w idle_w peak_w answer_w",
+)
+DEVICE = _layout(
+    # One cache line. slot: the job in progress, the first of a batch; -1 if idle (a server: 0 during a step). since:
+    # the tick from which its present work is accounted for. outages: for how many reasons it is down; linked: 0 while
+    # it is unreachable; enlisted: whether it is in service. held: its job has ended and cannot be delivered. paused:
+    # its work waits for power; in_line: its next work does. energy: above idle (J).
+    "slot:4 present:4 segment:4 last:4 count:4 done:4 cls:2 outages:1 enlisted:1 linked:1 held:1 paused:1 in_line:1 "
+    "since busy ready energy:f "
+    # Another cache line, which only careful runs access (turn: only routes by turn). left: the remaining ticks of the
+    # work after `since`, at full speed. rate: its speed, 1.0 unless throttled. full, watts: above idle, at full speed
+    # and now. need: what the power budget reserves for it. first_left: the ticks that remain of its job when this
+    # produces its first token, or -1.
+    "turn left began watts:f rate:f full:f need:f first_left"
+)
+# The part of a device that only faults of operations and autoscaling need.
+# ending: how it ends (an index of the scenario's faults, -1 if normally); timed: its time does not depend on the
+# device's speed; corrupted: so are its data. state: of a scaled device; request: the number of its last request;
+# running: its jobs in progress.
+EXTRA = _layout("ending:4 running:4 timed:1 corrupted:1 state:1 request")
+SLOT = _layout(
+    # One cache line. With stragglers, a job's slowdown follows its draws.
+    "job arrival start rank:4 signature:4 next:4 child:4 work:2 starts:2 timed:1",
+    "key energy",
+)
+ENTRY = _layout("tick which")
+NODE = _layout("load winner")
+QUEUE = _layout("head:4 tail:4 number:4")
+# tree: the root of its tree; leaf: the first of its leaves. kind: of its devices. For continuous batching: points of
+# context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow: linear and
+# head by tokens and sequences, prefill by points of context, decode by sequences and points. For autoscaling: the
+# number of devices in service that have a job, their device-ticks since the last decision, and the tick until which
+# these are counted.
+CLASS = _layout(
+    "first count tree leaf kind capacity columns linear head prefill decode scaled working worked counted",
+    "memory above_idle idle_w",
+)
+# A workload on a class, at class * workloads + workload. *_at: offset in `numbers` of the first job's value, or -1 if
+# all jobs have one value. batch_at: offset of the seconds of a batch of one; the watts follow the seconds; -1 if the
+# cost of a batch is asked. weights: the bytes that the jobs of a batch share. first_at: offset in `ints` of the ticks
+# to the first token, or -1.
+PROGRAM = _layout(
+    "ways estimate_at energy_at footprint_at batch_at batch_drawn own first_at",
+    "estimate energy footprint weights mean price preference",
+)
+WAY = _layout("first last")
+# asks: whether its duration is asked when it begins (a fault may affect it, or a real device executes it). For devices
+# with streams: the number of its hardware engine, the share of the engine that it takes, and whether it ends its body
+# and its phase (the bodies of a phase run in parallel).
+SEGMENT = _layout(
+    "kind ticks ticks_at draw watts_at lane name engine ends_body:4 ends_phase:4 asks", "seconds watts share"
+)
+# For closed loops: the offset of its first user, the next job's rank, for how many jobs random numbers were drawn, the
+# signature of its jobs, and the offsets in `numbers` of their draws and of their slowdowns (-1 without stragglers).
+WORKLOAD = _layout("deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at")
+# thoughts: how often the user has thought.
+USER = _layout("work thoughts")
+INTERVAL = _layout("on lane name start end", "watts")
+FAULT = EVENT
+ARRIVAL = _layout("tick work rank signature", "stretch")
+JOB = _layout("arrival work start finish on starts first lost:1 rank:4 signature:4", "energy")
+BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
+SPAN = _layout("", "power waiting")
+CHANGE = _layout("tick on before after")
+GAP = _layout("ticks tokens end work")
+# What continuous batching needs of a device. chunks: how many sequences in prefill the present step processes. cached:
+# tokens for which memory is reserved; attended: the sum of the tokens that decoding sequences attend to; steps:
+# completed so far. Lists of slots, first and last: reading, in prefill, in order of arrival; off: preempted, the next
+# to resume first; decoding, the youngest last; ending: decoding, in the order of their ends; undelivered: ended while
+# the device was unreachable. per_token: joules of a sequence decoding since the start of the run.
+SERVER = _layout(
+    "chunks cached attended steps began "
+    "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered",
+    "per_token",
+)
+# A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
+# and after a preemption also its output so far. output: tokens still to produce. read: processed tokens of the prompt;
+# chunk: those in the present step. born, ends: the steps after which it began to decode and ends; joules_at_birth: its
+# device's per_token at its beginning. last: when it was preempted. before: link of its list; later, earlier: links of
+# the list of ending sequences.
+SEQUENCE = _layout("prompt output read chunk born ends last before later earlier", "joules_at_birth")
+
+# What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
+# occupy an engine, in the order in which they began; active_since: the tick up to which the energy for being active is
+# shared; is_active, active_from: whether any engine works, and since when. undelivered: jobs that ended while the
+# device was unreachable. demand_w: of the running tasks at full speed; active_w: power of an active device; headroom_w: what
+# the device's limit leaves for tasks; active_each_j: the cumulated energy per running task for being active; memory:
+# free bytes; timed_end: the scheduled end of its next segment, or -1.
+STATION = _layout(
+    "jobs oldest newest running running_end is_active active_from active_since undelivered streams timed_end",
+    "demand_w active_w headroom_w active_each_j memory peak_w",
+)
+# A hardware engine of a device with streams, at device * engines + engine: the tasks that wait for it, and its used
+# share.
+ENGINE = _layout("waiting waiting_end working", "used")
+# A body of a job's phase on its way through its segments, on a device with streams. next, before: links of its list.
+# end: of the present segment at its present rate; left: ticks at full speed.
+TASK = _layout("device slot segment lane since end next before", "left watts share rate drawn active_j")
+# A job on a device with streams: the next segment after its present phase (-1 if none), the last segment of its
+# program, its open tasks, and its neighbours in the list of the device's jobs.
+STREAM_JOB = _layout("phase last open earlier later", "memory peak_w")
+
+BATCHES, STRETCHES = 2048, 64
+"""The numbers of batches and stretches of a run, in order of arrival, with sums of times and histograms."""
+BINS = 4416
+"""Zero, and the bins of the sketch that cover all times in ticks: log(2^63) / log(gamma) of them."""
+SPANS = 2048
+"""The number of time bins for the means of power and waiting jobs."""
+HOURS = 24
+HOUR_TICKS = 3600 * 10**12
+SAMPLE = 200_000
+"""The number of jobs whose times are kept if a run has too many to keep all."""
+
+PER_SECOND = 1e12
+TOO_MANY = 9.2e18
+"""The number of ticks above which a span is not representable."""
+LATEST = 2**63 - 2
+NEVER: Any = np.int64(2**63 - 1)
+
+SINGLE, SERVER_KIND, STREAM = range(3)
+"""Kinds of devices: one job or batch at a time, continuous batches, several jobs at a time."""
+CONSTANT, BY_JOB, DRAWN = range(3)
+"""How a segment's ticks are given: one number, one per job, or seconds times the job's draw."""
+BY_PRESENT, BY_BACKLOG, BY_TURN = range(3)
+NO_BATCH, REQUEST = range(2)
+
+COMPLETION, RESET, FAULT_EVENT, TIMER, READY, DECIDE, ARRIVAL_EVENT = range(7)
+"""Kinds of events, in the order in which those of one tick are processed."""
+LANES, LANE_BASE = 4096, 2**40
+"""An interval on a lane of an engine has the lane LANE_BASE + engine's word * LANES + lane."""
+ENTITIES = 2**40
+"""The order of events of one tick is kind * ENTITIES + entity."""
+
+(
+    DONE,
+    MORE_JOBS,
+    MORE_SLOTS,
+    MORE_INTERVALS,
+    MORE_TIMERS,
+    MORE_FAULTS,
+    MORE_BATCHES,
+    MORE_ROWS,
+    MORE_GAPS,
+    MORE_CHANGES,
+    MORE_THOUGHTS,
+    MORE_CAPACITY,
+    TOO_LONG,
+    CHECK_SERVED,
+    QUESTION,
+) = range(15)
+"""The reason why an engine stops advancing."""
+
+NO_QUESTION, BATCH_COST, OPERATION, DECISION, READINESS, FAILED_OPERATION, RESET_DONE = range(7)
+"""What is asked: the cost of a batch, the duration and end of an operation, an autoscaling decision, whether a device
+has become ready, and what follows a failed operation and a reset."""
+
+
+class World(NamedTuple):
+    """All tables."""
+
+    run: Records
+    """One record for the run."""
+    devices: Records
+    extras: Records
+    """The part of a device that only faults of operations and autoscaling need."""
+    servers: Records
+    """The part of a device that only continuous batching needs."""
+    stations: Records
+    """The part of a device that only streams need."""
+    engines: Records
+    """The hardware engines of devices with streams."""
+    lanes: np.ndarray
+    """Whether each lane of an engine is occupied; shape (devices * engines, lanes)."""
+    tasks: Records
+    stream_jobs: Records
+    """The part of a job that only streams need, by slot."""
+    slots: Records
+    """The jobs that are present."""
+    sequences: Records
+    """The part of a job that only continuous batching needs, by slot."""
+    draws: np.ndarray
+    """Each slot's draws: slots by draws."""
+    ends: Records
+    """The heap of working devices, by the tick at which their work ends (compiled engine)."""
+    timers: Records
+    """The heap of timers (compiled engine)."""
+    tree: Records
+    classes: Records
+    programs: Records
+    ways: Records
+    """Variants of programs: their first and last segments."""
+    segments: Records
+    workloads: Records
+    ints: Any
+    numbers: Any
+    queues: Records
+    decoding_of: np.ndarray
+    """The number of decoding sequences, by device and workload."""
+    faults: Records
+    line: Any
+    """Ring buffer of the devices whose next work waits for power."""
+    arrivals: Records
+    arrival_draws: np.ndarray
+    intervals: Records
+    jobs: Records
+    """Times of every ``stride``-th job."""
+    gaps: Records
+    """Times between tokens."""
+    users: Records
+    """The users of closed loops, who each wait for a job or think."""
+    user_of: Any
+    """The user who waits for the job of each slot, or -1."""
+    submits: Records
+    """The heap of the next submissions of users."""
+    think_ticks: np.ndarray
+    """The think times by number and user."""
+    changes: Records
+    """Changes of the states of scaled devices."""
+    batches: Records
+    """``BATCHES`` rows for each series: all jobs, then each workload."""
+    bins: np.ndarray
+    """Latency and waiting by (series, stretch) and bin (int32)."""
+    counts: np.ndarray
+    """Jobs completed, failed, running at the end, and arrived, by workload."""
+    spans: Records
+    hours: np.ndarray
+    """Watts times ticks, by hour of day."""
+    clock: Any = None
+    """What schedules ends and timers in the process engine."""
+
+
+_LINE = 64
+
+
+def records(count: int, layout: np.dtype) -> Records:
+    """Return ``count`` records of zeros that begin at a cache line.
+
+    They are written here because NumPy requests large pages only for memory that it does not get zeroed. With small
+    pages a fleet of 100,000 devices spends its time on address translation.
+    """
+    size = count * layout.itemsize
+    room = np.empty(size + _LINE, dtype=np.uint8)
+    room.fill(0)
+    first = -room.ctypes.data % _LINE
+    return room[first : first + size].view(layout).view(np.recarray)

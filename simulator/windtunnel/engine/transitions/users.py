@@ -1,0 +1,78 @@
+"""Closed loops: users who each submit a job, wait for its end, and think.
+
+At one tick the workload that is listed first comes first, and of the users of a workload the one with the lowest
+number.
+"""
+
+from __future__ import annotations
+
+from windtunnel.engine.transitions.features import SIMPY, USERS, cold, hot
+from windtunnel.engine.transitions.heap import ROOT, heap_pop, heap_push
+from windtunnel.engine.transitions.tables import NEVER, World
+
+OF_WORKLOAD = 2**32
+"""A submission is identified by workload * OF_WORKLOAD + user."""
+
+
+@hot
+def next_arrival(w: World) -> int:
+    """Return the tick of the next arrival that is known now; NEVER if there is none."""
+    r = w.run[0]
+    tick: int = w.arrivals[r.next].tick if r.next < len(w.arrivals) else NEVER
+    if USERS and r.users:
+        if r.arrived >= r.limit:
+            return int(NEVER)
+        if r.submits:
+            tick = min(tick, w.submits[ROOT].tick)
+    return tick
+
+
+@cold
+def is_submitted(w: World) -> bool:
+    """Return whether the next arrival is that of a user."""
+    r = w.run[0]
+    if not r.submits:
+        return False
+    if r.next >= len(w.arrivals):
+        return True
+    submit, known = w.submits[ROOT], w.arrivals[r.next]
+    return submit.tick < known.tick or (submit.tick == known.tick and submit.which // OF_WORKLOAD < known.work)
+
+
+@cold
+def take_submission(w: World, slot: int) -> None:
+    """Let the user whose turn it is submit a job, in a slot."""
+    r, s = w.run[0], w.slots[slot]
+    submit = w.submits[ROOT]
+    work = submit.which // OF_WORKLOAD
+    x = w.workloads[work]
+    w.user_of[slot] = x.first_user + submit.which % OF_WORKLOAD
+    s.arrival, s.work, s.rank, s.signature = submit.tick, work, x.taken, x.signature
+    r.submits = heap_pop(w.submits, r.submits)
+    if x.taken >= x.capacity:
+        r.exceeded = 1 + work
+        return
+    for draw in range(r.draws):
+        w.draws[slot, draw] = w.numbers[x.draws_at + x.taken * r.draws + draw]
+    if r.stretched:
+        w.draws[slot, r.draws] = 1.0 if x.stretch_at < 0 else w.numbers[x.stretch_at + x.taken]
+    x.taken += 1
+
+
+@cold
+def think(w: World, slot: int) -> None:
+    """Let the user who waits for the job of a slot think, and then submit the next one."""
+    r, user = w.run[0], w.user_of[slot]
+    if user < 0:
+        return
+    w.user_of[slot] = -1
+    u = w.users[user]
+    u.thoughts += 1
+    r.thoughts = max(r.thoughts, u.thoughts)
+    ticks = w.think_ticks[u.thoughts, user]
+    # With a stated end, users who would submit at it or later do not.
+    if ticks < r.end - r.now:
+        which = u.work * OF_WORKLOAD + user - w.workloads[u.work].first_user
+        r.submits = heap_push(w.submits, r.submits, r.now + ticks, which)
+        if SIMPY and w.clock is not None:
+            w.clock.arrivals_changed()

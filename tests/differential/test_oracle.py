@@ -1,0 +1,129 @@
+"""Both engines against an independent oracle, on random scenarios of the features that the oracle knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+from tests.differential.oracle import Oracle
+from tests.differential.test_engines import TIED, prepared, scenarios
+
+from windtunnel.core.errors import InputError
+from windtunnel.core.result import FAILED, Recording
+from windtunnel.engine.compiled import run as compiled
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.process import clock
+from windtunnel.engine.process import engine as process
+from windtunnel.engine.transitions import dispatch, faults, single
+
+KNOWN = ("failure", "throttle", "straggler")
+"""The faults that the oracle knows."""
+TOO_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+@st.composite
+def known(draw: st.DrawFn) -> dict[str, Any]:
+    """A scenario of the features that the oracle knows."""
+    data = draw(scenarios())
+    data["policy"].pop("batch", None)
+    data.pop("power_budget", None)
+    data["faults"] = [fault for fault in data["faults"] if fault["kind"] in KNOWN]
+    return data
+
+
+def rows(recording: Recording) -> list[tuple[int, ...]]:
+    """Return device, start, finish, number of starts and failure of each job."""
+    jobs = recording.jobs
+    columns = (jobs.device, jobs.start, jobs.finish, jobs.starts, (jobs.status == FAILED).astype(int))
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def expected(ready: PreparedRun) -> list[tuple[int, ...]]:
+    """Return the same of the oracle; jobs that the run did not reach have not started."""
+    jobs = Oracle(ready).run()
+    found = [(job.device, job.start, job.finish, job.starts, int(job.failed)) for job in jobs]
+    return found + [(-1, -1, -1, 0, 0)] * (len(ready.arrival) - len(found))
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=TOO_SLOW)
+@given(known())
+def test_both_engines_do_what_the_oracle_does(data: dict[str, Any]) -> None:
+    try:
+        ready = prepared(data)
+    except InputError:
+        reject()
+    wanted = expected(ready)
+    assert rows(process.run(ready)) == wanted
+    assert rows(compiled.run(ready)) == wanted
+
+
+def late(function: Any) -> Any:
+    """Return a transition that takes a tick longer."""
+
+    def proceed(w: Any, device: int, left: int, full: float) -> None:
+        function(w, device, left + 1, full)
+
+    return proceed
+
+
+def lost(function: Any) -> Any:
+    """Return a transition that gives up jobs one attempt too early."""
+
+    def give_up(w: Any, device: int, slot: int, becomes: int, attempts: int) -> bool:
+        return bool(function(w, device, slot, becomes, attempts - 1))
+
+    return give_up
+
+
+def unsorted(function: Any) -> Any:
+    """Return a transition that takes the job of the largest number from a queue."""
+
+    def best(w: Any, device: int, after_key: float, after_job: int) -> int:
+        queue = function(w, device, after_key, after_job)
+        q = w.queues[queue] if queue >= 0 else None
+        if q is not None and w.slots[q.head].next >= 0:
+            second = w.slots[q.head].next
+            w.slots[q.head].next, w.slots[second].next = w.slots[second].next, q.head
+            q.tail = q.head if q.tail == second else q.tail
+            q.head = second
+        return int(queue)
+
+    return best
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "mutant"),
+    [(single, "proceed", late), (faults, "_give_up", lost), (single, "best_queue", unsorted)],
+)
+def test_a_wrong_transition_is_caught(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, mutant: Any) -> None:
+    ready = prepared({**TIED, "faults": [{**TIED["faults"][0], "max_attempts": 2}]})
+    assert rows(process.run(ready)) == expected(ready)
+    monkeypatch.setattr(module, name, mutant(getattr(module, name)))
+    assert rows(process.run(ready)) != expected(ready)
+
+
+def test_a_wrong_order_of_events_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrivals before completions at one tick, instead of after: seen where a device ends just as a job arrives."""
+    service = {"service": {"distribution": "deterministic", "mean": "1 ms"}}
+    work = {"name": "w", "arrivals": {"process": "deterministic", "rate": "1000 /s"}, "ops": [service]}
+    ready = prepared({**TIED, "workload": [work], "faults": [], "policy": "least-loaded"})
+    assert rows(process.run(ready)) == expected(ready)
+    for module in (clock, process):
+        monkeypatch.setattr(module, "ARRIVAL_EVENT", -1)
+    assert rows(process.run(ready)) != expected(ready)
+
+
+def test_a_wrong_tie_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = prepared({**TIED, "faults": [], "policy": "least-loaded"})
+    assert rows(process.run(ready)) == expected(ready)
+    choose = dispatch._choose
+
+    def last(w: Any, score: Any, slot: int) -> tuple[int, float]:
+        device, estimate = choose(w, score, slot)
+        equal = [n for n, d in enumerate(w.devices) if d.present == w.devices[device].present]
+        return equal[-1], estimate
+
+    monkeypatch.setattr(dispatch, "_choose", last)
+    assert rows(process.run(ready)) != expected(ready)
