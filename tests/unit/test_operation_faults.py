@@ -14,7 +14,6 @@ import pytest
 import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
-from windtunnel.engine.choice import choose
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
@@ -391,7 +390,14 @@ def test_where_it_is_not_modelled_it_is_refused() -> None:
         run(fault, autoscale=[rule])
 
 
-@pytest.mark.parametrize("fault", [{"kind": "ecc", "probability": 0.1}, {"kind": "hang", "call": 3}, {"kind": "out-of-memory", "after": "5 ms", "times": 4}])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "ecc", "probability": 0.1},
+        {"kind": "hang", "call": 3},
+        {"kind": "out-of-memory", "after": "5 ms", "times": 4},
+    ],
+)
 def test_both_engines_inject_the_same(fault: dict[str, Any]) -> None:
     prepared = prepare_run(scenario_from_data(data(fault, jobs=300)), windtunnel.catalogue())
     one, other = process.run(prepared), compiled.run(prepared)

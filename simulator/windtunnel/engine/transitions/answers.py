@@ -6,8 +6,7 @@ scaled devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import nsmallest
+from heapq import heappop, heappush
 
 from windtunnel.core.executor import Executed
 from windtunnel.core.ticks import to_ticks
@@ -158,16 +157,25 @@ class Answers:
 
 def _first(w: World, queue: int, count: int) -> list[int]:
     """Return the slots of the first ``count`` jobs of a queue."""
+    slots: list[int] = []
+    if not w.run[0].keyed:
+        slot = int(w.queues[queue].head)
+        while len(slots) < count:
+            slots.append(slot)
+            slot = int(w.slots[slot].next)
+        return slots
+    # Each job of a pairing heap precedes its children, so the next job is among the children of those before it.
+    nodes = [_node(w, int(w.queues[queue].head))]
+    while len(slots) < count:
+        slot = heappop(nodes)[-1]
+        slots.append(slot)
+        child = int(w.slots[slot].child)
+        while child >= 0:
+            heappush(nodes, _node(w, child))
+            child = int(w.slots[child].next)
+    return slots
 
-    def waiting() -> Iterator[tuple[float, int, int]]:
-        nodes = [int(w.queues[queue].head)]
-        while nodes:
-            slot = nodes.pop()
-            while slot >= 0:
-                s = w.slots[slot]
-                yield float(s.key), int(s.job), slot
-                if w.run[0].keyed and s.child >= 0:
-                    nodes.append(int(s.child))
-                slot = int(s.next)
 
-    return [slot for _, _, slot in nsmallest(count, waiting())]
+def _node(w: World, slot: int) -> tuple[float, int, int]:
+    s = w.slots[slot]
+    return float(s.key), int(s.job), slot

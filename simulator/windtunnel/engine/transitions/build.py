@@ -246,6 +246,7 @@ def think_ticks(prepared: PreparedRun, rounds: int) -> np.ndarray:
     return np.concatenate([np.zeros((rounds, 0), dtype=np.int64), *(u.think.rounds(rounds) for u in prepared.users)], 1)
 
 
+# Long: it states each field once.
 def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_of: np.ndarray) -> Records:
     """Return the run's record at tick 0."""
     policy, classes, faults = prepared.policy, prepared.classes, prepared.scenario.faults

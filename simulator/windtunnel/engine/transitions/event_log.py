@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -97,8 +97,7 @@ def _wide(values: np.ndarray) -> array[Any]:
 
 def _plain(values: np.ndarray) -> array[Any]:
     """Return a field of records as an array with the interface of Python's ``array`` that the accounting uses."""
-    column: Any = np.ascontiguousarray(values)
-    return column
+    return cast("array[Any]", np.ascontiguousarray(values))
 
 
 def _add_gaps(prepared: PreparedRun, log: EventLog) -> None:

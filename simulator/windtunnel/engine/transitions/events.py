@@ -162,7 +162,8 @@ def expire(w: World, order: int) -> None:
 def has_consequences(w: World) -> bool:
     """Return whether the last event has consequences that precede the next one."""
     r = w.run[0]
-    return r.feeding >= 0 or r.sweeping >= 0 or r.placing >= 0 or r.draining != 0
+    follows: bool = r.feeding >= 0 or r.sweeping >= 0 or r.placing >= 0 or r.draining != 0
+    return follows
 
 
 @hot
@@ -181,6 +182,7 @@ def consequence(w: World, score: Any) -> None:
         drain(w)
 
 
+# Long: it names each table once.
 @hot
 def room(w: World) -> int:
     """Return which table may be too small at the next event; DONE if none is."""

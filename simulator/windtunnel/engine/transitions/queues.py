@@ -48,7 +48,7 @@ def push(w: World, queue: int, slot: int) -> None:
 def pop(w: World, queue: int) -> int:
     """Remove and return the next job of a queue."""
     q = w.queues[queue]
-    slot: Any = q.head
+    slot: int = q.head
     q.number -= 1
     q.head = without_root(slot, w.slots) if w.run[0].keyed else w.slots[slot].next
     return slot

@@ -149,9 +149,9 @@ SEQUENCE = _layout("prompt output read chunk born ends last before later earlier
 # What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
 # occupy an engine, in the order in which they began; active_since: the tick up to which the energy for being active is
 # shared; is_active, active_from: whether any engine works, and since when. undelivered: jobs that ended while the
-# device was unreachable. demand_w: of the running tasks at full speed; active_w: power of an active device; headroom_w: what
-# the device's limit leaves for tasks; active_each_j: the cumulated energy per running task for being active; memory:
-# free bytes; timed_end: the scheduled end of its next segment, or -1.
+# device was unreachable. demand_w: of the running tasks at full speed; active_w: power of an active device; headroom_w:
+# what the device's limit leaves for tasks; active_each_j: the cumulated energy per running task for being active;
+# memory: free bytes; timed_end: the scheduled end of its next segment, or -1.
 STATION = _layout(
     "jobs oldest newest running running_end is_active active_from active_since undelivered streams timed_end",
     "demand_w active_w headroom_w active_each_j memory peak_w",

@@ -36,7 +36,8 @@ def is_submitted(w: World) -> bool:
     if r.next >= len(w.arrivals):
         return True
     submit, known = w.submits[ROOT], w.arrivals[r.next]
-    return submit.tick < known.tick or (submit.tick == known.tick and submit.which // OF_WORKLOAD < known.work)
+    listed_first: bool = submit.tick == known.tick and submit.which // OF_WORKLOAD < known.work
+    return submit.tick < known.tick or listed_first
 
 
 @cold

@@ -110,10 +110,7 @@ def _forget_first_token(w: World, device: int) -> None:
 def settle(w: World, device: int) -> None:
     """Record the device's work since it was last recorded, up to now."""
     r, d = w.run[0], w.devices[device]
-    if SINGLES and not r.serving:
-        watts = d.watts if r.careful else segment_watts(w, d.segment, d.slot)
-    else:
-        watts = d.watts
+    watts = segment_watts(w, d.segment, d.slot) if SINGLES and not (r.serving or r.careful) else d.watts
     r.drawing_w -= watts
     span = r.now - d.since
     if span <= 0:
