@@ -7,13 +7,11 @@ occupied which hardware engine where the times of the jobs do not show it. All t
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.prepare.programs import Compiled
 
 
 def int_array(values: np.ndarray) -> array[int]:
@@ -91,15 +89,6 @@ class EventLog:
         """For each scaled entry, how often the controller scaled up and down."""
         self._changes: list[array[int]] = [_ints() for _ in range(4)]
 
-    def truncate(self) -> None:
-        """Shorten all columns to the jobs that arrived."""
-        columns = (
-            self.arrival, self.workload_of, self.rank, self.eligible, self.start, self.finish, self.first, self.device,
-            self.starts, self.failed, self.energy,
-        )  # fmt: skip
-        for column in columns:
-            del column[self.count :]
-
     def add_change(self, tick: int, device: int, before: int, after: int) -> None:
         """Record that a device of a scaled entry changed its state (see ``prepare.autoscaling``)."""
         for column, value in zip(self._changes, (tick, device, before, after), strict=True):
@@ -121,29 +110,3 @@ class EventLog:
             self.interrupted_start.append(start)
             self.interrupted_end.append(end)
             self.interrupted_jobs.append(jobs)
-
-    def add_gap(self, ticks: int, tokens: int, end: int, workload: int) -> None:
-        """Record that each of ``tokens`` tokens of a workload followed its previous token after ``ticks``."""
-        self.gap_ticks.append(ticks)
-        self.gap_tokens.append(tokens)
-        self.gap_end.append(end)
-        self.gap_workload.append(workload)
-
-    def add_gaps_of_request(self, job: int, compiled: Compiled) -> None:
-        """Record the token gaps of a request that was served alone: the time after its first token, divided equally."""
-        rank = self.rank[job]
-        single = compiled.single
-        assert compiled.outputs is not None and compiled.first_ticks is not None and single is not None  # noqa: S101
-        following = int(compiled.outputs[rank]) - 1
-        if following > 0:
-            rest = single.at(rank)[0] - int(compiled.first_ticks[rank])
-            self.add_gap(rest // following, following, self.start[job], self.workload_of[job])
-
-    def add_gaps_of_batch(self, jobs: Sequence[int], compiled: Compiled, first: int, rest: int) -> None:
-        """Record the token gaps of a static batch: each step gives each unfinished job one token."""
-        assert compiled.outputs is not None  # noqa: S101
-        outputs = [int(compiled.outputs[self.rank[job]]) for job in jobs]
-        steps = max(outputs) - 1
-        following = sum(outputs) - len(outputs)
-        if steps and following:
-            self.add_gap(rest // steps, following, first, self.workload_of[jobs[0]])

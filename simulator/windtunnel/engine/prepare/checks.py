@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import to_seconds
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_count
-from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun
+from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Compiled
 from windtunnel.scenario.faults import OperationFault, takes_device_down
 from windtunnel.scenario.program import Generate, OpStage
@@ -132,15 +132,6 @@ def check_faults(prepared: PreparedRun) -> None:
         InputError: if they are not, or a job exceeds the budget.
     """
     scenario = prepared.scenario
-    keys = [key for key, value in (("faults", scenario.faults), ("power_budget", scenario.power_budget)) if value]
-    if not keys:
-        return
-    for problem, path, expected in _unmodelled(prepared):
-        raise InputError(
-            f"{' and '.join(keys)} {'is' if keys == ['power_budget'] else 'are'} not supported {problem}",
-            where=scenario.where(*path),
-            expected=f"{expected}, or no {' and no '.join(keys)}",
-        )
     for number, fault in enumerate(scenario.faults):
         if isinstance(fault, OperationFault) and prepared.policy.batch.kind == "request":
             raise InputError(
@@ -151,33 +142,17 @@ def check_faults(prepared: PreparedRun) -> None:
     _check_fault_count(prepared)
     if prepared.budget_w is None or math.isinf(prepared.budget_w):
         return
+    idle_w = sum(c.idle_w * c.count for c in prepared.classes)  # with all scaled devices in service
     for cls, work in prepared.compiled:
         peak_w = max_power(prepared, cls, work)
-        if prepared.idle_w + peak_w > prepared.budget_w:
+        if idle_w + peak_w > prepared.budget_w:
             name = prepared.workloads[work].workload.name
             raise InputError(
                 f"'{name}' on {prepared.classes[cls].name} could never start: it draws "
-                f"{format_quantity(peak_w, 'W')} above the idle {format_quantity(prepared.idle_w, 'W')} of the fleet",
+                f"{format_quantity(peak_w, 'W')} above the idle {format_quantity(idle_w, 'W')} of the fleet",
                 where=scenario.where("power_budget"),
-                expected=f"at least {format_quantity(prepared.idle_w + peak_w, 'W')}",
+                expected=f"at least {format_quantity(idle_w + peak_w, 'W')}",
             )
-
-
-def _unmodelled(prepared: PreparedRun) -> Iterator[tuple[str, tuple[str | int, ...], str]]:
-    """Yield what faults and budgets are not supported with, its place in the scenario, and what is supported."""
-    for fleet_class in prepared.classes:
-        if fleet_class.streams > 1:
-            problem = f"where {fleet_class.name} executes {fleet_class.streams} jobs at a time"
-            yield problem, ("fleet", fleet_class.number, "streams"), "streams: 1"
-    if prepared.policy.batch.kind == "continuous":
-        yield "with continuous batching", ("policy", "batch"), "request-level batches or none"
-    for (_, work), compiled in prepared.compiled.items():
-        job_class = prepared.workloads[work]
-        path = ("workload", work, "ops")
-        if any(len(phase) > 1 for variant in compiled.variants for phase in variant):
-            yield f"for the streams of '{job_class.workload.name}'", path, "operations one after another"
-        if any(isinstance(stage, Generate) for stage in job_class.program):
-            yield f"for jobs with `generate`, such as those of '{job_class.workload.name}'", path, "operations"
 
 
 def _check_fault_count(prepared: PreparedRun) -> None:
@@ -199,13 +174,21 @@ def _check_fault_count(prepared: PreparedRun) -> None:
 
 
 def max_power(prepared: PreparedRun, cls: int, work: int) -> float:
-    """Return the peak power above idle of the workload's jobs on a device of the class (W)."""
+    """Return an upper bound of the power above idle of the workload's jobs on a device of the class (W)."""
+    fleet_class, compiled = prepared.classes[cls], prepared.compiled[cls, work]
+    above_idle_w = max(0.0, fleet_class.limit_w - fleet_class.idle_w)
+    if prepared.policy.batch.kind == "continuous":
+        return above_idle_w
     if prepared.policy.batch.kind == "request":
         table = prepared.batches(cls, work)
-        fleet_class = prepared.classes[cls]
         # The power of a batch whose jobs differ is known only during the run.
-        return max(0.0, fleet_class.limit_w - fleet_class.idle_w) if table is None else float(table.watts.max())
-    return max(float(np.max(segment.watts)) for segment in prepared.compiled[cls, work].segments())
+        return above_idle_w if table is None else float(table.watts.max())
+    peak_w = max(
+        sum(max(float(np.max(segment.watts)) for segment in body) for body in phase)
+        for variant in compiled.variants
+        for phase in variant
+    )
+    return peak_w if kind_of_station(prepared, fleet_class) == "single" else min(peak_w, above_idle_w)
 
 
 MAX_DECISIONS = 5_000_000

@@ -38,6 +38,10 @@ class _Group:
         first = self.fleet_class.first
         return [device for device in range(first, first + self.fleet_class.count) if w.extras[device].state == state]
 
+    def working(self, w: World) -> list[int]:
+        """Return the devices in service that are up. Another device is requested in place of one that failed."""
+        return [device for device in self.members(w, ON) if w.devices[device].outages == 0]
+
 
 class AutoscaleController:
     """Scales fleet entries at fixed times."""
@@ -77,9 +81,9 @@ class AutoscaleController:
         count_working(w, number, 0)
         working, c.worked = int(c.worked) / group.every, 0
         waiting = self._waiting(w, group.fleet_class)
-        present = len(group.members(w, ON)) + len(group.members(w, PROVISIONING))
+        present = len(group.working(w)) + len(group.members(w, PROVISIONING))
         upwards = rule.up.wanted(waiting, working)
-        wanted = min(upwards, rule.max, present + (rule.up.step or rule.max))
+        wanted = min(max(upwards, rule.min), rule.max, present + (rule.up.step or rule.max))
         fewer = present
         if rule.down is not None:
             recent = group.recent
@@ -123,7 +127,8 @@ class AutoscaleController:
         if back and not r.routed and not r.paused:
             place = r.all_classes + group.fleet_class.number
             sweep_classes(w, place, place + 1)
-        for device in group.members(w, OFF)[: count - len(back)]:
+        off = sorted(group.members(w, OFF), key=lambda device: w.devices[device].outages)  # those that are up first
+        for device in off[: count - len(back)]:
             self._requests += 1
             w.extras[device].request = self._requests
             self._ready_at[device] = now + group.provisioning
@@ -138,7 +143,7 @@ class AutoscaleController:
         for device in asked:
             self._ready_at.pop(device)
             become(w, device, OFF)
-        idle_first = sorted(group.members(w, ON), key=lambda device: (w.extras[device].running, -device))
+        idle_first = sorted(group.working(w), key=lambda device: (w.extras[device].running, -device))
         drained = idle_first[: count - len(asked)]
         for device in drained:
             self._drain(w, device)

@@ -279,13 +279,13 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     operation_faults = any(isinstance(fault, OperationFault) for fault in faults)
     r.users, r.limit = bool(prepared.users), MAX_TICKS if prepared.limit is None else prepared.limit
     # Devices that drain return their jobs to queues.
-    r.careful = serving or batching or r.gated or prepared.interrupts or operation_faults or r.scaling
+    r.tokens = not serving and any(c.first_ticks is not None for c in prepared.compiled.values())
+    r.careful = serving or batching or r.gated or prepared.interrupts or operation_faults or r.scaling or r.tokens
     r.far = prepared.device_count > FAR_ABOVE and policy.batch.kind == "none"
     r.stretched = any(isinstance(fault, Straggler) for fault in faults)
     r.write = len(own_intervals(prepared)) < len(prepared.compiled) and not prepared.streamed
     names = {segment.engine for compiled in prepared.compiled.values() for segment in compiled.segments()}
     r.engines = len(names)
-    r.tokens = not serving and any(c.first_ticks is not None for c in prepared.compiled.values())
     r.stride = 1
     r.signature_at = ints.add(np.cumsum([0, *(len(s) for s in prepared.signatures)]))
     # In the order of the fleet, in which a central queue searches for an idle device.

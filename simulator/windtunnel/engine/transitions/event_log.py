@@ -101,15 +101,29 @@ def _plain(values: np.ndarray) -> array[Any]:
 
 
 def _add_gaps(prepared: PreparedRun, log: EventLog) -> None:
-    """Add the gaps between tokens of requests that were served one at a time, in the order of their ends."""
-    generating = [(key, compiled) for key, compiled in prepared.compiled.items() if compiled.first_ticks is not None]
-    if not generating:
-        return
+    """Add the gaps between tokens of requests that were served alone or in request-level batches.
+
+    The time of a batch after its first tokens is divided equally among its steps, each of which gives one token to each
+    unfinished request; so it is if faults interrupted or slowed the batch. Only complete batches are counted.
+    """
     finish, device = np.asarray(log.finish), np.asarray(log.device)
-    class_of = prepared.class_of_device()
-    which = np.full(log.count, -1, dtype=np.int64)
-    for number, ((cls, work), _) in enumerate(generating):
-        which[(device >= 0) & (np.asarray(log.workload_of) == work) & (class_of[device] == cls)] = number
-    done = np.flatnonzero((which >= 0) & (finish >= 0))
-    for job in done[np.lexsort((device[done], finish[done]))].tolist():
-        log.add_gaps_of_request(job, generating[which[job]][1])
+    start, first = np.asarray(log.start), np.asarray(log.first)
+    following = np.zeros(log.count, dtype=np.int64)
+    work, rank, class_of = np.asarray(log.workload_of), np.asarray(log.rank), prepared.class_of_device()
+    for (cls, number), compiled in prepared.compiled.items():
+        if compiled.outputs is not None:
+            mine = np.flatnonzero((work[: log.count] == number) & (device >= 0))
+            mine = mine[class_of[device[mine]] == cls]
+            following[mine] = compiled.outputs[rank[mine]] - 1
+    done = np.flatnonzero((finish >= 0) & (first >= 0) & (following > 0) & ~np.frombuffer(log.failed, dtype=bool))
+    if not len(done):
+        return
+    alone = prepared.policy.batch.kind == "none"
+    done = done[np.lexsort((done, start[done], device[done], finish[done]))]
+    same = (device[done][1:] == device[done][:-1]) & (start[done][1:] == start[done][:-1]) & (not alone)
+    begins = np.flatnonzero(np.append(True, ~same))
+    steps = np.maximum.reduceat(following[done], begins)
+    tokens = np.add.reduceat(following[done], begins)
+    leader = done[begins]
+    log.gap_ticks, log.gap_tokens = _plain((finish[leader] - first[leader]) // steps), _plain(tokens)
+    log.gap_end, log.gap_workload = _plain(start[leader]), _wide(work[leader])

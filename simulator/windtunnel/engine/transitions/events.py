@@ -28,9 +28,9 @@ from windtunnel.engine.transitions.features import (
     hot,
 )
 from windtunnel.engine.transitions.heap import ROOT, heap_pop
-from windtunnel.engine.transitions.jobs import row_of, tally
+from windtunnel.engine.transitions.jobs import tally, unfinished
 from windtunnel.engine.transitions.power import drain
-from windtunnel.engine.transitions.servers import HELD, end_step
+from windtunnel.engine.transitions.servers import end_step
 from windtunnel.engine.transitions.single import end_segment
 from windtunnel.engine.transitions.streams import close_streams, end_task
 from windtunnel.engine.transitions.tables import (
@@ -299,9 +299,7 @@ def close(w: World) -> None:
             slot = d.slot
             for _ in range(d.count):
                 s = w.slots[slot]
-                row = row_of(w, s.job)
-                if row >= 0:
-                    w.jobs[row].starts, w.jobs[row].energy = s.starts, s.energy
+                unfinished(w, slot)
                 if TALLIES and r.tallying:
                     tally(w, 1, s.work, s.job, s.start - s.arrival)
                     w.counts[s.work, 2] += 1
@@ -317,10 +315,7 @@ def _close_server(w: World, device: int) -> None:
             s = w.slots[slot]
             if first == v.decoding:
                 s.energy += v.per_token - w.sequences[slot].joules_at_birth
-            j = w.jobs[row_of(w, s.job)]
-            j.energy, j.starts = s.energy, s.starts
-            if j.first == HELD:
-                j.first = -1
+            unfinished(w, slot)
             slot = s.next
 
 

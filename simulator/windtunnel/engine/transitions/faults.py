@@ -11,7 +11,7 @@ from windtunnel.engine.transitions.jobs import ended, interrupted, waits_again
 from windtunnel.engine.transitions.power import release, shed
 from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
 from windtunnel.engine.transitions.servers import deliver, restart, take_sequence
-from windtunnel.engine.transitions.single import complete
+from windtunnel.engine.transitions.single import complete, deliver_first_tokens
 from windtunnel.engine.transitions.streams import deliver_jobs, take_job
 from windtunnel.engine.transitions.tables import STREAM, Records, World
 from windtunnel.engine.transitions.work import halt, resume
@@ -23,7 +23,9 @@ def _give_up(w: World, device: int, slot: int, becomes: int, attempts: int) -> b
     if becomes == LOSE or w.slots[slot].starts >= attempts:
         ended(w, device, slot, False)
         return False
-    waits_again(w, device, slot, becomes == MIGRATE and w.run[0].routed != 0)
+    # A device that drains accepts no job any more, not even one that it had.
+    moving = becomes == MIGRATE or w.devices[device].enlisted == 0
+    waits_again(w, device, slot, moving and w.run[0].routed != 0)
     return True
 
 
@@ -123,8 +125,11 @@ def come_back(w: World, device: int) -> None:
         deliver(w, device)
     elif STREAMS and w.classes[d.cls].kind == STREAM:
         deliver_jobs(w, device)
-    elif SINGLES and d.held:
-        complete(w, device)
+    elif SINGLES and d.slot >= 0:
+        if r.tokens:
+            deliver_first_tokens(w, device)
+        if d.held:
+            complete(w, device)
     reindex(w, device)
     if not is_available(w, device):
         return
@@ -152,6 +157,14 @@ def set_speed(w: World, device: int, speed: float) -> None:
 
 
 @cold
+def _set_link(w: World, device: int, linked: int) -> None:
+    """Connect or disconnect the device. What it has produced until now is recorded with its present link."""
+    if w.run[0].tokens:
+        set_speed(w, device, w.devices[device].rate)
+    w.devices[device].linked = linked
+
+
+@cold
 def apply_fault(w: World, fault: Records) -> None:
     """Apply an event of the schedule of faults."""
     r = w.run[0]
@@ -165,14 +178,14 @@ def apply_fault(w: World, fault: Records) -> None:
     elif fault.code == SPEED:
         set_speed(w, fault.on, fault.value)
     elif fault.code == LINK_DOWN:
-        w.devices[fault.on].linked = 0
+        _set_link(w, fault.on, 0)
         reindex(w, fault.on)
         if r.gated:
             # The device may have been first in line for power, which the following ones can use now.
             r.draining = 1
     else:
         if fault.code == LINK_UP:
-            w.devices[fault.on].linked = 1
+            _set_link(w, fault.on, 1)
         else:
             w.devices[fault.on].outages -= 1
         come_back(w, fault.on)

@@ -60,6 +60,24 @@ def started(w: World, device: int, slot: int) -> None:
         _count_running(w, device, 1)
 
 
+HELD = -2
+"""The first token of a job that an unreachable device has produced and not delivered."""
+
+
+@hot
+def record_first_token(w: World, device: int, slot: int, tick: int) -> None:
+    """Record that the job produced its first token at a tick; an unreachable device holds it back."""
+    w.jobs[row_of(w, w.slots[slot].job)].first = tick if w.devices[device].linked else HELD
+
+
+@cold
+def deliver_first_token(w: World, slot: int) -> None:
+    """Deliver the first token of a job whose device is reachable again."""
+    j = w.jobs[row_of(w, w.slots[slot].job)]
+    if j.first == HELD:
+        j.first = w.run[0].now
+
+
 @hot
 def ended(w: World, device: int, slot: int, completed: bool) -> None:
     """Record that a job has completed or failed now."""
@@ -76,6 +94,8 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
         j = w.jobs[row]
         j.finish, j.starts, j.energy = r.now, s.starts, s.energy
         j.lost = 0 if completed else 1
+        if j.first == HELD:
+            j.first = -1
     if TALLIES and r.tallying:
         if completed:
             tally(w, 0, s.work, s.job, r.now - s.arrival)
@@ -88,6 +108,18 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
         think(w, slot)
     s.next = r.free
     r.free = slot
+
+
+@cold
+def unfinished(w: World, slot: int) -> None:
+    """Record a job that is in progress at the end of the run."""
+    s = w.slots[slot]
+    row = row_of(w, s.job)
+    if row >= 0:
+        j = w.jobs[row]
+        j.starts, j.energy = s.starts, s.energy
+        if j.first == HELD:
+            j.first = -1
 
 
 @cold

@@ -20,7 +20,7 @@ import numpy as np
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.features import INTERRUPTS, cold, hot
-from windtunnel.engine.transitions.jobs import ended, row_of, started
+from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop
 from windtunnel.engine.transitions.tables import PER_SECOND, TOO_MANY, Records, World
@@ -251,31 +251,24 @@ def _finish(w: World, device: int, slot: int) -> None:
 @cold
 def deliver(w: World, device: int) -> None:
     """Deliver what was produced while the device was unreachable."""
-    r, v = w.run[0], w.servers[device]
+    v = w.servers[device]
     for first in (v.undelivered, v.decoding, v.reading, v.off):
         slot = first
         while slot >= 0:
-            j = w.jobs[row_of(w, w.slots[slot].job)]
             following = w.slots[slot].next
-            if j.first == HELD:
-                j.first = r.now
+            deliver_first_token(w, slot)
             if first == v.undelivered:
                 ended(w, device, slot, True)
             slot = following
     v.undelivered = -1
 
 
-HELD = -2
-"""The first token of a job that an unreachable device has produced and not delivered."""
-
-
 @hot
 def _has_read(w: World, device: int, slot: int) -> None:
     """End the prefill of a sequence, which produces a token."""
     r, v, q = w.run[0], w.servers[device], w.sequences[slot]
-    j = w.jobs[row_of(w, w.slots[slot].job)]
-    if j.first == -1:
-        j.first = r.now if w.devices[device].linked else HELD
+    if w.jobs[row_of(w, w.slots[slot].job)].first == -1:
+        record_first_token(w, device, slot, r.now)
     else:
         _gap(w, r.now - q.last, 1, w.slots[slot].work)
     v.cached += 1

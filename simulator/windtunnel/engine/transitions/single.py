@@ -10,7 +10,7 @@ import numpy as np
 from windtunnel.engine.transitions.clock import set_timer
 from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, cold, hot
-from windtunnel.engine.transitions.jobs import ended, started
+from windtunnel.engine.transitions.jobs import deliver_first_token, ended, started
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.queues import best_queue, pop, reindex
 from windtunnel.engine.transitions.tables import (
@@ -212,6 +212,15 @@ def end_segment(w: World, device: int) -> None:
         d.held = 1
         if INTERRUPTS and r.gated:
             release(w, device)
+
+
+@cold
+def deliver_first_tokens(w: World, device: int) -> None:
+    """Deliver the first tokens that the device produced while it was unreachable."""
+    slot = w.devices[device].slot
+    for _ in range(w.devices[device].count):
+        deliver_first_token(w, slot)
+        slot = w.slots[slot].next
 
 
 @hot

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from windtunnel.engine.transitions.features import INTERRUPTS, cold
-from windtunnel.engine.transitions.jobs import ended, row_of, started
+from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, started, unfinished
 from windtunnel.engine.transitions.power import may_draw
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop
 from windtunnel.engine.transitions.tables import BY_JOB, CONSTANT, PER_SECOND, TOO_MANY, World
@@ -68,7 +68,7 @@ def _peak(w: World, device: int, slot: int) -> float:
 
 @cold
 def _begin(w: World, device: int, slot: int, memory: float, peak: float) -> None:
-    r, d, t, s = w.run[0], w.devices[device], w.stations[device], w.slots[slot]
+    r, d, t = w.run[0], w.devices[device], w.stations[device]
     started(w, device, slot)
     job = w.stream_jobs[slot]
     way = way_of(w, device, slot)
@@ -82,9 +82,6 @@ def _begin(w: World, device: int, slot: int, memory: float, peak: float) -> None
     t.jobs += 1
     t.memory -= memory
     d.slot, d.began = slot, r.now
-    p = w.programs[d.cls * r.workloads + s.work]
-    if r.tokens and p.first_at >= 0:
-        w.jobs[row_of(w, s.job)].first = r.now + w.ints[p.first_at + s.rank]
     _begin_phase(w, device, slot)
     balance(w, device)
 
@@ -127,11 +124,18 @@ def _request(w: World, number: int) -> None:
         ticks = float(w.ints[g.ticks_at + s.rank])
     else:
         ticks = float(np.rint(g.seconds * w.draws[task.slot, g.draw] * PER_SECOND))
+    stretch = 1.0
     if r.stretched:
-        ticks = float(np.rint(ticks * w.draws[task.slot, r.draws]))
+        stretch = w.draws[task.slot, r.draws]
+        ticks = float(np.rint(ticks * stretch))
     if ticks > TOO_MANY:
         r.too_long = 1
         return
+    task.first_left = -1.0
+    if r.tokens:
+        p = w.programs[w.devices[task.device].cls * r.workloads + s.work]
+        if p.first_at >= 0:
+            task.first_left = ticks - np.rint(float(w.ints[p.first_at + s.rank]) * stretch)
     task.left, task.share, task.rate, task.drawn = ticks, g.share, 0.0, 0.0
     task.watts = max(segment_watts(w, task.segment, task.slot) - w.stations[task.device].active_w, 0.0)
     e = w.engines[task.device * r.engines + g.engine]
@@ -206,6 +210,8 @@ def end_task(w: World, device: int) -> None:
     task = w.tasks[number]
     slot, engine = task.slot, device * r.engines + w.segments[task.segment].engine
     _vacate(w, number)
+    if task.first_left >= 0.0:  # a rounding error hid it
+        record_first_token(w, device, slot, r.now)
     e = w.engines[engine]
     while e.waiting >= 0 and e.used + w.tasks[e.waiting].share <= _ALMOST_ALL:
         following = e.waiting
@@ -266,11 +272,17 @@ def _end_job(w: World, device: int, slot: int) -> None:
 
 @cold
 def deliver_jobs(w: World, device: int) -> None:
-    """Deliver the jobs that ended while the device was unreachable."""
+    """Deliver what was produced while the device was unreachable."""
     t = w.stations[device]
+    slot = t.oldest
+    while slot >= 0 and w.run[0].tokens:
+        deliver_first_token(w, slot)
+        slot = w.stream_jobs[slot].later
     while t.undelivered >= 0:
         slot = t.undelivered
         t.undelivered = w.slots[slot].next
+        if w.run[0].tokens:
+            deliver_first_token(w, slot)
         ended(w, device, slot, True)
 
 
@@ -319,8 +331,5 @@ def close_streams(w: World, device: int) -> None:
         number = task.next
     slot = t.oldest
     while slot >= 0:
-        s = w.slots[slot]
-        row = row_of(w, s.job)
-        if row >= 0:
-            w.jobs[row].energy, w.jobs[row].starts = s.energy, s.starts
+        unfinished(w, slot)
         slot = w.stream_jobs[slot].later

@@ -160,8 +160,9 @@ STATION = _layout(
 # share.
 ENGINE = _layout("waiting waiting_end working", "used")
 # A body of a job's phase on its way through its segments, on a device with streams. next, before: links of its list.
-# end: of the present segment at its present rate; left: ticks at full speed.
-TASK = _layout("device slot segment lane since end next before", "left watts share rate drawn active_j")
+# end: of the present segment at its present rate; left: ticks at full speed; first_left: those that remain when it
+# produces the first token, or -1.
+TASK = _layout("device slot segment lane since end next before", "left watts share rate drawn active_j first_left")
 # A job on a device with streams: the next segment after its present phase (-1 if none), the last segment of its
 # program, its open tasks, and its neighbours in the list of the device's jobs.
 STREAM_JOB = _layout("phase last open earlier later", "memory peak_w")

@@ -14,6 +14,7 @@ import numpy as np
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.clock import cancel_end, set_end
 from windtunnel.engine.transitions.features import cold
+from windtunnel.engine.transitions.jobs import record_first_token
 from windtunnel.engine.transitions.tables import LANE_BASE, LANES, LATEST, NEVER, PER_SECOND, World
 
 
@@ -55,6 +56,10 @@ def settle_task(w: World, number: int) -> None:
     r, task = w.run[0], w.tasks[number]
     span = r.now - task.since
     if span > 0 and task.rate > 0.0:
+        if task.first_left >= 0.0 and task.left - float(span) * task.rate <= task.first_left:
+            tick = task.since + np.int64(math.ceil((task.left - task.first_left) / task.rate))
+            record_first_token(w, task.device, task.slot, min(tick, r.now))
+            task.first_left = -1.0
         task.left = max(task.left - float(span) * task.rate, 0.0)
         joules = task.drawn * (float(span) / PER_SECOND)
         w.slots[task.slot].energy += joules

@@ -13,7 +13,7 @@ import numpy as np
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.clock import cancel_end, set_end
 from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, STREAMS, cold, hot
-from windtunnel.engine.transitions.jobs import row_of
+from windtunnel.engine.transitions.jobs import record_first_token
 from windtunnel.engine.transitions.tables import (
     LATEST,
     NEVER,
@@ -78,31 +78,20 @@ def proceed(w: World, device: int, left: Any, full: float) -> None:
         r.too_long = 1
         return
     r.drawing_w += watts
-    if SINGLES and r.tokens and d.first_left >= 0 and left >= d.first_left:
-        _expect_first_token(w, device, left - d.first_left)
     set_end(w, device, r.now + ticks)
 
 
 @cold
-def _expect_first_token(w: World, device: int, left: int) -> None:
-    """Record when the jobs in progress produce their first tokens, ``left`` ticks at full speed from now."""
+def _record_first_token(w: World, device: int, since: int) -> None:
+    """Record the first tokens of the jobs in progress, if the work since the tick ``since`` produced them."""
     r, d = w.run[0], w.devices[device]
+    tick: Any = since + np.int64(math.ceil(float(d.left - d.first_left) / d.rate))
+    if tick > r.now:
+        return
+    d.first_left = -1
     slot = d.slot
     for _ in range(d.count):
-        row = row_of(w, w.slots[slot].job)
-        w.jobs[row].first = r.now + np.int64(math.ceil(float(left) / d.rate))
-        slot = w.slots[slot].next
-
-
-@cold
-def _forget_first_token(w: World, device: int) -> None:
-    """Remove first tokens that the jobs in progress have not produced yet."""
-    r, d = w.run[0], w.devices[device]
-    slot = d.slot
-    for _ in range(d.count):
-        j = w.jobs[row_of(w, w.slots[slot].job)]
-        if j.first > r.now:
-            j.first = -1
+        record_first_token(w, device, slot, tick)
         slot = w.slots[slot].next
 
 
@@ -121,6 +110,8 @@ def settle(w: World, device: int) -> None:
     d.energy += joules
     if SERVERS and r.serving:
         _record_step(w, device, r.now - span, watts, joules)
+    if SINGLES and r.tokens and d.first_left >= 0:
+        _record_first_token(w, device, r.now - span)
     if SINGLES and not r.serving:
         _record_segment(w, device, r.now - span, watts, joules)
 
@@ -183,8 +174,6 @@ def halt(w: World, device: int) -> None:
     d.left = max(d.left - done, 0)
     d.since = r.now
     cancel_end(w, device)
-    if SINGLES and r.tokens and d.first_left >= 0:
-        _forget_first_token(w, device)
 
 
 @cold
