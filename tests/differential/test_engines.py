@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from tests.differential.comparison import CATALOGUE, assert_same, prepared
 
-import windtunnel
 from windtunnel.app.run import list_policies
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
@@ -20,56 +20,20 @@ from windtunnel.engine.choice import choose, unsupported_by_compiled
 from windtunnel.engine.compiled import kernel_sources
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.fault_schedule import FAIL
-from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.engine.transitions import build
 from windtunnel.placement.scenario import is_placement
 from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.decoder import Decoder
-from windtunnel.scenario.read import check_scenario, scenario_from_data
+from windtunnel.scenario.read import check_scenario
 from windtunnel.simulation.run import prepare_run
 
-CATALOGUE = windtunnel.catalogue()
 POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]
 EXPENSIVE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 """Not suppressed: Hypothesis fails if nearly all examples are rejected."""
 ROUTES = ["central", "round-robin", "least-loaded", "shortest-expected-completion", "cheapest-that-meets-the-deadline"]
 ORDERS = ["arrival", "priority", "deadline", "shortest"]
-
-
-def prepared(data: dict[str, Any]) -> PreparedRun:
-    return prepare_run(scenario_from_data(data), CATALOGUE)
-
-
-def canonical_log(recording: Recording) -> list[tuple[int, int, int, int, int, float, int]]:
-    """What the engines are compared by: job, device, start, end, status, energy, starts."""
-    jobs = recording.jobs
-    columns = (jobs.device, jobs.start, jobs.finish, jobs.first, jobs.status, jobs.energy_j, jobs.starts)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def assert_same(one: Recording, other: Recording) -> None:
-    assert canonical_log(one) == canonical_log(other)
-    assert one.end == other.end
-    for steps, others in ((one.power, other.power), (one.waiting, other.waiting)):
-        assert np.array_equal(steps.ticks, others.ticks)
-        assert np.array_equal(steps.values, others.values)
-    assert one.devices == other.devices
-    assert spelled(one) == spelled(other)
-    for field in dataclasses.fields(one.token_gaps):
-        assert np.array_equal(getattr(one.token_gaps, field.name), getattr(other.token_gaps, field.name))
-    assert one.notes == other.notes
-
-
-def spelled(recording: Recording) -> list[tuple[Any, ...]]:
-    """Intervals in the order in which they were written, with their words."""
-    table = recording.intervals
-    assert table is not None
-    rows = zip(
-        *(c.tolist() for c in (table.device, table.lane, table.name, table.start, table.end, table.watts)), strict=True
-    )
-    return [(d, table.words[lane], table.words[name], s, e, w) for d, lane, name, s, e, w in rows]
 
 
 @st.composite

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from tests.differential.comparison import prepared
 from tests.differential.oracle import Oracle
-from tests.differential.test_engines import TIED, prepared, scenarios
+from tests.differential.test_engines import TIED, scenarios
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import FAILED, Recording

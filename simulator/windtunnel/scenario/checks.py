@@ -81,7 +81,7 @@ def check_operation_faults(scenario: Scenario, document: Document) -> None:
         }
         for j, name in enumerate(fault.ops or ()):
             where = document.where(("faults", i, "ops", j))
-            if name not in OPERATIONS:
+            if name not in operations and name not in OPERATIONS:
                 raise InputError(
                     f"unknown operation '{name}'",
                     where=where,

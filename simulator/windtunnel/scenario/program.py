@@ -255,6 +255,8 @@ def operations_of(program: Sequence[Stage]) -> Iterator[str]:
     for stage in program:
         if isinstance(stage, OpStage):
             yield stage.op.name
+        elif isinstance(stage, Generate):
+            yield "generate"
         elif isinstance(stage, Streams):
             for body in stage.bodies:
                 yield from operations_of(body)

@@ -14,7 +14,7 @@ from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_count
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Compiled
-from windtunnel.scenario.faults import OperationFault, takes_device_down
+from windtunnel.scenario.faults import takes_device_down
 from windtunnel.scenario.program import Generate, OpStage
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
@@ -132,13 +132,6 @@ def check_faults(prepared: PreparedRun) -> None:
         InputError: if they are not, or a job exceeds the budget.
     """
     scenario = prepared.scenario
-    for number, fault in enumerate(scenario.faults):
-        if isinstance(fault, OperationFault) and prepared.policy.batch.kind == "request":
-            raise InputError(
-                "faults of single operations are not supported with batches",
-                where=scenario.where("faults", number),
-                expected="no batch in the policy, or a failure of the device",
-            )
     _check_fault_count(prepared)
     if prepared.budget_w is None or math.isinf(prepared.budget_w):
         return

@@ -176,11 +176,10 @@ def _minimum(prepared: PreparedRun, c: FleetClass, w: JobClass, compiled: Compil
         return _generating(compiled, ranks, batch.size, batch.tokens if batch.kind == "continuous" else None)
     if is_uniform(w.program):
         sizes = range(1, batch.size + 1)
-        costs = np.array(
-            [batch_cost(w.program, c.device, w.source, [0] * n, compiled)[:2] for n in sizes], dtype=np.float64
-        )
-        seconds = costs[:, 0] / TICKS_PER_SECOND
-        share, joules = float((seconds / sizes).min()), float((seconds * costs[:, 1] / sizes).min())
+        costs = [batch_cost(w.program, c.device, w.source, [0] * n, compiled) for n in sizes]
+        seconds = np.array([cost.ticks for cost in costs]) / TICKS_PER_SECOND
+        watts = np.array([cost.watts for cost in costs])
+        share, joules = float((seconds / sizes).min()), float((seconds * watts / sizes).min())
         return _flat(len(ranks), share, float(seconds.min()), joules)
     if all(isinstance(stage, OpStage) and stage.op.name == "service" for stage in w.program):
         # A batch of stated times takes as long as its longest job, so each of at most `size` jobs takes this share.

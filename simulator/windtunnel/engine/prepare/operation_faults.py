@@ -1,4 +1,4 @@
-"""Faults of single operations: which of them take effect on an operation when it starts (process engine).
+"""Faults of single operations: which of them take effect on an operation when it starts.
 
 The random decision for a fault is keyed by fault index, workload, job index, attempt and operation index. Another fault
 at the end of the list, or other jobs, therefore change no decision. Calls and occurrences are counted over all devices
@@ -14,6 +14,26 @@ from windtunnel.core.rng import KeyedRandom
 from windtunnel.core.ticks import to_ticks
 from windtunnel.engine.prepare.prepared import FleetClass, PreparedRun
 from windtunnel.scenario.faults import CopyFailure, CorruptCopy, EccError, Ending, Hang, OperationFault, SlowCopy
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation that starts: of a job, of a request-level batch, or a step of a continuous batch.
+
+    Attributes:
+        cls: The class of the device.
+        works: The workloads that take part in it, by number.
+        key: What identifies it among the operations of these workloads: the job's rank, its attempt and the operation's
+            place in the program. Of a batch, those of its first job; of a step, device, step and 0.
+        name: The operation's name; ``generate`` for a step.
+        ticks: Its duration without faults.
+    """
+
+    cls: int
+    works: Sequence[int]
+    key: tuple[int, int, int]
+    name: str
+    ticks: int
 
 
 @dataclass(frozen=True)
@@ -40,14 +60,14 @@ class _Counter:
     eligible: int = 0
     injected: int = 0
 
-    def applies(self, work: int, rank: int, attempt: int, place: int, now: int) -> bool:
+    def applies(self, work: int, key: tuple[int, int, int], now: int) -> bool:
         """Count an eligible operation, and return whether the fault applies to it."""
         self.eligible += 1
         fault = self.fault
         if fault.max_occurrences is not None and self.injected >= fault.max_occurrences:
             return False
         if fault.probability is not None:
-            return self.draws[work].at(rank, attempt, place) < fault.probability
+            return self.draws[work].at(*key) < fault.probability
         return now >= self.after if fault.call is None else self.eligible >= fault.call
 
 
@@ -57,7 +77,7 @@ class OperationFaultInjector:
 
     prepared: PreparedRun
     _counters: dict[int, _Counter] = field(default_factory=dict)
-    _eligible: dict[tuple[int, int, str], list[_Counter]] = field(default_factory=dict)
+    _eligible: dict[tuple[int, int, str], list[tuple[int, _Counter]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         scenario = self.prepared.scenario
@@ -72,29 +92,30 @@ class OperationFaultInjector:
                 }
             self._counters[number] = _Counter(fault, draws, 0 if fault.after is None else to_ticks(fault.after))
 
-    def _eligible_faults(self, cls: int, work: int, operation: str) -> list[_Counter]:
+    def _eligible_faults(self, cls: int, work: int, operation: str) -> list[tuple[int, _Counter]]:
         key = cls, work, operation
         if key not in self._eligible:
             fleet_class = self.prepared.classes[cls]
             self._eligible[key] = [
-                counter
-                for counter in self._counters.values()
+                (number, counter)
+                for number, counter in self._counters.items()
                 if counter.fault.affects(operation) and is_eligible(self.prepared, counter.fault, fleet_class, work)
             ]
         return self._eligible[key]
 
-    def effect_on(
-        self, cls: int, work: int, rank: int, attempt: int, place: int, operation: str, ticks: int, now: int
-    ) -> OperationEffect | None:
-        """Return the effect on an operation of ``ticks`` that starts now on a device of the class, or None.
+    def effect_on(self, operation: Operation, now: int) -> OperationEffect | None:
+        """Return the effect on an operation that starts now, or None.
 
         If several faults would end the operation, the earliest one does, and of equally early ones the one that the
         scenario lists first. The other faults are not counted as injected.
         """
+        ticks = operation.ticks
+        eligible: dict[int, tuple[_Counter, int]] = {}
+        for work in operation.works:
+            for number, counter in self._eligible_faults(operation.cls, work, operation.name):
+                eligible.setdefault(number, (counter, work))
         applicable = [
-            counter
-            for counter in self._eligible_faults(cls, work, operation)
-            if counter.applies(work, rank, attempt, place, now)
+            counter for _, (counter, work) in sorted(eligible.items()) if counter.applies(work, operation.key, now)
         ]
         if not applicable:
             return None

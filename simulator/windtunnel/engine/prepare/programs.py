@@ -524,10 +524,23 @@ def batch_table(program: Sequence[Stage], device: Device, source: Source, size: 
     return BatchTable(seconds, np.rint(watts / WATT_GRAIN) * WATT_GRAIN, bool(drawn))
 
 
+@dataclass(frozen=True)
+class BatchCost:
+    """The cost of one request-level batch."""
+
+    ticks: int
+    watts: float
+    """Power above idle (W)."""
+    first_ticks: int
+    """The time to the first token; 0 if the jobs do not generate."""
+    operations: Sequence[tuple[str, float]]
+    """The operations that run one after another, with their times (s)."""
+
+
 def batch_cost(
     program: Sequence[Stage], device: Device, source: Source, ranks: Sequence[int], compiled: Compiled
-) -> tuple[int, float, int]:
-    """Return the cost of a batch of different jobs: ticks, watts above idle, and ticks to the first token.
+) -> BatchCost:
+    """Return the cost of a batch of different jobs.
 
     The rules are those of ``batch_table``; of columns that are not summed the largest value counts.
 
@@ -537,6 +550,7 @@ def batch_cost(
     if compiled.decoder is not None:
         return _batch_generate(compiled, ranks)
     seconds = joules = 0.0
+    operations: list[tuple[str, float]] = []
     idle = device.idle_power_w
     index = np.asarray(ranks)
     for stage in program:
@@ -555,12 +569,13 @@ def batch_cost(
             time_s *= float(source.variates(stage).values[index].max())
         elif not stage.op.sums:
             time_s *= len(ranks)
+        operations.append((stage.op.name, time_s))
         seconds += time_s
         joules += time_s * max(power_w - idle, 0.0)
-    return to_ticks(seconds), round_power(joules / seconds) if seconds else 0.0, 0
+    return BatchCost(to_ticks(seconds), round_power(joules / seconds) if seconds else 0.0, 0, operations)
 
 
-def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> tuple[int, float, int]:
+def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> BatchCost:
     """Return the cost of a static batch: all prompts, then steps of the whole batch until the longest output ends."""
     costs, prompts, outputs = compiled.decoder, compiled.prompts, compiled.outputs
     assert costs is not None and prompts is not None and outputs is not None  # noqa: S101
@@ -577,7 +592,8 @@ def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> tuple[int, floa
         context += size
         s, j = costs.linear_and_decode(size, context, 0, 0)
         seconds, joules = seconds + s, joules + j
-    return to_ticks(float(seconds)), round_power(float(joules / seconds)), first
+    watts = round_power(float(joules / seconds))
+    return BatchCost(to_ticks(float(seconds)), watts, first, [("generate", float(seconds))])
 
 
 def is_uniform(program: Sequence[Stage]) -> bool:

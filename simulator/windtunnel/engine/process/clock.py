@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -108,11 +108,20 @@ class Clock:
             except simpy.Interrupt:
                 pass  # look again which job is next
 
-    def follow_faults(self, events: Iterator[Any]) -> Process:
-        """The faults: each event of the schedule takes effect at its tick."""
-        for event in events:
-            yield self.env.timeout(event.tick - self.env.now)
-            self._note(FAULT_EVENT * ENTITIES, event)
+    def follow_faults(self, events: Callable[[int], Sequence[Any]], horizon: int, last: int) -> Process:
+        """The faults: each event takes effect at its tick. Events up to ``horizon`` are computed, then further ones."""
+        known = 0
+        while True:
+            schedule = events(horizon)
+            for event in schedule[known:]:
+                yield self.env.timeout(event.tick - self.env.now)
+                self._note(FAULT_EVENT * ENTITIES, event)
+            if horizon >= last:
+                return
+            known = len(schedule)
+            yield self.env.timeout(horizon - self.env.now)
+            self._note(FAULT_EVENT * ENTITIES, None)  # the run may be over
+            horizon = min(2 * horizon, last)
 
     # What happens next.
 

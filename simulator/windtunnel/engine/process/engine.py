@@ -6,7 +6,7 @@ transitions, compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -39,7 +39,7 @@ from windtunnel.engine.transitions.events import (
     room,
 )
 from windtunnel.engine.transitions.faults import apply_fault
-from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, ENTITIES, FAULT_EVENT, NEVER
+from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, DECIDE, ENTITIES, FAULT_EVENT, NEVER
 from windtunnel.engine.transitions.users import next_arrival
 
 Progress = Callable[[int], None]
@@ -81,8 +81,11 @@ class _Run:
         """Process one event after another, each with all its consequences, and return the recording."""
         r = self.world.run[0]
         self.clock.follow_arrivals(self._next_arrival)
-        if self.prepared.faults is not None:
-            self.env.process(self.clock.follow_faults(self._faults()))
+        schedule, end = self.prepared.faults, self.prepared.end
+        if schedule is not None:
+            horizon = initial_horizon(self.prepared.arrival, end)
+            last = MAX_TICKS if end is None else end
+            self.env.process(self.clock.follow_faults(lambda tick: rows(schedule.until(tick)), horizon, last))
         self.answers.begin(self.world)
         while (event := self.clock.next(int(r.end))) is not None:
             order, subject = event
@@ -100,9 +103,13 @@ class _Run:
         r = self.world.run[0]
         if self.arriving or r.running or r.continues:
             return False
-        return r.waiting == 0 or (
-            kind == FAULT_EVENT and check_served(r, r.now) and never_served(self.prepared, self.world, r.now)
-        )
+        if r.waiting == 0:
+            return True
+        if kind not in (FAULT_EVENT, DECIDE):
+            return False
+        # Faults of the tick of a decision have happened.
+        fault = r.now + (kind == DECIDE)
+        return check_served(r, fault) and never_served(self.prepared, self.world, fault)
 
     def _happen(self, order: int, subject: Any) -> None:
         """Process an event."""
@@ -111,7 +118,8 @@ class _Run:
         if kind == COMPLETION:
             end_work(world, order)
         elif kind == FAULT_EVENT:
-            apply_fault(world, subject)
+            if subject is not None:
+                apply_fault(world, subject)
         elif kind == ARRIVAL_EVENT:
             self.last_arrival = self.env.now
             arrive(world, self.key)
@@ -160,19 +168,6 @@ class _Run:
         tick = next_arrival(self.world)
         self.arriving = tick != NEVER
         return tick if self.arriving else None
-
-    def _faults(self) -> Iterator[Any]:
-        """Yield the events of the schedule of faults, which is extended only as far as the run reaches."""
-        schedule, end = self.prepared.faults, self.prepared.end
-        assert schedule is not None  # noqa: S101  the caller has checked it
-        horizon, known = initial_horizon(self.prepared.arrival, end), 0
-        while True:
-            events = rows(schedule.until(horizon))
-            yield from events[known:]
-            known = len(events)
-            if horizon in (end, MAX_TICKS):
-                return
-            horizon = min(2 * horizon, MAX_TICKS)
 
     # Tables.
 

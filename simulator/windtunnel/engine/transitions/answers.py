@@ -7,16 +7,17 @@ scaled devices.
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from itertools import accumulate
 
 from windtunnel.core.executor import Executed
 from windtunnel.core.ticks import to_ticks
 from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
-from windtunnel.engine.prepare.operation_faults import operation_faults_of
+from windtunnel.engine.prepare.operation_faults import Operation, OperationEffect, operation_faults_of
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.prepare.programs import Segment, batch_cost
+from windtunnel.engine.prepare.programs import BatchCost, Segment, batch_cost
 from windtunnel.engine.transitions.autoscaling import AutoscaleController
 from windtunnel.engine.transitions.clock import set_timer
-from windtunnel.engine.transitions.faults import return_work
+from windtunnel.engine.transitions.faults import fail_job, go_down, return_work
 from windtunnel.engine.transitions.tables import (
     BATCH_COST,
     DECISION,
@@ -24,8 +25,10 @@ from windtunnel.engine.transitions.tables import (
     OPERATION,
     READINESS,
     RESET,
+    STREAM,
     World,
 )
+from windtunnel.engine.transitions.tasks import balance
 from windtunnel.engine.transitions.work import proceed, way_of
 from windtunnel.scenario.faults import Ending
 
@@ -75,9 +78,8 @@ class Answers:
         """Determine the size and the cost of a batch of jobs that differ, and offer it to the device again."""
         r, d = w.run[0], w.devices[device]
         slots = _first(w, int(r.asked_queue), int(r.asked_size))
-        work = int(w.slots[slots[0]].work)
-        compiled, job_class = self._prepared.compiled[int(d.cls), work], self._prepared.workloads[work]
-        device_model = self._prepared.classes[int(d.cls)].device
+        cls, work = int(d.cls), int(w.slots[slots[0]].work)
+        compiled = self._prepared.compiled[cls, work]
         weights = compiled.decoder.weight_bytes if compiled.decoder is not None else 0.0
         ranks: list[int] = []
         memory = 0.0
@@ -85,55 +87,142 @@ class Answers:
             rank = int(w.slots[slot].rank)
             need = compiled.footprint_bytes[0 if compiled.footprint_bytes.size == 1 else rank]
             need = float(need) - (weights if ranks else 0.0)
-            if ranks and memory + need > device_model.memory_bytes:
+            if ranks and memory + need > self._prepared.classes[cls].device.memory_bytes:
                 break
             memory += need
             ranks.append(rank)
-        r.answer_ticks, r.answer_w, r.answer_first = batch_cost(
-            job_class.program, device_model, job_class.source, ranks, compiled
-        )
+        cost = self._batch_cost(cls, work, ranks)
+        r.answer_ticks, r.answer_w, r.answer_first = cost.ticks, cost.watts, cost.first_ticks
         r.asked_size, r.answered = len(ranks), 1
         r.feeding = device
+
+    def _batch_cost(self, cls: int, work: int, ranks: list[int]) -> BatchCost:
+        job_class, device = self._prepared.workloads[work], self._prepared.classes[cls].device
+        compiled = self._prepared.compiled[cls, work]
+        return batch_cost(job_class.program, device, job_class.source, ranks, compiled)
 
     # Operations that may fail.
 
     def _begin_operation(self, w: World, device: int) -> None:
-        """Begin an operation with its duration: as faults change it, or as a real device measures it."""
-        r, d, e = w.run[0], w.devices[device], w.extras[device]
+        """Begin an operation, a batch, a step or tasks with the duration that faults or a real device give it."""
+        r, d = w.run[0], w.devices[device]
+        cls = int(d.cls)
+        if w.classes[cls].kind == STREAM:
+            self._begin_tasks(w, device)
+            return
+        if r.serving:
+            v = w.servers[device]
+            works = [work for work in range(int(r.workloads)) if self._takes_part(w, device, work)]
+            operations = [Operation(cls, works, (device, int(v.steps), 0), "generate", int(d.left))]
+        else:
+            operations = self._operations_of_batch(w, device) if r.batch else [self._operation(w, device)]
+        left, e = 0, w.extras[device]
+        if e.ending == _REAL:  # a real device could not execute it
+            left = operations[0].ticks
+        else:
+            for operation in operations:
+                ticks, effect = self._with_faults(w, operation)
+                left += ticks
+                if effect is None:
+                    continue
+                e.corrupted |= effect.corrupt
+                # A watchdog's time depends on nothing; a batch is one piece of work, so what precedes is neglected.
+                e.timed = int(effect.ticks is not None)
+                if e.timed:
+                    d.first_left = -1
+                if effect.ending is not None:
+                    e.ending = self._prepared.scenario.faults.index(effect.ending)
+                    break
+        proceed(w, device, left, float(d.full))
+
+    def _operation(self, w: World, device: int) -> Operation:
+        """Return the present operation of a device's job; a real device executes it now."""
+        d = w.devices[device]
         s = w.slots[d.slot]
         cls, work, rank = int(d.cls), int(s.work), int(s.rank)
         place = int(d.segment - way_of(w, device, int(d.slot)).first)
         segment = self._segment(cls, work, rank, place)
-        left = int(d.left)
+        ticks = int(d.left)
         executor = self._prepared.classes[cls].executor
         if executor is not None:
             executed = executor.execute(segment.name, segment.columns(rank))
-            left = to_ticks(executed.duration_s)
+            ticks = to_ticks(executed.duration_s)
             if executed.problem:
                 self._failed[device] = executed
-                e.ending = _REAL
-        if self.operation_faults is not None:
-            effect = self.operation_faults.effect_on(
-                cls, work, rank, int(s.starts), place, segment.name, left, int(r.now)
-            )
+                w.extras[device].ending = _REAL
+        return Operation(cls, [work], (rank, int(s.starts), place), segment.name, ticks)
+
+    def _operations_of_batch(self, w: World, device: int) -> list[Operation]:
+        """Return the operations of a device's request-level batch, which all count as started with the batch."""
+        d = w.devices[device]
+        first = w.slots[d.slot]
+        cls, work, slot = int(d.cls), int(first.work), int(d.slot)
+        ranks: list[int] = []
+        for _ in range(int(d.count)):
+            ranks.append(int(w.slots[slot].rank))
+            slot = int(w.slots[slot].next)
+        parts = self._batch_cost(cls, work, ranks).operations
+        key, whole_s = (int(first.rank), int(first.starts)), sum(time_s for _, time_s in parts)
+        ends = [round(int(d.left) * total / whole_s) for total in accumulate(time_s for _, time_s in parts)]
+        return [
+            Operation(cls, [work], (*key, place), name, end - begin)
+            for place, ((name, _), begin, end) in enumerate(zip(parts, [0, *ends[:-1]], ends, strict=True))
+        ]
+
+    def _takes_part(self, w: World, device: int, work: int) -> bool:
+        """Return whether a request of the workload is in the present step of a device."""
+        if w.decoding_of[device, work]:
+            return True
+        slot, v = int(w.servers[device].reading), w.servers[device]
+        for _ in range(int(v.chunks)):
+            if w.slots[slot].work == work:
+                return True
+            slot = int(w.slots[slot].next)
+        return False
+
+    def _begin_tasks(self, w: World, device: int) -> None:
+        """Begin the tasks of a device with streams whose time is asked."""
+        r, number = w.run[0], int(w.run[0].asked_task)
+        r.asked_task = -1
+        while number >= 0:
+            task = w.tasks[number]
+            s, cls = w.slots[task.slot], int(w.devices[device].cls)
+            place = int(task.segment - way_of(w, device, int(task.slot)).first)
+            name = self._name(cls, int(s.work), int(s.rank), place)
+            key = int(s.rank), int(s.starts), place
+            ticks, effect = self._with_faults(w, Operation(cls, [int(s.work)], key, name, round(float(task.left))))
             if effect is not None:
-                if effect.ending is not None and e.ending < 0:
-                    e.ending = self._prepared.scenario.faults.index(effect.ending)
-                e.corrupted |= effect.corrupt
-                if effect.slowdown != 1.0:
-                    left = round(float(left) * effect.slowdown)
-                if effect.ticks is not None:
-                    # The watchdog's time does not depend on the device's speed.
-                    left, e.timed = effect.ticks, 1
-        proceed(w, device, left, float(d.full))
+                r.drawing_w -= task.drawn
+                task.left, task.rate, task.drawn = float(ticks), 0.0, 0.0
+                task.corrupted, task.timed = int(effect.corrupt), int(effect.ticks is not None)
+                if task.timed:
+                    task.first_left = -1.0
+                if effect.ending is not None:
+                    task.ending = self._prepared.scenario.faults.index(effect.ending)
+            number = int(task.following)
+        balance(w, device)
+
+    def _with_faults(self, w: World, operation: Operation) -> tuple[int, OperationEffect | None]:
+        """Return the duration of an operation that starts now, and the effect of faults on it."""
+        if self.operation_faults is None:
+            return operation.ticks, None
+        effect = self.operation_faults.effect_on(operation, int(w.run[0].now))
+        if effect is None:
+            return operation.ticks, None
+        slowed = operation.ticks if effect.slowdown == 1.0 else round(float(operation.ticks) * effect.slowdown)
+        return slowed if effect.ticks is None else effect.ticks, effect
 
     def _segment(self, cls: int, work: int, rank: int, place: int) -> Segment:
         phases = self._prepared.compiled[cls, work].phases(rank)
-        return [segment for phase in phases for segment in phase[0]][place]
+        return [segment for phase in phases for body in phase for segment in body][place]
+
+    def _name(self, cls: int, work: int, rank: int, place: int) -> str:
+        return self._segment(cls, work, rank, place).name
 
     def _fail_operation(self, w: World, device: int) -> None:
         """Retry, migrate or fail the jobs whose operation failed; reset the device if the fault says so."""
-        ending = int(w.extras[device].ending)
+        e = w.extras[device]
+        ending = int(e.ending)
         if ending == _REAL:
             executed = self._failed.pop(device)
             if executed.gone:
@@ -144,10 +233,18 @@ class Answers:
             return
         fault = self._prepared.scenario.faults[ending]
         assert isinstance(fault, Ending)  # noqa: S101  only these end an operation
-        if fault.reset_time is not None:
+        becomes, attempts = JOBS[fault.on_failure], fault.max_attempts
+        if w.classes[w.devices[device].cls].kind == STREAM:
+            e.ending = -1
+            if fault.reset_time is None:
+                fail_job(w, device, int(e.failing), becomes, attempts)
+                return
+            go_down(w, device)
+        elif fault.reset_time is not None:
             w.devices[device].outages += 1
+        if fault.reset_time is not None:
             self._reset_after(w, device, to_ticks(fault.reset_time))
-        return_work(w, device, JOBS[fault.on_failure], fault.max_attempts)
+        return_work(w, device, becomes, attempts)
 
     def _reset_after(self, w: World, device: int, ticks: int) -> None:
         now = int(w.run[0].now)

@@ -253,7 +253,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     serving, batching = policy.batch.kind == "continuous", policy.batch.kind == "request"
     run = records(1, tables.RUN)
     r = run[0]
-    r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
+    r.asked_task = r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
     r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
     r.faults_until = MAX_TICKS if prepared.faults is None else 0
     r.gone = (
@@ -386,6 +386,12 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
         row.tree, row.leaf = size + ROOT, size + leaf
         row.memory, row.idle_w = fleet_class.device.memory_bytes, fleet_class.idle_w
         row.scaled = fleet_class.number in scaled
+        row.asks = any(
+            _asks(prepared, cls, work, segment)
+            for (cls, work), compiled in prepared.compiled.items()
+            if cls == fleet_class.number
+            for segment in compiled.segments()
+        )
         row.kind = {"continuous": tables.SERVER_KIND, "stream": tables.STREAM}.get(
             kind_of_station(prepared, fleet_class), tables.SINGLE
         )

@@ -364,8 +364,12 @@ def advance(w: World, score: Any, key: Any) -> int:
         elif other > r.end or (arrival == NEVER and r.running + r.waiting == 0 and not r.continues):
             return DONE
         elif INTERRUPTS and timer == other and (timer < fault or w.timers[ROOT].which < 2 * ENTITIES):
-            elapse(w, timer)
             order = w.timers[ROOT].which
+            decides = QUESTIONS and order // ENTITIES == DECIDE and not r.continues
+            # Without this check the controller would decide for ever.
+            if decides and arrival == NEVER and r.running == 0 and check_served(r, fault):
+                return CHECK_SERVED
+            elapse(w, timer)
             r.timer_count = heap_pop(w.timers, r.timer_count)
             expire(w, order)
         elif INTERRUPTS and fault == other:

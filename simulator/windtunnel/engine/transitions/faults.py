@@ -12,7 +12,7 @@ from windtunnel.engine.transitions.power import release, shed
 from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
 from windtunnel.engine.transitions.servers import deliver, restart, take_sequence
 from windtunnel.engine.transitions.single import complete, deliver_first_tokens
-from windtunnel.engine.transitions.streams import deliver_jobs, take_job
+from windtunnel.engine.transitions.streams import deliver_jobs, remove_job, take_job
 from windtunnel.engine.transitions.tables import STREAM, Records, World
 from windtunnel.engine.transitions.work import halt, resume
 
@@ -97,10 +97,27 @@ def return_work(w: World, device: int, becomes: int, attempts: int) -> None:
         r.waiting -= 1
         left(w, device)
         to_place(w, slot)
+    _offer_again(w, device)
+
+
+@cold
+def fail_job(w: World, device: int, slot: int, becomes: int, attempts: int) -> None:
+    """Retry, migrate or fail one job of a device with streams, whose operation failed; the others continue."""
+    start = w.slots[slot].start
+    remove_job(w, device, slot)
+    if _give_up(w, device, slot, becomes, attempts):
+        interrupted(w, device, start, 1)
+    _offer_again(w, device)
+
+
+@cold
+def _offer_again(w: World, device: int) -> None:
+    """Offer work to the device whose jobs were interrupted, and to the devices that may take these."""
+    r = w.run[0]
     reindex(w, device)
     if not r.routed:
         sweep_all(w)  # an interrupted job may start at once on another device
-    elif d.outages == 0:
+    elif w.devices[device].outages == 0:
         r.feeding = device
     if r.gated:
         r.draining = 1

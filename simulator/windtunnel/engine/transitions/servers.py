@@ -19,11 +19,12 @@ import numpy as np
 
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.programs import WATT_GRAIN
-from windtunnel.engine.transitions.features import INTERRUPTS, cold, hot
+from windtunnel.engine.transitions.consequences import ask
+from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, cold, hot
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop
-from windtunnel.engine.transitions.tables import PER_SECOND, TOO_MANY, Records, World
+from windtunnel.engine.transitions.tables import FAILED_OPERATION, OPERATION, PER_SECOND, TOO_MANY, Records, World
 from windtunnel.engine.transitions.work import proceed, settle
 
 # Lists of sequences.
@@ -226,6 +227,10 @@ def begin_step(w: World, device: int) -> None:
         return
     v.began = d.began = r.now
     d.slot = 0
+    if QUESTIONS and c.asks:
+        d.left, d.full = ticks, watts
+        ask(w, OPERATION, device)
+        return
     proceed(w, device, ticks, watts)
 
 
@@ -288,6 +293,9 @@ def end_step(w: World, device: int) -> None:
     """End the device's present step."""
     r, d, v = w.run[0], w.devices[device], w.servers[device]
     settle(w, device)
+    if QUESTIONS and w.extras[device].ending >= 0:
+        ask(w, FAILED_OPERATION, device)
+        return
     if INTERRUPTS and r.gated:
         release(w, device)
     decoding = v.decoding_count

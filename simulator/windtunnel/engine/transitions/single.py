@@ -192,6 +192,10 @@ def _begin_batch(w: World, device: int, queue: int, size: int, watts: float) -> 
     d.segment = d.last = 0
     if QUESTIONS:
         w.extras[device].corrupted = 0
+        if w.classes[d.cls].asks:
+            d.left, d.full = ticks, watts
+            ask(w, OPERATION, device)
+            return
     proceed(w, device, ticks, watts)
 
 
@@ -237,7 +241,7 @@ def complete(w: World, device: int) -> None:
         release(w, device)
     d.held = 0
     if QUESTIONS:
-        r.corrupted += w.extras[device].corrupted
+        r.corrupted += w.extras[device].corrupted * d.count
     if r.gated and not r.routed:
         # The device is considered again in the next round.
         reindex(w, device)

@@ -10,11 +10,20 @@ import math
 
 import numpy as np
 
-from windtunnel.engine.transitions.features import INTERRUPTS, cold
+from windtunnel.engine.transitions.consequences import ask
+from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, cold
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, started, unfinished
 from windtunnel.engine.transitions.power import may_draw
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop
-from windtunnel.engine.transitions.tables import BY_JOB, CONSTANT, PER_SECOND, TOO_MANY, World
+from windtunnel.engine.transitions.tables import (
+    BY_JOB,
+    CONSTANT,
+    FAILED_OPERATION,
+    OPERATION,
+    PER_SECOND,
+    TOO_MANY,
+    World,
+)
 from windtunnel.engine.transitions.tasks import balance, record_active, settle_task, share_active
 from windtunnel.engine.transitions.work import segment_watts, way_of
 
@@ -73,7 +82,7 @@ def _begin(w: World, device: int, slot: int, memory: float, peak: float) -> None
     job = w.stream_jobs[slot]
     way = way_of(w, device, slot)
     job.phase, job.last, job.memory, job.peak_w = way.first, way.last, memory, peak
-    job.earlier, job.later = t.newest, -1
+    job.earlier, job.later, job.corrupted = t.newest, -1, 0
     if t.newest >= 0:
         w.stream_jobs[t.newest].later = slot
     else:
@@ -106,7 +115,7 @@ def _begin_phase(w: World, device: int, slot: int) -> None:
         number = r.free_task
         task = w.tasks[number]
         r.free_task = task.next
-        task.device, task.slot, task.segment = device, slot, first
+        task.on, task.slot, task.segment = device, slot, first
         while not w.segments[first].ends_body:
             first += 1
         first += 1
@@ -133,12 +142,12 @@ def _request(w: World, number: int) -> None:
         return
     task.first_left = -1.0
     if r.tokens:
-        p = w.programs[w.devices[task.device].cls * r.workloads + s.work]
+        p = w.programs[w.devices[task.on].cls * r.workloads + s.work]
         if p.first_at >= 0:
             task.first_left = ticks - np.rint(float(w.ints[p.first_at + s.rank]) * stretch)
     task.left, task.share, task.rate, task.drawn = ticks, g.share, 0.0, 0.0
-    task.watts = max(segment_watts(w, task.segment, task.slot) - w.stations[task.device].active_w, 0.0)
-    e = w.engines[task.device * r.engines + g.engine]
+    task.watts = max(segment_watts(w, task.segment, task.slot) - w.stations[task.on].active_w, 0.0)
+    e = w.engines[task.on * r.engines + g.engine]
     if e.waiting >= 0 or e.used + task.share > _ALMOST_ALL:
         task.next = -1
         if e.waiting < 0:
@@ -154,7 +163,7 @@ def _request(w: World, number: int) -> None:
 def _occupy(w: World, number: int) -> None:
     """Let the task take its share of its engine, on the lowest free lane."""
     r, task = w.run[0], w.tasks[number]
-    t, engine = w.stations[task.device], task.device * r.engines + w.segments[task.segment].engine
+    t, engine = w.stations[task.on], task.on * r.engines + w.segments[task.segment].engine
     w.engines[engine].used += task.share
     w.engines[engine].working += 1
     lane = 0
@@ -162,7 +171,7 @@ def _occupy(w: World, number: int) -> None:
         lane += 1
     w.lanes[engine, lane] = 1
     task.lane = lane
-    share_active(w, task.device)
+    share_active(w, task.on)
     task.next, task.before = -1, t.running_end
     if t.running_end < 0:
         t.running = number
@@ -172,15 +181,24 @@ def _occupy(w: World, number: int) -> None:
     task.active_j = t.active_each_j
     t.demand_w += task.watts
     task.since = r.now
+    task.ending, task.timed, task.corrupted = -1, 0, 0
+    if QUESTIONS and w.segments[task.segment].asks:
+        task.following = -1
+        if r.asked_task < 0:
+            r.asked_task = number
+        else:
+            w.tasks[r.asked_task_end].following = number
+        r.asked_task_end = number
+        ask(w, OPERATION, task.on)
 
 
 @cold
 def _vacate(w: World, number: int) -> None:
     """Let a running task leave its engine."""
     r, task = w.run[0], w.tasks[number]
-    t, engine = w.stations[task.device], task.device * r.engines + w.segments[task.segment].engine
+    t, engine = w.stations[task.on], task.on * r.engines + w.segments[task.segment].engine
     settle_task(w, number)
-    share_active(w, task.device)
+    share_active(w, task.on)
     w.slots[task.slot].energy += t.active_each_j - task.active_j
     if task.before < 0:
         t.running = task.next
@@ -200,6 +218,23 @@ def _vacate(w: World, number: int) -> None:
 
 
 @cold
+def _admit(w: World, engine: int) -> None:
+    """Start the tasks that wait for a hardware engine, as far as it has room."""
+    e = w.engines[engine]
+    while e.waiting >= 0 and e.used + w.tasks[e.waiting].share <= _ALMOST_ALL:
+        following = e.waiting
+        e.waiting = w.tasks[following].next
+        _occupy(w, following)
+
+
+@cold
+def _free(w: World, number: int) -> None:
+    """Return a task to the list of free tasks."""
+    w.tasks[number].next = w.run[0].free_task
+    w.run[0].free_task = number
+
+
+@cold
 def end_task(w: World, device: int) -> None:
     """End the segment that ends now: continue those that wait for its engine, then the task itself."""
     r, t = w.run[0], w.stations[device]
@@ -212,18 +247,21 @@ def end_task(w: World, device: int) -> None:
     _vacate(w, number)
     if task.first_left >= 0.0:  # a rounding error hid it
         record_first_token(w, device, slot, r.now)
-    e = w.engines[engine]
-    while e.waiting >= 0 and e.used + w.tasks[e.waiting].share <= _ALMOST_ALL:
-        following = e.waiting
-        e.waiting = w.tasks[following].next
-        _occupy(w, following)
+    _admit(w, engine)
     job = w.stream_jobs[slot]
+    if QUESTIONS:
+        job.corrupted |= task.corrupted
+        if task.ending >= 0:
+            w.extras[device].ending, w.extras[device].failing = task.ending, slot
+            _free(w, number)
+            balance(w, device)
+            ask(w, FAILED_OPERATION, device)
+            return
     if not w.segments[task.segment].ends_body:
         task.segment += 1
         _request(w, number)
     else:
-        task.next = r.free_task
-        r.free_task = number
+        _free(w, number)
         job.open -= 1
         if not job.open and job.phase >= 0:
             _begin_phase(w, device, slot)
@@ -263,6 +301,8 @@ def _leave(w: World, device: int, slot: int) -> None:
 def _end_job(w: World, device: int, slot: int) -> None:
     """Complete a job; an unreachable device holds it back."""
     _leave(w, device, slot)
+    if QUESTIONS:
+        w.run[0].corrupted += w.stream_jobs[slot].corrupted
     if w.devices[device].linked:
         ended(w, device, slot, True)
     else:
@@ -290,11 +330,11 @@ def deliver_jobs(w: World, device: int) -> None:
 def take_job(w: World, device: int) -> int:
     """Remove a job from a device whose tasks have stopped, the oldest first; -1 if none is left."""
     r, d, t = w.run[0], w.devices[device], w.stations[device]
+    r.asked_task = -1
     while t.running >= 0:
         number = t.running
         _vacate(w, number)
-        w.tasks[number].next = r.free_task
-        r.free_task = number
+        _free(w, number)
     if t.is_active:
         record_active(w, device)
     for engine in range(device * r.engines, (device + 1) * r.engines):
@@ -302,8 +342,7 @@ def take_job(w: World, device: int) -> int:
         while e.waiting >= 0:
             number = e.waiting
             e.waiting = w.tasks[number].next
-            w.tasks[number].next = r.free_task
-            r.free_task = number
+            _free(w, number)
     slot: int = t.oldest
     if slot >= 0:
         _leave(w, device, slot)
@@ -313,6 +352,41 @@ def take_job(w: World, device: int) -> int:
         t.undelivered = w.slots[slot].next
     d.slot = -1
     return slot
+
+
+@cold
+def remove_job(w: World, device: int, slot: int) -> None:
+    """Remove one job and its tasks from a device; the others continue."""
+    r, t = w.run[0], w.stations[device]
+    number = t.running
+    while number >= 0:
+        following = w.tasks[number].next
+        if w.tasks[number].slot == slot:
+            _vacate(w, number)
+            _free(w, number)
+        number = following
+    for engine in range(device * r.engines, (device + 1) * r.engines):
+        e = w.engines[engine]
+        before, number = -1, e.waiting
+        while number >= 0:
+            following = w.tasks[number].next
+            if w.tasks[number].slot != slot:
+                before = number
+            else:
+                if before < 0:
+                    e.waiting = following
+                else:
+                    w.tasks[before].next = following
+                if following < 0:
+                    e.waiting_end = before
+                _free(w, number)
+            number = following
+    for engine in range(device * r.engines, (device + 1) * r.engines):
+        _admit(w, engine)
+    balance(w, device)
+    if t.running < 0 and t.is_active:
+        record_active(w, device)
+    _leave(w, device, slot)
 
 
 @cold
@@ -333,3 +407,7 @@ def close_streams(w: World, device: int) -> None:
     while slot >= 0:
         unfinished(w, slot)
         slot = w.stream_jobs[slot].later
+    slot = t.undelivered
+    while slot >= 0:
+        unfinished(w, slot)
+        slot = w.slots[slot].next

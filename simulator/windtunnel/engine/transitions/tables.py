@@ -52,8 +52,8 @@ RUN = _layout(
     # For closed loops: the number of submissions in their heap, the largest number of think times of a user so far, and
     # 1 + the workload that has more jobs than random numbers were drawn for.
     "submits thoughts exceeded "
-    # For streams: the first free task.
-    "free_task "
+    # For streams: the first free task, and the list of tasks whose time is asked.
+    "free_task asked_task asked_task_end "
     # Constants. `careful`: a device's work may be interrupted, slowed, paused or batched. `looks`: the score reads more
     # of a device than the tree holds. `far`: the fleet is larger than the cache. `serving`: batches are continuous.
     # `continues`: the run does not end when it has drained, because devices are still scaled.
@@ -81,9 +81,9 @@ DEVICE = _layout(
 )
 # The part of a device that only faults of operations and autoscaling need.
 # ending: how it ends (an index of the scenario's faults, -1 if normally); timed: its time does not depend on the
-# device's speed; corrupted: so are its data. state: of a scaled device; request: the number of its last request;
-# running: its jobs in progress.
-EXTRA = _layout("ending:4 running:4 timed:1 corrupted:1 state:1 request")
+# device's speed; corrupted: so are its data. failing: with streams, the job whose operation failed. state: of a scaled
+# device; request: the number of its last request; running: its jobs in progress.
+EXTRA = _layout("ending:4 running:4 failing timed:1 corrupted:1 state:1 request")
 SLOT = _layout(
     # One cache line. With stragglers, a job's slowdown follows its draws.
     "job arrival start rank:4 signature:4 next:4 child:4 work:2 starts:2 timed:1",
@@ -92,13 +92,14 @@ SLOT = _layout(
 ENTRY = _layout("tick which")
 NODE = _layout("load winner")
 QUEUE = _layout("head:4 tail:4 number:4")
-# tree: the root of its tree; leaf: the first of its leaves. kind: of its devices. For continuous batching: points of
+# tree: the root of its tree; leaf: the first of its leaves. kind: of its devices; asks: whether the time of a batch or
+# step is asked, because a fault may affect it. For continuous batching: points of
 # context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow: linear and
 # head by tokens and sequences, prefill by points of context, decode by sequences and points. For autoscaling: the
 # number of devices in service that have a job, their device-ticks since the last decision, and the tick until which
 # these are counted.
 CLASS = _layout(
-    "first count tree leaf kind capacity columns linear head prefill decode scaled working worked counted",
+    "first count tree leaf kind asks capacity columns linear head prefill decode scaled working worked counted",
     "memory above_idle idle_w",
 )
 # A workload on a class, at class * workloads + workload. *_at: offset in `numbers` of the first job's value, or -1 if
@@ -161,11 +162,16 @@ STATION = _layout(
 ENGINE = _layout("waiting waiting_end working", "used")
 # A body of a job's phase on its way through its segments, on a device with streams. next, before: links of its list.
 # end: of the present segment at its present rate; left: ticks at full speed; first_left: those that remain when it
-# produces the first token, or -1.
-TASK = _layout("device slot segment lane since end next before", "left watts share rate drawn active_j first_left")
+# produces the first token, or -1. following: link of the list of tasks whose time is asked; ending, timed, corrupted:
+# as in EXTRA.
+TASK = _layout(
+    "on slot segment lane since end next before following ending:4 timed:1 corrupted:1",
+    "left watts share rate drawn active_j first_left",
+)
 # A job on a device with streams: the next segment after its present phase (-1 if none), the last segment of its
 # program, its open tasks, and its neighbours in the list of the device's jobs.
-STREAM_JOB = _layout("phase last open earlier later", "memory peak_w")
+# corrupted: whether its data are.
+STREAM_JOB = _layout("phase last open earlier later corrupted", "memory peak_w")
 
 BATCHES, STRETCHES = 2048, 64
 """The numbers of batches and stretches of a run, in order of arrival, with sums of times and histograms."""

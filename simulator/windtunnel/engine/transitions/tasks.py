@@ -13,7 +13,7 @@ import numpy as np
 
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.clock import cancel_end, set_end
-from windtunnel.engine.transitions.features import cold
+from windtunnel.engine.transitions.features import QUESTIONS, cold
 from windtunnel.engine.transitions.jobs import record_first_token
 from windtunnel.engine.transitions.tables import LANE_BASE, LANES, LATEST, NEVER, PER_SECOND, World
 
@@ -58,17 +58,17 @@ def settle_task(w: World, number: int) -> None:
     if span > 0 and task.rate > 0.0:
         if task.first_left >= 0.0 and task.left - float(span) * task.rate <= task.first_left:
             tick = task.since + np.int64(math.ceil((task.left - task.first_left) / task.rate))
-            record_first_token(w, task.device, task.slot, min(tick, r.now))
+            record_first_token(w, task.on, task.slot, min(tick, r.now))
             task.first_left = -1.0
         task.left = max(task.left - float(span) * task.rate, 0.0)
         joules = task.drawn * (float(span) / PER_SECOND)
         w.slots[task.slot].energy += joules
-        w.devices[task.device].energy += joules
+        w.devices[task.on].energy += joules
         if r.write:
             g = w.segments[task.segment]
             iv = w.intervals[r.written]
             r.written += 1
-            iv.on, iv.lane, iv.name = task.device, LANE_BASE + g.lane * LANES + task.lane, g.name
+            iv.on, iv.lane, iv.name = task.on, LANE_BASE + g.lane * LANES + task.lane, g.name
             iv.start, iv.end, iv.watts = task.since, r.now, task.drawn
     task.since = r.now
 
@@ -83,14 +83,15 @@ def balance(w: World, device: int) -> None:
     number = t.running
     while number >= 0:
         task = w.tasks[number]
-        if task.rate != rate:
+        # The time of a watchdog does not depend on the device's speed.
+        own = 1.0 if QUESTIONS and task.timed else rate
+        # Shares of the power are rounded down to the grain, so that their sum never exceeds the limit.
+        drawn = task.watts if rate == 1.0 else math.floor(task.watts * rate / WATT_GRAIN) * WATT_GRAIN
+        if task.rate != own or task.drawn != drawn:
             settle_task(w, number)
-            r.drawing_w -= task.drawn
-            # Shares of the power are rounded down to the grain, so that their sum never exceeds the limit.
-            task.drawn = task.watts if rate == 1.0 else math.floor(task.watts * rate / WATT_GRAIN) * WATT_GRAIN
-            r.drawing_w += task.drawn
-            task.rate = rate
-            ticks = np.rint(task.left) if rate == 1.0 else math.ceil(task.left / rate)
+            r.drawing_w += drawn - task.drawn
+            task.rate, task.drawn = own, drawn
+            ticks = np.rint(task.left) if own == 1.0 else math.ceil(task.left / own)
             if ticks > float(LATEST - r.now):
                 r.too_long = 1
                 return

@@ -1,0 +1,50 @@
+"""Compares what the two engines recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+import windtunnel
+from windtunnel.core.result import Recording
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.run import prepare_run
+
+CATALOGUE = windtunnel.catalogue()
+
+
+def prepared(data: dict[str, Any]) -> PreparedRun:
+    return prepare_run(scenario_from_data(data), CATALOGUE)
+
+
+def canonical_log(recording: Recording) -> list[tuple[int, int, int, int, int, float, int]]:
+    """What the engines are compared by: job, device, start, end, status, energy, starts."""
+    jobs = recording.jobs
+    columns = (jobs.device, jobs.start, jobs.finish, jobs.first, jobs.status, jobs.energy_j, jobs.starts)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def assert_same(one: Recording, other: Recording) -> None:
+    assert canonical_log(one) == canonical_log(other)
+    assert one.end == other.end
+    for steps, others in ((one.power, other.power), (one.waiting, other.waiting)):
+        assert np.array_equal(steps.ticks, others.ticks)
+        assert np.array_equal(steps.values, others.values)
+    assert one.devices == other.devices
+    assert spelled(one) == spelled(other)
+    for field in dataclasses.fields(one.token_gaps):
+        assert np.array_equal(getattr(one.token_gaps, field.name), getattr(other.token_gaps, field.name))
+    assert one.notes == other.notes
+
+
+def spelled(recording: Recording) -> list[tuple[Any, ...]]:
+    """Intervals in the order in which they were written, with their words."""
+    table = recording.intervals
+    assert table is not None
+    rows = zip(
+        *(c.tolist() for c in (table.device, table.lane, table.name, table.start, table.end, table.watts)), strict=True
+    )
+    return [(d, table.words[lane], table.words[name], s, e, w) for d, lane, name, s, e, w in rows]

@@ -1,0 +1,324 @@
+"""Random scenarios over all features of a fleet, from fixed seeds, and what must hold of each on both engines.
+
+`make test` checks the first 60, `make study` the first 1,000 (`python -m tests.differential.fuzz 0 1000`).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.differential.comparison import assert_same, prepared
+
+from windtunnel.core.errors import InputError
+from windtunnel.core.result import Recording
+from windtunnel.engine.compiled import run as compiled
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.process import engine as process
+from windtunnel.engine.results import invariants
+
+ROUTES = ["central", "round-robin", "least-loaded", "shortest-expected-completion", "cheapest-that-meets-the-deadline"]
+ORDERS = ["arrival", "priority", "deadline", "shortest"]
+MODEL = {
+    "layers": 2, "width": 256, "heads": 4, "kv_heads": 2, "feed_forward": 512, "vocabulary": 1000, "dtype": "bfloat16"
+}  # fmt: skip
+
+
+class Draw(random.Random):
+    """Random choices."""
+
+    def some(self, probability: float) -> bool:
+        """Return True with this probability."""
+        return self.random() < probability
+
+
+def seconds(value: float) -> str:
+    """Return a time as a scenario states it, in whole nanoseconds."""
+    return f"{max(1, round(value * 1e9))} ns"
+
+
+# Programs.
+
+
+def service(draw: Draw) -> dict[str, Any]:
+    """Return an operation whose time is drawn."""
+    distribution = draw.choice(["exponential", "lognormal", "deterministic"])
+    return {"service": {"distribution": distribution, "mean": draw.choice(["1 ms", "3 ms"])}}
+
+
+def operations(draw: Draw) -> list[dict[str, Any]]:
+    """Return a program of operations, with a loop or with streams."""
+    there = {"copy": {"bytes": draw.choice([100_000, 3_000_000]), "direction": "h2d"}}
+    back = {"copy": {"bytes": 500_000, "direction": "d2h"}}
+    kernel = {"gemm": {"m": 512, "n": draw.choice([256, 2048]), "k": 512, "dtype": "float16"}}
+    if draw.some(0.3):
+        return [there, {"streams": [[kernel, back], [there, kernel], [{"launch": {}}]]}, back]
+    return [there, {"repeat": {"times": draw.randint(1, 3), "ops": [kernel, {"launch": {}}]}}, back]
+
+
+def generate(draw: Draw, model: str) -> list[dict[str, Any]]:
+    """Return a program that generates tokens."""
+    return [
+        {"generate": {"model": model, "prompt": draw.choice([1, 7, 50, 200]), "output": draw.choice([1, 2, 9, 33])}}
+    ]
+
+
+# Parts of a scenario whose times are relative to the time of a job.
+
+
+def times(draw: Draw, job_s: float) -> dict[str, Any]:
+    """Return random or stated times of a fault."""
+    duration = seconds(job_s * draw.choice([0.7, 4, 15]))
+    if draw.some(0.5):
+        return {"mean_interval": seconds(job_s * draw.choice([8, 30])), "duration": duration}
+    at = sorted({round(job_s * draw.uniform(0, 60), 9) for _ in range(draw.randint(1, 3))})
+    return {"at": [seconds(tick) for tick in at], "duration": duration}
+
+
+def ending(draw: Draw) -> dict[str, Any]:
+    """Return what becomes of interrupted jobs."""
+    return {"on_failure": draw.choice(["retry", "migrate", "fail"]), "max_attempts": draw.randint(1, 4)}
+
+
+def fault(draw: Draw, names: list[str], ops: set[str], job_s: float, budget_w: float) -> dict[str, Any]:
+    """Return a fault; ``ops`` are the operations that the workloads run."""
+    kinds = ["failure", "failure", "throttle", "link-loss", "straggler", "brown-out"]
+    of_copies, of_kernels = ["copy-failure", "slow-copy", "corrupt-copy"], ["out-of-memory", "launch-failure", "hang"]
+    of_operations = (of_copies if "copy" in ops else []) + (of_kernels if ops - {"copy", "service"} else [])
+    kind = draw.choice(kinds + (["operation"] * 3 if of_operations else []))
+    on = {"devices": [names[0]]} if draw.some(0.4) else {}
+    if kind == "straggler":
+        return {"kind": kind, "probability": 0.2, "slowdown": draw.choice([1.5, 7])}
+    if kind == "failure":
+        stated = times(draw, job_s)
+        if "mean_interval" in stated:
+            stated = {"mtbf": stated["mean_interval"], "mttr": stated["duration"]}
+        elif draw.some(0.2):
+            del stated["duration"]  # the device is never repaired
+        return {"kind": kind, **on, **ending(draw), **stated}
+    if kind == "throttle":
+        return {"kind": kind, **on, **times(draw, job_s), "speed": draw.choice([0.25, 0.7])}
+    if kind == "link-loss":
+        return {"kind": kind, **on, **times(draw, job_s)}
+    if kind == "brown-out":
+        return {"kind": kind, **times(draw, job_s), "budget": f"{budget_w * draw.choice([0.8, 1.0]):.3f} W"}
+    kind = draw.choice([*of_operations, "ecc", "device-lost"] if of_operations else ["ecc"])
+    which = draw.choice([{"probability": 0.1}, {"call": draw.randint(1, 20)}, {"after": seconds(20 * job_s)}])
+    data: dict[str, Any] = {"kind": kind, **which, **({"times": draw.randint(1, 3)} if draw.some(0.5) else {})}
+    if kind in ("slow-copy", "corrupt-copy"):
+        return data
+    data |= ending(draw)
+    if kind == "hang":
+        data["watchdog_timeout"] = seconds(3 * job_s)
+    if kind == "device-lost" or (kind != "out-of-memory" and draw.some(0.4)):
+        data["reset_time"] = seconds(job_s * draw.choice([1, 6]))
+    return data
+
+
+def names_of(ops: list[dict[str, Any]]) -> set[str]:
+    """Return the names of the operations of a program."""
+    found: set[str] = set()
+    for op in ops:
+        (name,) = op
+        if name == "repeat":
+            found |= names_of(op[name]["ops"])
+        elif name == "streams":
+            found |= set().union(*(names_of(body) for body in op[name]))
+        else:
+            found.add(name)
+    return found
+
+
+def autoscale(draw: Draw, entry: dict[str, Any], job_s: float) -> dict[str, Any]:
+    """Return a rule that scales an entry."""
+    threshold = draw.choice(["queue_per_device", "utilisation"])
+    up, down = (3, 0.5) if threshold == "queue_per_device" else (0.8, 0.3)
+    return {
+        "entry": entry["name"],
+        "min": 1,
+        "max": entry["count"] + draw.randint(0, 2),
+        "up": {threshold: up},
+        **({"down": {threshold: down, "for": seconds(draw.choice([0, 10]) * job_s)}} if draw.some(0.8) else {}),
+        "every": seconds(draw.choice([1, 4]) * job_s),
+        "provisioning": seconds(draw.choice([0, 3]) * job_s),
+    }
+
+
+def arrivals(draw: Draw, rate: float, job_s: float, rows: list[str]) -> dict[str, Any]:
+    """Return an arrival process with this mean rate (1/s); the rows of a trace are appended to ``rows``."""
+    kind = draw.choice(["poisson", "deterministic", "burst", "closed", "trace"])
+    if kind == "closed":
+        think = draw.choice(["exponential", "deterministic"])
+        return {
+            "process": kind,
+            "users": draw.randint(1, 6),
+            "think": {"distribution": think, "mean": seconds(draw.choice([0.5, 4]) * job_s)},
+        }
+    if kind == "burst":
+        return {
+            "process": kind,
+            "rate": f"{rate / 2:.6g} /s",
+            "burst_rate": f"{rate * 4:.6g} /s",
+            "every": seconds(20 / rate),
+            "duration": seconds(5 / rate),
+        }
+    if kind == "trace":
+        tick = 0.0
+        for _ in range(draw.randint(1, 40)):
+            tick += draw.choice([0.0, 0.0, 1.0, 3.0]) / rate
+            rows.append(f"{tick:.9f}")
+        return {"process": kind, "file": "rows.csv", "time": "t"}
+    return {"process": kind, "rate": f"{rate:.6g} /s"}
+
+
+def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
+    """Return the scenario of a seed, and the rows of the trace that it may read."""
+    draw = Draw(seed)
+    programs = draw.choice(["service", "service", "operations", "generate", "generate", "mixed"])
+    batch = draw.choice(["none", "none", "request", "continuous"] if programs != "generate" else ["none", "continuous"])
+    if batch == "continuous":
+        programs = "generate"
+    skus = {"service": ["server"], "mixed": ["l4", "h100-sxm-80gb"], "operations": ["l4", "alveo-u280", "epyc-9654"]}
+    fleet = []
+    for i in range(draw.randint(1, 3)):
+        entry: dict[str, Any] = {
+            "device": draw.choice(skus.get(programs, ["l4", "h100-sxm-80gb", "tpu-v5e"])),
+            "name": f"d{i}",
+            "count": draw.randint(1, 4),
+            "speed": draw.choice([0.5, 1.0, 3.0]) if programs == "service" else draw.choice([0.5, 1.0]),
+            "price": f"{i + 1} USD/h",
+        }
+        if programs == "service":
+            entry["power"] = {"idle": "20 W", "max": draw.choice(["100 W", "300 W"])}
+        if batch == "none" and draw.some(0.3):
+            entry["streams"] = draw.randint(2, 4)
+        fleet.append(entry)
+    names = [entry["name"] for entry in fleet]
+    workload: list[dict[str, Any]] = []
+    for i in range(draw.randint(1, 3)):
+        kind = draw.choice(["service", "operations", "generate"]) if programs == "mixed" else programs
+        ops = {"service": lambda: [service(draw)] * draw.choice([1, 1, 2]), "operations": lambda: operations(draw)}.get(
+            kind, lambda: generate(draw, "small")
+        )()
+        if batch == "request" and any("streams" in op for op in ops):
+            ops = [op for op in ops if "streams" not in op]
+        workload.append(
+            {
+                "name": f"w{i}",
+                "arrivals": {"process": "poisson", "rate": "1000 /s"},
+                "ops": ops,
+                "priority": draw.randint(-1, 1),
+                "deadline": draw.choice(["2 ms", "20 ms"]),
+                **({"devices": [names[-1]]} if draw.some(0.25) else {}),
+            }
+        )
+    policy: dict[str, Any] = {"route": draw.choice(ROUTES), "order": draw.choice(ORDERS)}
+    data: dict[str, Any] = {
+        "schema": 1,
+        "name": f"fuzz-{seed}",
+        "seed": seed,
+        "fleet": fleet,
+        "models": {"small": MODEL},
+        "workload": workload,
+        "policy": policy,
+        "stop": {"jobs": 1},
+    }
+    if batch == "continuous":
+        tokens = draw.choice([64, 256])
+        policy["batch"] = {"kind": batch, "size": draw.choice([2, 4, 16]), "tokens": tokens, "memory": 1.0}
+    elif batch == "request":
+        policy["batch"] = {"kind": batch, "size": draw.randint(1, 5), "wait": draw.choice(["0 ms", "2 ms"])}
+    # The times of what follows are relative to those of a job, which a first preparation tells.
+    ready = prepare_run_of(data, [])
+    job_s = float(np.mean([p.mean_s for p in ready.compiled.values()]))
+    rate = draw.choice([0.4, 0.9, 1.4]) * ready.device_count / job_s / len(workload)
+    rows: list[str] = []
+    for one in workload:
+        one["arrivals"] = arrivals(draw, rate, job_s, rows)
+    if len(rows) != len({float(row) for row in rows}) or rows != sorted(rows, key=float):
+        rows.sort(key=float)
+    span = 60 / (rate * len(workload))
+    data["stop"] = draw.choice([{"jobs": 80}, {"jobs": 80}, {"time": seconds(span)}, {"jobs": 3}])
+    scaled = draw.some(0.3)
+    if scaled:
+        data["autoscale"] = [autoscale(draw, draw.choice(fleet), job_s)]
+    extra = {rule["entry"]: rule["max"] for rule in data.get("autoscale", ())}
+    idle = sum(c.idle_w * max(extra.get(n, 0), c.count) for c, n in zip(ready.classes, names, strict=True))
+    budget_w = idle + max(c.limit_w - c.idle_w for c in ready.classes) * draw.uniform(1.01, 3)
+    if draw.some(0.35):
+        data["power_budget"] = f"{budget_w:.3f} W"
+    ops = set().union(*(names_of(one["ops"]) for one in workload))
+    data["faults"] = [fault(draw, names, ops, job_s, budget_w) for _ in range(draw.choice([0, 1, 1, 2, 3]))]
+    return data, rows
+
+
+def prepare_run_of(data: dict[str, Any], rows: list[str]) -> PreparedRun:
+    """Prepare a scenario whose trace has these rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "rows.csv").write_text("\n".join(["t", *rows, ""]))
+        for one in data["workload"]:
+            if one["arrivals"]["process"] == "trace":
+                one["arrivals"]["file"] = str(Path(folder) / "rows.csv")
+        return prepared(data)
+
+
+def check(seed: int) -> str:
+    """Check the scenario of a seed; return "checked", or why it is an error."""
+    data, rows = scenario(seed)
+    try:
+        ready = prepare_run_of(data, rows)
+    except InputError as error:
+        return str(error)
+    one, other = process.run(ready), compiled.run(ready)
+    assert_same(one, other)
+    invariants.check(one)
+    hold_bounds(ready, one)
+    return "checked"
+
+
+def hold_bounds(ready: PreparedRun, recording: Recording) -> None:
+    """Check what holds of every run: conservation, energy sums, power limits and budgets."""
+    jobs = recording.jobs
+    assert len(jobs) == len(jobs.status)
+    joules = sum(device.energy_j for device in recording.devices)
+    assert math.isclose(joules, recording.power.integral(), rel_tol=1e-9, abs_tol=1e-12)
+    if ready.budget_w is not None:
+        assert recording.power.values.max() <= ready.budget_w + 1e-6
+    shortest = {key: min_ticks(ready, key) for key in ready.compiled}
+    class_of = ready.class_of_device()
+    done = np.flatnonzero((jobs.finish >= 0) & (jobs.status == 0))
+    for job in done.tolist():
+        key = int(class_of[jobs.device[job]]), int(jobs.workload[job])
+        assert jobs.finish[job] - jobs.start[job] >= shortest[key]
+
+
+def min_ticks(ready: PreparedRun, key: tuple[int, int]) -> int:
+    """Return a lower bound of the time of a job of a workload on a class (ticks)."""
+    return 1
+
+
+def main() -> None:
+    """Check the scenarios of the seeds from the first argument up to the second."""
+    outcomes: Counter[str] = Counter()
+    failures = 0
+    for seed in range(int(sys.argv[1]), int(sys.argv[2])):
+        try:
+            outcomes[check(seed)] += 1
+        except Exception:
+            failures += 1
+            print(f"seed {seed}:")
+            traceback.print_exc()
+    for outcome, number in outcomes.most_common():
+        print(f"{number:6,} {outcome}")
+    sys.exit(failures > 0)
+
+
+if __name__ == "__main__":
+    main()
