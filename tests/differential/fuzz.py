@@ -285,23 +285,39 @@ def check(seed: int) -> str:
 
 def hold_bounds(ready: PreparedRun, recording: Recording) -> None:
     """Check what holds of every run: conservation, energy sums, power limits and budgets."""
-    jobs = recording.jobs
-    assert len(jobs) == len(jobs.status)
     joules = sum(device.energy_j for device in recording.devices)
     assert math.isclose(joules, recording.power.integral(), rel_tol=1e-9, abs_tol=1e-12)
     if ready.budget_w is not None:
         assert recording.power.values.max() <= ready.budget_w + 1e-6
-    shortest = {key: min_ticks(ready, key) for key in ready.compiled}
-    class_of = ready.class_of_device()
-    done = np.flatnonzero((jobs.finish >= 0) & (jobs.status == 0))
-    for job in done.tolist():
-        key = int(class_of[jobs.device[job]]), int(jobs.workload[job])
-        assert jobs.finish[job] - jobs.start[job] >= shortest[key]
+    if ready.end is not None:
+        assert recording.end == ready.end
+    limits = np.repeat([c.limit_w for c in ready.classes], [c.count for c in ready.classes])
+    busy_s = np.array([device.busy_ticks for device in recording.devices]) / 1e12
+    idle_w = np.repeat([c.idle_w for c in ready.classes], [c.count for c in ready.classes])
+    most_j = idle_w * recording.end / 1e12 + (limits - idle_w) * busy_s
+    energy_j = np.array([device.energy_j for device in recording.devices])
+    assert (energy_j <= most_j * (1 + 1e-9) + 1e-9).all()
+    assert (busy_s <= recording.end / 1e12 + 1e-12).all()
 
 
-def min_ticks(ready: PreparedRun, key: tuple[int, int]) -> int:
-    """Return a lower bound of the time of a job of a workload on a class (ticks)."""
-    return 1
+def features(data: dict[str, Any]) -> set[str]:
+    """Return which features a scenario has."""
+    ops = [op for one in data["workload"] for op in one["ops"]]
+    faults = {fault["kind"] for fault in data["faults"]}
+    plain = {"failure", "throttle", "link-loss", "brown-out", "straggler"}
+    present = {
+        "autoscale": "autoscale" in data,
+        "closed": any(one["arrivals"]["process"] == "closed" for one in data["workload"]),
+        "continuous": data["policy"].get("batch", {}).get("kind") == "continuous",
+        "request": data["policy"].get("batch", {}).get("kind") == "request",
+        "faults": bool(faults & plain),
+        "faults of operations": bool(faults - plain),
+        "generate": any("generate" in op for op in ops),
+        "power budget": "power_budget" in data,
+        "streams of a job": any("streams" in op for op in ops),
+        "streams of a device": any(entry.get("streams", 1) > 1 for entry in data["fleet"]),
+    }
+    return {name for name, is_present in present.items() if is_present}
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from scipy.stats import binom, chi2, kstest
 import windtunnel
 from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.core.rng import KeyedRandom
-from windtunnel.engine.prepare.operation_faults import OperationEffect, operation_faults_of
+from windtunnel.engine.prepare.operation_faults import Operation, OperationEffect, operation_faults_of
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.scenario.read import scenario_from_data
@@ -141,7 +141,7 @@ def struck_by(stated: list[dict[str, Any]], seed: int = 1, jobs: int = 60, **mor
     strikes = operation_faults_of(prepared)
     assert strikes is not None
     return [
-        strikes.effect_on(0, 0, rank, attempt, place, "vector_add", 1_000, 0)
+        strikes.effect_on(Operation(0, [0], (rank, attempt, place), "vector_add", 1_000), 0)
         for rank in range(jobs)
         for attempt in (1, 2, 3)
         for place in (0, 1)
@@ -176,7 +176,7 @@ def test_a_draw_depends_on_the_operation_and_not_on_the_order_in_which_operation
     def affected(order: list[tuple[int, int, int]]) -> dict[tuple[int, int, int], bool]:
         injector = operation_faults_of(prepared)
         assert injector is not None
-        return {key: injector.effect_on(0, 0, *key, "vector_add", 1_000, 0) is not None for key in order}
+        return {key: injector.effect_on(Operation(0, [0], key, "vector_add", 1_000), 0) is not None for key in order}
 
     forwards = affected(operations)
     assert forwards == affected(operations[::-1])

@@ -17,6 +17,7 @@ from windtunnel.engine.results import invariants
 from windtunnel.report.summary import summary
 from windtunnel.scenario.autoscale import Thresholds
 from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.run import prepare_run
 
 
 def rule(**changes: Any) -> dict[str, Any]:
@@ -257,14 +258,47 @@ def test_its_values_read_back() -> None:
         ([rule(up={"utilisation": "130%"})], {}, "too large"),
         ([rule(every="0 s")], {}, "zero"),
         ([rule(every="1 ps")], {}, r"autoscale\[0\].every: the autoscaling interval of s is too short: 100,000,000,000,000 decisions"),
-        ([rule()], {"faults": [{"kind": "failure", "mtbf": "1 h", "mttr": "1 s"}]}, r"faults\[0\].*which autoscale\[0\] scales"),
-        ([rule()], {"power_budget": "100 W"}, "power_budget and autoscale"),
-        ([rule()], {"faults": [{"kind": "brown-out", "at": ["1 s"], "duration": "1 s", "budget": "50 W"}]}, "a brown-out and autoscale"),
+        ([rule()], {"power_budget": "59 W"}, "'w' on s could never start: it draws 20.0 W above the idle 40.0 W of the fleet"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_its_place(rules: Any, more: Any, problem: str, tmp_path: Any) -> None:
     with pytest.raises(InputError, match=problem):
         windtunnel.run(scenario([0.0], 1.0, rules, tmp_path, **more))
+
+
+def test_another_device_is_provisioned_for_one_that_failed(tmp_path: Any) -> None:
+    """One of two devices fails. It is replaced at the next decision, and the replacement serves 15 s later."""
+    faults = [{"kind": "failure", "mtbf": "100 s", "mttr": "1000 h"}]
+    fleet = [{"device": "server", "name": "s", "count": 2, "power": {"idle": "10 W", "max": "30 W"}}]
+    stated = scenario([0.0], 20.0, [rule(min=2, down=None)], tmp_path, faults=faults, fleet=fleet, seed=45)
+    finished = windtunnel.run(stated)
+    events = prepare_run(stated, windtunnel.catalogue()).faults.until(100 * 10**12)
+    failed = [int(event["tick"]) for event in events if event["on"] < 2]
+    assert len(failed) == 1
+    decision = -(-failed[0] // 10**13) * 10
+    assert series(finished)[:3] == [(0.0, 2, 2), (decision, 2, 3), (decision + 15.0, 3, 3)]
+
+
+def test_a_device_that_failed_while_it_drained_returns_its_job(tmp_path: Any) -> None:
+    """Two jobs on a device each; one device drains from 20 s on and fails at 25 s. Its job waits for the other device."""
+    faults = [{"kind": "failure", "at": ["25 s"], "duration": "5 s", "devices": ["s"]}]
+    rules = [rule(min=1, down={"utilisation": "79%", "for": "0 s"}, up={"utilisation": "80%"}, max=2)]
+    fleet = [{"device": "server", "name": "s", "count": 2, "power": {"idle": "10 W", "max": "30 W"}}]
+    for policy in ("fifo", "least-loaded"):
+        finished = windtunnel.run(
+            scenario([], 40.0, rules, tmp_path, faults=faults, fleet=fleet, policy=policy, stop={"jobs": 1})
+        )
+        assert (finished.recording.jobs.finish > 0).all(), policy
+
+
+def test_provisioned_devices_draw_idle_power_from_the_budget(tmp_path: Any) -> None:
+    """Seven jobs of 20 W above the idle 10 W of each device. With three devices in service, 70 W suffice for two jobs."""
+    rules = [rule(down=None, max=4)]
+    finished = windtunnel.run(scenario([0.0] * 6, 30.0, rules, tmp_path, power_budget="70 W"))
+    assert max(rented for _, _, rented in series(finished)) == 3
+    assert finished.recording.power.values.max() == 70
+    free = windtunnel.run(scenario([0.0] * 6, 30.0, rules, tmp_path))
+    assert free.recording.power.values.max() == 90
 
 
 def test_a_fault_elsewhere_and_stragglers_go_with_it(tmp_path: Any) -> None:

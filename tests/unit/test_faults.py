@@ -441,8 +441,6 @@ def refused(path: Path) -> str:
         ("faults:", "power_budget: 30 W\nfaults:", "s.yaml:10:15: power_budget: the idle power of the fleet, 40.0 W"),
         ("faults:", "power_budget: 100 W\nfaults:", "'calls' on rack could never start: it draws 80.0 W"),
         ("faults:", "power_budget: 100 W\nfaults:", "expected at least 120 W"),
-        ("count: 2", "count: 2, streams: 3", "faults are not supported where rack executes 3 jobs at a time"),
-        ("count: 2", "count: 2, streams: 3", "s.yaml:4:53: fleet[0].streams"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place_and_the_nearest_right_name(
@@ -455,34 +453,91 @@ def test_what_is_wrong_is_said_with_its_place_and_the_nearest_right_name(
     assert says in refused(path)
 
 
-DECODER = "{layers: 32, width: 4096, heads: 32, feed_forward: 11008}"
+MODEL = {"layers": 4, "width": 1024, "heads": 8, "feed_forward": 2048}
+STREAMS = [
+    {
+        "streams": [
+            [{"gemm": {"m": 1024, "n": 1024, "k": 1024, "dtype": "float16"}}],
+            [{"copy": {"bytes": 3_000_000, "direction": "h2d"}}],
+        ]
+    }
+]
+GENERATE = [{"generate": {"model": "m", "prompt": 100, "output": 200}}]
+CONTINUOUS = {"name": "fifo", "batch": {"kind": "continuous"}}
 
 
 @pytest.mark.parametrize(
-    ("ops", "policy", "says"),
-    [
-        ("[{streams: [[{launch: {}}], [{launch: {}}]]}]", "fifo", "for the streams of 'calls'"),
-        (
-            "[{generate: {model: m, prompt: 10, output: 5}}]",
-            "fifo",
-            "for jobs with `generate`, such as those of 'calls'",
-        ),
-        (
-            "[{generate: {model: m, prompt: 10, output: 5}}]",
-            "{name: fifo, batch: {kind: continuous}}",
-            "with continuous batching",
-        ),
-    ],
+    ("entry", "ops", "policy"),
+    [({}, STREAMS, "fifo"), ({"streams": 3}, STREAMS, "fifo"), ({}, GENERATE, "fifo"), ({}, GENERATE, CONTINUOUS)],
 )
-@pytest.mark.parametrize("stated", [FAULTS, "power_budget: 5 kW\n"])
-def test_where_faults_are_not_modelled_they_are_refused(
-    ops: str, policy: str, says: str, stated: str, tmp_path: Path
+@pytest.mark.parametrize("on_failure", ["retry", "fail"])
+def test_every_kind_of_device_loses_its_work_and_begins_again(
+    entry: Any, ops: Any, policy: Any, on_failure: str, engine: str
 ) -> None:
-    text = GOOD.replace("[{service: {mean: 1 ms}}]", ops).replace("device: server", "device: h100-sxm-80gb")
-    text = text.replace(", power: {idle: 20 W, max: 100 W}", "")
-    path = tmp_path / "s.yaml"
-    path.write_text(f"{text}policy: {policy}\nmodels: {{m: {DECODER}}}\n{stated}")
-    assert f"{'faults are' if stated == FAULTS else 'power_budget is'} not supported {says}" in refused(path)
+    """Three jobs arrive together on one device, which is down in the middle of the first; then all begin again."""
+    data = {
+        "schema": 1,
+        "name": "interrupted",
+        "fleet": [{"device": "h100-sxm-80gb", **entry}],
+        "models": {"m": MODEL},
+        "workload": [{"name": "w", "arrivals": {"process": "deterministic", "rate": "1e8 /s"}, "ops": ops}],
+        "policy": policy,
+        "stop": {"jobs": 3},
+    }
+    whole = ENGINES[engine](prepare_run(scenario_from_data(data), windtunnel.catalogue()))
+    middle = int(whole.jobs.finish[0]) // 2
+    fault = {"kind": "failure", "at": [f"{middle} ps"], "duration": "1 s", "on_failure": on_failure}
+    found = ENGINES[engine](prepare_run(scenario_from_data({**data, "faults": [fault]}), windtunnel.catalogue()))
+    invariants.check(found)
+    began = whole.jobs.start < middle
+    if on_failure == "fail":
+        assert (found.jobs.status == FAILED).tolist() == began.tolist()
+        assert (found.jobs.finish[began] == middle).all()
+        return
+    assert found.jobs.starts.tolist() == (1 + began).tolist()
+    repaired = middle + 10**12
+    assert found.jobs.start.min() == repaired and (found.jobs.status == COMPLETED).all()
+    if policy == "fifo" and not entry:  # one after another, as before
+        assert (found.jobs.finish - repaired == whole.jobs.finish - whole.jobs.start[0]).all()
+    later = found.intervals.start[found.intervals.start >= middle]
+    assert later.min() == repaired
+
+
+@pytest.mark.parametrize("policy", ["fifo", CONTINUOUS])
+def test_tokens_are_delivered_when_the_link_is_back(policy: Any, engine: str) -> None:
+    data = {
+        "schema": 1,
+        "name": "unreachable",
+        "fleet": [{"device": "h100-sxm-80gb"}],
+        "models": {"m": MODEL},
+        "workload": [{"name": "w", "arrivals": {"process": "deterministic", "rate": "1000 /s"}, "ops": GENERATE}],
+        "policy": policy,
+        "stop": {"jobs": 1},
+    }
+    whole = ENGINES[engine](prepare_run(scenario_from_data(data), windtunnel.catalogue())).jobs
+    first, start = int(whole.first[0]), int(whole.start[0])
+    fault = {"kind": "link-loss", "at": [f"{start + 1} ps"], "duration": f"{first - start + 7} ps"}
+    found = ENGINES[engine](prepare_run(scenario_from_data({**data, "faults": [fault]}), windtunnel.catalogue())).jobs
+    assert found.first.tolist() == [first + 8] and found.finish.tolist() == whole.finish.tolist()
+
+
+def test_a_throttled_request_produces_its_first_token_later(engine: str) -> None:
+    """At half the speed from the start, every time doubles; the gaps between tokens too."""
+    data = {
+        "schema": 1,
+        "name": "throttled",
+        "fleet": [{"device": "h100-sxm-80gb"}],
+        "models": {"m": MODEL},
+        "workload": [{"name": "w", "arrivals": {"process": "deterministic", "rate": "1000 /s"}, "ops": GENERATE}],
+        "stop": {"jobs": 1},
+    }
+    whole = ENGINES[engine](prepare_run(scenario_from_data(data), windtunnel.catalogue()))
+    fault = {"kind": "throttle", "at": ["1 us"], "duration": "10 s", "speed": 0.5}
+    found = ENGINES[engine](prepare_run(scenario_from_data({**data, "faults": [fault]}), windtunnel.catalogue()))
+    start = int(whole.jobs.start[0])
+    assert found.jobs.first[0] - start == 2 * (whole.jobs.first[0] - start)
+    assert found.jobs.finish[0] - start == 2 * (whole.jobs.finish[0] - start)
+    assert abs(found.token_gaps.ticks[0] - 2 * whole.token_gaps.ticks[0]) <= 1
 
 
 def test_a_target_on_availability_needs_something_that_fails(tmp_path: Path) -> None:

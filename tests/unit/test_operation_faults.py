@@ -379,15 +379,53 @@ def test_what_is_wrong_with_a_fault_is_said(fault: dict[str, Any], problem: str,
     assert problem in str(error.value) and expected in str(error.value)
 
 
-def test_where_it_is_not_modelled_it_is_refused() -> None:
-    fault = {"kind": "ecc", "call": 1}
-    with pytest.raises(InputError, match=r"faults\[0\]: faults of single operations are not supported with b"):
-        run(fault, policy={"name": "fifo", "batch": {"kind": "request", "size": 2}})
-    with pytest.raises(InputError, match="faults are not supported where server executes 2 jobs at a time"):
-        run(fault, fleet=[{**SERVER, "streams": 2}])
-    rule = {"entry": "server", "max": 3, "up": {"queue_per_device": 4}, "provisioning": "1 s"}
-    with pytest.raises(InputError, match=r"faults\[0\] \(ecc\) applies to 'server', which autoscale\[0\] scales"):
-        run(fault, autoscale=[rule])
+def test_a_request_batch_fails_as_a_whole() -> None:
+    """Jobs arrive at 10 and 20 ms; the batch of both starts at 20 ms, fails after 4 ms, and is executed again."""
+    batch = {"name": "fifo", "batch": {"kind": "request", "size": 2, "wait": "1 s"}}
+    found = run({"kind": "ecc", "call": 1}, jobs=4, policy=batch)
+    assert milliseconds(found.jobs.finish) == [28, 28, 44, 44]
+    assert found.jobs.starts.tolist() == [2, 2, 1, 1]
+    assert found.fault_occurrences == {0: (3, 1)}
+
+
+def test_with_streams_only_the_job_of_the_failed_operation_is_affected() -> None:
+    """Two jobs, each a copy and a kernel of some 25 ms. The third operation is the copy of the second job."""
+    ops = [
+        {"copy": {"bytes": 1_000_000, "direction": "h2d"}},
+        {"gemm": {"m": 16384, "n": 16384, "k": 16384, "dtype": "float16"}},
+    ]
+    more: dict[str, Any] = {"jobs": 2, "ops": ops, "fleet": [{"device": "h100-sxm-80gb", "streams": 2}]}
+    whole = run({"kind": "ecc", "call": 99}, **more).jobs
+    assert whole.start[1] < whole.finish[0]
+    failed = run({"kind": "ecc", "call": 3, "on_failure": "fail"}, **more).jobs
+    assert failed.status.tolist() == [COMPLETED, FAILED]
+    assert failed.finish[0] == whole.finish[0] and failed.finish[1] < whole.finish[0]
+    again = run({"kind": "launch-failure", "call": 2}, **more).jobs
+    assert again.starts.tolist() == [1, 2] and again.finish[0] == whole.finish[0]
+    lost = run({"kind": "device-lost", "call": 3, "reset_time": "100 ms", "on_failure": "fail"}, **more)
+    assert lost.jobs.status.tolist() == [FAILED, FAILED]
+    assert lost.jobs.finish.tolist() == [whole.start[1]] * 2
+
+
+def test_a_failed_step_returns_all_requests_of_the_batch() -> None:
+    """Both requests are in the batch when its fifth step fails, and both begin again; none of their tokens is lost."""
+    model = {"layers": 4, "width": 1024, "heads": 8, "feed_forward": 2048}
+    more: dict[str, Any] = {
+        "ops": [{"generate": {"model": "m", "prompt": 100, "output": 20}}],
+        "fleet": [{"device": "h100-sxm-80gb"}],
+        "models": {"m": model},
+        "policy": {"name": "fifo", "batch": {"kind": "continuous"}},
+    }
+    stated = data({"kind": "ecc", "call": 5}, jobs=2, **more)
+    stated["workload"][0]["arrivals"]["rate"] = "1e7 /s"
+    recording = process.run(prepare_run(scenario_from_data(stated), windtunnel.catalogue()))
+    invariants.check(recording)
+    assert recording.jobs.starts.tolist() == [2, 2]
+    assert recording.jobs.status.tolist() == [COMPLETED, COMPLETED]
+    assert recording.fault_occurrences[0][1] == 1
+    # The attempt that failed took five steps; the second one starts at their end.
+    steps = recording.intervals
+    assert int(recording.jobs.start[0]) == int(np.sort(steps.end)[4])
 
 
 @pytest.mark.parametrize(

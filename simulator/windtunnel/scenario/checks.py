@@ -8,7 +8,7 @@ from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.arrivals import shared_clocks
-from windtunnel.scenario.faults import COPIES, OperationFault
+from windtunnel.scenario.faults import COPIES, Fault, OperationFault
 from windtunnel.scenario.program import operations_of
 from windtunnel.scenario.scenario import Scenario
 
@@ -64,6 +64,29 @@ def _check_workload(name: str, workloads: Collection[str], where: Location) -> N
         )
 
 
+def _check_affected(fault: Fault, name: str, operations: set[str], where: Location) -> None:
+    """Check that a fault of operations can affect the one of this name, of all ``operations`` of its workloads."""
+    assert isinstance(fault, OperationFault)  # noqa: S101  the caller has checked it
+    if name not in operations and name not in OPERATIONS:
+        raise InputError(
+            f"unknown operation '{name}'",
+            where=where,
+            expected=list_choices(sorted(operations)),
+            nearest=nearest(name, OPERATIONS),
+        )
+    if not fault.affects(name):
+        raise InputError(
+            f"{fault.kind} affects {'only copies' if fault.copies else 'no copies'}; '{name}' is "
+            f"{'not a copy' if fault.copies else 'a copy'}",
+            where=where,
+            expected=" or ".join(COPIES) if fault.copies else "another operation",
+        )
+    if name not in operations:
+        raise InputError(
+            f"no workload of this fault runs '{name}'", where=where, expected=list_choices(sorted(operations))
+        )
+
+
 def check_operation_faults(scenario: Scenario, document: Document) -> None:
     """Check that each fault of operations can affect an operation of some workload.
 
@@ -80,25 +103,7 @@ def check_operation_faults(scenario: Scenario, document: Document) -> None:
             for name in operations_of(program)
         }
         for j, name in enumerate(fault.ops or ()):
-            where = document.where(("faults", i, "ops", j))
-            if name not in operations and name not in OPERATIONS:
-                raise InputError(
-                    f"unknown operation '{name}'",
-                    where=where,
-                    expected=list_choices(sorted(operations)),
-                    nearest=nearest(name, OPERATIONS),
-                )
-            if not fault.affects(name):
-                raise InputError(
-                    f"{fault.kind} affects {'only copies' if fault.copies else 'no copies'}; '{name}' is "
-                    f"{'not a copy' if fault.copies else 'a copy'}",
-                    where=where,
-                    expected=" or ".join(COPIES) if fault.copies else "another operation",
-                )
-            if name not in operations:
-                raise InputError(
-                    f"no workload of this fault runs '{name}'", where=where, expected=list_choices(sorted(operations))
-                )
+            _check_affected(fault, name, operations, document.where(("faults", i, "ops", j)))
         if not any(fault.affects(name) for name in operations):
             raise InputError(
                 f"{fault.kind} affects {'only copies' if fault.copies else 'no copies'}; no workload of this fault "

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray
+from windtunnel.engine.prepare.batches import batch_cost
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN, DecoderCosts
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun
-from windtunnel.engine.prepare.programs import Compiled, Segment, batch_cost, is_uniform
+from windtunnel.engine.prepare.programs import Compiled, Segment, is_uniform
 from windtunnel.scenario.program import OpStage
 
 BoolArray = npt.NDArray[np.bool_]

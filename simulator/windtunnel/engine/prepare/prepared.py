@@ -12,8 +12,9 @@ from windtunnel.core.device import Device
 from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
+from windtunnel.engine.prepare.batches import BatchTable, batch_table
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
-from windtunnel.engine.prepare.programs import BatchTable, Compiled, Source, batch_table
+from windtunnel.engine.prepare.programs import Compiled, Source
 from windtunnel.engine.prepare.users import CapacityExceededError, UserClass
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.program import Stage

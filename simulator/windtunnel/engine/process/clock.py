@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import simpy
@@ -48,7 +48,11 @@ class Clock:
     def cancel_end(self, device: int) -> None:
         """Stop the device's work."""
         self._ends[device] = None
-        if self._work[device].triggered:
+        noted = COMPLETION * ENTITIES + device
+        if any(order == noted for order, _, _ in self._happening):  # another event of this tick changes the work
+            self._happening = [event for event in self._happening if event[0] != noted]
+            heapify(self._happening)
+        elif self._work[device].triggered:
             self._devices[device].interrupt()
 
     def arrivals_changed(self) -> None:

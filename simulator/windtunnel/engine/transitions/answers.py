@@ -11,12 +11,14 @@ from itertools import accumulate
 
 from windtunnel.core.executor import Executed
 from windtunnel.core.ticks import to_ticks
+from windtunnel.engine.prepare.batches import BatchCost, batch_cost
 from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.operation_faults import Operation, OperationEffect, operation_faults_of
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.prepare.programs import BatchCost, Segment, batch_cost
+from windtunnel.engine.prepare.programs import Segment
 from windtunnel.engine.transitions.autoscaling import AutoscaleController
 from windtunnel.engine.transitions.clock import set_timer
+from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.faults import fail_job, go_down, return_work
 from windtunnel.engine.transitions.tables import (
     BATCH_COST,
@@ -238,6 +240,8 @@ class Answers:
             e.ending = -1
             if fault.reset_time is None:
                 fail_job(w, device, int(e.failing), becomes, attempts)
+                if w.run[0].asked_task >= 0:  # the failure was asked first
+                    ask(w, OPERATION, device)
                 return
             go_down(w, device)
         elif fault.reset_time is not None:

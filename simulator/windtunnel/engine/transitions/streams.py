@@ -160,6 +160,18 @@ def _request(w: World, number: int) -> None:
 
 
 @cold
+def _ask_time(w: World, number: int) -> None:
+    """Append a task to the list of tasks whose time is asked."""
+    r = w.run[0]
+    w.tasks[number].following = -1
+    if r.asked_task < 0:
+        r.asked_task = number
+    else:
+        w.tasks[r.asked_task_end].following = number
+    r.asked_task_end = number
+
+
+@cold
 def _occupy(w: World, number: int) -> None:
     """Let the task take its share of its engine, on the lowest free lane."""
     r, task = w.run[0], w.tasks[number]
@@ -183,12 +195,7 @@ def _occupy(w: World, number: int) -> None:
     task.since = r.now
     task.ending, task.timed, task.corrupted = -1, 0, 0
     if QUESTIONS and w.segments[task.segment].asks:
-        task.following = -1
-        if r.asked_task < 0:
-            r.asked_task = number
-        else:
-            w.tasks[r.asked_task_end].following = number
-        r.asked_task_end = number
+        _ask_time(w, number)
         ask(w, OPERATION, task.on)
 
 
@@ -355,9 +362,22 @@ def take_job(w: World, device: int) -> int:
 
 
 @cold
+def _ask_no_more(w: World, slot: int) -> None:
+    """Remove the tasks of a job from the list of tasks whose time is asked."""
+    r = w.run[0]
+    number, r.asked_task = r.asked_task, -1
+    while number >= 0:
+        following = w.tasks[number].following
+        if w.tasks[number].slot != slot:
+            _ask_time(w, number)
+        number = following
+
+
+@cold
 def remove_job(w: World, device: int, slot: int) -> None:
     """Remove one job and its tasks from a device; the others continue."""
     r, t = w.run[0], w.stations[device]
+    _ask_no_more(w, slot)
     number = t.running
     while number >= 0:
         following = w.tasks[number].next
