@@ -375,13 +375,13 @@ def _write_trace(item: pytest.Item, device: str, log: list[Any]) -> Path:
 
 
 @pytest.fixture
-def windtunnel_run() -> Callable[..., Run]:
+def windtunnel_run() -> Callable[..., Run | PlacementRun]:
     """Simulate a scenario, given as a path or as the plain data of a file, and return its Run.
 
-    ``windtunnel_run("fleet.yaml", changes=["fleet[0].count=3"]).result["latency_s"]["p99"]["value"]``
+    ``windtunnel_run("fleet.yaml", changes=["fleet[0].count=3"]).result.latency_s.p99.value``
     """
 
-    def simulate(scenario: Any, **options: Any) -> Run:
+    def simulate(scenario: Any, **options: Any) -> Run | PlacementRun:
         from windtunnel.core.yamlfile import Document
         from windtunnel.simulation import run as simulation
         from windtunnel.simulation.run import checked

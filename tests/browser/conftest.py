@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from windtunnel.core.result import (
+from windtunnel.core.recording import (
     COMPLETED,
     DROPPED,
     QUEUED,

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windtunnel
-from windtunnel.core.result import Recording, Steps, result_json
+from windtunnel.core.recording import Recording, Steps
+from windtunnel.core.results.data import result_json
 from windtunnel.scenario.read import scenario_from_data
 
 POLICIES = ["fifo", "priority", "least-loaded", "round-robin", "shortest-expected-completion"]

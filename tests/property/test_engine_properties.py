@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.app.run import list_policies
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.scenario.read import scenario_from_data
 
 CATALOGUE = windtunnel.catalogue()

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from scipy.stats import binom, chi2, norm
 
 import windtunnel
-from windtunnel.core.result import COMPLETED, FAILED, Recording
+from windtunnel.core.recording import COMPLETED, FAILED, Recording
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.prepare.fault_schedule import (
     CAP,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.app import plan as planner
-from windtunnel.core.result import distribution
+from windtunnel.core.results.run import distribution
 from windtunnel.engine.prepare.demand import minimum_demand, tangent_below
 from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning.bounds import DualCut, Replicated

@@ -12,7 +12,8 @@ import windtunnel
 from windtunnel.app import plan as planner
 from windtunnel.app import run as run_command
 from windtunnel.core.errors import InputError, InvariantError
-from windtunnel.core.result import Recording, result_json
+from windtunnel.core.recording import Recording
+from windtunnel.core.results.data import result_json
 from windtunnel.engine.results import invariants
 from windtunnel.report.summary import summary
 from windtunnel.scenario.autoscale import Thresholds

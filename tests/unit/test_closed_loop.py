@@ -10,7 +10,7 @@ import pytest
 import windtunnel
 from windtunnel.app import plan as planner
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.engine.arrivals import ThinkTimes
 from windtunnel.engine.prepare import users
 from windtunnel.scenario.arrivals import Closed

@@ -9,7 +9,7 @@ import pytest
 
 import windtunnel
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 

@@ -16,7 +16,7 @@ import windtunnel
 import windtunnel.placement.policies
 from windtunnel.app import run as run_command
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.placement import engine as placement
 from windtunnel.placement import invariants as placement_invariants
 from windtunnel.placement import run as placement_run

@@ -15,7 +15,7 @@ import windtunnel
 from windtunnel.app import plan as planner
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.planning import evaluation
 from windtunnel.planning import judge as judging
 from windtunnel.planning import simulate as simulating

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import queue_scenario
 
 import windtunnel
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
 from windtunnel.engine.results.power_budget import SERIES
 from windtunnel.report.run_page import render
 from windtunnel.scenario.read import scenario_from_data

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import Steps
+from windtunnel.core.recording import Steps
 from windtunnel.engine.results.economics import economics, joules_by_hour
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.scenario.site import Site

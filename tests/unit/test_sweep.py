@@ -25,7 +25,7 @@ import windtunnel
 from windtunnel.app import sweep as sweep_command
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.report.sweep import headline, points_table
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.sweep.grid import grid, parse_axis, read_grid

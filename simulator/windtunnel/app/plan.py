@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.planning.planner import Planner
 from windtunnel.scenario.read import read_scenario
 from windtunnel.scenario.scenario import Scenario

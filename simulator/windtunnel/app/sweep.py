@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.core.errors import InputError, Location, WindtunnelError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.core.spec import DeviceSpec
 from windtunnel.simulation import run as simulation
 from windtunnel.simulation.fleet import policy_of

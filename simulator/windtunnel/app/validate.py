@@ -19,7 +19,7 @@ from typing import Any
 from windtunnel.app.calibrate import calibrate as calibrate_device
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.library import predict as predict_library
 from windtunnel.report.validation_page import render
 from windtunnel.simulation.fleet import device_model

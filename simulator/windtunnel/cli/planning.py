@@ -33,7 +33,7 @@ def plan(
     """Find the cheapest fleets that meet the targets of a scenario. Exit with 1 if none does."""
     from windtunnel.app import plan as planner
     from windtunnel.app.run import check_writable
-    from windtunnel.core.result import result_json
+    from windtunnel.core.results.data import result_json
     from windtunnel.library import predict as predict_library
 
     if out is not None:

@@ -47,7 +47,7 @@ def run(
     """Simulate a scenario. Exit with 1 if a target is missed."""
     from windtunnel.app import run as run_command
     from windtunnel.app.run import check_writable
-    from windtunnel.core.result import result_json
+    from windtunnel.core.results.data import result_json
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation import run as simulation
 
@@ -72,7 +72,10 @@ def run(
         from windtunnel.report.placement import placement_summary
         from windtunnel.report.summary import summary
 
-        click.echo((placement_summary if "placement" in finished.result else summary)(finished.result))
+        if isinstance(finished, simulation.Run):
+            click.echo(summary(finished.result))
+        else:
+            click.echo(placement_summary(finished.result))
         for path in paths:
             click.echo(f"wrote {path}")
     if not finished.met:
@@ -127,7 +130,7 @@ def compare(
     )
     progress.close()
     if form == "json":
-        print_json(comparison)
+        print_json(comparison.to_dict())
         return
     click.echo(headline(comparison))
     print_table(*comparison_table(comparison))

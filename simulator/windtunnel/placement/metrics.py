@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import COMPLETED, STATUS
-from windtunnel.engine.results.statistics import Estimate, estimate_values, over_replications
+from windtunnel.core.recording import COMPLETED, STATUS
+from windtunnel.core.results.run import Estimate
+from windtunnel.engine.results.statistics import estimate_values, over_replications
 from windtunnel.placement.nodes import MILLI, FloatArray, IntArray
 from windtunnel.placement.recording import NANO, PlacementRecording
 from windtunnel.placement.tasks import PlacementProblem
@@ -71,8 +72,27 @@ def summarise_placement(
         "target": {"classes": len(problem.target.weight), "share": problem.covered},
         **_placement(recordings, filled),
     }
-    result["targets"] = [judge(target, result) for target in targets]
+    result["targets"] = [judge(target, _measured(target, result)) for target in targets]
     return result
+
+
+def _measured(target: Target, result: Mapping[str, Any]) -> Estimate:
+    """Return the value (SI) that a target refers to; it is None if nothing was measured."""
+    if target.is_distributed:
+        return Estimate(**result[f"{target.metric}_s"][target.statistic])
+    jobs, cost, placed = result["jobs"], result["cost_usd_per_h"], result["placement"]
+    match target.metric:
+        case "allocation":
+            return Estimate(**placed["gpu_allocation"])
+        case "fragmentation":
+            return Estimate(**placed["fragmentation"])
+        case "power":
+            return Estimate(result[f"{target.statistic}_power_w"])
+        case "cost":
+            return Estimate(None if cost is None else cost / 3600.0)
+        case "completed":
+            return Estimate(jobs["completed"] / jobs["arrived"] if jobs["arrived"] else None)
+    return Estimate(result[{"throughput": "throughput_per_s", "energy": "energy_j"}.get(target.metric, target.metric)])
 
 
 def _single_run(problem: PlacementProblem, recording: PlacementRecording, power: Sequence[NodePower]) -> dict[str, Any]:
@@ -127,11 +147,11 @@ def _times(recording: PlacementRecording, mine: np.ndarray) -> dict[str, Any]:
 
 
 def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
-    return {name: estimate.as_dict() for name, estimate in estimates.items()}
+    return {name: estimate.to_dict() for name, estimate in estimates.items()}
 
 
 def _merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {name: over_replications([part[name]["value"] for part in parts]).as_dict() for name in parts[0]}
+    return {name: over_replications([part[name]["value"] for part in parts]).to_dict() for name in parts[0]}
 
 
 def _merged_part(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -209,7 +229,7 @@ def _placement(recordings: Sequence[PlacementRecording], filled: Sequence[Placem
     shares = [_over_time(recording) for recording in recordings]
     placed: dict[str, Any] = {}
     for key in ("demand", "gpu_allocation", "fragmentation", "fragmentation_rate"):
-        placed[key] = over_replications([share[key] for share in shares]).as_dict()
+        placed[key] = over_replications([share[key] for share in shares]).to_dict()
     capacity = max(recordings[0].capacity, 1)
     placed["peak_demand"] = max(int(r.timeline.demand.max()) for r in recordings) / capacity
     placed["peak_allocation"] = max(int(r.timeline.allocated.max()) for r in recordings) / capacity
@@ -233,12 +253,12 @@ def _against_demand(recordings: Sequence[PlacementRecording], max_demand: float 
         shares = [_state(recording, demand) for recording in recordings]
         row: dict[str, Any] = {"demand": demand}
         for i, key in enumerate(("allocated", "fragmented", "fragmentation_rate")):
-            row[key] = over_replications([share[i] for share in shares]).as_dict()
+            row[key] = over_replications([share[i] for share in shares]).to_dict()
         rows.append(row)
     last = rows.pop()
     reached = [int(r.timeline.demand[-1]) / capacity for r in recordings]
     return {
-        "demand": over_replications(reached).as_dict(),
+        "demand": over_replications(reached).to_dict(),
         "arrived_demand": float(np.mean(reached)),
         "gpu_allocation": last["allocated"],
         "fragmentation": last["fragmented"],

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import distribution
+from windtunnel.core.results.run import distribution
 from windtunnel.core.units import to_unit
 from windtunnel.planning.evaluation import headroom
 from windtunnel.scenario.arrivals import Closed, Deterministic, Mix, Trace

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
 from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.judge import draws, judged, lengthened, repeats
 from windtunnel.scenario.scenario import Scenario

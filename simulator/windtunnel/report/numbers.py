@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.results.run import Estimate
 from windtunnel.core.units import format_quantity, format_share, parse_unit, to_unit
 
 NOTHING = "–"
@@ -125,9 +125,9 @@ def _joined(first: str, last: str) -> str:
     return f"{first_number} to {last}" if first_unit == last_unit else f"{first} to {last}"
 
 
-def interval(statistic: Mapping[str, Any] | None, unit: str = "s") -> str:
-    """Return the 95% confidence interval of a ``{value, low, high}``; empty if it has none."""
-    return "" if statistic is None else value_range(statistic.get("low"), statistic.get("high"), unit)
+def interval(estimate: Estimate, unit: str = "s") -> str:
+    """Return the 95% confidence interval of an estimate; empty if it has none."""
+    return value_range(estimate.low, estimate.high, unit)
 
 
 def share_interval(estimate: Mapping[str, float | None]) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import DEGRADATION_CAUSES, DegradedIntervals, Recording, Slice, Steps
+from windtunnel.core.recording import DEGRADATION_CAUSES, DegradedIntervals, Recording, Slice, Steps
 
 MAX_COUNTER_POINTS = 200_000
 MAX_DEGRADED_INTERVALS = 100_000

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import STATUS
+from windtunnel.core.recording import STATUS
+from windtunnel.core.results.run import Estimate, JobCounts
 from windtunnel.placement.recording import NANO, PlacementRecording
 from windtunnel.report.numbers import (
     NOTHING,
@@ -107,7 +108,7 @@ def _outcomes(result: Mapping[str, Any]) -> str:
     """Return how many tasks were placed or completed. Job counts are sums over the runs; their means are shown."""
     placed, jobs = result["placement"], result["jobs"]
     if placed["mode"] != "inflate":
-        return ", ".join([f"{jobs['completed']:,} of {jobs['arrived']:,} completed", *unfinished(jobs)])
+        return ", ".join([f"{jobs['completed']:,} of {jobs['arrived']:,} completed", *unfinished(JobCounts(**jobs))])
     runs = placed["runs"]
     running, arrived, dropped = (f"{jobs[key] / runs:,.0f}" for key in ("running", "arrived", "dropped"))
     return f"{running} of {arrived} placed, {dropped} dropped{' (mean over the runs)' if runs > 1 else ''}"
@@ -142,7 +143,9 @@ def _over_time(result: Mapping[str, Any], placed: Mapping[str, Any]) -> list[str
     rows = [["", *STATISTICS, "95% CI of p99"]]
     for metric in ("latency", "waiting"):
         timed = result[f"{metric}_s"]
-        rows.append([metric, *(quantity(timed[name]["value"], "s") for name in STATISTICS), interval(timed["p99"])])
+        rows.append(
+            [metric, *(quantity(timed[name]["value"], "s") for name in STATISTICS), interval(Estimate(**timed["p99"]))]
+        )
     power = NOTHING
     if result["energy_j"] is not None:
         average, highest = quantity(result["average_power_w"], "W"), quantity(result["peak_power_w"], "W")

@@ -22,7 +22,7 @@ from windtunnel.backends.discovery.remote import OPEN_S, RemoteOperations
 from windtunnel.core.device import Device
 from windtunnel.core.errors import DeviceError, DeviceNotPresentError, InputError, Location, WindtunnelError, nearest
 from windtunnel.core.ops import OPERATIONS, one_row
-from windtunnel.core.result import COMPLETED
+from windtunnel.core.recording import COMPLETED
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import simulate

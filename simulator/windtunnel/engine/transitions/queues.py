@@ -8,7 +8,6 @@ for each workload.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
