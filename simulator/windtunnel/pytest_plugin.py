@@ -20,7 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from windtunnel.runtime.accelerator import Accelerator
     from windtunnel.runtime.faults import FaultPlan
-    from windtunnel.simulation.run import Run
+    from windtunnel.simulation.run import PlacementRun, Run
 
 _DEFAULT_DEVICE = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"

@@ -51,7 +51,7 @@ def plan(
         click.echo(text(result))
         for path in paths:
             click.echo(f"wrote {path}")
-    if not result["fleets"]:
+    if not result.fleets:
         sys.exit(1)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from windtunnel.core.device import Device
 from windtunnel.core.provenance import SourcedValue
+from windtunnel.core.results.plan import TimeError
 from windtunnel.core.results.run import DeviceAccuracy, ModelInput
 from windtunnel.core.units import to_unit
 
@@ -36,15 +36,6 @@ def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[An
         if op != "service":  # a stated time has no model
             accuracies[target.label, op] = DeviceAccuracy(target.label, target.accuracy_of(op))
     return [accuracies[key] for key in sorted(accuracies)]
-
-
-@dataclass(frozen=True)
-class TimeError:
-    """The factor by which the time of ``op`` may exceed its model's (90%), and the ``basis`` of that model."""
-
-    factor: float
-    op: str
-    basis: str
 
 
 def widest_error(accuracies: Sequence[DeviceAccuracy], device: str) -> TimeError | None:
