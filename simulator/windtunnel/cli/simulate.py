@@ -207,15 +207,15 @@ def sweep(
     finally:
         progress.close()
     if form == "json":
-        print_json(result)
+        print_json(result.to_dict())
     else:
         from windtunnel.report.sweep import headline, points_table, problems
 
         click.echo(headline(result))
         # If all points were stored already, no progress was reported.
-        kept = result["points"] if progress.first is None else progress.first
+        kept = result.points if progress.first is None else progress.first
         if out is not None and kept:
-            click.echo(f"{kept:,} were stored in {out} already, {result['points'] - kept:,} were run now")
+            click.echo(f"{kept:,} were stored in {out} already, {result.points - kept:,} were run now")
         click.echo()
         print_table(*points_table(result))
         for line in problems(result):
@@ -223,5 +223,5 @@ def sweep(
         if out is not None:
             for name in ("sweep.csv", "sweep.json"):
                 click.echo(f"wrote {out / name}")
-    if result["exit_code"]:
-        sys.exit(result["exit_code"])
+    if result.exit_code:
+        sys.exit(result.exit_code)
