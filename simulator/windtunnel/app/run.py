@@ -58,7 +58,7 @@ def _write_placement(finished: PlacementRun, folder: Path) -> None:
     from windtunnel.report import placement, placement_page
 
     placement.write_tasks_csv(folder / "jobs.csv", finished.recording, finished.sample)
-    placement.write_trace(folder / "trace.json.gz", finished.recording, name=finished.result["name"])
+    placement.write_trace(folder / "trace.json.gz", finished.recording, name=finished.result.name)
     (folder / "report.html").write_text(placement_page.render(finished.result, finished.recording), encoding="utf-8")
 
 

@@ -6,7 +6,6 @@ Every value is given in SI units and is returned as text with its unit. None (no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.run import Estimate
@@ -130,9 +129,9 @@ def interval(estimate: Estimate, unit: str = "s") -> str:
     return value_range(estimate.low, estimate.high, unit)
 
 
-def share_interval(estimate: Mapping[str, float | None]) -> str:
-    """Return the 95% confidence interval of a share ``{value, low, high}``; empty if it has none."""
-    low, high = estimate["low"], estimate["high"]
+def share_interval(estimate: Estimate) -> str:
+    """Return the 95% confidence interval of an estimate of a share; empty if it has none."""
+    low, high = estimate.low, estimate.high
     return "" if low is None or high is None else f"{share(low)} to {share(high)}"
 
 

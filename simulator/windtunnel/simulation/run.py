@@ -14,6 +14,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.recording import Recording
+from windtunnel.core.results.placement import PlacementResult
 from windtunnel.core.results.run import RealDevice, RunResult
 from windtunnel.core.rng import opened
 from windtunnel.core.ticks import TICKS_PER_SECOND
@@ -195,9 +196,9 @@ class Run:
 
 @dataclass(frozen=True)
 class PlacementRun:
-    """A finished placement of tasks on a cluster: its result as plain data, and the first run's recording."""
+    """A finished placement of tasks on a cluster: its result, and the first run's recording."""
 
-    result: dict[str, Any]
+    result: PlacementResult
     recording: PlacementRecording
     sample: np.ndarray | None = None
     """The tasks that are written to jobs.csv; None for all."""
@@ -205,7 +206,7 @@ class PlacementRun:
     @property
     def met(self) -> bool:
         """Whether every target is met."""
-        return all(target.met for target in self.result["targets"])
+        return self.result.met
 
 
 def checked(document: Document) -> Scenario | PlacementScenario:
@@ -235,7 +236,7 @@ def run(
     if isinstance(scenario, PlacementScenario):
         placement, placed = placing.run_placement(scenario, replications, engine, catalogue or shipped_catalogue())
         sample, notes = _sample(len(placed.tasks), all_jobs)
-        return PlacementRun(placement | {"notes": placement["notes"] + notes}, placed, sample)
+        return PlacementRun(replace(placement, notes=[*placement.notes, *notes]), placed, sample)
     result, recording = simulate(scenario, replications, engine, catalogue or shipped_catalogue(), progress)
     if recording.tally is not None:
         return Run(result, recording)
