@@ -115,7 +115,7 @@ def calibrate(
         op, measurements, device_name, out=out, strict=strict, catalogue=predict_library.catalogue(catalogs)
     )
     if form == "json":
-        print_json({**report, "out": str(out)})
+        print_json({**report.to_dict(), "out": str(out)})
         return
     for line in lines(report):
         click.echo(line)

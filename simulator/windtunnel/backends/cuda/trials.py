@@ -13,7 +13,8 @@ from windtunnel.backends.cuda.libraries import OPERATIONS as LIBRARY
 from windtunnel.backends.cuda.libraries import Libraries
 from windtunnel.backends.cuda.persistent import MESSAGE, PersistentKernel
 from windtunnel.core.errors import DeviceHang, InvalidArgument
-from windtunnel.runtime.trial import Conditions, Timer, Trial
+from windtunnel.core.results.validation import Conditions
+from windtunnel.runtime.trial import Timer, Trial
 
 _WARM_UP = 32
 """Commands that are not timed, after which the kernel runs and the queue's pages are where they will stay."""
@@ -48,14 +49,7 @@ class CupyOperations(KernelOperations):
     def conditions(self) -> Conditions:
         """Return what NVML reports of the device; empty if it does not answer."""
         nvml = self._cupy.driver.nvml
-        if nvml is None:
-            return {}
-        state = {**vars(nvml.state()), "power_limit_w": nvml.power_limit_w()}
-        return {
-            name: value if isinstance(value, float) else list(value)
-            for name, value in state.items()
-            if value is not None
-        }
+        return Conditions() if nvml is None else nvml.state()
 
     def close(self) -> None:
         """Close the libraries and the device."""

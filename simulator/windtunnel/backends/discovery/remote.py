@@ -34,10 +34,11 @@ from windtunnel.core.errors import (
     LaunchError,
     UnsupportedOperationError,
 )
+from windtunnel.core.results.validation import Conditions
 from windtunnel.core.time_limits import time_limit
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo, Limits
-from windtunnel.runtime.trial import Conditions, Timer
+from windtunnel.runtime.trial import Timer
 
 OPEN_S = 60.0
 """Time limit for a driver to open a device, including compilers."""
@@ -106,8 +107,7 @@ class RemoteOperations:
 
     def conditions(self) -> Conditions:
         """Return clocks, temperature and power of the device; empty if its back end does not report them."""
-        conditions: Conditions = self._ask({"do": "conditions"}, READY_S)
-        return conditions
+        return Conditions(**self._ask({"do": "conditions"}, READY_S))
 
     @property
     def alive(self) -> bool:

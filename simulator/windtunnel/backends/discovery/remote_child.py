@@ -72,7 +72,7 @@ def _execute(device: Any, trials: dict[int, Trial], request: Mapping[str, Any]) 
         case "energy":
             return device.energy_j()
         case "conditions":
-            return device.conditions() if isinstance(device, Conditioned) else {}
+            return device.conditions().to_dict() if isinstance(device, Conditioned) else {}
         case _:
             for trial in trials.values():
                 trial.close()
