@@ -342,4 +342,4 @@ def test_jobs_that_come_at_once_fill_what_the_limit_leaves() -> None:
     assert bounds.load((3,))[0] == pytest.approx(100 / 3 / 25.0001, rel=1e-5)
     assert bounds.lower_bound(np.array([1.0]), (50,), 1).counts == (4,)
     finished = windtunnel.run(scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 4}]}), catalogue=KNOWN)
-    assert finished.result["targets"][0]["met"]
+    assert finished.result.targets[0].met

@@ -253,7 +253,7 @@ def test_a_capped_device_shares_itself_as_processor_sharing_says() -> None:
 @pytest.fixture(scope="module")
 def latencies() -> list[dict[str, dict[str, float]]]:
     system = mmc(1, 0.5, jobs=5_000)
-    return [windtunnel.run(scenario_from_data(system.scenario(1000 + seed))).result["latency_s"] for seed in range(60)]
+    return [windtunnel.run(scenario_from_data(system.scenario(1000 + seed))).result.latency_s for seed in range(60)]
 
 
 @pytest.mark.parametrize(("name", "p"), [("mean", None), ("p50", 0.5), ("p95", 0.95)])
