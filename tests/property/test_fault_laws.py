@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -372,7 +373,7 @@ def test_a_long_run_whose_devices_are_gone_ends_as_a_short_one_does(policy: str,
         windtunnel.run(scenario_from_data({**data, "records": records}), engine="compiled").result
         for records in ("all", "sample")
     )
-    assert kept["jobs"] == summed["jobs"] and kept["jobs"]["queued"] > 0
-    assert kept["simulated_s"] == summed["simulated_s"]
-    assert kept["energy_j"] == pytest.approx(summed["energy_j"])
-    assert kept["faults"] == {**summed["faults"], "stragglers": kept["faults"]["stragglers"]}
+    assert kept.jobs == summed.jobs and kept.jobs.queued > 0
+    assert kept.simulated_s == summed.simulated_s
+    assert kept.energy_j == pytest.approx(summed.energy_j)
+    assert kept.faults == replace(summed.faults, stragglers=kept.faults.stragglers)

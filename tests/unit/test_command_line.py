@@ -20,6 +20,7 @@ import pytest
 import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.results.data import to_data
 from windtunnel_models.catalogue import Catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -446,7 +447,7 @@ def test_every_shipped_scenario_runs(path: Path) -> None:
 
     document = read_document(path)
     if is_placement(document):
-        jobs = windtunnel.run(path).result.jobs
+        jobs = to_data(windtunnel.run(path).result)["jobs"]
         assert jobs.pop("arrived") == sum(jobs.values()) > 0
         return
     data = check_scenario(document)

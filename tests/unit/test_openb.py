@@ -158,7 +158,7 @@ def test_runs_are_shown_by_their_mean_and_an_interval_across_a_limit_is_not_sure
     assert allocated["low"] < allocated["value"] < allocated["high"]
     limits = [(allocated["low"] + allocated["value"]) / 2, allocated["low"] * 0.9]
     finished = windtunnel.run(checked(data | {"targets": [f"allocation >= {limit}" for limit in limits]}))
-    assert [(t["met"], t["confidence"]) for t in finished.result["targets"]] == [
+    assert [(t.met, t.confidence) for t in finished.result["targets"]] == [
         (True, "inconclusive"),
         (True, "conclusive"),
     ]
@@ -179,7 +179,7 @@ def test_energy_where_every_models_power_is_known() -> None:
     assert result["energy_j"] == pytest.approx(sum(d["energy_j"] for d in result["devices"]))
     assert result["average_power_w"] == pytest.approx(result["energy_j"] / span)
     assert result["average_power_w"] <= result["peak_power_w"]
-    assert [t["met"] for t in result["targets"]][0]
+    assert [t.met for t in result["targets"]][0]
     assert result["cost_usd"] is None  # the other models have no price
     assert {row["device"] for row in result["provenance"]} >= {"v100-sxm-32gb", "t4"}
 

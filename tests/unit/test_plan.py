@@ -75,7 +75,7 @@ def test_the_answer_has_what_outside_scripts_rely_on(found: PlanResult) -> None:
     for fleet in found.fleets:
         for target in fleet.targets:
             assert target.met and target.high <= target.limit
-    json.dumps(found, allow_nan=False)
+    result_json(found)
 
 
 def test_run_agrees_with_what_the_plan_says_of_its_best_fleet(found: PlanResult) -> None:

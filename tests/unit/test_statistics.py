@@ -241,7 +241,7 @@ def test_a_run_shorter_than_its_queue_s_memory_gives_values_without_intervals(re
         return windtunnel.run(scenario_from_data(scenario)).result
 
     short, longer, calm = run(3000, 0.95), run(13000, 0.95), run(3000, 0.5)
-    reason = short.statistics.missing_interval_reasons.latency_s.mean
+    reason = short.statistics.missing_interval_reasons["latency_s"]["mean"]
     assert "too short: at offered load 0.95" in reason
     assert short.latency_s.mean.value > 0
     assert short.latency_s.mean.low is None
@@ -369,8 +369,8 @@ def test_an_unstable_system_is_said_to_be_so_and_not_averaged(queue: Any) -> Non
     result = windtunnel.run(scenario_from_data(data)).result
     assert result.statistics.steady_state == "unstable"
     assert any("unstable" in note for note in result.notes)
-    assert all(e.low is None and e.high is None for e in result.latency_s.values())
-    assert set(result.statistics.missing_interval_reasons.latency_s) == set(STATISTICS)
+    assert all(e.low is None and e.high is None for e in result.latency_s.by_name().values())
+    assert set(result.statistics.missing_interval_reasons["latency_s"]) == set(STATISTICS)
     steady = windtunnel.run(scenario_from_data(queue(stop={"jobs": 6000}))).result
     assert steady.statistics.steady_state == "reached" and steady.latency_s.mean.low is not None
     assert 0 < steady.statistics.warmup_jobs < 3000
@@ -453,6 +453,6 @@ def test_replications_of_which_some_grow_have_no_mean_of_the_calm_ones(queue: An
     assert {"unstable", "not shown"} <= set(alone)
     result = windtunnel.run(scenario_from_data(data), replications=12).result
     assert result.latency_s.mean.value is None
-    assert "of 12 replications have no value" in result.statistics.missing_interval_reasons.latency_s.mean
+    assert "of 12 replications have no value" in result.statistics.missing_interval_reasons["latency_s"]["mean"]
     assert result.statistics.steady_state_reason.startswith("in ")
     assert not result.targets[0].met
