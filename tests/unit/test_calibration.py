@@ -431,7 +431,7 @@ def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path,
             "    arrivals: {process: poisson, rate: 10 /s}\n"
             "    ops:\n      - gemm: {m: 700, n: 3000, k: 3000, dtype: float16}\nstop: {jobs: 50}\n"
         )
-        return float(windtunnel.run(scenario).result["latency_s"]["p50"]["value"])
+        return float(windtunnel.run(scenario).result.latency_s.p50.value)
 
     assert latency(", calibration: l4.yaml") == pytest.approx(2.0 * latency(", calibration: none"), rel=0.1)
     assert latency("") == latency(", calibration: none")  # an L4 has no calibration of its own for products

@@ -20,6 +20,7 @@ import pytest
 import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.results.data import to_data
 from windtunnel_models.catalogue import Catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -446,14 +447,14 @@ def test_every_shipped_scenario_runs(path: Path) -> None:
 
     document = read_document(path)
     if is_placement(document):
-        jobs = windtunnel.run(path).result["jobs"]
+        jobs = to_data(windtunnel.run(path).result)["jobs"]
         assert jobs.pop("arrived") == sum(jobs.values()) > 0
         return
     data = check_scenario(document)
     # Whole, as they are shipped: an invariant may break only after many jobs. A million adds nothing to that.
     changes = ["stop={jobs: 50000}"] if data.stop is not None and (data.stop.jobs or 0) > 50_000 else []
     finished = windtunnel.run(path, changes=changes)
-    assert finished.result["jobs"]["completed"] > 0
+    assert finished.result.jobs.completed > 0
     assert set(OPERATIONS) >= {op for w in data.workload for op in w.ops[0]} - {
         "generate",
         "repeat",

@@ -69,8 +69,8 @@ def overlaps(slices: Iterable[Slice]) -> list[tuple[Slice, Slice]]:
     return pairs
 
 
-def _about(recording: Recording, name: str) -> dict[str, Any]:
-    about: dict[str, Any] = {
+def _about(recording: Recording, name: str) -> dict[str, object]:
+    about: dict[str, object] = {
         "title": f"Windtunnel: {name}",
         "jobs": len(recording.jobs),
         "devices": len(recording.devices),

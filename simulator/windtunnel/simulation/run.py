@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -160,7 +160,7 @@ def replication_seed(seed: int, replication: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(replication,)).generate_state(1, np.uint64)[0] >> 1)
 
 
-def one_job_s(target: Device, ops: Sequence[Mapping[str, Any]]) -> float:
+def one_job_s(target: Device, ops: Sequence[Mapping[str, object]]) -> float:
     """Return the time (s) of a single job with the program ``ops`` on ``target``, in the process engine."""
     from windtunnel.engine.prepare.scenario import prepare
     from windtunnel.engine.process import engine as process

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.sweep.grid import Manifest, canonical
@@ -71,7 +71,8 @@ class Records:
             held = _manifest(self.folder) or {}
             for name in ("manifest.json", "sweep.csv", "sweep.json"):
                 (self.folder / name).unlink(missing_ok=True)
-            for key in held.get("points", ()):
+            points = held.get("points")
+            for key in points if isinstance(points, list) else ():
                 if isinstance(key, str) and re.fullmatch(r"[0-9]+-[0-9a-f]{12}", key):
                     shutil.rmtree(self.folder / "runs" / key, ignore_errors=True)
             with suppress(OSError):  # a folder with files of others stays
@@ -143,7 +144,7 @@ def _lock(lock: TextIO, where: Location) -> None:
     lock.flush()
 
 
-def _manifest(folder: Path) -> Mapping[str, Any] | None:
+def _manifest(folder: Path) -> Mapping[str, object] | None:
     """Return the manifest of the folder, None if there is none; raises InputError if the file is not a manifest."""
     try:
         held = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data, as result.json (plan.json, sweep.json) holds it."""
-        data: dict[str, Any] = {}
+        data: dict[str, object] = {}
         kinds: dict[str, str | None] = {}
         if is_dataclass(self):
             kinds = {field.name: field.metadata.get("json") for field in fields(self)}
