@@ -5,4 +5,4 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 Columns = Mapping[str, float | str]
-"""All columns of an operation by name, parsed (``core.ops.Column.parse``): counts are floats, choices are text."""
+"""Values of the columns of an operation by name: counts are numbers, choices are text (``core.ops.Column``)."""
