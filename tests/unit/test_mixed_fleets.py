@@ -25,6 +25,8 @@ from windtunnel.core import errors
 from windtunnel.core.executor import Executed
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.policy import POLICIES
+from windtunnel.core.results.data import result_json
+from windtunnel.core.results.run import RealWork
 from windtunnel.engine.prepare import real_devices
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo
@@ -70,10 +72,11 @@ class Fake:
         self.counted = Counter()
         return self
 
-    def report(self) -> Mapping[str, Any]:
-        return {"real": self.name, "label": "a fake", "api": "fake", "software": True, "driver": "fake 1", "versions": {},
-                "operations": self.counted.total(), "measured_s": 0.0, "timer": [], "checked": 0,
-                "worst_error_share": None, "failures": []}  # fmt: skip
+    def report(self) -> RealWork:
+        return RealWork(
+            real=self.name, label="a fake", api="fake", software=True, driver="fake 1", versions={},
+            operations=self.counted.total(), measured_s=0.0, timer=[], checked=0, worst_error_share=None, failures=[],
+        )  # fmt: skip
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *fakes: Fake) -> None:
@@ -341,7 +344,7 @@ def test_numbers_that_are_not_finite_are_wrong_and_leave_a_result_that_can_be_wr
     executor = real_executor.RealExecutor("cpu:0", lambda: Device(share))
     done = executor.execute("vector_add", OPERATIONS.find("vector_add").complete({"n": 10}))
     assert "computed 'vector_add' wrongly" in done.problem
-    json.dumps(executor.report(), allow_nan=False)
+    result_json(executor.report())
 
 
 def test_what_is_kept_ready_gives_way_to_what_is_to_be_done() -> None:
@@ -507,8 +510,8 @@ def test_what_a_first_run_compiles_is_not_charged_and_numbers_are_checked_once_a
     found = real_executor.RealExecutor("cpu:0", lambda: device)
     assert [found.execute("vector_add", COLUMNS).duration_s for _ in range(3)] == [1e-3] * 3
     report = found.report()
-    assert (report["operations"], report["checked"], report["worst_error_share"]) == (3, 1, 0.1)
-    assert report["measured_s"] == pytest.approx(3e-3)
+    assert (report.operations, report.checked, report.worst_error_share) == (3, 1, 0.1)
+    assert report.measured_s == pytest.approx(3e-3)
 
 
 def test_few_operations_stay_ready_so_that_many_do_not_fill_the_memory() -> None:
@@ -524,7 +527,7 @@ def test_wrong_numbers_are_a_failure_and_not_a_time() -> None:
     for _ in range(3):  # a job that is tried again does not make it right
         executed = found.execute("vector_add", COLUMNS)
         assert "wrongly: the error is 3 times" in executed.problem and not executed.gone
-    assert len(found.report()["failures"]) == 3 and found.report()["operations"] == 0
+    assert len(found.report().failures) == 3 and found.report().operations == 0
 
 
 def test_a_device_that_hangs_is_opened_anew_and_comes_back_or_is_gone() -> None:
@@ -543,7 +546,7 @@ def test_a_device_that_hangs_is_opened_anew_and_comes_back_or_is_gone() -> None:
     found = real_executor.RealExecutor("cpu:0", once)
     executed = found.execute("vector_add", COLUMNS)
     assert executed.gone and executed.back_s is None
-    assert "unplugged" in found.report()["failures"][1]
+    assert "unplugged" in found.report().failures[1]
     assert found.execute("vector_add", COLUMNS).gone
 
 

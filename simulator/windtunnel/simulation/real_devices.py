@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def real_devices(prepared: PreparedRun, recording: Recording) -> list[RealDevice
             model=c.device.label,
             jobs=int(((jobs.device == c.first) & (jobs.finish >= 0)).sum()),
             modelled_s=_modelled_s(c.device, c.executor.executed()),
-            **c.executor.report(),
+            **vars(c.executor.report()),
         )
         for c in prepared.classes
         if c.executor is not None
@@ -68,7 +68,7 @@ def real_device_notes(devices: Sequence[RealDevice]) -> list[str]:
     return notes
 
 
-def _modelled_s(model: Device, executed: Mapping[tuple[str, tuple[tuple[str, Any], ...]], int]) -> float:
+def _modelled_s(model: Device, executed: Mapping[tuple[str, tuple[tuple[str, float | str], ...]], int]) -> float:
     """Return the time (s) that a model predicts for operations; each counts as often as it was executed."""
     alike: dict[tuple[str, ...], list[tuple[dict[str, float | str], int]]] = {}
     for (op, columns), count in executed.items():

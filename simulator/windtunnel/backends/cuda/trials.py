@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from windtunnel.backends.common.trials import KernelOperations
 from windtunnel.backends.cuda.context import CupyContext
 from windtunnel.backends.cuda.libraries import OPERATIONS as LIBRARY
 from windtunnel.backends.cuda.libraries import Libraries
 from windtunnel.backends.cuda.persistent import MESSAGE, PersistentKernel
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import DeviceHang, InvalidArgument
 from windtunnel.core.results.validation import Conditions
 from windtunnel.runtime.trial import Timer, Trial
@@ -28,16 +28,16 @@ class CupyOperations(KernelOperations):
         super().__init__(context, {**versions, **self.libraries.versions})
         self._cupy = context
 
-    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+    def refusal(self, op: str, columns: Columns) -> str | None:
         """Return why ``op`` is not supported, or None. If a library is missing, no kernel replaces it."""
         return self.libraries.refusal(op, columns) if op in LIBRARY else super().refusal(op, columns)
 
-    def _launch_refusal(self, columns: Mapping[str, Any]) -> str | None:
+    def _launch_refusal(self, columns: Columns) -> str | None:
         if columns["mode"] != "persistent":
             return super()._launch_refusal(columns)
         return PersistentKernel.refusal(self._cupy)
 
-    def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
+    def trial(self, op: str, columns: Columns) -> Trial:
         """Prepare ``op``."""
         if not self.accelerator.closed and self.refusal(op, columns) is None:
             if op in LIBRARY:

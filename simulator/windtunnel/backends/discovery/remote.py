@@ -23,6 +23,7 @@ from typing import Any
 from windtunnel.backends.common.child_requests import ChildRequests
 from windtunnel.backends.discovery import remote_child
 from windtunnel.core import errors
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import (
     ApiCode,
     DeviceError,
@@ -91,12 +92,12 @@ class RemoteOperations:
         self._api = self.info.api
         self.versions: Mapping[str, str] = opened["versions"]
 
-    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+    def refusal(self, op: str, columns: Columns) -> str | None:
         """Return why ``op`` is not supported with these columns, or None."""
         refusal: str | None = self._ask({"do": "refusal", "op": op, "columns": dict(columns)}, READY_S)
         return refusal
 
-    def trial(self, op: str, columns: Mapping[str, Any]) -> RemoteTrial:
+    def trial(self, op: str, columns: Columns) -> RemoteTrial:
         """Prepare ``op``."""
         return RemoteTrial(self, self._ask({"do": "trial", "op": op, "columns": dict(columns)}, READY_S))
 

@@ -325,14 +325,10 @@ class DeviceAccuracy(Result):
     accuracy: ModelAccuracy = field(metadata=INLINE)
 
 
-@dataclass(frozen=True)
-class RealDevice(Result):
-    """The measured work of a real device, with the times that its model predicts for it (s)."""
+@dataclass(frozen=True, kw_only=True)
+class RealWork(Result):
+    """The measured work of a real device."""
 
-    name: str
-    model: str
-    jobs: int
-    modelled_s: float
     real: str
     label: str
     api: str
@@ -345,6 +341,20 @@ class RealDevice(Result):
     checked: int
     worst_error_share: float | None
     failures: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealDevice(RealWork):
+    """The measured work of a real device of a fleet, with the time that its model predicts for it (s)."""
+
+    name: str
+    model: str
+    jobs: int
+    modelled_s: float
+
+    def keys(self) -> Sequence[str]:
+        """Return the keys in their order."""
+        return ["name", "model", "jobs", "modelled_s", *(field.name for field in fields(RealWork))]
 
 
 @dataclass(frozen=True, kw_only=True)
