@@ -342,7 +342,7 @@ def test_faults_of_long_runs_are_those_of_short_ones(distribution: str, seed: in
     summed = windtunnel.run(scenario_from_data({**data, "records": "sample"}), engine="compiled")
     assert summed.recording.tally is not None
     for key in ("jobs", "availability", "utilisation"):
-        assert summed.result[key] == pytest.approx(kept.result[key])
+        assert getattr(summed.result, key) == pytest.approx(getattr(kept.result, key))
     assert summed.result.energy_j == pytest.approx(kept.result.energy_j)
     assert np.array_equal(summed.recording.jobs.starts, kept.recording.jobs.starts)
     assert summed.recording.waiting.integral() == pytest.approx(kept.recording.waiting.integral())

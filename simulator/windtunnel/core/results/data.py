@@ -18,7 +18,7 @@ HIDDEN: Mapping[str, str] = {"json": "hidden"}
 class Result:
     """The base class of all results that are written as JSON."""
 
-    def keys(self) -> Sequence[str]:
+    def _keys(self) -> Sequence[str]:
         """Return the names of the fields in the order in which they are written."""
         return [field.name for field in fields(self)] if is_dataclass(self) else []
 
@@ -28,7 +28,7 @@ class Result:
         kinds: dict[str, str | None] = {}
         if is_dataclass(self):
             kinds = {field.name: field.metadata.get("json") for field in fields(self)}
-        for name in self.keys():
+        for name in self._keys():
             value = getattr(self, name)
             if kinds[name] == "inline":
                 data |= to_data(value)

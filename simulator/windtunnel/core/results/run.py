@@ -420,7 +420,7 @@ class RunResult(Measured):
     """The complete scenario, with all defaults."""
     versions: Mapping[str, str]
 
-    def keys(self) -> Sequence[str]:
+    def _keys(self) -> Sequence[str]:
         """Return the keys of result.json in their order, which differs with replications."""
         measured = _REPLICATED if self.replications > 1 else tuple(f.name for f in fields(Measured))
         own = (f.name for f in fields(self) if f.name not in _BEFORE and f.name not in measured)

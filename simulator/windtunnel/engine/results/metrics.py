@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from windtunnel.core.results.run import (
 )
 from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.prepare.fault_schedule import is_straggler
-from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.prepared import JobClass, PreparedRun
 from windtunnel.engine.results.autoscaling import rented_devices, scaled_entries
 from windtunnel.engine.results.economics import economics
 from windtunnel.engine.results.power_budget import power_budget
@@ -110,33 +110,33 @@ def _run_result(prepared: PreparedRun, recording: Recording) -> Measured:
         rate = sum(rented_devices(prepared, recording, c) * (c.price_usd_per_s or 0.0) for c in prepared.classes)
     times = times_of(prepared, recording)
     steady = times.steady
-    whole = _times(times, None, prepared, recording)
+    whole = _part(times, None, prepared, recording)
     energy_j = math.fsum(d.energy_j for d in recording.devices) if recording.tally else recording.power.integral()
-    alone = len(prepared.workloads) == 1
     by_hour_j = None if recording.tally is None else recording.tally.joules_by_hour
     site = economics(recording.power, prepared.scenario.site, rate, by_hour_j)
     return Measured(
         simulated_s=span_s,
-        **vars(whole)
-        | {
-            "statistics": RunStatistics(
-                method=METHOD,
-                stationary=steady.state is not None,
-                warmup_jobs=steady.job,
-                warmup_reason=steady.reason,
-                steady_state=None if steady.state is None else steady.state.verdict,
-                steady_state_reason=None if steady.state is None else steady.state.reason,
-                offered_load=None if steady.load is None else steady.load.offered,
-                **vars(whole.statistics),
-            )
-        },
+        jobs=whole.jobs,
+        latency_s=whole.latency_s,
+        waiting_s=whole.waiting_s,
+        serving=whole.serving,
+        statistics=RunStatistics(
+            method=METHOD,
+            stationary=steady.state is not None,
+            warmup_jobs=steady.job,
+            warmup_reason=steady.reason,
+            steady_state=None if steady.state is None else steady.state.verdict,
+            steady_state_reason=None if steady.state is None else steady.state.reason,
+            offered_load=None if steady.load is None else steady.load.offered,
+            effective_sample_size=whole.statistics.effective_sample_size,
+            batches=whole.statistics.batches,
+            missing_interval_reasons=whole.statistics.missing_interval_reasons,
+        ),
         throughput_per_s=whole.jobs.completed / span_s if span_s else 0.0,
         workloads=[
-            WorkloadResult(
-                name=w.workload.name,
-                use_case=w.workload.use_case,
-                **vars(whole if alone else _times(times, w.number, prepared, recording)),
-            )
+            replace(whole, name=w.workload.name, use_case=w.workload.use_case)
+            if len(prepared.workloads) == 1
+            else _part(times, w, prepared, recording)
             for w in prepared.workloads
         ],
         devices=devices,
@@ -261,18 +261,9 @@ def _mean_utilisation(recording: Recording) -> float:
     return float(np.average(shares, weights=np.array(rented, dtype=np.float64)))
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Jobs and times of one workload, or of all, with the names of the fields of a result."""
-
-    jobs: JobCounts
-    latency_s: TimeDistribution
-    waiting_s: TimeDistribution
-    serving: Serving | None
-    statistics: PartStatistics
-
-
-def _times(times: Times, work: int | None, prepared: PreparedRun, recording: Recording) -> _Part:
+def _part(times: Times, of: JobClass | None, prepared: PreparedRun, recording: Recording) -> WorkloadResult:
+    """Return the jobs and times of one workload, or of all, which then have no name."""
+    work = None if of is None else of.number
     counts = {name: int(count) for name, count in zip(STATUS, times.counts(work).tolist(), strict=True)}
     samples, steady = times.samples(work), times.steady
     by_metric: dict[str, dict[str, Estimate]] = {}
@@ -288,7 +279,9 @@ def _times(times: Times, work: int | None, prepared: PreparedRun, recording: Rec
         if name in by_metric:
             by_metric[name] = widen_to_waiting(by_metric[name], by_metric["waiting_s"])
     distributions = {name: TimeDistribution(**by_name) for name, by_name in by_metric.items()}
-    return _Part(
+    return WorkloadResult(
+        name="" if of is None else of.workload.name,
+        use_case=None if of is None else of.workload.use_case,
         jobs=JobCounts(arrived=sum(counts.values()), **counts),
         latency_s=distributions["latency_s"],
         waiting_s=distributions["waiting_s"],
@@ -343,7 +336,7 @@ def _serving(
 def _over_replications(runs: Sequence[Measured]) -> Measured:
     """Merge the results of replications, as ``summarise`` describes."""
     first = runs[0]
-    whole = _merged_part(runs)
+    whole = _merged("", None, runs)
     statistics = [run.statistics for run in runs]
     # The worst replication decides: if one is unstable, the mean over all has no meaning.
     worst = max(statistics, key=lambda s: ("reached", "not shown", "unstable").index(s.steady_state or "reached"))
@@ -351,21 +344,24 @@ def _over_replications(runs: Sequence[Measured]) -> Measured:
     return replace(
         first,
         simulated_s=_mean([run.simulated_s for run in runs]),
-        **vars(whole)
-        | {
-            "statistics": replace(
-                worst,
-                method="replications: Student's t over their values",
-                warmup_jobs=[run.warmup_jobs for run in statistics if isinstance(run.warmup_jobs, int)],
-                warmup_reason=statistics[0].warmup_reason,
-                steady_state_reason=_in_how_many(worst, statistics),
-                replications=len(runs),
-                **vars(whole.statistics),
-            )
-        },
+        jobs=whole.jobs,
+        latency_s=whole.latency_s,
+        waiting_s=whole.waiting_s,
+        serving=whole.serving,
+        statistics=replace(
+            worst,
+            method="replications: Student's t over their values",
+            warmup_jobs=[run.warmup_jobs for run in statistics if isinstance(run.warmup_jobs, int)],
+            warmup_reason=statistics[0].warmup_reason,
+            steady_state_reason=_in_how_many(worst, statistics),
+            replications=len(runs),
+            effective_sample_size=None,
+            batches=None,
+            missing_interval_reasons=whole.statistics.missing_interval_reasons,
+        ),
         throughput_per_s=_mean([run.throughput_per_s for run in runs]),
         workloads=[
-            replace(workload, **vars(_merged_part([run.workloads[i] for run in runs])))
+            _merged(workload.name, workload.use_case, [run.workloads[i] for run in runs])
             for i, workload in enumerate(first.workloads)
         ],
         devices=[
@@ -464,18 +460,18 @@ def _known_mean(values: Sequence[float | None]) -> float | None:
     return _mean(numbers) if numbers else None
 
 
-def _merged_part(parts: Sequence[Timed]) -> _Part:
+def _merged(name: str, use_case: str | None, parts: Sequence[Timed]) -> WorkloadResult:
     """Return the merged jobs and times of replications, and the reasons for missing values and intervals."""
     merged: dict[str, TimeDistribution] = {}
     for metric in _METRICS:
         found = [distribution(part, metric) for part in parts]
         if any(times is not None for times in found):
-            by_name = {
-                name: [None if times is None else times.of(name).value for times in found] for name in STATISTICS
-            }
-            merged[f"{metric}_s"] = TimeDistribution(**{n: over_replications(values) for n, values in by_name.items()})
+            values = ([None if times is None else times.of(s).value for times in found] for s in STATISTICS)
+            merged[f"{metric}_s"] = TimeDistribution(*map(over_replications, values))
     serving = [part.serving for part in parts if part.serving is not None]
-    return _Part(
+    return WorkloadResult(
+        name=name,
+        use_case=use_case,
         jobs=JobCounts(*map(sum, zip(*(astuple(part.jobs) for part in parts), strict=True))),
         latency_s=merged["latency_s"],
         waiting_s=merged["waiting_s"],
