@@ -97,7 +97,7 @@ def _drivers(real: Sequence[str]) -> dict[str, str | None]:
     """Return the driver of each real device, so that a stored point of another driver is not reused."""
     from windtunnel.backends.discovery import real_devices
 
-    here = {row["name"]: f"{row['label']}, {row['driver']}" for row in real_devices.real_devices()}
+    here = {row.name: f"{row.label}, {row.driver}" for row in real_devices.real_devices()}
     return {name: here.get(name) for name in real}
 
 

@@ -37,7 +37,7 @@ class TasksResult(TaskTimes):
 
     name: str
 
-    def keys(self) -> Sequence[str]:
+    def _keys(self) -> Sequence[str]:
         """Return the keys in their order."""
         return ["name", "jobs", "latency_s", "waiting_s"]
 
@@ -119,7 +119,7 @@ class ReplayPlacement(Placement):
     peak_allocation: float
     over_time: Sequence[IntervalState]
 
-    def keys(self) -> Sequence[str]:
+    def _keys(self) -> Sequence[str]:
         """Return the keys in their order."""
         setup = ["policy", "ties", "mode", "runs", "nodes", "gpus", "classes", "target"]
         means = ["demand", "gpu_allocation", "fragmentation", "fragmentation_rate", "peak_demand", "peak_allocation"]
@@ -172,7 +172,7 @@ class PlacementResult(PlacementMeasured):
     """The complete scenario, with all defaults."""
     versions: Mapping[str, str]
 
-    def keys(self) -> Sequence[str]:
+    def _keys(self) -> Sequence[str]:
         """Return the keys of result.json in their order."""
         return [*_BEFORE, *(field.name for field in fields(self) if field.name not in _BEFORE)]
 

@@ -352,7 +352,7 @@ class RealDevice(RealWork):
     jobs: int
     modelled_s: float
 
-    def keys(self) -> Sequence[str]:
+    def _keys(self) -> Sequence[str]:
         """Return the keys in their order."""
         return ["name", "model", "jobs", "modelled_s", *(field.name for field in fields(RealWork))]
 

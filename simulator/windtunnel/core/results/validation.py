@@ -153,7 +153,7 @@ class _OfDevice(ErrorFigures):
     op: str
     sources: Sequence[str]
 
-    def keys(self) -> Sequence[str]:
+    def _keys(self) -> Sequence[str]:
         """Return the keys in their order."""
         names = [attribute.name for attribute in fields(self)]
         return [*(name for name in _LEAD if name in names), *(name for name in names if name not in _LEAD)]
