@@ -22,6 +22,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError
 
 from windtunnel.core.errors import InputError, Location
@@ -402,7 +403,7 @@ def placement_from_data(data: Mapping[str, object], file: str = "scenario") -> P
     return check_placement(Document(dict(data), file))
 
 
-def json_schema() -> dict[str, object]:
+def json_schema() -> JsonSchemaValue:
     """Return the JSON Schema of a placement scenario."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

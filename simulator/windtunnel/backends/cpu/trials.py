@@ -90,7 +90,7 @@ def _loop(op: str, device: HostDevice, columns: Columns, plan: Plan) -> tuple[Ca
         sides = (int(columns["width"]),) if columns["op"] in ("softmax", "ln") else ()
         note = f"NumPy's functions, {device.versions['numpy']}, {workers} threads"
         return lambda operands: function(*(operands[name] for name in names), *sides, workers), note
-    loops: Mapping[str, Any] = {
+    loops: Mapping[str, Callable[..., None]] = {
         "add": threads.add, "mul": threads.mul, "div": threads.div, "addu": threads.addu,
         "mulu": threads.mulu, "divu": threads.divu, "relu": threads.relu,
     }  # fmt: skip
