@@ -132,7 +132,7 @@ def test_a_killed_worker_costs_nothing_but_time(cluster: Cluster, scenario: Path
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
     # Each counted once, and each result the very bytes of the local one.
     runs = sorted(path.name for path in (tmp_path / "there" / "runs").iterdir())
-    assert runs == [row["key"] for row in here["rows"]]
+    assert runs == [row.key for row in here.rows]
     for run in runs:
         ends = [tmp_path / side / "runs" / run / "result.json" for side in ("here", "there")]
         assert ends[0].read_bytes() == ends[1].read_bytes()
