@@ -438,16 +438,16 @@ def test_clocks_and_heat_are_looked_at_at_the_begin_after_each_visit_and_at_the_
     device = Warming(Clock())
     told = measured(device, points(1000, 10**6)).conditions
     assert device.looks == 2 + 2 * LEAST_ROUNDS
-    assert told["begin"] == Conditions(sm_clock_hz=1.99e9, temperature_c=41.0, held_back=["idle"])
-    assert told["end"].temperature_c == 40.0 + device.looks
-    assert told["lowest"] == Conditions(sm_clock_hz=2e9 - 1e7 * device.looks, temperature_c=41.0)
-    assert told["highest"] == Conditions(
+    assert told.begin == Conditions(sm_clock_hz=1.99e9, temperature_c=41.0, held_back=["idle"])
+    assert told.end.temperature_c == 40.0 + device.looks
+    assert told.lowest == Conditions(sm_clock_hz=2e9 - 1e7 * device.looks, temperature_c=41.0)
+    assert told.highest == Conditions(
         sm_clock_hz=1.99e9, temperature_c=40.0 + device.looks, held_back=["idle", "power cap"]
     )
 
 
 def test_a_look_that_fails_costs_no_measurement_and_a_device_that_tells_none_has_none() -> None:
     found = measured(Warming(Clock(), blind=(1, 2)), points(1000))
-    assert found.rows and not found.refused and found.conditions["begin"].temperature_c == 43.0
-    assert measured(Fake(Clock()), points(1000)).conditions == {}
-    assert measure.summary([]) == {}
+    assert found.rows and not found.refused and found.conditions.begin.temperature_c == 43.0
+    assert measured(Fake(Clock()), points(1000)).conditions is None
+    assert measure.summary([]) is None

@@ -121,10 +121,10 @@ class PointsResidual:
 
     def _read(self) -> Mapping[tuple[str, ...], _ChoiceResidual]:
         processes = {}
-        for rows, residual, noise in read_points(self._op, str(self._entry.data["points"])):
+        for rows, residual, noise in read_points(self._op, self._entry.points):
             key = choice_key(rows)
             name = "/".join(key)
-            stated = self._entry.data["scales"][name]
+            stated = self._entry.scales[name]
             scales = Scales(*(_within(stated, part, 10.0) for part in ("wide", "narrow", "noise", "mix")))
             z = coordinates(self._device, rows)
             model = self._entry.linear_models.get(name)
@@ -297,5 +297,5 @@ class TransferredResidual:
 def bind(entry: LearnedEntry, device: Device, op: str, path: Path | None, base: Residual | None) -> Residual:
     """Return the residual that ``entry`` states, for ``device`` as it was fitted; ``path`` is the overlay's file."""
     if entry.form == "arrays":
-        return ArraysResidual(entry, device, op, (path or Path()).parent / str(entry.data["file"]), base)
+        return ArraysResidual(entry, device, op, (path or Path()).parent / entry.file, base)
     return PointsResidual(entry, device, op, base, path)

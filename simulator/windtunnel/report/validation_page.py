@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -10,7 +10,7 @@ from markupsafe import Markup
 from windtunnel.core.results.data import to_data
 from windtunnel.core.results.validation import (
     ChartPoints,
-    Conditions,
+    ConditionsSeen,
     Environment,
     OmittedPoints,
     OperationResult,
@@ -243,9 +243,9 @@ def _environment_rows(about: Environment) -> Iterator[tuple[str, str]]:
     yield from ((name, text) for name, text in rows if text)
 
 
-def _conditions(seen: Mapping[str, Conditions]) -> str:
+def _conditions(seen: ConditionsSeen) -> str:
     """Return a device's clocks, power and temperature, from the lowest to the highest value during the measurement."""
-    low, high = seen["lowest"], seen["highest"]
+    low, high = seen.lowest, seen.highest
     ranges = (
         ("SM", low.sm_clock_hz, high.sm_clock_hz, "Hz"),
         ("memory", low.memory_clock_hz, high.memory_clock_hz, "Hz"),

@@ -79,14 +79,17 @@ class MeasurementResults:
             clocks={
                 f"{device.name} {clock} ({when})": clock_hz
                 for device in self.devices
-                for when, state in device.measured.conditions.items()
+                if device.measured.conditions is not None
+                for when, state in device.measured.conditions.by_name().items()
                 for clock, clock_hz in (("SM", state.sm_clock_hz), ("memory", state.memory_clock_hz))
                 if clock_hz is not None
             },
             date=datetime.now(UTC).replace(microsecond=0).isoformat(),
             command=self.command,
             conditions={
-                device.name: device.measured.conditions for device in self.devices if device.measured.conditions
+                device.name: device.measured.conditions
+                for device in self.devices
+                if device.measured.conditions is not None
             },
         )
 

@@ -28,7 +28,7 @@ from windtunnel.core.errors import (
     UnsupportedOperationError,
 )
 from windtunnel.core.ops import Operation
-from windtunnel.core.results.validation import Conditions
+from windtunnel.core.results.validation import Conditions, ConditionsSeen
 from windtunnel.runtime.trial import Conditioned, Operations, Trial
 from windtunnel.validation.budget import Budget
 from windtunnel.validation.rows import Measurement
@@ -110,8 +110,8 @@ class Measured:
         over_budget: The points for which the budget was too small.
         rounds: The number of rounds.
         spent_s: The time spent, on the budget's clock.
-        conditions: Clocks, temperature and power at the ``begin`` and ``end``, and the ``lowest`` and ``highest`` of
-            those and of the values after each visit. Empty if the device does not report any.
+        conditions: Clocks, temperature and power at the beginning, after each visit and at the end. None if the device
+            does not report any.
         hung: Those reasons of ``refused`` that are calls without an answer.
     """
 
@@ -120,7 +120,7 @@ class Measured:
     over_budget: Sequence[Point]
     rounds: int
     spent_s: float
-    conditions: Mapping[str, Conditions] = field(default_factory=dict)
+    conditions: ConditionsSeen | None = None
     hung: Sequence[str] = ()
 
 
@@ -411,14 +411,14 @@ class Session:
         )
 
 
-def summary(seen: Sequence[Conditions]) -> dict[str, Conditions]:
-    """Return the begin, end, lowest and highest of all readings; see ``Measured.conditions``."""
+def summary(seen: Sequence[Conditions]) -> ConditionsSeen | None:
+    """Return the first, the last and the extremes of all readings; None if there are none."""
     if not seen:
-        return {}
+        return None
     reasons = [state.held_back for state in seen if state.held_back is not None]
     held_back = sorted({reason for stated in reasons for reason in stated}) if reasons else None
     highest = replace(_extreme(seen, max), held_back=held_back)
-    return {"begin": seen[0], "end": seen[-1], "lowest": _extreme(seen, min), "highest": highest}
+    return ConditionsSeen(seen[0], seen[-1], _extreme(seen, min), highest)
 
 
 def _extreme(seen: Sequence[Conditions], choose: Callable[[Iterable[float]], float]) -> Conditions:

@@ -24,6 +24,20 @@ class Conditions(Result):
 
 
 @dataclass(frozen=True)
+class ConditionsSeen(Result):
+    """The state of a device at the beginning and at the end of its measurements, and the extremes in between."""
+
+    begin: Conditions = Conditions()
+    end: Conditions = Conditions()
+    lowest: Conditions = Conditions()
+    highest: Conditions = Conditions()
+
+    def by_name(self) -> Mapping[str, Conditions]:
+        """Return the states by the names of the fields."""
+        return {"begin": self.begin, "end": self.end, "lowest": self.lowest, "highest": self.highest}
+
+
+@dataclass(frozen=True)
 class Environment(Result):
     """The environment of measurements. What is unknown is empty."""
 
@@ -37,9 +51,8 @@ class Environment(Result):
     date: str = ""
     """ISO 8601, UTC."""
     command: str = ""
-    conditions: Mapping[str, Mapping[str, Conditions]] = field(default_factory=dict)
-    """Clocks, power, temperature and throttle reasons by device, at the ``begin`` and ``end``, and their ``lowest`` and
-    ``highest`` values."""
+    conditions: Mapping[str, ConditionsSeen] = field(default_factory=dict)
+    """Clocks, power, temperature and throttle reasons by device."""
 
 
 @dataclass(frozen=True, kw_only=True)
