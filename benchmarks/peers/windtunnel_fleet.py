@@ -45,7 +45,7 @@ def main():
     began = time.process_time()
     result, _ = simulate(asked, 1, "compiled", known)
     cpu_s = time.process_time() - began
-    latency = result["latency_s"]
+    latency = result.latency_s
     print(
         json.dumps(
             {
@@ -54,11 +54,11 @@ def main():
                 "devices": 4 * per_class,
                 "cpu_s": cpu_s,
                 "peak_mb": high_water_mb(),
-                "mean_s": latency["mean"]["value"],
-                "p50_s": latency["p50"]["value"],
-                "p99_s": latency["p99"]["value"],
-                "energy_j": result["energy_j"],
-                "warm_up_jobs": result["statistics"]["warmup_jobs"],
+                "mean_s": latency.mean.value,
+                "p50_s": latency.p50.value,
+                "p99_s": latency.p99.value,
+                "energy_j": result.energy_j,
+                "warm_up_jobs": result.statistics.warmup_jobs,
             }
         )
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 from windtunnel.core.device import Device, Kind, ModelAccuracy, Residual
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
@@ -49,7 +48,7 @@ class Catalogue:
         self._residuals: dict[tuple[str, str], Residual] = {}
         self._devices: dict[tuple[str, bool], Device] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Devices and residuals can be built again from the files, so they are not sent to other processes.
         return {**self.__dict__, "_residuals": {}, "_devices": {}}
 

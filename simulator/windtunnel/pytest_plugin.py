@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from windtunnel.runtime.accelerator import Accelerator
     from windtunnel.runtime.faults import FaultPlan
-    from windtunnel.simulation.run import Run
+    from windtunnel.simulation.run import PlacementRun, Run
 
 _DEFAULT_DEVICE = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
@@ -251,7 +251,7 @@ def _armed(
     pytest.fail(problem, pytrace=False)
 
 
-def _check_marker(options: dict[str, Any]) -> None:
+def _check_marker(options: Mapping[str, object]) -> None:
     from windtunnel.core.errors import InputError, list_choices, nearest
 
     def wrong(problem: str, names: tuple[str, ...], given: Any) -> None:
@@ -301,7 +301,7 @@ def _open(case: _Case, interval: Any) -> Accelerator:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Add the state of the device, the seed and a timeline to the report of a failing test."""
-    hidden: list[dict[str, Any]] = []
+    hidden: list[dict[str, object]] = []
     if call.excinfo is not None and _OPENED in item.stash:
         hidden = _internal_modules(call.excinfo)
     for module in hidden:
@@ -334,7 +334,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report.sections.append((f"accelerator ({call.when})", "\n".join(lines)))
 
 
-def _internal_modules(info: pytest.ExceptionInfo[BaseException]) -> list[dict[str, Any]]:
+def _internal_modules(info: pytest.ExceptionInfo[BaseException]) -> list[dict[str, object]]:
     """Return the globals of Windtunnel's modules in the traceback of a finding, a device error or an exceeded budget.
 
     They explain nothing about the test, so the report hides them and the code that the emulator generates;
@@ -375,13 +375,13 @@ def _write_trace(item: pytest.Item, device: str, log: list[Any]) -> Path:
 
 
 @pytest.fixture
-def windtunnel_run() -> Callable[..., Run]:
+def windtunnel_run() -> Callable[..., Run | PlacementRun]:
     """Simulate a scenario, given as a path or as the plain data of a file, and return its Run.
 
-    ``windtunnel_run("fleet.yaml", changes=["fleet[0].count=3"]).result["latency_s"]["p99"]["value"]``
+    ``windtunnel_run("fleet.yaml", changes=["fleet[0].count=3"]).result.latency_s.p99.value``
     """
 
-    def simulate(scenario: Any, **options: Any) -> Run:
+    def simulate(scenario: Any, **options: Any) -> Run | PlacementRun:
         from windtunnel.core.yamlfile import Document
         from windtunnel.simulation import run as simulation
         from windtunnel.simulation.run import checked

@@ -20,6 +20,7 @@ from windtunnel.backends.cuda.nvml import Nvml
 from windtunnel.backends.cuda.trials import CupyOperations
 from windtunnel.backends.discovery.registry import backend
 from windtunnel.core import errors
+from windtunnel.core.results.validation import Conditions
 
 ODD = {"m": 5, "n": 8, "k": 12}
 """No two sides alike, so that a matrix that is taken by the wrong side is found out."""
@@ -441,11 +442,14 @@ def test_a_device_s_conditions_are_what_nvml_says_and_no_versions() -> None:
     context = cupy_context.open_context(FakeCupy(), "cuda", 0)
     context.driver.nvml = Nvml(FakeNvml(nvmlDeviceGetTemperature=3), "handle")
     operations = CupyOperations(context, {})
-    assert operations.conditions() == {
-        "power_w": 650.5, "power_limit_w": 700.0, "sm_clock_hz": 1.98e9, "memory_clock_hz": 3.201e9,
-        "held_back": ["power cap", "thermal (software)"],
-    }  # fmt: skip
+    assert operations.conditions() == Conditions(
+        power_w=650.5,
+        power_limit_w=700.0,
+        sm_clock_hz=1.98e9,
+        memory_clock_hz=3.201e9,
+        held_back=("power cap", "thermal (software)"),
+    )
     assert set(operations.versions) == {"cuBLAS", "cuFFT"}
     context.driver.nvml = None
-    assert operations.conditions() == {}
+    assert operations.conditions() == Conditions()
     operations.close()

@@ -122,7 +122,7 @@ def test_compilers_are_asked_and_what_is_missing_or_does_not_work_says_what_to_i
     compiler(tmp_path, "g++", "print('hello')\nprint('g++ (of ours) 99.1')")
     compiler(tmp_path, "verilator", "sys.exit(1)")
     report = doctoring.doctor()
-    versions: dict[str, Any] = {one["name"]: one["version"] for one in report["compilers"]}
+    versions: dict[str, Any] = {one.name: one.version for one in report.compilers}
     assert versions["g++"] == "g++ (of ours) 99.1"
     assert (versions["verilator"], versions["hipcc"], versions["iverilog"]) == (None, None, None)
     text = "\n".join(doctor_lines(report))
@@ -136,7 +136,7 @@ def test_a_compiler_that_hangs_has_no_version_and_is_not_waited_for(
     monkeypatch.setattr(doctoring, "_ANSWER_S", 0.01)
     monkeypatch.setenv("PATH", str(tmp_path))
     compiler(tmp_path, "hipcc", "time.sleep(1000) if os.fork() == 0 else time.sleep(1000)")
-    assert {one["name"]: one["version"] for one in doctoring.doctor()["compilers"]}["hipcc"] is None
+    assert {one.name: one.version for one in doctoring.doctor().compilers}["hipcc"] is None
 
 
 def test_the_packages_it_looks_for_are_those_that_windtunnel_needs(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

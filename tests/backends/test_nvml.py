@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from windtunnel.backends.cuda import nvml
-from windtunnel.backends.cuda.nvml import Nvml, State, nvml_of, throttle_reasons
+from windtunnel.backends.cuda.nvml import Nvml, nvml_of, throttle_reasons
+from windtunnel.core.results.validation import Conditions
 
 
 class NVMLError(Exception):
@@ -108,7 +109,7 @@ def test_what_a_device_has_not_is_none_and_other_errors_are_raised() -> None:
     )  # fmt: skip
     bare = device(**lacks)
     assert bare.energy_j() is None and bare.power_limit_w() is None
-    assert bare.state() == State(None, None, None, None, None)
+    assert bare.state() == Conditions()
     with pytest.raises(NVMLError):
         device(nvmlDeviceGetTotalEnergyConsumption=15).energy_j()  # GPU is lost
 

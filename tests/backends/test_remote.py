@@ -20,6 +20,7 @@ from windtunnel.backends.discovery import registry, remote
 from windtunnel.backends.discovery.remote import RemoteOperations
 from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.results.validation import Conditions
 from windtunnel.report.validation import text
 from windtunnel.runtime.codes import code_of
 from windtunnel.validation import campaign as measuring
@@ -30,6 +31,7 @@ FAKE = '''
 import os, subprocess, sys, time
 from windtunnel.backends.common.backend import DetectedDevice, RealBackend
 from windtunnel.core.errors import DeviceLost
+from windtunnel.core.results.validation import Conditions
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.runtime.limits import limits_of
@@ -69,7 +71,7 @@ class Operations:
     def energy_j(self): return None
     def close(self): pass
     if TELLS:
-        def conditions(self): return {"sm_clock_hz": 1.98e9, "held_back": ["idle"]}
+        def conditions(self): return Conditions(sm_clock_hz=1.98e9, held_back=["idle"])
 
 BACKEND = RealBackend("fakery", "nothing", "nothing", lambda: [DetectedDevice("fakery", 0, "fake", "gpu", False, "1", "cuda")], Operations)
 '''
@@ -125,10 +127,10 @@ def columns(n: int) -> Mapping[str, Any]:
 
 
 def test_clocks_come_from_the_child_where_its_back_end_tells_them(fake: RemoteOperations, tmp_path: Path) -> None:
-    assert fake.conditions() == {"sm_clock_hz": 1.98e9, "held_back": ["idle"]}
+    assert fake.conditions() == Conditions(sm_clock_hz=1.98e9, held_back=["idle"])
     (tmp_path / "fakery" / "backend.py").write_text(source(tmp_path).replace("TELLS = True", "TELLS = False # not"))
     silent = RemoteOperations("fakery", 0)
-    assert silent.conditions() == {}
+    assert silent.conditions() == Conditions()
     silent.close()
 
 
@@ -180,7 +182,7 @@ def test_what_hangs_in_a_validation_is_said_and_what_does_not_is_measured(
     found = measuring.measured(budget=budget(6.0, 100.0))
     assert {(row.columns["n"], row.columns["dtype"]) for row in found.rows} >= {(1e3, "float32"), (1e5, "float32")}
     assert not any(row.columns["n"] == 1e6 for row in found.rows)
-    hung = [one["why"] for one in found.omitted() if one["hung"]]
+    hung = [one.why for one in found.omitted() if one.hung]
     assert hung and all("vector_add n=1e+06" in why and "no answer within 1.8e+03 s" in why for why in hung)
     assert any(
         line.startswith("hung on fakery:0: vector_add n=1e+06") for line in text([], found.omitted()).splitlines()
@@ -202,8 +204,8 @@ def test_a_device_that_does_not_open_is_said_and_the_others_are_measured(
     monkeypatch.setattr(measuring, "backend", lambda _: registry.backend("fakery"))
     found = measuring.measured(budget=budget(4.0, 100.0))
     assert [one.name for one in found.devices] == ["fakery:0"] and found.rows
-    (said,) = [one for one in found.omitted() if one["source"] == "broken:0"]
-    assert said["op"] == "all" and "no answer" in said["why"] and said["points"] > 100
+    (said,) = [one for one in found.omitted() if one.source == "broken:0"]
+    assert said.op == "all" and "no answer" in said.why and said.points > 100
     monkeypatch.setattr(measuring, "choose", lambda *_: [("broken:0", "l4@cuda")])
     with pytest.raises(errors.DeviceNotPresentError, match="'broken:0' was found but does not open: .*no answer"):
         measuring.measured(budget=budget(2.0, 100.0))

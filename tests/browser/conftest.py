@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,31 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from windtunnel.core.result import (
+from windtunnel.core.recording import (
     COMPLETED,
     DROPPED,
     QUEUED,
     RUNNING,
+    STATUS,
     DeviceRecord,
     Jobs,
     Recording,
     Slice,
     Steps,
     TokenGaps,
+)
+from windtunnel.core.results.run import (
+    DeviceResult,
+    Estimate,
+    JobCounts,
+    ModelInput,
+    PartStatistics,
+    RunResult,
+    RunStatistics,
+    Serving,
+    TargetVerdict,
+    TimeDistribution,
+    WorkloadResult,
 )
 from windtunnel.core.ticks import to_tick_array
 
@@ -80,7 +94,7 @@ def open_file(browser: Browser) -> Iterator[Callable[..., Opened]]:
         context.close()
 
 
-Run = tuple[dict[str, Any], Recording]
+Run = tuple[RunResult, Recording]
 
 HOSTILE = '</script><script>window.__owned = 1</script><img src=x onerror="window.__owned = 1">{{ 7 * 7 }}\'"&'
 
@@ -97,31 +111,62 @@ SKUS = {
 FLEET = ("h100-sxm-80gb", "h100-sxm-80gb", "l40s", "l40s", "l40s", "tpu-v5e")
 
 
-def timed(seconds: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
-    """Mean and percentiles as result.json has them, with an interval where there are enough values."""
+def timed(seconds: np.ndarray, weights: np.ndarray | None = None) -> TimeDistribution:
+    """Mean and percentiles, with an interval where there are enough values."""
     if weights is not None:
         seconds = np.repeat(seconds, weights)
     if not len(seconds):
-        return {name: {"value": None, "low": None, "high": None} for name in ("mean", "p50", "p95", "p99")}
+        return TimeDistribution(*[Estimate(None)] * 4)
     values = {"mean": seconds.mean()} | {f"p{p}": np.quantile(seconds, p / 100) for p in (50, 95, 99)}
     widths = {"mean": 0.01, "p50": 0.012, "p95": 0.03, "p99": 0.06}
     enough = len(seconds) >= 100
-    return {
-        name: {
-            "value": float(value),
-            "low": float(value * (1 - widths[name])) if enough else None,
-            "high": float(value * (1 + 1.3 * widths[name])) if enough else None,
+    return TimeDistribution(
+        **{
+            name: Estimate(
+                float(value),
+                float(value * (1 - widths[name])) if enough else None,
+                float(value * (1 + 1.3 * widths[name])) if enough else None,
+            )
+            for name, value in values.items()
         }
-        for name, value in values.items()
-    }
+    )
 
 
-def counts(status: np.ndarray) -> dict[str, int]:
-    found = {
-        word: int((status == code).sum())
-        for code, word in enumerate(("completed", "running", "queued", "dropped", "failed"))
-    }
-    return {"arrived": len(status)} | found
+def counts(status: np.ndarray) -> JobCounts:
+    return JobCounts(arrived=len(status), **{word: int((status == code).sum()) for code, word in enumerate(STATUS)})
+
+
+NO_STATISTICS = RunStatistics(
+    method="",
+    stationary=False,
+    warmup_jobs=0,
+    warmup_reason="",
+    steady_state=None,
+    steady_state_reason=None,
+    offered_load=None,
+    missing_interval_reasons={},
+)
+
+
+def verdict(
+    text: str, metric: str, statistic: str | None, workload: str | None, unit: str, limit: float, value: float | None
+) -> TargetVerdict:
+    comparison = ">=" if ">=" in text else "<="
+    return TargetVerdict(
+        text=text,
+        met=value is not None and (value >= limit if comparison == ">=" else value <= limit),
+        confidence="conclusive",
+        value=value,
+        low=None,
+        high=None,
+        reason=None,
+        metric=metric,
+        statistic=statistic,
+        workload=workload,
+        comparison=comparison,
+        limit=limit,
+        unit=unit,
+    )
 
 
 def make_run(
@@ -219,95 +264,100 @@ def make_run(
     return result_of(recording, name, seed, hostile), recording
 
 
-def result_of(recording: Recording, name: str, seed: int, hostile: bool) -> dict[str, Any]:
+def result_of(recording: Recording, name: str, seed: int, hostile: bool) -> RunResult:
     jobs, span = recording.jobs, recording.end / 1e12
     done = jobs.status == COMPLETED
     latency, waited = (jobs.finish - jobs.arrival) / 1e12, (jobs.start - jobs.arrival) / 1e12
     firsts = (jobs.first - jobs.arrival) / 1e12
     gaps = recording.token_gaps
     following = timed(gaps.ticks / 1e12, gaps.weights)
-    workloads: list[dict[str, Any]] = []
+    workloads = []
     for i, label in enumerate(recording.workloads):
         mine = jobs.workload == i
         workloads.append(
-            {
-                "name": label,
-                "use_case": "interactive" if i == 0 else None,
-                "jobs": counts(jobs.status[mine]),
-                "latency_s": timed(latency[mine & done]),
-                "waiting_s": timed(waited[mine & done]),
-                "serving": {"ttft_s": timed(firsts[mine & (jobs.first >= 0)]), "itl_s": following} if i == 0 else None,
-            }
+            WorkloadResult(
+                name=label,
+                use_case="interactive" if i == 0 else None,
+                jobs=counts(jobs.status[mine]),
+                latency_s=timed(latency[mine & done]),
+                waiting_s=timed(waited[mine & done]),
+                serving=Serving(timed(firsts[mine & (jobs.first >= 0)]), following, None) if i == 0 else None,
+                statistics=PartStatistics(missing_interval_reasons={}),
+            )
         )
     energy = recording.power.integral()
     price = sum(SKUS[device.label][3] for device in recording.devices)
     all_latency, all_first = timed(latency[done]), timed(firsts[jobs.first >= 0])
-    chat_p95 = workloads[0]["latency_s"]["p95"]["value"]
+    chat_p95 = workloads[0].latency_s.p95.value
     limits = [
-        ("latency p99 <= 15 s", "latency", "p99", None, "s", 15.0, all_latency["p99"]["value"]),
+        ("latency p99 <= 15 s", "latency", "p99", None, "s", 15.0, all_latency.p99.value),
         ("latency p95 of chat <= 20 s", "latency", "p95", recording.workloads[0], "s", 20.0, chat_p95),
-        ("ttft p95 <= 500 ms", "ttft", "p95", None, "s", 0.5, all_first["p95"]["value"]),
-        ("itl p99 <= 50 ms", "itl", "p99", None, "s", 0.05, following["p99"]["value"]),
+        ("ttft p95 <= 500 ms", "ttft", "p95", None, "s", 0.5, all_first.p95.value),
+        ("itl p99 <= 50 ms", "itl", "p99", None, "s", 0.05, following.p99.value),
         ("throughput >= 60 /s", "throughput", None, None, "/s", 60.0, int(done.sum()) / span),
         ("utilisation <= 90 %", "utilisation", None, None, "1", 0.9, 0.71),
     ]
-    return {
-        "name": name,
-        "description": HOSTILE
-        if hostile
-        else "Two H100s, three L40S and a TPU v5e behind one queue, at the evening peak.",
-        "engine": "process",
-        "seed": seed,
-        "simulated_s": span,
-        "jobs": counts(jobs.status),
-        "latency_s": all_latency,
-        "waiting_s": timed(waited[done]),
-        "serving": {
-            "ttft_s": all_first,
-            "itl_s": following,
-            "output_tokens_per_s": float(jobs.tokens.sum()) / span,
-        },
-        "throughput_per_s": int(done.sum()) / span,
-        "workloads": workloads,
-        "devices": [
-            {"name": d.name, "sku": d.label, "kind": d.kind, "utilisation": d.busy_ticks / recording.end}
-            | {"energy_j": d.energy_j, "jobs": d.jobs, "power_limit_w": d.power_limit_w, "idle_power_w": d.idle_power_w}
+    described = "Two H100s, three L40S and a TPU v5e behind one queue, at the evening peak."
+    return RunResult(
+        name=name,
+        description=HOSTILE if hostile else described,
+        engine="process",
+        engine_reason="",
+        seed=seed,
+        replications=1,
+        policy="fifo",
+        simulated_s=span,
+        jobs=counts(jobs.status),
+        latency_s=all_latency,
+        waiting_s=timed(waited[done]),
+        serving=Serving(all_first, following, float(jobs.tokens.sum()) / span),
+        statistics=NO_STATISTICS,
+        throughput_per_s=int(done.sum()) / span,
+        workloads=workloads,
+        devices=[
+            DeviceResult(
+                name=d.name,
+                sku=d.label,
+                entry=d.label,
+                kind=d.kind,
+                utilisation=d.busy_ticks / recording.end,
+                rented_s=span,
+                energy_j=d.energy_j,
+                jobs=d.jobs,
+                power_limit_w=d.power_limit_w,
+                idle_power_w=d.idle_power_w,
+                availability=1.0,
+            )
             for d in recording.devices
         ],
-        "energy_j": energy,
-        "average_power_w": energy / span,
-        "peak_power_w": float(recording.power.values.max()),
-        "power_limit_w": sum(d.power_limit_w for d in recording.devices),
-        "cost_usd": price * span / 3600,
-        "cost_usd_per_h": price,
-        "targets": [
-            {
-                "text": text,
-                "met": value is not None and (value >= limit if ">=" in text else value <= limit),
-                "value": value,
-                "metric": metric,
-                "statistic": statistic,
-                "workload": workload,
-                "comparison": ">=" if ">=" in text else "<=",
-                "limit": limit,
-                "unit": unit,
-            }
-            for text, metric, statistic, workload, unit, limit, value in limits
-        ],
-        "provenance": provenance(hostile),
-        "notes": [
+        faults=None,
+        autoscale=[],
+        utilisation=0.71,
+        availability=1.0,
+        energy_j=energy,
+        average_power_w=energy / span,
+        peak_power_w=float(recording.power.values.max()),
+        power_limit_w=sum(d.power_limit_w for d in recording.devices),
+        power_budget=None,
+        cost_usd=price * span / 3600,
+        cost_usd_per_h=price,
+        total_cost_usd=None,
+        site=None,
+        targets=[verdict(*limit) for limit in limits],
+        provenance=provenance(hostile),
+        model_accuracy=[],
+        notes=[
             "chat: the batch of h100-sxm-80gb was limited to 48 jobs by memory",
             "Percentile intervals come from batch means over 20 batches.",
-        ]
-        + ([HOSTILE] if hostile else []),
-        "scenario": scenario(name, recording),
-        "versions": {"windtunnel": "0.1.0", "python": "3.11.9", "numpy": "2.4.6", "simpy": "4.1.2"},
-    }
+            *([HOSTILE] if hostile else []),
+        ],
+        scenario=scenario(name, recording),
+        versions={"windtunnel": "0.1.0", "python": "3.11.9", "numpy": "2.4.6", "simpy": "4.1.2"},
+    )
 
 
-def provenance(hostile: bool) -> list[dict[str, Any]]:
+def provenance(hostile: bool) -> list[ModelInput]:
     """Values and ranges in the row's own unit, as result.json holds them."""
-    keys = ("device", "parameter", "value", "unit", "provenance", "source", "low", "high", "reason")
     rows: list[tuple[Any, ...]] = []
     for sku, scale in (("h100-sxm-80gb", 1.0), ("l40s", 0.37), ("tpu-v5e", 0.2)):
         sheet = f"https://example.com/datasheets/{sku}-datasheet-nvidia-us-2287922-web.pdf"
@@ -326,7 +376,7 @@ def provenance(hostile: bool) -> list[dict[str, Any]]:
     if hostile:
         rows.append((HOSTILE, HOSTILE, 1.0, "1", "assumed", HOSTILE, 0.5, 2.0, HOSTILE))
         rows.append(("javascript", "link", 1.0, "1", "datasheet", "javascript:window.__owned=1"))
-    return [dict(zip(keys, (*row, *[None] * (len(keys) - len(row))), strict=True)) for row in rows]
+    return [ModelInput(*row, *[None] * (9 - len(row))) for row in rows]
 
 
 def scenario(name: str, recording: Recording) -> dict[str, Any]:
@@ -376,43 +426,23 @@ def make_empty_run() -> Run:
     )
     nothing = timed(np.zeros(0))
     empty = counts(jobs.status)
-    changes: dict[str, Any] = {
-        "description": None,
-        "jobs": empty,
-        "latency_s": nothing,
-        "waiting_s": nothing,
-        "serving": None,
-        "throughput_per_s": 0.0,
-        "workloads": [
-            {
-                "name": "chat",
-                "use_case": None,
-                "jobs": empty,
-                "latency_s": nothing,
-                "waiting_s": nothing,
-                "serving": None,
-            }
-        ],
-        "cost_usd": None,
-        "cost_usd_per_h": None,
-        "power_limit_w": 350.0,
-        "targets": [
-            {
-                "text": "latency p99 <= 1 s",
-                "met": False,
-                "value": None,
-                "unit": "s",
-                "metric": "latency",
-                "statistic": "p99",
-                "workload": None,
-                "comparison": "<=",
-                "limit": 1.0,
-            }
-        ],
-        "provenance": [],
-        "notes": [],
-    }
-    return result | changes, recording
+    part = {"jobs": empty, "latency_s": nothing, "waiting_s": nothing, "serving": None}
+    workload = WorkloadResult(
+        name="chat", use_case=None, statistics=PartStatistics(missing_interval_reasons={}), **part
+    )
+    return replace(
+        result,
+        description=None,
+        **part,
+        throughput_per_s=0.0,
+        workloads=[workload],
+        cost_usd=None,
+        cost_usd_per_h=None,
+        power_limit_w=350.0,
+        targets=[verdict("latency p99 <= 1 s", "latency", "p99", None, "s", 1.0, None)],
+        provenance=[],
+        notes=[],
+    ), recording
 
 
 @pytest.fixture(scope="session")

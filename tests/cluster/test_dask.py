@@ -127,12 +127,12 @@ def test_a_killed_worker_costs_nothing_but_time(cluster: Cluster, scenario: Path
 
     there = sweep_command.sweep(scenario, OVER, out=tmp_path / "there", cluster=cluster.address, progress=kill_half_way)
     assert killed == [(3, -signal.SIGKILL)]
-    assert there["failed"] == 0 and there == here
+    assert there.failed == 0 and there == here
     for name in ("sweep.csv", "sweep.json", "manifest.json"):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
     # Each counted once, and each result the very bytes of the local one.
     runs = sorted(path.name for path in (tmp_path / "there" / "runs").iterdir())
-    assert runs == [row["key"] for row in here["rows"]]
+    assert runs == [row.key for row in here.rows]
     for run in runs:
         ends = [tmp_path / side / "runs" / run / "result.json" for side in ("here", "there")]
         assert ends[0].read_bytes() == ends[1].read_bytes()
@@ -199,6 +199,6 @@ def test_a_lost_scheduler_ends_the_sweep_and_keeps_what_was_finished(
         lost.stop()
     (kept,) = out.glob("runs/*/result.json")
     os.utime(kept, ns=(0, 0))  # a file that is written later has another time
-    assert sweep_command.sweep(scenario, ["seed=1..8"], out=out, workers=2)["failed"] == 0
+    assert sweep_command.sweep(scenario, ["seed=1..8"], out=out, workers=2).failed == 0
     results = list(out.glob("runs/*/result.json"))
     assert len(results) == 8 and [path for path in results if path.stat().st_mtime_ns == 0] == [kept]

@@ -15,7 +15,7 @@ from tests.differential.comparison import CATALOGUE, assert_same, prepared
 
 from windtunnel.app.run import list_policies
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
 from windtunnel.engine.choice import choose, unsupported_by_compiled
 from windtunnel.engine.compiled import kernel_sources
 from windtunnel.engine.compiled import run as compiled

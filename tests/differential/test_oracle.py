@@ -12,7 +12,7 @@ from tests.differential.oracle import Oracle
 from tests.differential.test_engines import TIED, scenarios
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import FAILED, Recording
+from windtunnel.core.recording import FAILED, Recording
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import clock

@@ -56,7 +56,7 @@ def device() -> Accelerator:
 
 
 def predicted(op: str, device: str = "h100-sxm-80gb", **values: Any) -> float:
-    return float(windtunnel.predict(op, device, values)["duration_s"])
+    return float(windtunnel.predict(op, device, values).duration_s)
 
 
 def took(device: Accelerator, program: Any) -> float:
@@ -126,10 +126,10 @@ def test_a_kernel_takes_its_predicted_time_and_energy(device: Accelerator) -> No
     elapsed = took(device, program)
     (span,) = [s for s in spans if s.name == "add"]
     found = windtunnel.predict("vector_add", "h100-sxm-80gb", {"n": MILLION})
-    assert (span.end - span.start) / 1e12 == pytest.approx(found["duration_s"], rel=1e-6)
-    assert elapsed == pytest.approx(predicted("launch", count=1) + found["duration_s"], rel=0.4)
+    assert (span.end - span.start) / 1e12 == pytest.approx(found.duration_s, rel=1e-6)
+    assert elapsed == pytest.approx(predicted("launch", count=1) + found.duration_s, rel=0.4)
     idle_w = device_model("h100-sxm-80gb", windtunnel.catalogue()).idle_power_w
-    above = (found["power_w"] - idle_w) * found["duration_s"]
+    above = (found.power_w - idle_w) * found.duration_s
     spent = device.energy_j - before_j
     assert spent == pytest.approx(idle_w * (device.clock_s - before_s) + above, rel=1e-6)
 
@@ -493,7 +493,7 @@ def test_empty_kernels_and_one_wait_take_what_predict_says_through_every_api() -
         for _ in range(count):
             device.launch(nothing, 1, 1)
         device.synchronize()
-        seconds = windtunnel.predict("launch", sku, {"mode": "stream", "count": count})["duration_s"]
+        seconds = windtunnel.predict("launch", sku, {"mode": "stream", "count": count}).duration_s
         assert device.clock_s - before == pytest.approx(seconds, rel=0.02)
 
     skus = ("rtx-4090@opencl", "a100-sxm-40gb@opencl", "mi250x@opencl", "l4", "mi300x", "rtx-4090@vulkan")

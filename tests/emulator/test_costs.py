@@ -110,7 +110,7 @@ def test_the_clock_says_where_its_figures_come_from() -> None:
     device.empty(32)
     assert device.provenance == "assumed" == device.context.device.api.values["allocate_s"].provenance.label  # type: ignore[attr-defined]
     device.launch(double, (1,), (32,), device.empty(32))
-    assert device.provenance == windtunnel.predict("vector_add", "l4", {"n": 32})["provenance"] == "assumed"
+    assert device.provenance == windtunnel.predict("vector_add", "l4", {"n": 32}).provenance == "assumed"
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])

@@ -88,7 +88,7 @@ def test_a_chain_of_empty_nodes_takes_what_predict_says(sku: str, nodes: int) ->
     before = device.clock_s
     graph.compile().replay()
     device.synchronize()
-    predicted = windtunnel.predict("launch", sku, {"mode": "graph", "count": nodes})["duration_s"]
+    predicted = windtunnel.predict("launch", sku, {"mode": "graph", "count": nodes}).duration_s
     assert device.clock_s - before == pytest.approx(predicted, rel=1e-4)
 
 
@@ -220,7 +220,7 @@ def test_a_graphs_copies_cost_what_their_memory_does_and_are_counted(device: Acc
     memories = {False: "pageable", True: "pinned"}
     for pinned, seconds in took_s.items():
         columns = {"bytes": values.nbytes, "direction": "h2d", "memory": memories[pinned]}
-        assert seconds == pytest.approx(windtunnel.predict("copy", device.name, columns)["duration_s"], rel=0.05)
+        assert seconds == pytest.approx(windtunnel.predict("copy", device.name, columns).duration_s, rel=0.05)
     graph = device.graph()
     graph.copy_within(b, a)
     copied = device.counters.copied_bytes

@@ -228,8 +228,7 @@ def test_two_versions_are_run_side_by_side_each_on_a_device_of_its_own(path: Pat
     assert len(opened) == 2 and [run.version.number for run in (found.baseline, found.candidate)] == [1, 2]
     assert found.max_abs_difference == pytest.approx(0.5 * 999)
     more_s = [
-        float(windtunnel.predict("kernel", "l4", {"threads": 1000, "bytes": b})["duration_s"])
-        for b in (8_000, 8 * 10**9)
+        float(windtunnel.predict("kernel", "l4", {"threads": 1000, "bytes": b}).duration_s) for b in (8_000, 8 * 10**9)
     ]
     assert found.candidate.run_s - found.baseline.run_s == pytest.approx(more_s[1] - more_s[0], rel=1e-9)
     assert found.candidate.energy_j > found.baseline.energy_j > 0

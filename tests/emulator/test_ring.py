@@ -60,9 +60,7 @@ def test_empty_messages_and_one_wait_take_what_predict_says_of_a_persistent_laun
             ring.send(i)
         ring.drain()
         took = device.clock_s - before
-    assert took == pytest.approx(
-        windtunnel.predict("launch", name, {"mode": "persistent", "count": count})["duration_s"]
-    )
+    assert took == pytest.approx(windtunnel.predict("launch", name, {"mode": "persistent", "count": count}).duration_s)
 
 
 def test_a_command_takes_what_the_guide_to_launching_and_persisting_says() -> None:
@@ -74,7 +72,7 @@ def test_a_command_takes_what_the_guide_to_launching_and_persisting_says() -> No
         return 1
 
     parts = primitives(KNOWN.device("rtx-6000-ada"))
-    step = windtunnel.predict("stencil", "rtx-6000-ada", {"nx": 64, "ny": 64, "nz": 64})["duration_s"]
+    step = windtunnel.predict("stencil", "rtx-6000-ada", {"nx": 64, "ny": 64, "nz": 64}).duration_s
     with device.ring(update, 142, 256, message="u4", reply="u4") as ring:
         device.sleep(1e-3)
         before = device.clock_s
@@ -335,7 +333,7 @@ def test_a_ring_waits_for_kernels_that_have_its_units() -> None:
         a += 1
 
     a = device.to_device(np.zeros(4, np.float32))
-    took = windtunnel.predict("kernel", "l4", {"threads": 1, "bytes": 1e9, "flops": 0.0})["duration_s"]
+    took = windtunnel.predict("kernel", "l4", {"threads": 1, "bytes": 1e9, "flops": 0.0}).duration_s
     device.launch(long, 58, 32, a)
     ring = ring_of(device)
     before = device.clock_s
@@ -363,7 +361,7 @@ def test_messages_take_energy() -> None:
         before, clock = device.energy_j, device.clock_s
         ring.call(1)
     idle = (device.clock_s - clock) * KNOWN.device("l4").idle_power_w
-    above = (predicted["power_w"] - KNOWN.device("l4").idle_power_w) * predicted["duration_s"]
+    above = (predicted.power_w - KNOWN.device("l4").idle_power_w) * predicted.duration_s
     assert device.energy_j - before == pytest.approx(idle + above)
 
 

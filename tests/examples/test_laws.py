@@ -226,7 +226,7 @@ def test_each_stage_takes_what_predict_says_and_the_wait_for_it(staged: five_sta
         "transfer back": (five_stage.GPU, "copy", {"bytes": moved * five_stage.WIDTH, "direction": "d2h"}),
     }
     for stage, (device, op, values) in expected.items():
-        predicted = windtunnel.predict(op, device, values)["duration_s"]
+        predicted = windtunnel.predict(op, device, values).duration_s
         assert predicted <= staged.stages[stage] / staged.batches <= predicted + 10e-6, stage
 
 

@@ -83,10 +83,10 @@ def errors_of_devices(**changes: Any) -> str:
     """What became of the jobs of scenarios/device-errors.yaml, and how often each of its faults struck."""
     scenario = read_scenario(HERE.parents[1] / "scenarios" / "device-errors.yaml")
     result = windtunnel.run(scenario.changed(**changes)).result
-    faults = result["faults"]
-    lines = [f"{name} {count}" for name, count in result["jobs"].items()]
-    lines += [f"{name} {faults[name]}" for name in ("interrupted", "restarts", "failed", "corrupted_jobs")]
-    lines += [f"{one['kind']} {one['occurrences']} of {one['eligible_operations']}" for one in faults["by_fault"]]
+    faults = result.faults
+    lines = [f"{name} {count}" for name, count in vars(result.jobs).items()]
+    lines += [f"{name} {getattr(faults, name)}" for name in ("interrupted", "restarts", "failed", "corrupted_jobs")]
+    lines += [f"{one.kind} {one.occurrences} of {one.eligible_operations}" for one in faults.by_fault]
     return "\n".join(lines) + "\n"
 
 

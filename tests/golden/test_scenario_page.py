@@ -26,7 +26,7 @@ def test_a_fragment_of_the_page_runs_in_its_whole_file(number: int, tmp_path: Pa
         # The whole file's target names its own workload and what that measures.
         whole["targets"] = []
     finished = windtunnel.run(scenario_from_data(whole | fragment, str(tmp_path / "s.yaml")))
-    assert finished.result["jobs"]["arrived"] > 0
+    assert finished.result.jobs.arrived > 0
 
 
 def test_there_are_fragments_to_run() -> None:

@@ -16,12 +16,13 @@ import pytest
 from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, SourcedValue, assumed
+from windtunnel.core.results.validation import Environment
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
 from windtunnel.report.validation import text
 from windtunnel.report.validation_page import render
 from windtunnel.validation.compare import compare
 from windtunnel.validation.page import charts
-from windtunnel.validation.rows import Environment, Measurement
+from windtunnel.validation.rows import Measurement
 
 HERE = Path(__file__).parent
 
@@ -101,7 +102,7 @@ def page_text() -> str:
         "two cores", "PoCL 6.0", {"pyopencl": "2025.1"}, {"core": 3.1e9}, "2026-11-22T12:00:00+00:00", "validate"
     )
     words = Words()
-    words.feed(render([one.report() for one in comparisons], charts(comparisons), about.as_dict(), 0.1))
+    words.feed(render([one.report() for one in comparisons], charts(comparisons), about, 0.1))
     return "\n".join(words.lines) + "\n"
 
 

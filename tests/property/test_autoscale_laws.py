@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windtunnel
-from windtunnel.core.result import Recording, Steps, result_json
+from windtunnel.core.recording import Recording, Steps
+from windtunnel.core.results.data import result_json
 from windtunnel.scenario.read import scenario_from_data
 
 POLICIES = ["fifo", "priority", "least-loaded", "round-robin", "shortest-expected-completion"]
@@ -77,11 +79,11 @@ def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, A
     finished = windtunnel.run(scenario_from_data(data))
     recording, result = finished.recording, finished.result
     assert isinstance(recording, Recording)
-    (rule,), (one,), (scaling,) = data["autoscale"], result["autoscale"], recording.scaling
-    jobs = result["jobs"]
-    assert jobs["failed"] == jobs["dropped"] == 0
+    (rule,), (one,), (scaling,) = data["autoscale"], result.autoscale, recording.scaling
+    jobs = result.jobs
+    assert jobs.failed == jobs.dropped == 0
     if "jobs" in data["stop"]:
-        assert jobs["completed"] == jobs["arrived"] == 120
+        assert jobs.completed == jobs.arrived == 120
     on, rented = scaling.in_service, scaling.rented
     assert rule["min"] <= on.values.min() and on.values.max() <= rented.values.max() <= rule["max"]
     every = round(float(data["autoscale"][0]["every"].split()[0]) * (1e9 if "ms" in rule["every"] else 1e12))
@@ -89,9 +91,9 @@ def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, A
     assert (np.array(rented.ticks)[1:][np.diff(rented.values) > 0] % every == 0).all()
     assert (np.array(on.ticks)[1:][np.diff(on.values) < 0] % every == 0).all()
     # Rent is the integral of what is rented, and so is idle power.
-    assert abs(one["rented_s"] - rented.integral()) <= 1e-9 * max(1.0, one["rented_s"])
-    others = sum(result["simulated_s"] / 3600 for entry in data["fleet"] if entry["name"] == "t")
-    assert abs(result["cost_usd"] - (one["rented_s"] * 3.1 / 3600 + others)) <= 1e-9 * max(1.0, result["cost_usd"])
+    assert abs(one.rented_s - rented.integral()) <= 1e-9 * max(1.0, one.rented_s)
+    others = sum(result.simulated_s / 3600 for entry in data["fleet"] if entry["name"] == "t")
+    assert abs(result.cost_usd - (one.rented_s * 3.1 / 3600 + others)) <= 1e-9 * max(1.0, result.cost_usd)
     # Never do more devices of the entry work than are rented.
     table = recording.intervals
     assert table is not None
@@ -109,9 +111,6 @@ def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, A
 def test_with_least_and_most_alike_nothing_is_scaled(data: dict[str, Any]) -> None:
     count = next(entry["count"] for entry in data["fleet"] if entry["name"] == "s")
     data["autoscale"][0] |= {"min": count, "max": count}
-    scaled = windtunnel.run(scenario_from_data(data)).result
-    plain = windtunnel.run(scenario_from_data(data | {"autoscale": []})).result
-    for result in (scaled, plain):
-        result["scenario"].pop("autoscale")
-        result.pop("autoscale")
+    runs = [windtunnel.run(scenario_from_data(data | more)).result for more in ({}, {"autoscale": []})]
+    scaled, plain = (replace(run, autoscale=[], scenario={**run.scenario, "autoscale": []}) for run in runs)
     assert result_json(scaled) == result_json(plain)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.app.run import list_policies
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.scenario.read import scenario_from_data
 
 CATALOGUE = windtunnel.catalogue()
@@ -101,7 +101,7 @@ def test_every_run_keeps_its_invariants_and_repeats_exactly(data: dict[str, Any]
     assert result_json(one.result) == result_json(two.result)
     jobs = one.recording.jobs
     if "jobs" in data["stop"]:
-        assert one.result["jobs"]["completed"] == one.result["jobs"]["arrived"] == 300
+        assert one.result.jobs.completed == one.result.jobs.arrived == 300
     assert np.array_equal(jobs.start, two.recording.jobs.start)
 
 
@@ -128,7 +128,7 @@ def test_one_device_serves_in_order_whatever_routes_there(policy: str, seed: int
             "policy": policy,
             "stop": {"jobs": 500},
         }
-        return float(windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE).result["waiting_s"]["mean"]["value"])
+        return float(windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE).result.waiting_s.mean.value)
 
     # The same draws on twice the servers never wait longer on average (the i-th job has the same size in both).
     assert waits(2**doubling) <= waits(1) + 1e-12
@@ -209,7 +209,7 @@ def test_serving_keeps_its_invariants_and_makes_every_token_once(data: dict[str,
     finished = windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE)
     output = data["workload"][0]["ops"][0]["generate"]["output"]
     if "jobs" in data["stop"]:
-        assert finished.result["jobs"]["completed"] == 60
+        assert finished.result.jobs.completed == 60
         assert int(finished.recording.token_gaps.weights.sum()) == 60 * (output - 1)
     assert result_json(finished.result) == result_json(
         windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE).result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pydantic import TypeAdapter
 from scipy.stats import binom, chi2, norm
 
 import windtunnel
-from windtunnel.core.result import COMPLETED, FAILED, Recording
+from windtunnel.core.recording import COMPLETED, FAILED, Recording
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.prepare.fault_schedule import (
     CAP,
@@ -341,8 +342,8 @@ def test_faults_of_long_runs_are_those_of_short_ones(distribution: str, seed: in
     summed = windtunnel.run(scenario_from_data({**data, "records": "sample"}), engine="compiled")
     assert summed.recording.tally is not None
     for key in ("jobs", "availability", "utilisation"):
-        assert summed.result[key] == pytest.approx(kept.result[key])
-    assert summed.result["energy_j"] == pytest.approx(kept.result["energy_j"])
+        assert getattr(summed.result, key) == pytest.approx(getattr(kept.result, key))
+    assert summed.result.energy_j == pytest.approx(kept.result.energy_j)
     assert np.array_equal(summed.recording.jobs.starts, kept.recording.jobs.starts)
     assert summed.recording.waiting.integral() == pytest.approx(kept.recording.waiting.integral())
 
@@ -372,7 +373,7 @@ def test_a_long_run_whose_devices_are_gone_ends_as_a_short_one_does(policy: str,
         windtunnel.run(scenario_from_data({**data, "records": records}), engine="compiled").result
         for records in ("all", "sample")
     )
-    assert kept["jobs"] == summed["jobs"] and kept["jobs"]["queued"] > 0
-    assert kept["simulated_s"] == summed["simulated_s"]
-    assert kept["energy_j"] == pytest.approx(summed["energy_j"])
-    assert kept["faults"] == {**summed["faults"], "stragglers": kept["faults"]["stragglers"]}
+    assert kept.jobs == summed.jobs and kept.jobs.queued > 0
+    assert kept.simulated_s == summed.simulated_s
+    assert kept.energy_j == pytest.approx(summed.energy_j)
+    assert kept.faults == replace(summed.faults, stragglers=kept.faults.stragglers)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2, kstest
 
 import windtunnel
-from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
+from windtunnel.core.recording import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.core.rng import KeyedRandom
 from windtunnel.engine.prepare.operation_faults import Operation, OperationEffect, operation_faults_of
 from windtunnel.engine.process import engine as process

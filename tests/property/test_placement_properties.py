@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from windtunnel.core.errors import InputError, InvariantError
-from windtunnel.core.result import COMPLETED, DROPPED, QUEUED
+from windtunnel.core.recording import COMPLETED, DROPPED, QUEUED
 from windtunnel.placement import engine as placement
 from windtunnel.placement import invariants as placement_invariants
 from windtunnel.placement import run as placement_run

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.app import plan as planner
-from windtunnel.core.result import distribution
+from windtunnel.core.results.run import distribution
 from windtunnel.engine.prepare.demand import minimum_demand, tangent_below
 from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning.bounds import DualCut, Replicated
+from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.planner import Planner
 from windtunnel.planning.search import Search, Space, Verdict, brute_force
 from windtunnel.planning.simulate import Case, simulate, variant
@@ -87,31 +88,33 @@ def test_a_plan_equals_brute_force_and_is_never_below_its_bound(data: dict[str, 
     scenario = scenario_from_data(data)
     one = Planner(scenario, KNOWN, 1, None)
     found = one.run()
-    key = {"cost": "cost_usd_per_h", "power": "power_w"}[data["plan"]["objective"]]
+    objective = data["plan"]["objective"]
 
-    def judge(counts: tuple[int, ...]) -> dict[str, Any]:
+    def judge(counts: tuple[int, ...]) -> Evaluation:
         return simulate(one.candidates.simulator.setting, Case(counts))
 
     def evaluate(fleets: Any) -> list[Verdict]:
         verdicts = []
         for counts in fleets:
             whole = judge(counts)
-            met = whole["met"]
+            met = whole.met
             if data["plan"]["spare"]:
                 for i, n in enumerate(counts):
                     less = tuple(m - (i == j) for j, m in enumerate(counts))
-                    met = met and (n == 0 or (any(less) and judge(less)["met"]))
-            verdicts.append(Verdict(met, whole[key]))
+                    met = met and (n == 0 or (any(less) and judge(less).met))
+            verdicts.append(Verdict(met, whole.objective(objective)))
         return verdicts
 
     best = brute_force((3,) * len(data["fleet"]), data["plan"]["max_entries"], evaluate)
-    assert (best is None) == (found["fleets"] == [])
-    assert found["search"]["proof"] == "exhaustive"
+    assert (best is None) == (found.fleets == [])
+    assert found.search.proof == "exhaustive"
     if best is not None:
-        assert found["fleets"][0][key] == pytest.approx(best[1], rel=1e-12)
-        assert found["lower_bound"]["objective"] <= best[1] * (1 + 1e-9)
-        assert found["lower_bound"]["autoscaler_usd_per_h"] <= found["fleets"][0]["cost_usd_per_h"] * (1 + 1e-9)
-        assert 0 <= found["gap"] <= 1
+        assert getattr(found.fleets[0], {"cost": "cost_usd_per_h", "power": "power_w"}[objective]) == pytest.approx(
+            best[1], rel=1e-12
+        )
+        assert found.lower_bound.objective <= best[1] * (1 + 1e-9)
+        assert found.lower_bound.autoscaler_usd_per_h <= found.fleets[0].cost_usd_per_h * (1 + 1e-9)
+        assert 0 <= found.gap <= 1
 
 
 @settings(max_examples=100)
@@ -251,13 +254,13 @@ def bound_lets_pass(data: dict[str, Any]) -> bool:
     plain = scenario_from_data(data)
     finished = windtunnel.run(plain, catalogue=KNOWN)
     times = distribution(finished.result, metric)
-    reached = None if times is None else times[statistic]["value"]
+    reached = None if times is None else times.of(statistic).value
     if reached is None or reached == 0:
         return False
     # The target is exactly what this fleet does, so no bound may say that it cannot.
     target = f"{metric} {statistic} <= {reached * (1 + 1e-9)!r} s"
     scenario = scenario_from_data(
-        data | {"targets": [target, f"power average <= {finished.result['average_power_w'] * (1 + 1e-9)!r} W"]}
+        data | {"targets": [target, f"power average <= {finished.result.average_power_w * (1 + 1e-9)!r} W"]}
     )
     devices = fleet_devices(scenario, KNOWN)
     prepared = prepare(variant(scenario, Case((1,))), devices, policy_of(scenario))
@@ -308,9 +311,7 @@ def one_kind(rate: float) -> dict[str, Any]:
 
 
 def test_more_load_is_never_cheaper() -> None:
-    costs = [
-        planner.plan(scenario_from_data(one_kind(rate)))["fleets"][0]["cost_usd_per_h"] for rate in (100, 200, 400, 800)
-    ]
+    costs = [planner.plan(scenario_from_data(one_kind(rate))).fleets[0].cost_usd_per_h for rate in (100, 200, 400, 800)]
     assert costs == sorted(costs)
     assert costs[-1] > costs[0]
 
@@ -321,11 +322,11 @@ def test_stated_times_at_a_steady_rate_need_their_product_of_devices() -> None:
     data["workload"][0]["arrivals"]["process"] = "deterministic"
     data["workload"][0]["ops"][0]["service"]["distribution"] = "deterministic"
     found = planner.plan(scenario_from_data(data))
-    assert found["fleets"][0]["devices"] == {"server": 10}
-    assert found["lower_bound"]["cost_usd_per_h"] == pytest.approx(10, rel=1e-6)
-    assert found["gap"] == pytest.approx(0, abs=1e-6)
+    assert found.fleets[0].devices == {"server": 10}
+    assert found.lower_bound.cost_usd_per_h == pytest.approx(10, rel=1e-6)
+    assert found.gap == pytest.approx(0, abs=1e-6)
     # A device and a half of a tenth is idle: perfect scaling pays for the work alone, over the run and its end.
-    assert 8.0 < found["lower_bound"]["autoscaler_usd_per_h"] <= 9.5
+    assert 8.0 < found.lower_bound.autoscaler_usd_per_h <= 9.5
 
 
 def test_jobs_that_come_at_once_fill_what_the_limit_leaves() -> None:
@@ -342,4 +343,4 @@ def test_jobs_that_come_at_once_fill_what_the_limit_leaves() -> None:
     assert bounds.load((3,))[0] == pytest.approx(100 / 3 / 25.0001, rel=1e-5)
     assert bounds.lower_bound(np.array([1.0]), (50,), 1).counts == (4,)
     finished = windtunnel.run(scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 4}]}), catalogue=KNOWN)
-    assert finished.result["targets"][0]["met"]
+    assert finished.result.targets[0].met

@@ -27,6 +27,7 @@ from tests.theory.queueing import (
 )
 
 import windtunnel
+from windtunnel.core.results.run import TimeDistribution
 from windtunnel.scenario.read import scenario_from_data
 
 SEEDS = 16
@@ -251,24 +252,24 @@ def test_a_capped_device_shares_itself_as_processor_sharing_says() -> None:
 
 
 @pytest.fixture(scope="module")
-def latencies() -> list[dict[str, dict[str, float]]]:
+def latencies() -> list[TimeDistribution]:
     system = mmc(1, 0.5, jobs=5_000)
-    return [windtunnel.run(scenario_from_data(system.scenario(1000 + seed))).result["latency_s"] for seed in range(60)]
+    return [windtunnel.run(scenario_from_data(system.scenario(1000 + seed))).result.latency_s for seed in range(60)]
 
 
 @pytest.mark.parametrize(("name", "p"), [("mean", None), ("p50", 0.5), ("p95", 0.95)])
 def test_intervals_of_single_runs_hold_the_truth_as_often_as_they_say(
-    latencies: list[dict[str, dict[str, float]]], name: str, p: float | None
+    latencies: list[TimeDistribution], name: str, p: float | None
 ) -> None:
     queue = MMc(0.5, 1.0)
     truth = queue.mean_sojourn_s() if p is None else queue.sojourn_s(p)
-    found = [one[name] for one in latencies]
-    held = sum(one["low"] <= truth <= one["high"] for one in found)
+    found = [latency.of(name) for latency in latencies]
+    held = sum(one.low <= truth <= one.high for one in found)
     # Fewer would come one time in a thousand if each held with 95%.
     assert held >= int(binom.ppf(0.001, len(found), 0.95))
     # And the half-width agrees with the spread between seeds, which 60 runs tell to a tenth.
-    spread = 1.96 * float(np.std([one["value"] for one in found], ddof=1))
-    assert 0.8 < float(np.median([(one["high"] - one["low"]) / 2 for one in found])) / spread < 1.6
+    spread = 1.96 * float(np.std([one.value for one in found], ddof=1))
+    assert 0.8 < float(np.median([(one.high - one.low) / 2 for one in found])) / spread < 1.6
 
 
 # The formulas themselves.

@@ -14,6 +14,7 @@ from windtunnel.claims.benchmark import STEPS, Benchmark
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.provenance import Provenance, SourcedValue
+from windtunnel.core.results.data import result_json
 from windtunnel.planning.launch_or_persist import (
     BARRIER,
     LAUNCH,
@@ -50,7 +51,7 @@ GUIDE = [
 @pytest.mark.parametrize(("use", "rate", "steps", "recommended"), GUIDE, ids=str)
 @pytest.mark.parametrize("sku", ["rtx-6000-ada", "rtx-4090", "h100-sxm-80gb", "mi300x"])
 def test_it_agrees_with_the_decision_guide(use: str, rate: float, steps: int, recommended: str, sku: str) -> None:
-    assert advise(device_model(sku, KNOWN), rate, steps)["recommended"] == recommended, use
+    assert advise(device_model(sku, KNOWN), rate, steps).recommended == recommended, use
 
 
 @pytest.mark.parametrize("rate", [0.01, 1.0, 60.0, 1000.0])
@@ -129,26 +130,26 @@ def test_the_assumed_barrier_moves_the_crossover_and_its_range_is_told() -> None
     told = advise(ADA, 60, 5)
     late = primitives(ADA, BARRIER.low or 0.0)
     early = primitives(ADA, BARRIER.high or 0.0)
-    assert told["crossover_steps_ends"] == [crossover_steps(early, 60), crossover_steps(late, 60)]
-    assert told["crossover_steps_ends"][0] < told["crossover_steps_per_command"]
-    assert "arXiv:2004.05371" in told["assumed"]
+    assert told.crossover_steps_ends == [crossover_steps(early, 60), crossover_steps(late, 60)]
+    assert told.crossover_steps_ends[0] < told.crossover_steps_per_command
+    assert "arXiv:2004.05371" in told.assumed
 
 
 def test_an_api_that_keeps_no_kernel_running_is_launched_on() -> None:
     told = advise(device_model("apple-m1", KNOWN), 60, 1)
-    assert told["recommended"] == LAUNCH
-    assert told["persistent"] is None
-    assert told["crossover_steps_per_command"] is None
-    assert "'metal' has no 'persistent'" in told["why"]
+    assert told.recommended == LAUNCH
+    assert told.persistent is None
+    assert told.crossover_steps_per_command is None
+    assert "'metal' has no 'persistent'" in told.why
 
 
 def test_where_neither_keeps_up_the_one_that_carries_more_is_named() -> None:
     told = advise(ADA, 1e6, 5)
-    assert told["recommended"] == PERSISTENT
-    assert "neither keeps up" in told["why"]
-    assert told["launch"]["response_s"] is None
-    assert told["persistent"]["response_s"] is None
-    assert advise(ADA, 1e6, 10_000)["recommended"] == LAUNCH
+    assert told.recommended == PERSISTENT
+    assert "neither keeps up" in told.why
+    assert told.launch.response_s is None
+    assert told.persistent.response_s is None
+    assert advise(ADA, 1e6, 10_000).recommended == LAUNCH
 
 
 def test_the_command_prints_both_forms() -> None:
@@ -159,7 +160,7 @@ def test_the_command_prints_both_forms() -> None:
     assert "recommended: persistent kernel" in text.stdout
     assert "crossover at 60 commands/s: a launch per command is better from " in text.stdout
     told = json.loads(runner.invoke(cli, [*arguments, "--format", "json"], catch_exceptions=False).stdout)
-    assert told == json.loads(json.dumps(advise(ADA, 60.0, 5)))
+    assert told == json.loads(result_json(advise(ADA, 60.0, 5)))
     other = runner.invoke(cli, [*arguments, "--device", "h100-sxm-80gb"], catch_exceptions=False)
     assert other.stdout.startswith("h100-sxm-80gb: ")
 

@@ -129,7 +129,7 @@ def test_a_process_says_its_mean_rate_and_whether_it_is_stationary(
     assert stream.mean_rate_per_s == pytest.approx(mean)
     assert stream.stationary is stationary
     # And a run of it completes.
-    assert windtunnel.run(scenario).result["jobs"]["completed"] == 20
+    assert windtunnel.run(scenario).result.jobs.completed == 20
 
 
 def test_a_day_begins_where_it_is_said_to() -> None:

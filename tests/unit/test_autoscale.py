@@ -12,7 +12,8 @@ import windtunnel
 from windtunnel.app import plan as planner
 from windtunnel.app import run as run_command
 from windtunnel.core.errors import InputError, InvariantError
-from windtunnel.core.result import Recording, result_json
+from windtunnel.core.recording import Recording
+from windtunnel.core.results.data import result_json
 from windtunnel.engine.results import invariants
 from windtunnel.report.summary import summary
 from windtunnel.scenario.autoscale import Thresholds
@@ -53,8 +54,8 @@ def scenario(at: list[float], seconds: float, rules: list[Any], tmp: Any, **more
 
 
 def series(finished: Any) -> list[tuple[float, int, int]]:
-    one = finished.result["autoscale"][0]["series"]
-    return list(zip(one["time_s"], map(int, one["in_service"]), map(int, one["rented"]), strict=True))
+    one = finished.result.autoscale[0].series
+    return list(zip(one.time_s, map(int, one.in_service), map(int, one.rented), strict=True))
 
 
 def test_a_queue_brings_devices_and_quiet_takes_them_away(tmp_path: Any) -> None:
@@ -66,15 +67,15 @@ def test_a_queue_brings_devices_and_quiet_takes_them_away(tmp_path: Any) -> None
     # Devices that worked, in the mean, from 20 to 30 s: 2.5, to 40 s: 3.5, to 50 s: 1.0, of which at 40% that is to say
     # 7, 9 and 3 are wanted, and then none. The window of 20 s holds two decisions.
     assert series(finished)[3:] == [(60.0, 3, 3), (70.0, 1, 1)]
-    one = finished.result["autoscale"][0]
-    assert (one["scale_ups"], one["scale_downs"], one["max_in_service"], one["max_rented"]) == (1, 2, 4, 4)
+    one = finished.result.autoscale[0]
+    assert (one.scale_ups, one.scale_downs, one.max_in_service, one.max_rented) == (1, 2, 4, 4)
     # Rented: one all the time, three from 10 s to 60 s, and two of them to 70 s.
     rented_s = 100 + 3 * 50 + 2 * 10
-    assert one["rented_s"] == rented_s
-    assert finished.result["cost_usd"] == pytest.approx(0.01 * rented_s, rel=1e-12)
-    assert finished.result["energy_j"] == pytest.approx(10 * rented_s + 20 * 90, rel=1e-12)
-    assert finished.result["utilisation"] == pytest.approx(90 / rented_s, rel=1e-12)
-    assert finished.result["jobs"]["completed"] == 9
+    assert one.rented_s == rented_s
+    assert finished.result.cost_usd == pytest.approx(0.01 * rented_s, rel=1e-12)
+    assert finished.result.energy_j == pytest.approx(10 * rented_s + 20 * 90, rel=1e-12)
+    assert finished.result.utilisation == pytest.approx(90 / rented_s, rel=1e-12)
+    assert finished.result.jobs.completed == 9
     assert "(1 to 4 of 4); scaled up 1 time, down 2 times" in summary(finished.result)
 
 
@@ -95,7 +96,7 @@ def test_a_request_is_withdrawn_before_anything_is_drained(tmp_path: Any) -> Non
     assert series(finished)[:2] == [(0.0, 1, 1), (10.0, 1, 3)]
     assert all(on == 1 for _, on, _ in series(finished))
     assert series(finished)[-1][2] == 1
-    assert finished.result["autoscale"][0]["scale_downs"] >= 1 and finished.result["jobs"]["completed"] == 5
+    assert finished.result.autoscale[0].scale_downs >= 1 and finished.result.jobs.completed == 5
 
 
 def test_a_device_that_drains_ends_what_it_has_and_can_be_called_back(tmp_path: Any) -> None:
@@ -139,11 +140,12 @@ def test_with_no_room_to_scale_it_is_the_run_without(policy: str, batch: Any, tm
     named = {"name": policy, "batch": batch} if batch else policy
     plain = windtunnel.run(scenario(at, 3.7, [], tmp_path, fleet=fleet, policy=named))
     scaled = windtunnel.run(scenario(at, 3.7, [rule(min=3, max=3, every="0.9 s")], tmp_path, fleet=fleet, policy=named))
-    for finished in (plain, scaled):
-        finished.result["scenario"].pop("autoscale")
-    assert plain.result.pop("autoscale") == []
-    assert scaled.result.pop("autoscale")[0]["mean_in_service"] == 3
-    assert result_json(plain.result) == result_json(scaled.result)
+    assert plain.result.autoscale == []
+    assert scaled.result.autoscale[0].mean_in_service == 3
+    one, other = (
+        replace(r, autoscale=[], scenario={**r.scenario, "autoscale": []}) for r in (plain.result, scaled.result)
+    )
+    assert result_json(one) == result_json(other)
 
 
 def test_streams_and_continuous_batches_drain_too() -> None:
@@ -164,8 +166,8 @@ def test_streams_and_continuous_batches_drain_too() -> None:
         data = {"fleet": [{"device": "l4"}], "workload": [workload]} | shared | more
         data["autoscale"] = [scale | {"every": "2 s", "provisioning": "3 s"}]
         finished = windtunnel.run(scenario_from_data(data))
-        (one,) = finished.result["autoscale"]
-        assert one["max_in_service"] > 1 and one["scale_downs"] > 0 and finished.result["jobs"]["queued"] == 0
+        (one,) = finished.result.autoscale
+        assert one.max_in_service > 1 and one.scale_downs > 0 and finished.result.jobs.queued == 0
 
 
 @pytest.mark.parametrize(
@@ -205,10 +207,10 @@ def test_replications_and_closed_loops_go_with_it() -> None:
         "stop": {"jobs": 2000},
     }
     result = windtunnel.run(scenario_from_data(data), replications=3).result
-    assert result["jobs"]["completed"] == 6000
+    assert result.jobs.completed == 6000
     # Thirty users keep about ten busy; with fewer devices they wait, with all the cost would be twenty's.
-    assert 10 < result["autoscale"][0]["mean_in_service"] < 16
-    assert result["cost_usd"] < 0.8 * 20 * result["simulated_s"] / 3600
+    assert 10 < result.autoscale[0].mean_in_service < 16
+    assert result.cost_usd < 0.8 * 20 * result.simulated_s / 3600
 
 
 def test_a_report_draws_how_many_were_rented(tmp_path: Any) -> None:
@@ -308,12 +310,12 @@ def test_a_fault_elsewhere_and_stragglers_go_with_it(tmp_path: Any) -> None:
         {"kind": "straggler", "probability": 0.5, "slowdown": 2.0},
     ]
     finished = windtunnel.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path, fleet=fleet, faults=faults, stop=None))
-    assert finished.result["jobs"]["completed"] == 9 and finished.result["autoscale"][0]["scale_ups"] == 1
+    assert finished.result.jobs.completed == 9 and finished.result.autoscale[0].scale_ups == 1
     # A device that fails for good keeps its job for ever; the controller does not keep the run alive.
     only = [{"kind": "failure", "devices": ["t"], "at": ["5 s"]}]
     more = {"fleet": fleet, "faults": only, "stop": None, "policy": "round-robin"}
     stuck = windtunnel.run(scenario([0.0] * 8, 10.0, [rule(every="10 h")], tmp_path, **more))
-    assert stuck.result["jobs"]["queued"] > 0
+    assert stuck.result.jobs.queued > 0
 
 
 def test_a_plan_does_not_scale_and_both_engines_do(tmp_path: Any) -> None:
@@ -321,5 +323,5 @@ def test_a_plan_does_not_scale_and_both_engines_do(tmp_path: Any) -> None:
     with pytest.raises(InputError, match="a plan chooses a constant number of devices"):
         planner.plan(data)
     one, other = (windtunnel.run(data, engine=engine) for engine in ("process", "compiled"))
-    assert one.result["autoscale"] == other.result["autoscale"] and one.result["autoscale"][0]["scale_ups"] == 1
+    assert one.result.autoscale == other.result.autoscale and one.result.autoscale[0].scale_ups == 1
     assert one.recording.jobs.finish.tolist() == other.recording.jobs.finish.tolist()

@@ -227,7 +227,7 @@ def test_extremes_are_run_or_refused_and_nothing_else(old: str, new: str, says: 
     assert text != GOOD
     if says is None:
         (tmp_path / "s.yaml").write_text(text)
-        assert windtunnel.run(tmp_path / "s.yaml").result["jobs"]["completed"] == 50
+        assert windtunnel.run(tmp_path / "s.yaml").result.jobs.completed == 50
     else:
         assert says in message(tmp_path, text)
 

@@ -402,17 +402,17 @@ def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path
         )
     )
     report = calibrate_command.calibrate("gemm", path, "l40s", out=tmp_path / "o.yaml", catalogue=catalogue)
-    assert report["power"]["cross_validation_error"] < 0.5 * report["power"]["error_before"]
+    assert report.power.cross_validation_error < 0.5 * report.power.error_before
     path.write_text(path.read_text().replace("power_w", "note"))
-    assert calibrate_command.calibrate("gemm", path, "l40s", catalogue=catalogue)["power"] is None
+    assert calibrate_command.calibrate("gemm", path, "l40s", catalogue=catalogue).power is None
 
 
 def test_a_calibration_is_compared_with_the_shipped_model(root: Path) -> None:
     measurements = root / "scenarios" / "measurements" / "a100-attention.csv"
     report = calibrate_command.calibrate("attention", measurements, "a100-sxm-80gb")
     (validated,), _ = validate_command.validate(measurements, op="attention")
-    assert report["shipped_error"] == pytest.approx(validated["mape"], rel=1e-9)
-    assert report["shipped_error"] < report["cross_validation_error"] < report["error_before"]
+    assert report.shipped_error == pytest.approx(validated.mape, rel=1e-9)
+    assert report.shipped_error < report.cross_validation_error < report.error_before
     text = "\n".join(calibration_lines(report))
     assert "15% without measurements of this SKU, 1.51% with the shipped model, 5.76% with this calibration" in text
     assert "warning: the shipped model predicts these rows better than this calibration" in text
@@ -431,7 +431,7 @@ def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path,
             "    arrivals: {process: poisson, rate: 10 /s}\n"
             "    ops:\n      - gemm: {m: 700, n: 3000, k: 3000, dtype: float16}\nstop: {jobs: 50}\n"
         )
-        return float(windtunnel.run(scenario).result["latency_s"]["p50"]["value"])
+        return float(windtunnel.run(scenario).result.latency_s.p50.value)
 
     assert latency(", calibration: l4.yaml") == pytest.approx(2.0 * latency(", calibration: none"), rel=0.1)
     assert latency("") == latency(", calibration: none")  # an L4 has no calibration of its own for products
@@ -455,9 +455,9 @@ def test_a_fit_that_rows_left_out_do_not_bear_out_says_so(spread: float, tmp_pat
         lines.append(f"{n},{1.3 * seconds * math.exp(spread * rng.standard_normal()):.6g}")
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
     report = calibrate_command.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
-    assert report["improves_on_prior"] is (spread == 0.0)
+    assert report.improves_on_prior is (spread == 0.0)
     if spread:
-        assert report["constant_factor_only"]
+        assert report.constant_factor_only
     assert any("no improvement over the uncalibrated model" in line for line in calibration_lines(report)) is (
         spread > 0.0
     )
@@ -475,8 +475,8 @@ def test_what_varies_with_size_is_kept_where_rows_left_out_are_nearer_with_it(sl
         lines.append(f"{n},{factor * seconds:.6g}")
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
     report = calibrate_command.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
-    assert report["improves_on_prior"]
-    assert report["constant_factor_only"] is (slope == 0.0)
+    assert report.improves_on_prior
+    assert report.constant_factor_only is (slope == 0.0)
     overlay = " ".join((tmp_path / "made.yaml").read_text().split())
     assert ("one factor for all sizes" in overlay) is (slope == 0.0)
     assert any("a single factor is used for all sizes" in line for line in calibration_lines(report)) is (slope == 0.0)

@@ -41,7 +41,7 @@ def test_a_users_own_file_joins_the_catalogue(tmp_path: Path) -> None:
     device = Catalogue([tmp_path]).device("mine")
     assert device.idle_power_w == 20.0
     assert device.values["max_power_w"].provenance is Provenance.ASSUMED
-    assert windtunnel.predict("service", "mine", {"mean": "1 ms"}, catalogue=Catalogue([tmp_path]))["power_w"] == 90.0
+    assert windtunnel.predict("service", "mine", {"mean": "1 ms"}, catalogue=Catalogue([tmp_path])).power_w == 90.0
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_an_overlay_is_laid_over_its_sku_and_no_other(tmp_path: Path) -> None:
     values = {"m": 8192, "n": 8192, "k": 8192, "dtype": "bfloat16"}
     plain = windtunnel.predict("gemm", "h100-sxm-80gb", values)
     slower = windtunnel.predict("gemm", "h100-sxm-80gb", values, calibration=str(path))
-    assert slower["duration_s"] > 1.3 * plain["duration_s"]
+    assert slower.duration_s > 1.3 * plain.duration_s
     with pytest.raises(InputError, match=r"o\.yaml:2:6: sku: this overlay is of 'h100-sxm-80gb'; expected l4"):
         windtunnel.predict("gemm", "l4", values, calibration=str(path))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,12 @@ from windtunnel.core.device import Correction, Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows, one_row
 from windtunnel.core.provenance import Provenance, SourcedValue
+from windtunnel.core.results.claims import ClaimVerdict
 from windtunnel.examples import EXAMPLES, unified_memory
 from windtunnel.library.devices import emulator
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import one_job_s
 
-Row = Mapping[str, Any]
 KNOWN = windtunnel.catalogue()
 
 # What the documents state, as they state it, with its unit: the RTX table first.
@@ -96,12 +96,12 @@ RANGES = {
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict[str, Any]]:
+def rows() -> list[ClaimVerdict]:
     return claims_command.claims(catalogue=KNOWN)
 
 
-def find(rows: list[dict[str, Any]], text: str) -> dict[str, Any]:
-    (row,) = [row for row in rows if text in row["claim"]]
+def find(rows: list[ClaimVerdict], text: str) -> ClaimVerdict:
+    (row,) = [row for row in rows if text in row.claim]
     return row
 
 
@@ -126,46 +126,46 @@ def stating(**values: float) -> Facts:
 
 
 @pytest.mark.parametrize(("text", "value", "unit"), FIGURES, ids=str)
-def test_every_figure_of_the_documents_is_a_row(rows: list[dict[str, Any]], text: str, value: float, unit: str) -> None:
-    assert [r for r in rows if text in r["claim"] and r["stated"] == value and r["unit"] == unit], f"{text} {value}"
+def test_every_figure_of_the_documents_is_a_row(rows: list[ClaimVerdict], text: str, value: float, unit: str) -> None:
+    assert [r for r in rows if text in r.claim and r.stated == value and r.unit == unit], f"{text} {value}"
 
 
 @pytest.mark.parametrize(("text", "ends"), RANGES.items(), ids=str)
-def test_a_stated_range_keeps_both_its_ends(rows: list[dict[str, Any]], text: str, ends: tuple[float, float]) -> None:
+def test_a_stated_range_keeps_both_its_ends(rows: list[ClaimVerdict], text: str, ends: tuple[float, float]) -> None:
     row = find(rows, text)
-    assert (row["stated_low"], row["stated_high"]) == ends
-    assert row["stated"] == ends[1]
+    assert (row.stated_low, row.stated_high) == ends
+    assert row.stated == ends[1]
 
 
-def test_rows_hold_what_scripts_rely_on(rows: list[dict[str, Any]]) -> None:
+def test_rows_hold_what_scripts_rely_on(rows: list[ClaimVerdict]) -> None:
     for row in rows:
-        assert list(row)[:8] == ["claim", "device", "stated", "modelled", "bound", "unit", "verdict", "why"]
-        assert row["verdict"] in ("reproduced", "off", "impossible", "untested")
-        assert isinstance(row["stated"], float)
-        assert all(row[key] is None or isinstance(row[key], float) for key in ("modelled", "bound"))
-        assert row["device"] is None or device_model(row["device"], KNOWN)
-        assert (row["modelled"] is None) == (row["verdict"] == "untested"), row["claim"]
-        assert len(row["why"]) > 30
-    assert len({row["claim"] for row in rows}) == len(rows)
+        assert list(row.to_dict())[:8] == ["claim", "device", "stated", "modelled", "bound", "unit", "verdict", "why"]
+        assert row.verdict in ("reproduced", "off", "impossible", "untested")
+        assert isinstance(row.stated, float)
+        assert all(value is None or isinstance(value, float) for value in (row.modelled, row.bound))
+        assert row.device is None or device_model(row.device, KNOWN)
+        assert (row.modelled is None) == (row.verdict == "untested"), row.claim
+        assert len(row.why) > 30
+    assert len({row.claim for row in rows}) == len(rows)
 
 
-def test_what_is_untested_says_what_will_test_it(rows: list[dict[str, Any]]) -> None:
-    waiting = [row for row in rows if row["verdict"] == "untested"]
-    assert [row["claim"].split()[0] for row in waiting] == ["error"]
+def test_what_is_untested_says_what_will_test_it(rows: list[ClaimVerdict]) -> None:
+    waiting = [row for row in rows if row.verdict == "untested"]
+    assert [row.claim.split()[0] for row in waiting] == ["error"]
     for row in waiting:
-        assert (row["group"], row["modelled"], row["independent"]) == ("runtime", None, None)
-        assert "to be tested by" in row["why"]
-    assert all(row["modelled"] is not None for row in rows if row not in waiting)
+        assert (row.group, row.modelled, row.independent) == ("runtime", None, None)
+        assert "to be tested by" in row.why
+    assert all(row.modelled is not None for row in rows if row not in waiting)
 
 
-def test_a_technique_is_judged_in_its_stated_setting_and_swept(rows: list[dict[str, Any]]) -> None:
+def test_a_technique_is_judged_in_its_stated_setting_and_swept(rows: list[ClaimVerdict]) -> None:
     programs = [claim for claim in judged.read_claims() if "example" in claim.model]
     assert {claim.model["example"] for claim in programs} == set(EXAMPLES) - {"five_stage", "launch_or_persist"}
     for claim in programs:
         row = find(rows, claim.claim)
-        assert row["modelled_low"] <= row["modelled"] <= row["modelled_high"]
-        assert "swept over" in row["why"] and "the claim holds" in row["why"]
-        assert row["independent"] is True
+        assert row.modelled_low <= row.modelled <= row.modelled_high
+        assert "swept over" in row.why and "the claim holds" in row.why
+        assert row.independent is True
 
 
 def test_a_figure_that_some_setting_gives_is_not_reproduced_by_that() -> None:
@@ -187,8 +187,8 @@ def test_a_program_reads_the_devices_that_its_setting_has() -> None:
         return replace(device, api=replace(device.api, values={**device.api.values, "context_s": more}))
 
     usual, moved = (judged.Report(setting(of), [claim]).row(claim) for of in (setting().device, slower))
-    assert "20.0 s of initialisation" in usual["why"] and "40.0 s of initialisation" in moved["why"]
-    assert moved["modelled"] == pytest.approx(usual["modelled"], abs=0.1)
+    assert "20.0 s of initialisation" in usual.why and "40.0 s of initialisation" in moved.why
+    assert moved.modelled == pytest.approx(usual.modelled, abs=0.1)
 
 
 def test_unified_memory_saves_nothing_on_the_card_at_either_end_of_what_is_assumed_of_it() -> None:
@@ -212,12 +212,12 @@ def test_an_example_that_is_none_is_told_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("row", list(ROWS))
-def test_the_rtx_table_comes_out_within_a_tenth(rows: list[dict[str, Any]], row: str) -> None:
+def test_the_rtx_table_comes_out_within_a_tenth(rows: list[ClaimVerdict], row: str) -> None:
     (claim,) = [c for c in judged.read_claims() if c.model.get("benchmark") == row]
     found = find(rows, claim.claim)
-    assert found["modelled"] == pytest.approx(found["stated"], rel=0.10)
-    assert found["verdict"] == "reproduced"
-    assert found["modelled_low"] <= found["modelled"] <= found["modelled_high"]
+    assert found.modelled == pytest.approx(found.stated, rel=0.10)
+    assert found.verdict == "reproduced"
+    assert found.modelled_low <= found.modelled <= found.modelled_high
 
 
 @pytest.mark.parametrize(
@@ -292,22 +292,22 @@ def test_what_was_learned_of_a_device_does_not_enter_what_the_benchmark_states()
     assert Benchmark(corrected, one_job_s).seconds("mixed-launch") == bench().seconds("mixed-launch")
 
 
-def test_aes_of_a_gigabyte_on_qat_is_impossible_by_its_own_datasheet(rows: list[dict[str, Any]]) -> None:
+def test_aes_of_a_gigabyte_on_qat_is_impossible_by_its_own_datasheet(rows: list[ClaimVerdict]) -> None:
     """1 GB is 8 Gbit; at 100 Gbit/s that takes 80 ms, and 10 ms would be 800 Gbit/s."""
     row = find(rows, "AES-256, 1 GB: QAT")
-    assert row["verdict"] == "impossible"
-    assert row["bound"] == pytest.approx(8e9 / 100e9 * 1e3)
-    assert re.search(r"8\.00 Gbit.*100 Gbit/s.*80\.0 ms.*8 times", row["why"])
+    assert row.verdict == "impossible"
+    assert row.bound == pytest.approx(8e9 / 100e9 * 1e3)
+    assert re.search(r"8\.00 Gbit.*100 Gbit/s.*80\.0 ms.*8 times", row.why)
     ratio = find(rows, "AES-256: QAT 50x")
-    assert ratio["verdict"] == "impossible"
-    assert ratio["bound"] == pytest.approx(500 / 80)
+    assert ratio.verdict == "impossible"
+    assert ratio.bound == pytest.approx(500 / 80)
 
 
-def test_a_vector_on_an_m1_cannot_move_faster_than_its_memory(rows: list[dict[str, Any]]) -> None:
+def test_a_vector_on_an_m1_cannot_move_faster_than_its_memory(rows: list[ClaimVerdict]) -> None:
     row = find(rows, "Metal on M1 0.06 ms")
     bandwidth = device_model("apple-m1", KNOWN).number("memory_bandwidth_bytes_per_s")
-    assert row["bound"] == pytest.approx(3 * 4 * 1e6 / bandwidth * 1e3, rel=1e-5)
-    assert row["verdict"] == "impossible"
+    assert row.bound == pytest.approx(3 * 4 * 1e6 / bandwidth * 1e3, rel=1e-5)
+    assert row.verdict == "impossible"
 
 
 def test_impossible_gives_way_when_the_datasheet_does() -> None:
@@ -321,12 +321,12 @@ def test_impossible_gives_way_when_the_datasheet_does() -> None:
         more = {n: SourcedValue(device.values[n].value * 10, Provenance.DATASHEET, "this test") for n in names}
         return replace(device, values={**device.values, **more})
 
-    (row,) = [r for r in judged.report(setting(faster), "aes") if "QAT" in r["claim"]]
-    assert row["verdict"] != "impossible"
-    assert row["bound"] == pytest.approx(8.0)
+    (row,) = [r for r in judged.report(setting(faster), "aes") if "QAT" in r.claim]
+    assert row.verdict != "impossible"
+    assert row.bound == pytest.approx(8.0)
 
 
-def test_the_doubt_is_the_claims(rows: list[dict[str, Any]]) -> None:
+def test_the_doubt_is_the_claims(rows: list[ClaimVerdict]) -> None:
     """A claim within the favourable end of an uncertain datasheet number is off, not impossible."""
     claim = next(c for c in judged.read_claims() if c.id == "aes-qat")
     device = device_model("qat-8970", KNOWN)
@@ -336,43 +336,43 @@ def test_the_doubt_is_the_claims(rows: list[dict[str, Any]]) -> None:
     between = (bound.favourable + bound.value) / 2
     near = replace(claim, stated=judged.StatedFigure(between, between), tolerance=0.0)
     report = judged.Report(setting(), [near])
-    assert report.row(near)["verdict"] == "off"
+    assert report.row(near).verdict == "off"
     below = replace(claim, stated=judged.StatedFigure(bound.favourable * 0.99, bound.favourable * 0.99))
-    assert judged.Report(setting(), [below]).row(below)["verdict"] == "impossible"
+    assert judged.Report(setting(), [below]).row(below).verdict == "impossible"
 
 
-def test_no_modelled_value_beats_its_bound(rows: list[dict[str, Any]]) -> None:
+def test_no_modelled_value_beats_its_bound(rows: list[ClaimVerdict]) -> None:
     sense = {claim.claim: claim.sense for claim in judged.read_claims()}
     for row in rows:
-        if row["modelled"] is None or row["bound"] is None or row["unit"] == "x":
+        if row.modelled is None or row.bound is None or row.unit == "x":
             continue
-        if sense[row["claim"]] == "time":
-            assert row["modelled"] >= row["bound"] * (1 - 1e-9), row["claim"]
+        if sense[row.claim] == "time":
+            assert row.modelled >= row.bound * (1 - 1e-9), row.claim
         else:
-            assert row["modelled"] <= row["bound"] * (1 + 1e-9), row["claim"]
+            assert row.modelled <= row.bound * (1 + 1e-9), row.claim
 
 
-def test_11327_is_not_what_317_over_3_hundredths_is(rows: list[dict[str, Any]]) -> None:
+def test_11327_is_not_what_317_over_3_hundredths_is(rows: list[ClaimVerdict]) -> None:
     row = find(rows, "11,327x")
-    assert row["verdict"] == "off"
-    assert "10,567x, not 11,327x" in row["why"]
+    assert row.verdict == "off"
+    assert "10,567x, not 11,327x" in row.why
 
 
-def test_ratios_are_of_the_rows_they_name(rows: list[dict[str, Any]]) -> None:
+def test_ratios_are_of_the_rows_they_name(rows: list[ClaimVerdict]) -> None:
     cpu, cuda = find(rows, "vector addition, 1M elements: CPU"), find(rows, "vector addition, 1M elements: CUDA")
     ratio = find(rows, "vector addition: CUDA 40x")
-    assert ratio["modelled"] == pytest.approx(cpu["modelled"] / cuda["modelled"], rel=1e-4)
-    assert ratio["bound"] == pytest.approx(cpu["stated"] / cuda["bound"], rel=1e-4)
+    assert ratio.modelled == pytest.approx(cpu.modelled / cuda.modelled, rel=1e-4)
+    assert ratio.bound == pytest.approx(cpu.stated / cuda.bound, rel=1e-4)
 
 
-def test_a_figure_that_the_model_took_from_the_documents_proves_nothing(rows: list[dict[str, Any]]) -> None:
+def test_a_figure_that_the_model_took_from_the_documents_proves_nothing(rows: list[ClaimVerdict]) -> None:
     taken = find(rows, "persistent: write")
-    assert (taken["verdict"], taken["independent"]) == ("reproduced", False)
-    assert "not independent: depends on numbers from the same documents: persistent_write_s" in taken["why"]
-    assert find(rows, "single step: launch per command")["independent"] is True
-    assert find(rows, "QAT: 100 Gbps")["independent"] is False
+    assert (taken.verdict, taken.independent) == ("reproduced", False)
+    assert "not independent: depends on numbers from the same documents: persistent_write_s" in taken.why
+    assert find(rows, "single step: launch per command").independent is True
+    assert find(rows, "QAT: 100 Gbps").independent is False
     # The watts of a device may be assumed from them; they do not enter the times.
-    assert find(rows, "TPU: latency")["independent"] is True
+    assert find(rows, "TPU: latency").independent is True
 
 
 def test_the_facts_name_their_sources_and_assumptions_have_ranges() -> None:
@@ -409,34 +409,34 @@ def test_the_rules_of_the_verdicts(stated: Any, value: float, verdict: str) -> N
     assert report.judge(claim, Modelled(value, "because"))[0] == verdict
 
 
-def test_a_factor_and_a_reason_stand_in_every_row_that_is_off(rows: list[dict[str, Any]]) -> None:
-    off = [row for row in rows if row["verdict"] == "off"]
+def test_a_factor_and_a_reason_stand_in_every_row_that_is_off(rows: list[ClaimVerdict]) -> None:
+    off = [row for row in rows if row.verdict == "off"]
     assert off
     for row in off:
         assert re.search(
-            r"off by (a factor of [\d.e+]+|\d+ points): the model predicts (more|less)|not 11,327x", row["why"]
-        ), row["claim"]
-        assert "likeliest: " in row["why"], row["claim"]
+            r"off by (a factor of [\d.e+]+|\d+ points): the model predicts (more|less)|not 11,327x", row.why
+        ), row.claim
+        assert "likeliest: " in row.why, row.claim
 
 
-def test_the_factor_is_the_distance_of_the_figures(rows: list[dict[str, Any]]) -> None:
+def test_the_factor_is_the_distance_of_the_figures(rows: list[ClaimVerdict]) -> None:
     row = find(rows, "TPU: latency 1-5 us")
-    factor = float(re.search(r"factor of ([\d.]+)", row["why"])[1])  # type: ignore[index]
-    assert factor == pytest.approx(row["modelled"] / 5.0, rel=0.01)
+    factor = float(re.search(r"factor of ([\d.]+)", row.why)[1])  # type: ignore[index]
+    assert factor == pytest.approx(row.modelled / 5.0, rel=0.01)
 
 
-def test_the_command_prints_json_text_and_groups(rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_json_text_and_groups(rows: list[ClaimVerdict], monkeypatch: pytest.MonkeyPatch) -> None:
     runner = CliRunner()
     some = runner.invoke(cli, ["claims", "--only", "rtx", "--format", "json"], catch_exceptions=False)
     assert some.exit_code == 0
-    assert json.loads(some.stdout) == [row for row in rows if row["group"] == "rtx"]
+    assert json.loads(some.stdout) == [row.to_dict() for row in rows if row.group == "rtx"]
     # All rows were evaluated once for the fixture, so that the text of all of them costs no second evaluation.
     monkeypatch.setattr(judged, "report", lambda _setting, only: rows if only is None else [])
     text = runner.invoke(cli, ["claims"], catch_exceptions=False)
     assert text.exit_code == 0
     assert text.stdout.rstrip().splitlines()[-1].startswith(f"{len(rows)} claims: ")
     for row in rows:
-        assert row["claim"] in text.stdout
+        assert row.claim in text.stdout
 
 
 def test_an_unknown_group_is_told_the_nearest() -> None:

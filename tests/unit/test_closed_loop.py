@@ -10,7 +10,7 @@ import pytest
 import windtunnel
 from windtunnel.app import plan as planner
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
 from windtunnel.engine.arrivals import ThinkTimes
 from windtunnel.engine.prepare import users
 from windtunnel.scenario.arrivals import Closed
@@ -135,8 +135,8 @@ def test_more_jobs_than_were_reckoned_with_change_nothing(monkeypatch: pytest.Mo
 def test_a_stop_after_jobs_counts_all_of_them_and_drains() -> None:
     mine, other = work("mine", closed(4)), work("other", {"process": "poisson", "rate": "0.1 /s"})
     finished = windtunnel.run(scenario_from_data(scenario(mine, other, stop={"jobs": 60}))).result
-    assert finished["jobs"]["arrived"] == finished["jobs"]["completed"] == 60
-    assert all(w["jobs"]["arrived"] > 5 for w in finished["workloads"])
+    assert finished.jobs.arrived == finished.jobs.completed == 60
+    assert all(w.jobs.arrived > 5 for w in finished.workloads)
 
 
 def test_a_job_that_is_given_up_is_an_answer() -> None:
@@ -144,7 +144,7 @@ def test_a_job_that_is_given_up_is_an_answer() -> None:
     data = scenario(work("mine", closed(1)), stop={"time": "60 s"}, faults=fails)
     finished = windtunnel.run(scenario_from_data(data))
     jobs = finished.recording.jobs
-    assert finished.result["jobs"]["failed"] >= 1
+    assert finished.result.jobs.failed >= 1
     # The job of 2 s is lost at 4 s; its user thinks until 6 s and goes on.
     assert (jobs.arrival[:3] // SECOND).tolist() == [2, 6, 11]
 
@@ -169,16 +169,16 @@ def test_users_generate_too() -> None:
         stop={"time": "20 s"},
     )
     finished = windtunnel.run(scenario_from_data(data)).result
-    assert finished["jobs"]["completed"] > 30 and finished["serving"]["ttft_s"]["mean"]["value"] > 0
+    assert finished.jobs.completed > 30 and finished.serving.ttft_s.mean.value > 0
 
 
 def test_many_users_wait_long_and_are_not_called_unstable() -> None:
     mine = work("mine", closed(3000, mean="100 s"), distribution="exponential", mean="1 s")
-    statistics = windtunnel.run(scenario_from_data(scenario(mine, stop={"jobs": 3000}))).result["statistics"]
-    assert statistics["steady_state"] == "not shown" and statistics["offered_load"] is None
+    statistics = windtunnel.run(scenario_from_data(scenario(mine, stop={"jobs": 3000}))).result.statistics
+    assert statistics.steady_state == "not shown" and statistics.offered_load is None
     open_too = work("open", {"process": "poisson", "rate": "2 /s"}, distribution="exponential", mean="1 s")
-    statistics = windtunnel.run(scenario_from_data(scenario(mine, open_too, stop={"jobs": 3000}))).result["statistics"]
-    assert statistics["steady_state"] == "unstable" and statistics["offered_load"] == pytest.approx(2.0)
+    statistics = windtunnel.run(scenario_from_data(scenario(mine, open_too, stop={"jobs": 3000}))).result.statistics
+    assert statistics.steady_state == "unstable" and statistics.offered_load == pytest.approx(2.0)
 
 
 def test_more_users_are_a_heavier_load() -> None:

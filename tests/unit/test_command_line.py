@@ -20,6 +20,7 @@ import pytest
 import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.results.data import to_data
 from windtunnel_models.catalogue import Catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,7 +171,7 @@ def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_
             continue
         cost = windtunnel.predict(op, sku, values, catalogue=catalogue)
         answered += 1
-        assert set(cost) == {
+        assert set(cost.to_dict()) == {
             "duration_s",
             "duration_low_s",
             "duration_high_s",
@@ -179,10 +180,10 @@ def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_
             "bound",
             "provenance",
         }
-        assert 0 < cost["duration_low_s"] <= cost["duration_s"] <= cost["duration_high_s"] < np.inf, sku
-        assert cost["power_w"] >= 0
-        assert cost["energy_j"] == pytest.approx(cost["duration_s"] * cost["power_w"])
-        assert cost["provenance"] in ("measured", "published", "datasheet", "assumed")
+        assert 0 < cost.duration_low_s <= cost.duration_s <= cost.duration_high_s < np.inf, sku
+        assert cost.power_w >= 0
+        assert cost.energy_j == pytest.approx(cost.duration_s * cost.power_w)
+        assert cost.provenance in ("measured", "published", "datasheet", "assumed")
     assert answered >= len({s for s in SKUS if catalogue.spec(s).kind in RUNS.get(op, "gpu").split()})
 
 
@@ -256,7 +257,7 @@ def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path, windtunnel_com
     ]
     assert rows[0]["duration_s"] == rows[2]["duration_s"] != rows[1]["duration_s"]
     one = windtunnel.predict("gemm", "a100-sxm-80gb", {"m": 128, "n": 64, "k": 64, "dtype": "bfloat16"})
-    assert float(rows[1]["duration_s"]) == one["duration_s"]
+    assert float(rows[1]["duration_s"]) == one.duration_s
 
 
 @pytest.mark.parametrize(
@@ -295,7 +296,7 @@ def test_a_table_is_never_written_over_itself_nor_over_a_device(tmp_path: Path, 
 
 
 def test_decimal_amounts_of_bytes_are_whole_numbers_of_them() -> None:
-    assert windtunnel.predict("copy", "l4", {"bytes": "1.001 GB", "direction": "h2d"})["duration_s"] > 0
+    assert windtunnel.predict("copy", "l4", {"bytes": "1.001 GB", "direction": "h2d"}).duration_s > 0
     with pytest.raises(InputError, match="a whole number"):
         windtunnel.predict("copy", "l4", {"bytes": "1.5 B", "direction": "h2d"})
 
@@ -446,14 +447,14 @@ def test_every_shipped_scenario_runs(path: Path) -> None:
 
     document = read_document(path)
     if is_placement(document):
-        jobs = windtunnel.run(path).result["jobs"]
+        jobs = to_data(windtunnel.run(path).result)["jobs"]
         assert jobs.pop("arrived") == sum(jobs.values()) > 0
         return
     data = check_scenario(document)
     # Whole, as they are shipped: an invariant may break only after many jobs. A million adds nothing to that.
     changes = ["stop={jobs: 50000}"] if data.stop is not None and (data.stop.jobs or 0) > 50_000 else []
     finished = windtunnel.run(path, changes=changes)
-    assert finished.result["jobs"]["completed"] > 0
+    assert finished.result.jobs.completed > 0
     assert set(OPERATIONS) >= {op for w in data.workload for op in w.ops[0]} - {
         "generate",
         "repeat",

@@ -12,6 +12,7 @@ import windtunnel
 from windtunnel.app import compare as compare_command
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
+from windtunnel.core.results.run import Estimate
 from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.read import check_scenario
 
@@ -38,22 +39,22 @@ def scenario(tmp_path: Path) -> Path:
 
 def test_a_difference_is_known_better_than_the_figures(scenario: Path) -> None:
     found = compare_command.compare(scenario, changes=["fleet[0].count=9"], replications=12)
-    row = next(row for row in found["metrics"] if row["metric"] == "waiting_s.mean")
-    assert row["significant"] and row["difference"]["value"] < 0
+    row = next(row for row in found.metrics if row.metric == "waiting_s.mean")
+    assert row.significant and row.difference.value < 0
 
-    def width(e: dict[str, float]) -> float:
-        return e["high"] - e["low"]
+    def width(e: Estimate) -> float:
+        return e.high - e.low
 
-    independent = (width(row["baseline"]) ** 2 + width(row["candidate"]) ** 2) ** 0.5
-    assert width(row["difference"]) < 0.8 * independent
-    assert row["difference"]["value"] == pytest.approx(row["candidate"]["value"] - row["baseline"]["value"])
-    cost = next(row for row in found["metrics"] if row["metric"] == "cost_usd_per_h")
-    assert cost["difference"] == {"value": 1.0, "low": 1.0, "high": 1.0}
+    independent = (width(row.baseline) ** 2 + width(row.candidate) ** 2) ** 0.5
+    assert width(row.difference) < 0.8 * independent
+    assert row.difference.value == pytest.approx(row.candidate.value - row.baseline.value)
+    cost = next(row for row in found.metrics if row.metric == "cost_usd_per_h")
+    assert cost.difference.to_dict() == {"value": 1.0, "low": 1.0, "high": 1.0}
 
 
 def test_a_scenario_does_not_differ_from_itself(scenario: Path) -> None:
     found = compare_command.compare(scenario, scenario, replications=3)
-    assert all(row["difference"]["value"] == 0.0 and not row["significant"] for row in found["metrics"])
+    assert all(row.difference.value == 0.0 and not row.significant for row in found.metrics)
 
 
 def test_what_cannot_be_compared_is_refused(scenario: Path, tmp_path: Path) -> None:
@@ -89,23 +90,23 @@ def test_what_draws_nothing_is_run_once_and_has_no_interval_of_pairs(scenario: P
     steady = scenario.read_text().replace("poisson", "deterministic").replace("exponential", "deterministic")
     scenario.write_text(steady)
     found = compare_command.compare(scenario, changes=["fleet[0].count=9"], replications=5)
-    assert found["replications"] == 1
-    assert "nothing in these scenarios is random" in found["notes"][0]
-    assert all(row["difference"]["low"] is None and not row["significant"] for row in found["metrics"])
+    assert found.replications == 1
+    assert "nothing in these scenarios is random" in found.notes[0]
+    assert all(row.difference.low is None and not row.significant for row in found.metrics)
     repeated = windtunnel.run(check_scenario(read_document(scenario)), replications=5).result
-    assert repeated["replications"] == 1
-    assert any("nothing in this scenario is random" in note for note in repeated["notes"])
+    assert repeated.replications == 1
+    assert any("nothing in this scenario is random" in note for note in repeated.notes)
     drawn = windtunnel.run(
         check_scenario(read_document(scenario, ["faults=[{kind: failure, mtbf: 1 h, mttr: 1 s}]"])),
         replications=3,
     )
-    assert drawn.result["replications"] == 3
+    assert drawn.result.replications == 3
 
 
 def test_nothing_that_cannot_be_negative_is_less_by_more_than_all_of_it(scenario: Path) -> None:
     found = compare_command.compare(scenario, changes=["fleet[0].count=14"], replications=2)
-    for row in found["metrics"]:
-        assert row["difference"]["low"] >= -row["baseline"]["value"] - 1e-12, row["metric"]
+    for row in found.metrics:
+        assert row.difference.low >= -row.baseline.value - 1e-12, row.metric
 
 
 def test_the_change_is_named(scenario: Path) -> None:

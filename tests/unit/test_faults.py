@@ -19,7 +19,7 @@ import windtunnel
 from windtunnel.app import run as run_command
 from windtunnel.cli.main import cli, main
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
+from windtunnel.core.recording import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
@@ -346,19 +346,19 @@ def test_the_result_says_what_struck_and_what_became_of_the_jobs(engine: str, tm
         "targets": ["availability >= 0.9"],
     }
     run = windtunnel.run(scenario_from_data(data), engine=engine)
-    faults = run.result["faults"]
-    assert faults["events"] == {"down": 4, "unreachable": 1, "throttled": 3, "brown-out": 1}
-    assert faults["stragglers"] == run.result["jobs"]["arrived"] == 99
-    assert (faults["restarts"], faults["failed"], faults["interrupted"]) == (2, 2, 4)
-    assert run.result["jobs"]["failed"] == 2
-    assert [(e["name"], e["devices"], e["failures"]) for e in faults["entries"]] == [("a", 2, 2), ("b", 1, 2)]
-    assert [e["down_s"] for e in faults["entries"]] == pytest.approx([0.02, 0.002])
-    assert [e["unreachable_s"] for e in faults["entries"]] == pytest.approx([0, 0.07])
-    assert [e["throttled_s"] for e in faults["entries"]] == pytest.approx([0.008, 0.004])
-    assert [e["availability"] for e in faults["entries"]] == pytest.approx([0.9, 0.98])
-    assert run.result["availability"] == pytest.approx(1 - 0.022 / 0.3)
-    (target,) = run.result["targets"]
-    assert target["met"] and target["value"] == pytest.approx(run.result["availability"])
+    faults = run.result.faults
+    assert faults.events == {"down": 4, "unreachable": 1, "throttled": 3, "brown-out": 1}
+    assert faults.stragglers == run.result.jobs.arrived == 99
+    assert (faults.restarts, faults.failed, faults.interrupted) == (2, 2, 4)
+    assert run.result.jobs.failed == 2
+    assert [(e.name, e.devices, e.failures) for e in faults.entries] == [("a", 2, 2), ("b", 1, 2)]
+    assert [e.down_s for e in faults.entries] == pytest.approx([0.02, 0.002])
+    assert [e.unreachable_s for e in faults.entries] == pytest.approx([0, 0.07])
+    assert [e.throttled_s for e in faults.entries] == pytest.approx([0.008, 0.004])
+    assert [e.availability for e in faults.entries] == pytest.approx([0.9, 0.98])
+    assert run.result.availability == pytest.approx(1 - 0.022 / 0.3)
+    (target,) = run.result.targets
+    assert target.met and target.value == pytest.approx(run.result.availability)
     page = render(run.result, run.recording)
     assert (
         '<table id="faults">' in page and "4 failures, 1 link loss, 3 throttlings, 1 brown-out, 99 stragglers" in page
@@ -366,8 +366,8 @@ def test_the_result_says_what_struck_and_what_became_of_the_jobs(engine: str, tm
     run_command.save(run, tmp_path)
     with (tmp_path / "jobs.csv").open() as file:
         assert [int(row["attempts"]) for row in csv.DictReader(file)] == run.recording.jobs.starts.tolist()
-    twice = windtunnel.run(scenario_from_data(data), engine=engine, replications=2).result["faults"]
-    assert twice["events"]["down"] == 8 and twice["entries"][0]["availability"] == pytest.approx(0.9)
+    twice = windtunnel.run(scenario_from_data(data), engine=engine, replications=2).result.faults
+    assert twice.events["down"] == 8 and twice.entries[0].availability == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(
@@ -378,15 +378,15 @@ def test_shipped_scenarios_show_what_they_are_about(name: str, change: str) -> N
     """They meet their targets, and would look otherwise without the budget or the faults."""
     path = Path(__file__).parents[2] / "scenarios" / f"{name}.yaml"
     run = windtunnel.run(path)
-    assert all(target["met"] for target in run.result["targets"])
+    assert all(target.met for target in run.result.targets)
     other = windtunnel.run(path, changes=[change, "targets=[]"]).result
     if name == "failures":
-        assert run.result["faults"]["restarts"] > 0 and min(run.result["faults"]["events"].values()) > 0
-        assert other["faults"] is None
-        assert run.result["latency_s"]["p95"]["value"] > 1.2 * other["latency_s"]["p95"]["value"]
+        assert run.result.faults.restarts > 0 and min(run.result.faults.events.values()) > 0
+        assert other.faults is None
+        assert run.result.latency_s.p95.value > 1.2 * other.latency_s.p95.value
     else:
-        assert run.result["peak_power_w"] <= 8000 < other["peak_power_w"]
-        assert run.result["waiting_s"]["mean"]["value"] > 3 * other["waiting_s"]["mean"]["value"]
+        assert run.result.peak_power_w <= 8000 < other.peak_power_w
+        assert run.result.waiting_s.mean.value > 3 * other.waiting_s.mean.value
 
 
 GOOD = """\
@@ -603,9 +603,9 @@ def test_jobs_that_are_lost_leave_their_work_undone() -> None:
         "stop": {"jobs": 5000},
     }
     result = windtunnel.run(scenario_from_data(data)).result
-    assert result["statistics"]["offered_load"] is None
-    assert result["statistics"]["steady_state"] == "reached"
-    assert result["waiting_s"]["mean"]["value"] < 0.1
+    assert result.statistics.offered_load is None
+    assert result.statistics.steady_state == "reached"
+    assert result.waiting_s.mean.value < 0.1
     data["faults"][0]["on_failure"] = "retry"
     data["faults"][0]["max_attempts"] = 1000
-    assert windtunnel.run(scenario_from_data(data)).result["statistics"]["steady_state"] == "unstable"
+    assert windtunnel.run(scenario_from_data(data)).result.statistics.steady_state == "unstable"

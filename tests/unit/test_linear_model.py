@@ -198,8 +198,8 @@ def test_rows_shaped_as_the_kinds_formula_says_keep_it(tmp_path: Path) -> None:
     sizes = products(48.0, 300.0, 1100.0, 2500.0)
     seconds = 1.6 * model.cost(sizes, intervals=False).duration_s * slips(64, 0.02)
     found = calibrate_command.calibrate("gemm", table(tmp_path / "t.csv", sizes, seconds), "l4", catalogue=KNOWN)
-    assert found["linear_models"] == []
-    assert found["cross_validation_error"] < 0.05
+    assert found.linear_models == []
+    assert found.cross_validation_error < 0.05
 
 
 def test_a_law_that_is_nearer_by_no_more_than_chance_is_not_chosen() -> None:
@@ -215,12 +215,12 @@ def test_a_law_that_is_nearer_by_no_more_than_chance_is_not_chosen() -> None:
 def test_calibrate_tells_the_law_and_what_the_formula_would_have_left(tmp_path: Path) -> None:
     measured = table(tmp_path / "t.csv", SEEN, TRUE.seconds(SEEN) * slips(64, 0.01))
     found = calibrate_command.calibrate("gemm", measured, "l4", catalogue=KNOWN)
-    (law,) = found["linear_models"]
-    assert law["combination"] == "float32/burst/cold"
-    assert law["bytes_per_s"] == pytest.approx(400e9, rel=0.02)
-    assert law["flops_per_s"] == pytest.approx(10e12, rel=0.02)
-    assert law["launch_s"] == pytest.approx(5e-6, rel=0.02)
-    assert law["cross_validation_error"] < law["formula_cross_validation_error"]
+    (law,) = found.linear_models
+    assert law.combination == "float32/burst/cold"
+    assert law.numbers["bytes_per_s"] == pytest.approx(400e9, rel=0.02)
+    assert law.numbers["flops_per_s"] == pytest.approx(10e12, rel=0.02)
+    assert law.numbers["launch_s"] == pytest.approx(5e-6, rel=0.02)
+    assert law.cross_validation_error < law.formula_cross_validation_error
     assert any("a launch of" in line and "replaces the formula" in line for line in lines(found))
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import windtunnel
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
+from windtunnel.core.results.run import Estimate, distribution
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 
@@ -67,12 +68,12 @@ def test_sums_agree_with_every_jobs_times(more: dict[str, Any]) -> None:
     assert summed.recording.tally is not None
     assert every.recording.tally is None
     one, other = every.result, summed.result
-    assert one["jobs"] == other["jobs"]
-    assert [w["jobs"] for w in one["workloads"]] == [w["jobs"] for w in other["workloads"]]
-    assert [d["jobs"] for d in one["devices"]] == [d["jobs"] for d in other["devices"]]
-    assert one["simulated_s"] == other["simulated_s"]
+    assert one.jobs == other.jobs
+    assert [w.jobs for w in one.workloads] == [w.jobs for w in other.workloads]
+    assert [d.jobs for d in one.devices] == [d.jobs for d in other.devices]
+    assert one.simulated_s == other.simulated_s
     for key in ("energy_j", "average_power_w", "peak_power_w", "utilisation", "throughput_per_s", "availability"):
-        assert other[key] == pytest.approx(one[key], rel=1e-9), key
+        assert getattr(other, key) == pytest.approx(getattr(one, key), rel=1e-9), key
     # Sums hold all jobs; what is reported leaves out a warm-up, which is cut at a batch's end. So compare the sums.
     jobs = every.recording.jobs
     tally = summed.recording.tally
@@ -91,11 +92,12 @@ def test_sums_agree_with_every_jobs_times(more: dict[str, Any]) -> None:
 
 def test_percentiles_are_within_the_stated_error() -> None:
     every, summed = run(records="all", engine="compiled"), run(records="none")
-    for workload, other in zip(every.result["workloads"], summed.result["workloads"], strict=True):
-        for metric in ("latency_s", "waiting_s"):
+    for workload, other in zip(every.result.workloads, summed.result.workloads, strict=True):
+        for metric in ("latency", "waiting"):
             for name in ("p95", "p99"):
+                expected = distribution(workload, metric).of(name).value
                 # The warm-up is cut a little differently; half a per cent is the sketch's own.
-                assert other[metric][name]["value"] == pytest.approx(workload[metric][name]["value"], rel=0.05)
+                assert distribution(other, metric).of(name).value == pytest.approx(expected, rel=0.05)
 
 
 def test_a_sample_holds_every_so_many_th_job_as_it_was() -> None:
@@ -123,9 +125,9 @@ def test_more_jobs_than_expected_and_a_longer_run_lose_nothing() -> None:
     ]
     one = run(records="all", engine="compiled", workload=burst, stop={"time": "10 s"})
     other = run(records="none", workload=burst, stop={"time": "10 s"})
-    assert one.result["jobs"] == other.result["jobs"]
-    assert one.result["jobs"]["arrived"] > 10_000
-    assert other.result["energy_j"] == pytest.approx(one.result["energy_j"], rel=1e-9)
+    assert one.result.jobs == other.result.jobs
+    assert one.result.jobs.arrived > 10_000
+    assert other.result.energy_j == pytest.approx(one.result.energy_j, rel=1e-9)
     assert other.recording.power.integral() == pytest.approx(one.recording.power.integral(), rel=1e-9)
 
 
@@ -137,42 +139,39 @@ def test_a_run_goes_on_until_it_is_precise() -> None:
     # Poisson arrivals alone: with bursts the same precision takes a thousand times as many jobs.
     calm = data()["workload"][:1]
     result = run(workload=calm, stop={"relative_error": "3%"}).result
-    mean = result["latency_s"]["mean"]
-    stopped = result["statistics"]["stopped"]
-    assert stopped["achieved_error"] <= 0.03
-    assert max(mean["high"] - mean["value"], mean["value"] - mean["low"]) <= 0.03 * mean["value"] * (1 + 1e-9)
-    assert stopped["jobs"] == result["jobs"]["arrived"]
-    precise = run(workload=calm, stop={"relative_error": "1%"}).result["statistics"]["stopped"]
-    assert precise["jobs"] > stopped["jobs"]
-    other = run(workload=calm, stop={"relative_error": "10%", "metric": "waiting p95 of short"}).result["statistics"][
-        "stopped"
-    ]
-    assert other["metric"] == "waiting p95 of short"
-    assert other["achieved_error"] <= 0.10
+    mean = result.latency_s.mean
+    stopped = result.statistics.stopped
+    assert stopped.achieved_error <= 0.03
+    assert max(mean.high - mean.value, mean.value - mean.low) <= 0.03 * mean.value * (1 + 1e-9)
+    assert stopped.jobs == result.jobs.arrived
+    precise = run(workload=calm, stop={"relative_error": "1%"}).result.statistics.stopped
+    assert precise.jobs > stopped.jobs
+    other = run(
+        workload=calm, stop={"relative_error": "10%", "metric": "waiting p95 of short"}
+    ).result.statistics.stopped
+    assert other.metric == "waiting p95 of short"
+    assert other.achieved_error <= 0.10
 
 
 def test_the_stated_metric_of_the_stated_workload_is_what_becomes_precise() -> None:
     workload = data()["workload"]
     workload[1]["arrivals"] = {"process": "poisson", "rate": "200 /s"}
     result = run(workload=workload, stop={"relative_error": "10%", "metric": "waiting p95 of short"}).result
-    short = next(part for part in result["workloads"] if part["name"] == "short")
+    short = next(part for part in result.workloads if part.name == "short")
 
-    def error(interval: dict[str, float]) -> float:
-        return max(interval["high"] - interval["value"], interval["value"] - interval["low"]) / interval["value"]
+    def error(interval: Estimate) -> float:
+        return max(interval.high - interval.value, interval.value - interval.low) / interval.value
 
-    stated = error(short["waiting_s"]["p95"])
-    others = [
-        error(interval)
-        for interval in (short["waiting_s"]["mean"], short["latency_s"]["mean"], result["waiting_s"]["p95"])
-    ]
-    assert result["statistics"]["stopped"]["achieved_error"] == pytest.approx(stated, rel=1e-12)
+    stated = error(short.waiting_s.p95)
+    others = [error(interval) for interval in (short.waiting_s.mean, short.latency_s.mean, result.waiting_s.p95)]
+    assert result.statistics.stopped.achieved_error == pytest.approx(stated, rel=1e-12)
     assert all(other != pytest.approx(stated, rel=1e-3) for other in others), "the metrics cannot be told apart"
 
 
 def test_a_precision_that_cannot_be_had_is_given_up_and_said() -> None:
     result = run(stop={"relative_error": "0.1%", "max": 30_000}).result
-    assert result["jobs"]["arrived"] == 30_000
-    assert any("stopped after 30,000 jobs" in note for note in result["notes"])
+    assert result.jobs.arrived == 30_000
+    assert any("stopped after 30,000 jobs" in note for note in result.notes)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +205,11 @@ def test_a_system_at_or_over_its_capacity_is_said_to_be_unstable_and_not_average
             records=records,
             targets=["latency p99 <= 1 h"],
         ).result
-        assert result["statistics"]["offered_load"] == pytest.approx(load)
-        assert result["statistics"]["steady_state"] == "unstable"
-        assert any("unstable" in note for note in result["notes"])
-        assert result["latency_s"]["mean"] == {"value": None, "low": None, "high": None}
-        assert not result["targets"][0]["met"]
+        assert result.statistics.offered_load == pytest.approx(load)
+        assert result.statistics.steady_state == "unstable"
+        assert any("unstable" in note for note in result.notes)
+        assert result.latency_s.mean.to_dict() == {"value": None, "low": None, "high": None}
+        assert not result.targets[0].met
 
 
 def test_a_clockwork_at_exactly_its_capacity_is_not_called_unstable() -> None:
@@ -222,8 +221,8 @@ def test_a_clockwork_at_exactly_its_capacity_is_not_called_unstable() -> None:
         }
     ]
     result = run(fleet=[{"device": "server"}], workload=workload, policy="fifo", stop={"jobs": 5000}).result
-    assert result["statistics"]["offered_load"] == pytest.approx(1.0)
-    assert result["latency_s"]["mean"]["value"] == pytest.approx(1e-3)
+    assert result.statistics.offered_load == pytest.approx(1.0)
+    assert result.latency_s.mean.value == pytest.approx(1e-3)
 
 
 def test_a_burst_of_a_few_jobs_is_averaged_all_the_same() -> None:
@@ -235,7 +234,7 @@ def test_a_burst_of_a_few_jobs_is_averaged_all_the_same() -> None:
         }
     ]
     result = run(fleet=[{"device": "server"}], workload=workload, policy="fifo", stop={"jobs": 3}).result
-    assert result["latency_s"]["mean"]["value"] == pytest.approx(3e-3)
+    assert result.latency_s.mean.value == pytest.approx(3e-3)
 
 
 def test_the_offered_load_of_a_mixed_fleet_is_the_least_of_a_linear_program() -> None:
@@ -248,13 +247,13 @@ def test_the_offered_load_of_a_mixed_fleet_is_the_least_of_a_linear_program() ->
         stop={"jobs": 3000},
     ).result
     # fast: 2000 x 1/4 ms = 0.5, and x of the long ones at 1 ms; slow: (600 - x) x 4 ms / 3. Equal at x = 128.57.
-    assert result["statistics"]["offered_load"] == pytest.approx(0.5 + 128.571428e-3, rel=1e-6)
+    assert result.statistics.offered_load == pytest.approx(0.5 + 128.571428e-3, rel=1e-6)
 
 
 def test_records_that_cannot_be_dropped_are_kept_and_that_is_said() -> None:
     finished = run(engine="process", records="none", stop={"jobs": 2000})
     assert finished.recording.tally is None
-    assert any("records: none was requested" in note for note in finished.result["notes"])
+    assert any("records: none was requested" in note for note in finished.result.notes)
 
 
 def test_the_load_of_batches_of_jobs_that_differ_is_not_reckoned_singly() -> None:
@@ -273,8 +272,8 @@ def test_the_load_of_batches_of_jobs_that_differ_is_not_reckoned_singly() -> Non
         policy={"name": "fifo", "batch": {"kind": "request", "size": 16, "wait": "5 ms"}},
         stop={"jobs": 1200},
     ).result
-    assert result["statistics"]["offered_load"] is None
-    assert result["statistics"]["steady_state"] != "unstable"
+    assert result.statistics.offered_load is None
+    assert result.statistics.steady_state != "unstable"
 
 
 def test_a_sample_of_a_run_with_twice_the_jobs_expected_is_thinned_and_still_even() -> None:
@@ -319,9 +318,8 @@ def test_energy_by_hour_is_exact_however_long_nothing_happens(rate: str, lasts: 
         "site": {"energy_price": [f"{hour % 5} USD/kWh" for hour in range(24)], "start_time": "11:20"},
         "stop": {"jobs": 100},
     }
-    every = run(records="all", engine="compiled", **more).result["site"]
+    every = run(records="all", engine="compiled", **more).result.site
     summed = run(records="none", **more)
-    assert summed.result["site"].keys() == every.keys()
-    for name, value in every.items():
-        assert summed.result["site"][name] == (None if value is None else pytest.approx(value, rel=1e-9)), name
-    assert summed.recording.power.integral() == pytest.approx(summed.result["energy_j"], rel=1e-9)
+    for name, value in every.to_dict().items():
+        assert getattr(summed.result.site, name) == (None if value is None else pytest.approx(value, rel=1e-9)), name
+    assert summed.recording.power.integral() == pytest.approx(summed.result.energy_j, rel=1e-9)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.results.validation import Conditions
 from windtunnel.runtime.codes import code_of
 from windtunnel.validation import measure, suite
 from windtunnel.validation.budget import PATIENCE_SHARE, Budget
@@ -425,28 +426,28 @@ class Warming(Fake):
 
     looks = 0
 
-    def conditions(self) -> Mapping[str, Any]:
+    def conditions(self) -> Conditions:
         self.looks += 1
         if self.looks in self.strange.get("blind", ()):
             raise RuntimeError("NVML did not answer")
         held = ["power cap"] if self.looks == 3 else ["idle"]
-        return {"sm_clock_hz": 2e9 - 1e7 * self.looks, "temperature_c": 40.0 + self.looks, "held_back": held}
+        return Conditions(sm_clock_hz=2e9 - 1e7 * self.looks, temperature_c=40.0 + self.looks, held_back=held)
 
 
 def test_clocks_and_heat_are_looked_at_at_the_begin_after_each_visit_and_at_the_end() -> None:
     device = Warming(Clock())
     told = measured(device, points(1000, 10**6)).conditions
     assert device.looks == 2 + 2 * LEAST_ROUNDS
-    assert told["begin"] == {"sm_clock_hz": 1.99e9, "temperature_c": 41.0, "held_back": ["idle"]}
-    assert told["end"]["temperature_c"] == 40.0 + device.looks
-    assert told["lowest"] == {"sm_clock_hz": 2e9 - 1e7 * device.looks, "temperature_c": 41.0}
-    assert told["highest"] == {
-        "sm_clock_hz": 1.99e9, "temperature_c": 40.0 + device.looks, "held_back": ["idle", "power cap"],
-    }  # fmt: skip
+    assert told.begin == Conditions(sm_clock_hz=1.99e9, temperature_c=41.0, held_back=["idle"])
+    assert told.end.temperature_c == 40.0 + device.looks
+    assert told.lowest == Conditions(sm_clock_hz=2e9 - 1e7 * device.looks, temperature_c=41.0)
+    assert told.highest == Conditions(
+        sm_clock_hz=1.99e9, temperature_c=40.0 + device.looks, held_back=["idle", "power cap"]
+    )
 
 
 def test_a_look_that_fails_costs_no_measurement_and_a_device_that_tells_none_has_none() -> None:
     found = measured(Warming(Clock(), blind=(1, 2)), points(1000))
-    assert found.rows and not found.refused and found.conditions["begin"]["temperature_c"] == 43.0
-    assert measured(Fake(Clock()), points(1000)).conditions == {}
-    assert measure.summary([]) == {}
+    assert found.rows and not found.refused and found.conditions.begin.temperature_c == 43.0
+    assert measured(Fake(Clock()), points(1000)).conditions is None
+    assert measure.summary([]) is None

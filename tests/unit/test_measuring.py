@@ -18,6 +18,7 @@ from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.discovery.real_devices import RealDevice
 from windtunnel.cli.main import cli
 from windtunnel.core import errors
+from windtunnel.core.results.validation import Conditions, ConditionsSeen
 from windtunnel.report.validation_page import render
 from windtunnel.validation import campaign as measuring
 from windtunnel.validation import suite
@@ -115,12 +116,12 @@ def test_the_budget_is_shared_and_everything_has_its_place(monkeypatch: pytest.M
 
 
 def test_clocks_are_among_the_circumstances_by_device_and_when() -> None:
-    told = {
-        "begin": {"sm_clock_hz": 1.98e9, "memory_clock_hz": 3.2e9, "temperature_c": 41.0},
-        "end": {"sm_clock_hz": 1.2e9, "memory_clock_hz": 3.2e9, "temperature_c": 63.0},
-        "lowest": {"sm_clock_hz": 1.2e9, "temperature_c": 41.0, "power_limit_w": 700.0},
-        "highest": {"sm_clock_hz": 1.98e9, "temperature_c": 63.0, "power_limit_w": 700.0, "held_back": ["power cap"]},
-    }
+    told = ConditionsSeen(
+        begin=Conditions(sm_clock_hz=1.98e9, memory_clock_hz=3.2e9, temperature_c=41.0),
+        end=Conditions(sm_clock_hz=1.2e9, memory_clock_hz=3.2e9, temperature_c=63.0),
+        lowest=Conditions(sm_clock_hz=1.2e9, temperature_c=41.0, power_limit_w=700.0),
+        highest=Conditions(sm_clock_hz=1.98e9, temperature_c=63.0, power_limit_w=700.0, held_back=["power cap"]),
+    )
     info = SimpleNamespace(name="NVIDIA L4", driver="CUDA 12.9")
     taken = measuring.MeasuredDevice(
         "cuda:0", "l4@cuda", Measured((), (), (), 0, 0.0, told), info, {"cuBLAS": "12.9.1"}
@@ -131,7 +132,7 @@ def test_clocks_are_among_the_circumstances_by_device_and_when() -> None:
         "cuda:0 memory (end)": 3.2e9, "cuda:0 SM (lowest)": 1.2e9, "cuda:0 SM (highest)": 1.98e9,
     }  # fmt: skip
     assert about.conditions == {"cuda:0": told} and about.versions["cuda:0 cuBLAS"] == "12.9.1"
-    page = render([], [], about.as_dict())
+    page = render([], [], about)
     assert "cuda:0: SM 1.20 GHz to 1.98 GHz, power limit 700 W, 41 to 63 °C, clocks limited by power cap" in page
 
 

@@ -25,6 +25,8 @@ from windtunnel.core import errors
 from windtunnel.core.executor import Executed
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.policy import POLICIES
+from windtunnel.core.results.data import result_json
+from windtunnel.core.results.run import RealWork
 from windtunnel.engine.prepare import real_devices
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo
@@ -70,9 +72,11 @@ class Fake:
         self.counted = Counter()
         return self
 
-    def report(self) -> Mapping[str, Any]:
-        return {"real": self.name, "label": "a fake", "driver": "fake 1", "operations": self.counted.total(), "measured_s": 0.0,
-                "failures": []}  # fmt: skip
+    def report(self) -> RealWork:
+        return RealWork(
+            real=self.name, label="a fake", api="fake", software=True, driver="fake 1", versions={},
+            operations=self.counted.total(), measured_s=0.0, timer=[], checked=0, worst_error_share=None, failures=[],
+        )  # fmt: skip
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *fakes: Fake) -> None:
@@ -153,7 +157,7 @@ def test_what_was_measured_is_what_the_clock_is_charged(factor: float, seed: int
     )
     assert np.abs(found.finish - found.start - each).max() <= 2
     assert (found.start[1:] >= found.finish[:-1]).all()
-    assert done.result["jobs"]["completed"] == jobs
+    assert done.result.jobs.completed == jobs
 
 
 def test_the_choice_is_by_the_model_also_where_the_device_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +178,7 @@ def test_a_job_at_which_a_real_device_fails_is_tried_again_and_its_time_is_charg
 ) -> None:
     use(monkeypatch, Fake("cpu:0", says=[BROKEN]))
     done = run(scenario(REAL[:1], 5, policy))
-    assert done.result["jobs"] | {"arrived": 5, "completed": 5} == done.result["jobs"]
+    assert done.result.jobs.arrived == done.result.jobs.completed == 5
     jobs = done.recording.jobs
     assert jobs.starts[0] == 2 and jobs.start[0] - jobs.arrival[0] == round(1e-4 * 1e12)
 
@@ -187,7 +191,7 @@ def test_what_a_device_that_disappears_had_and_would_get_is_done_elsewhere(
     use(monkeypatch, Fake("cpu:0", says=[fine] * 7 + [Executed(0.5, "no answer", gone=True)]))
     done = run(scenario(REAL[:2], 60, policy))
     jobs = done.recording.jobs
-    assert done.result["jobs"]["completed"] == 60 and done.result["jobs"]["failed"] == 0
+    assert done.result.jobs.completed == 60 and done.result.jobs.failed == 0
     on_it = jobs.device == 0
     assert 1 <= on_it.sum() <= 4 and (jobs.starts == 2).sum() == 1
     # Whatever waited for it went to the other, and nothing began on it after it was gone.
@@ -198,21 +202,21 @@ def test_a_device_that_comes_back_is_used_again_and_not_before(monkeypatch: pyte
     use(monkeypatch, Fake("cpu:0", says=[Executed(0.01, "hung", gone=True, back_s=0.25)]))
     done = run(scenario(REAL[:1], 5))
     jobs = done.recording.jobs
-    assert done.result["jobs"]["completed"] == 5
+    assert done.result.jobs.completed == 5
     assert jobs.start.min() - jobs.arrival.min() == pytest.approx(0.26e12, abs=2)
 
 
 def test_where_no_device_is_left_jobs_wait_for_ever_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Fake("cpu:0", says=[Executed(0.01, "gone", gone=True)]))
-    counts = run(scenario(REAL[:1], 5)).result["jobs"]
-    assert counts["queued"] == counts["arrived"] == 5
+    counts = run(scenario(REAL[:1], 5)).result.jobs
+    assert counts.queued == counts.arrived == 5
 
 
 def test_a_job_at_which_a_device_always_fails_is_given_up_after_three_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Fake("cpu:0", says=[BROKEN] * 1000)
     use(monkeypatch, fake)
-    counts = run(scenario(REAL[:1], 4)).result["jobs"]
-    assert counts["failed"] == counts["arrived"] == 4 and len(fake.done) == 12
+    counts = run(scenario(REAL[:1], 4)).result.jobs
+    assert counts.failed == counts.arrived == 4 and len(fake.done) == 12
 
 
 @given(
@@ -225,9 +229,9 @@ def test_whatever_fails_every_job_is_accounted_for(what: list[str], policy: str)
             "gone": Executed(1e-3, "lost", gone=True)}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         use(patch, Fake("cpu:0", says=[says[one] for one in what]))
-        counts = run(scenario(REAL[:2], 30, policy)).result["jobs"]
-    assert counts["arrived"] == 30 == sum(v for k, v in counts.items() if k != "arrived")
-    assert counts["completed"] + counts["failed"] == 30
+        counts = run(scenario(REAL[:2], 30, policy)).result.jobs
+    assert counts.arrived == 30 == sum(vars(counts).values()) - 30
+    assert counts.completed + counts.failed == 30
 
 
 # What is refused, before anything runs.
@@ -314,13 +318,13 @@ def test_what_the_model_says_is_of_the_operations_that_were_done(monkeypatch: py
     """Of a job that failed at its second operation the first was measured; what was not measured is not modelled."""
     fake = Fake("cpu:0", says=[Executed(0.0), BROKEN])
     use(monkeypatch, fake)
-    (told,) = run(scenario(REAL[:1], 1)).result["real"]
+    (told,) = run(scenario(REAL[:1], 1)).result.real
     columns = [OPERATIONS.find(op).complete(dict(given)) for op, given in fake.done]
     each = [float(KNOWN.device("host").cost(one_row(OPERATIONS.find(op), values)).duration_s[0])
             for (op, _), values in zip(fake.done, columns, strict=True)]  # fmt: skip
     # Sum, stencil (which broke), and both again.
-    assert told["operations"] == 3
-    assert told["modelled_s"] == pytest.approx(each[0] + each[2] + each[3])
+    assert told.operations == 3
+    assert told.modelled_s == pytest.approx(each[0] + each[2] + each[3])
 
 
 def test_a_run_that_takes_longer_than_its_model_says_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +344,7 @@ def test_numbers_that_are_not_finite_are_wrong_and_leave_a_result_that_can_be_wr
     executor = real_executor.RealExecutor("cpu:0", lambda: Device(share))
     done = executor.execute("vector_add", OPERATIONS.find("vector_add").complete({"n": 10}))
     assert "computed 'vector_add' wrongly" in done.problem
-    json.dumps(executor.report(), allow_nan=False)
+    result_json(executor.report())
 
 
 def test_what_is_kept_ready_gives_way_to_what_is_to_be_done() -> None:
@@ -360,7 +364,7 @@ def test_a_real_device_that_got_no_job_says_so(monkeypatch: pytest.MonkeyPatch) 
     use(monkeypatch, Fake("cpu:0"))
     fleet = [{"device": "epyc-9654"}, {"real": "cpu:0", "name": "idle"}]
     done = run(scenario(fleet, 1, policy="shortest-expected-completion"))
-    assert "'idle' is cpu:0 (a fake, fake 1): no job ran on it, so nothing was measured" in done.result["notes"]
+    assert "'idle' is cpu:0 (a fake, fake 1): no job ran on it, so nothing was measured" in done.result.notes
 
 
 def test_batches_streams_and_stated_times_are_no_work_for_a_real_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,7 +391,7 @@ def test_more_real_time_than_anybody_waits_for_is_refused(monkeypatch: pytest.Mo
     with pytest.raises(errors.InputError, match="4 jobs would take about .* s of real time on cpu:0"):
         run(scenario(fleet, 4))
     assert not fake.done
-    assert run(scenario(fleet, 3)).result["jobs"]["completed"] == 3
+    assert run(scenario(fleet, 3)).result.jobs.completed == 3
     assert fake.done
 
 
@@ -396,16 +400,16 @@ def test_replications_measure_anew_also_where_nothing_is_drawn(monkeypatch: pyte
     use(monkeypatch, fake)
     made = scenario(REAL[:1], 5, workload={"arrivals": {"process": "deterministic", "rate": "100 /s"}})
     result = windtunnel.run(made, replications=3).result
-    assert result["replications"] == 3
+    assert result.replications == 3
     assert len(fake.done) == 3 * 5 * 2
-    (told,) = result["real"]
-    assert told["jobs"] == 15
-    assert told["modelled_s"] == pytest.approx(3 * windtunnel.run(made).result["real"][0]["modelled_s"])
+    (told,) = result.real
+    assert told.jobs == 15
+    assert told.modelled_s == pytest.approx(3 * windtunnel.run(made).result.real[0].modelled_s)
     fake.done.clear()
     found = comparing.compare(made, made.changed(name="other"), 4, "auto", KNOWN, names=("one", "other"))
-    assert (found["replications"], len(fake.done)) == (4, 2 * 4 * 5 * 2)
-    assert [note.partition(":")[0] for note in found["notes"]] == ["baseline", "candidate"]
-    assert "the times of 40 operations on 'one' (cpu:0) were measured" in found["notes"][0]
+    assert (found.replications, len(fake.done)) == (4, 2 * 4 * 5 * 2)
+    assert [note.partition(":")[0] for note in found.notes] == ["baseline", "candidate"]
+    assert "the times of 40 operations on 'one' (cpu:0) were measured" in found.notes[0]
 
 
 def test_a_plan_buys_no_device_of_this_host() -> None:
@@ -435,7 +439,7 @@ def test_points_of_a_sweep_measure_a_real_device_one_at_a_time_and_on_this_host(
         with pytest.raises(errors.InputError, match=says):
             sweep_command.sweep(swept, ["seed=1,2"], **asked)
     found = sweep_command.sweep(swept, ["seed=1,2"], out=tmp_path / "out")
-    assert [row["status"] for row in found["rows"]] == ["done", "done"]
+    assert [row.status for row in found.rows] == ["done", "done"]
     stated = json.loads((tmp_path / "out" / "manifest.json").read_text())["real devices"]
     assert list(stated) == ["cpu:0"]
     assert "NumPy" in stated["cpu:0"]
@@ -506,8 +510,8 @@ def test_what_a_first_run_compiles_is_not_charged_and_numbers_are_checked_once_a
     found = real_executor.RealExecutor("cpu:0", lambda: device)
     assert [found.execute("vector_add", COLUMNS).duration_s for _ in range(3)] == [1e-3] * 3
     report = found.report()
-    assert (report["operations"], report["checked"], report["worst_error_share"]) == (3, 1, 0.1)
-    assert report["measured_s"] == pytest.approx(3e-3)
+    assert (report.operations, report.checked, report.worst_error_share) == (3, 1, 0.1)
+    assert report.measured_s == pytest.approx(3e-3)
 
 
 def test_few_operations_stay_ready_so_that_many_do_not_fill_the_memory() -> None:
@@ -523,7 +527,7 @@ def test_wrong_numbers_are_a_failure_and_not_a_time() -> None:
     for _ in range(3):  # a job that is tried again does not make it right
         executed = found.execute("vector_add", COLUMNS)
         assert "wrongly: the error is 3 times" in executed.problem and not executed.gone
-    assert len(found.report()["failures"]) == 3 and found.report()["operations"] == 0
+    assert len(found.report().failures) == 3 and found.report().operations == 0
 
 
 def test_a_device_that_hangs_is_opened_anew_and_comes_back_or_is_gone() -> None:
@@ -542,27 +546,27 @@ def test_a_device_that_hangs_is_opened_anew_and_comes_back_or_is_gone() -> None:
     found = real_executor.RealExecutor("cpu:0", once)
     executed = found.execute("vector_add", COLUMNS)
     assert executed.gone and executed.back_s is None
-    assert "unplugged" in found.report()["failures"][1]
+    assert "unplugged" in found.report().failures[1]
     assert found.execute("vector_add", COLUMNS).gone
 
 
 def test_the_host_itself_in_a_fleet_is_measured_and_said_to_be() -> None:
     """cpu:0 in a process of its own, beside a model: all that the result says of it."""
     done = run(scenario(REAL[:2], 20, "round-robin"))
-    (real,) = done.result["real"]
-    assert (real["name"], real["real"], real["model"], real["jobs"], real["operations"]) == (
+    (real,) = done.result.real
+    assert (real.name, real.real, real.model, real.jobs, real.operations) == (
         "one",
         "cpu:0",
         "host",
         10,
         20,
     )
-    assert real["measured_s"] > 0.0 < real["modelled_s"] and real["worst_error_share"] <= 1.0 and not real["failures"]
-    assert real["versions"]["numpy"] == np.__version__
+    assert real.measured_s > 0.0 < real.modelled_s and real.worst_error_share <= 1.0 and not real.failures
+    assert real.versions["numpy"] == np.__version__
     jobs = done.recording.jobs
     mine = jobs.device == 0
-    assert (jobs.finish - jobs.start)[mine].sum() == pytest.approx(real["measured_s"] * 1e12, rel=1e-6)
-    assert any("'one' is cpu:0" in note and "were measured" in note for note in done.result["notes"])
+    assert (jobs.finish - jobs.start)[mine].sum() == pytest.approx(real.measured_s * 1e12, rel=1e-6)
+    assert any("'one' is cpu:0" in note and "were measured" in note for note in done.result.notes)
     real_executor.close_all()
 
 

@@ -16,7 +16,8 @@ import windtunnel
 import windtunnel.placement.policies
 from windtunnel.app import run as run_command
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
+from windtunnel.core.results.run import JobCounts
 from windtunnel.placement import engine as placement
 from windtunnel.placement import invariants as placement_invariants
 from windtunnel.placement import run as placement_run
@@ -78,29 +79,20 @@ def test_accepted_models_come_back_too(tmp_path: Path) -> None:
 def test_the_replay_holds_every_task_and_node_and_is_the_same_twice() -> None:
     once = windtunnel.run(SCENARIOS / "openb-replay.yaml")
     result = once.result
-    assert result["jobs"] == {
-        "arrived": 8_152,
-        "completed": 8_152,
-        "dropped": 0,
-        "failed": 0,
-        "running": 0,
-        "queued": 0,
-    }
-    assert len(result["devices"]) == 1_213
-    assert sum(device["jobs"] for device in result["devices"]) == 8_152
-    assert result["engine"] == "placement"
-    assert result["energy_j"] is None and any("G2" in note for note in result["notes"])
-    placed = result["placement"]
-    assert placed["arrived_demand"] == pytest.approx(6_086.8 / 6_212, rel=1e-12)
+    assert result.jobs == JobCounts(arrived=8_152, completed=8_152, dropped=0, failed=0, running=0, queued=0)
+    assert len(result.devices) == 1_213
+    assert sum(device.jobs for device in result.devices) == 8_152
+    assert result.engine == "placement"
+    assert result.energy_j is None and any("G2" in note for note in result.notes)
+    placed = result.placement
+    assert placed.arrived_demand == pytest.approx(6_086.8 / 6_212, rel=1e-12)
     # The series' time averages weigh the same time as the figure beside them.
-    assert np.mean([row["allocated"] for row in placed["over_time"]]) == pytest.approx(
-        placed["gpu_allocation"]["value"], rel=1e-9
-    )
-    assert placed["over_time"][-1]["arrived"] == pytest.approx(placed["arrived_demand"])
+    assert np.mean([row.allocated for row in placed.over_time]) == pytest.approx(placed.gpu_allocation.value, rel=1e-9)
+    assert placed.over_time[-1].arrived == pytest.approx(placed.arrived_demand)
     # Against arrived demand: the same tasks, if none left.
-    assert [row["demand"] for row in placed["series"]] == pytest.approx(np.arange(98) / 100)
-    assert all(row["allocated"]["value"] <= row["demand"] + 1e-12 for row in placed["series"])
-    assert placed["series"][50]["allocated"]["value"] == pytest.approx(0.5, abs=0.002)
+    assert [row.demand for row in placed.series] == pytest.approx(np.arange(98) / 100)
+    assert all(row.allocated.value <= row.demand + 1e-12 for row in placed.series)
+    assert placed.series[50].allocated.value == pytest.approx(0.5, abs=0.002)
     assert result_json(result) == result_json(windtunnel.run(SCENARIOS / "openb-replay.yaml").result)
     assert "8,152 of 8,152 completed" in placement_summary(result)
 
@@ -140,33 +132,33 @@ def test_inflation_draws_the_traces_mix() -> None:
 
 def test_runs_make_means_with_intervals() -> None:
     finished = windtunnel.run(checked(small(mode={"kind": "inflate", "demand": 1.2, "runs": 3})))
-    placed, jobs = finished.result["placement"], finished.result["jobs"]
-    assert placed["runs"] == 3
-    assert jobs["arrived"] == jobs["running"] + jobs["dropped"]
-    last = placed["series"][-1]
-    assert last["demand"] == pytest.approx(1.2)
-    assert last["allocated"]["low"] <= last["allocated"]["value"] <= last["allocated"]["high"]
-    for row in placed["series"]:
-        assert row["fragmented"]["value"] <= 1 - row["allocated"]["value"] + 1e-12
-    assert finished.result["latency_s"]["mean"]["value"] is None
+    placed, jobs = finished.result.placement, finished.result.jobs
+    assert placed.runs == 3
+    assert jobs.arrived == jobs.running + jobs.dropped
+    last = placed.series[-1]
+    assert last.demand == pytest.approx(1.2)
+    assert last.allocated.low <= last.allocated.value <= last.allocated.high
+    for row in placed.series:
+        assert row.fragmented.value <= 1 - row.allocated.value + 1e-12
+    assert finished.result.latency_s.mean.value is None
 
 
 def test_runs_are_shown_by_their_mean_and_an_interval_across_a_limit_is_not_sure(tmp_path: Path) -> None:
     data = small(mode={"kind": "inflate", "demand": 1.2, "runs": 3})
     first = windtunnel.run(checked(data)).result
-    allocated, jobs = first["placement"]["gpu_allocation"], first["jobs"]
-    assert allocated["low"] < allocated["value"] < allocated["high"]
-    limits = [(allocated["low"] + allocated["value"]) / 2, allocated["low"] * 0.9]
+    allocated, jobs = first.placement.gpu_allocation, first.jobs
+    assert allocated.low < allocated.value < allocated.high
+    limits = [(allocated.low + allocated.value) / 2, allocated.low * 0.9]
     finished = windtunnel.run(checked(data | {"targets": [f"allocation >= {limit}" for limit in limits]}))
-    assert [(t["met"], t["confidence"]) for t in finished.result["targets"]] == [
+    assert [(t.met, t.confidence) for t in finished.result.targets] == [
         (True, "inconclusive"),
         (True, "conclusive"),
     ]
     run_command.save(finished, tmp_path)
     assert 'class="answer inconclusive"' in (tmp_path / "report.html").read_text()
     text = placement_summary(finished.result)
-    assert f": 3 runs of {jobs['arrived'] / 3:,.0f} tasks on average on " in text
-    assert f"tasks          {jobs['running'] / 3:,.0f} of {jobs['arrived'] / 3:,.0f} placed, " in text
+    assert f": 3 runs of {jobs.arrived / 3:,.0f} tasks on average on " in text
+    assert f"tasks          {jobs.running / 3:,.0f} of {jobs.arrived / 3:,.0f} placed, " in text
     assert "  met (inconclusive)   allocation ≥ " in text
 
 
@@ -175,13 +167,13 @@ def test_energy_where_every_models_power_is_known() -> None:
     data = small(mode="replay", targets=["allocation <= 99%", "waiting mean <= 1 h"])
     data["cluster"]["gpus"] = gpus
     result = windtunnel.run(checked(data)).result
-    span = result["simulated_s"]
-    assert result["energy_j"] == pytest.approx(sum(d["energy_j"] for d in result["devices"]))
-    assert result["average_power_w"] == pytest.approx(result["energy_j"] / span)
-    assert result["average_power_w"] <= result["peak_power_w"]
-    assert [t["met"] for t in result["targets"]][0]
-    assert result["cost_usd"] is None  # the other models have no price
-    assert {row["device"] for row in result["provenance"]} >= {"v100-sxm-32gb", "t4"}
+    span = result.simulated_s
+    assert result.energy_j == pytest.approx(sum(d.energy_j for d in result.devices))
+    assert result.average_power_w == pytest.approx(result.energy_j / span)
+    assert result.average_power_w <= result.peak_power_w
+    assert [t.met for t in result.targets][0]
+    assert result.cost_usd is None  # the other models have no price
+    assert {row.device for row in result.provenance} >= {"v100-sxm-32gb", "t4"}
 
 
 def test_whole_outputs_are_written(tmp_path: Path) -> None:
@@ -229,13 +221,13 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
     }
     result = windtunnel_run(data).result
     # The third waits for the first to leave, at 10 s: 8 s.
-    assert result["waiting_s"]["mean"]["value"] == pytest.approx(8 / 3)
-    assert result["simulated_s"] == 20
+    assert result.waiting_s.mean.value == pytest.approx(8 / 3)
+    assert result.simulated_s == 20
     # Two L4s, one held for 20 s and the other for 10 s of the 20.
     l4 = device_model("l4", windtunnel.catalogue())
     above = l4.power_limit_w - l4.idle_power_w
-    assert result["energy_j"] == pytest.approx(2 * 20 * l4.idle_power_w + 30 * above)
-    assert result["peak_power_w"] == pytest.approx(2 * l4.power_limit_w)
+    assert result.energy_j == pytest.approx(2 * 20 * l4.idle_power_w + 30 * above)
+    assert result.peak_power_w == pytest.approx(2 * l4.power_limit_w)
 
 
 @pytest.mark.parametrize(
@@ -287,8 +279,8 @@ def test_the_documents_own_cluster_runs(tmp_path: Path) -> None:
     finished = windtunnel.run(tmp_path / "own.yaml")
     assert finished.met
     # 8 GPUs for 2 h, 1 for 5 h and 4 for 1 h, of 20 for 5 h and 10 min.
-    assert finished.result["placement"]["gpu_allocation"]["value"] == pytest.approx(25 / (20 * (5 + 1 / 6)))
-    assert finished.result["cost_usd_per_h"] == pytest.approx(16 * 1.79 + 4 * 0.80)
+    assert finished.result.placement.gpu_allocation.value == pytest.approx(25 / (20 * (5 + 1 / 6)))
+    assert finished.result.cost_usd_per_h == pytest.approx(16 * 1.79 + 4 * 0.80)
 
 
 def test_a_cluster_without_gpus_runs_and_is_reported(tmp_path: Path) -> None:
@@ -298,9 +290,9 @@ def test_a_cluster_without_gpus_runs_and_is_reported(tmp_path: Path) -> None:
     arrivals = {"process": "trace", "file": str(tmp_path / "t.csv"), "time": "at"}
     data["workload"] = [{"name": "t", "arrivals": arrivals, "resources": {"cpu_milli": 1500}, "duration": "4 s"}]
     finished = windtunnel.run(checked(data))
-    assert finished.result["devices"][0]["utilisation"] == pytest.approx(0.75)
-    assert finished.result["latency_s"]["mean"]["value"] == pytest.approx((4 + 7) / 2)
-    assert finished.result["energy_j"] == 0.0
+    assert finished.result.devices[0].utilisation == pytest.approx(0.75)
+    assert finished.result.latency_s.mean.value == pytest.approx((4 + 7) / 2)
+    assert finished.result.energy_j == 0.0
     run_command.save(finished, tmp_path / "out")
     assert "2 of 2 completed" in placement_summary(finished.result)
 

@@ -13,7 +13,8 @@ import pytest
 
 import windtunnel
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
+from windtunnel.core.recording import COMPLETED, FAILED, QUEUED, RUNNING, Recording
+from windtunnel.core.results.run import FaultCount
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
@@ -299,14 +300,14 @@ def test_the_result_says_how_often_each_fault_struck_and_the_summary_which_never
     )
     done = windtunnel.run(scenario_from_data(data(*stated)))
     result = done.result
-    assert result["faults"]["by_fault"] == [
-        {"kind": "ecc", "occurrences": 2, "eligible_operations": 7},
-        {"kind": "hang", "occurrences": 0, "eligible_operations": 7},
-        {"kind": "throttle", "occurrences": 2, "eligible_operations": None},
-        {"kind": "straggler", "occurrences": 5, "eligible_operations": None},
-        {"kind": "link-loss", "occurrences": 0, "eligible_operations": None},
+    assert result.faults.by_fault == [
+        FaultCount("ecc", 2, 7),
+        FaultCount("hang", 0, 7),
+        FaultCount("throttle", 2, None),
+        FaultCount("straggler", 5, None),
+        FaultCount("link-loss", 0, None),
     ]
-    assert (result["faults"]["interrupted"], result["faults"]["restarts"], result["faults"]["failed"]) == (2, 2, 0)
+    assert (result.faults.interrupted, result.faults.restarts, result.faults.failed) == (2, 2, 0)
     said = " ".join(summary(result).split())
     assert "2 throttlings, 5 stragglers, 2 ecc" in said
     assert "faults[1] (hang) never occurred; 7 operations were eligible faults[4] (link-loss) never occurred" in said
@@ -317,36 +318,33 @@ def test_jobs_of_users_that_straggle_are_counted_too() -> None:
     people = data()["workload"][0] | {"arrivals": {"process": "closed", "users": 2, "think": {"mean": "1 ms"}}}
     slow = [{"kind": "straggler", "probability": p, "slowdown": 3} for p in (0.2, 0.5)]
     done = windtunnel.run(scenario_from_data(data(*slow, workload=[people], jobs=400)))
-    jobs, faults = done.recording.jobs, done.result["faults"]
+    jobs, faults = done.recording.jobs, done.result.faults
     lengths = np.rint((jobs.finish - jobs.start) / (4 * MS)).astype(int)
-    assert faults["stragglers"] == np.count_nonzero(lengths > 1)
+    assert faults.stragglers == np.count_nonzero(lengths > 1)
     # Those that both slow are counted of each.
     both = np.count_nonzero(lengths == 9)
-    assert sum(one["occurrences"] for one in faults["by_fault"]) == faults["stragglers"] + both and both
+    assert sum(one.occurrences for one in faults.by_fault) == faults.stragglers + both and both
 
 
 def test_a_reset_is_an_outage_of_the_entry_and_can_be_a_target() -> None:
     result = result_of({"kind": "device-lost", "call": 2, "reset_time": "30 ms"}, targets=["availability >= 10 %"])
-    assert result["faults"]["entries"][0]["down_s"] == pytest.approx(0.030)
-    assert result["availability"] == pytest.approx(1 - 0.030 / result["simulated_s"])
+    assert result.faults.entries[0].down_s == pytest.approx(0.030)
+    assert result.availability == pytest.approx(1 - 0.030 / result.simulated_s)
     with pytest.raises(InputError, match="availability requires"):
         result_of({"kind": "ecc", "call": 2}, targets=["availability >= 10 %"])
 
 
 def test_garbled_jobs_are_told() -> None:
     result = result_of({"kind": "corrupt-copy", "probability": 1}, jobs=3, ops=COPIED, fleet=L4)
-    assert result["faults"]["corrupted_jobs"] == result["jobs"]["completed"] == 3
+    assert result.faults.corrupted_jobs == result.jobs.completed == 3
     assert "3 jobs completed with silently corrupted data" in summary(result)
 
 
 def test_replications_add_up_what_struck() -> None:
     scenario = scenario_from_data(data({"kind": "ecc", "probability": 0.3}, jobs=200))
     result = windtunnel.run(scenario, replications=3).result
-    (one,) = result["faults"]["by_fault"]
-    assert (
-        one["eligible_operations"] == 600 + result["faults"]["restarts"]
-        and one["occurrences"] == result["faults"]["interrupted"]
-    )
+    (one,) = result.faults.by_fault
+    assert one.eligible_operations == 600 + result.faults.restarts and one.occurrences == result.faults.interrupted
 
 
 @pytest.mark.parametrize(

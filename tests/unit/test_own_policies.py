@@ -137,8 +137,8 @@ def test_what_does_not_compile_runs_in_the_process_engine_and_says_why(tmp_path:
         windtunnel.run(asked, engine="compiled")
     long = scenario(tmp_path, "./mine.py:words", stop={"jobs": 20_001})
     finished = windtunnel.run(long)
-    assert finished.result["engine"] == "process"
-    assert "does not compile" in finished.result["engine_reason"]
+    assert finished.result.engine == "process"
+    assert "does not compile" in finished.result.engine_reason
 
 
 @pytest.mark.parametrize("engine", ["process", "compiled"])
@@ -155,7 +155,7 @@ def test_what_fails_during_a_run_is_the_file_s_error(tmp_path: Path, engine: str
 
 def test_a_policy_that_imports_runs_in_the_process_engine(tmp_path: Path) -> None:
     asked = scenario(tmp_path, "./mine.py:imports", stop={"jobs": 20_001})
-    assert "does not compile" in windtunnel.run(asked).result["engine_reason"]
+    assert "does not compile" in windtunnel.run(asked).result.engine_reason
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel.core.result import DegradedIntervals, DeviceRecord, Jobs, Recording, Slice, Steps, TokenGaps
+from windtunnel.core.recording import DegradedIntervals, DeviceRecord, Jobs, Recording, Slice, Steps, TokenGaps
 from windtunnel.report import perfetto
 from windtunnel.report.perfetto import downsampled, microseconds, overlaps, write_trace
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,16 @@ import windtunnel
 from windtunnel.app import plan as planner
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
+from windtunnel.core.results.plan import PlanResult
+from windtunnel.core.results.run import Estimate
 from windtunnel.planning import evaluation
 from windtunnel.planning import judge as judging
 from windtunnel.planning import simulate as simulating
 from windtunnel.planning.planner import Planner
 from windtunnel.report import numbers, plan_page
 from windtunnel.report import plan as report
+from windtunnel.scenario.judging import judge
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.scenario.target import parse_target
 
@@ -56,70 +60,74 @@ def plan_scenario(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
+def found() -> PlanResult:
     return planner.plan(scenario_from_data(plan_scenario()), workers=1)
 
 
-def test_the_answer_has_what_outside_scripts_rely_on(found: dict[str, Any]) -> None:
-    best = found["fleets"][0]
-    assert set(best) >= {"devices", "cost_usd_per_h", "power_w", "targets"}
-    assert all(isinstance(n, int) and sku == "server" for sku, n in best["devices"].items())
-    costs = [fleet["cost_usd_per_h"] for fleet in found["fleets"]]
+def test_the_answer_has_what_outside_scripts_rely_on(found: PlanResult) -> None:
+    best = found.fleets[0]
+    assert set(found.to_dict()["fleets"][0]) >= {"devices", "cost_usd_per_h", "power_w", "targets"}
+    assert all(isinstance(n, int) and sku == "server" for sku, n in best.devices.items())
+    costs = [fleet.cost_usd_per_h for fleet in found.fleets]
     assert costs == sorted(costs)
-    assert 0 < found["lower_bound"]["cost_usd_per_h"] <= costs[0]
-    assert found["gap"] == pytest.approx(1 - found["lower_bound"]["cost_usd_per_h"] / costs[0])
-    for fleet in found["fleets"]:
-        for target in fleet["targets"]:
-            assert target["met"] and target["high"] <= target["limit"]
-    json.dumps(found, allow_nan=False)
+    assert 0 < found.lower_bound.cost_usd_per_h <= costs[0]
+    assert found.gap == pytest.approx(1 - found.lower_bound.cost_usd_per_h / costs[0])
+    for fleet in found.fleets:
+        for target in fleet.targets:
+            assert target.met and target.high <= target.limit
+    result_json(found)
 
 
-def test_run_agrees_with_what_the_plan_says_of_its_best_fleet(found: dict[str, Any]) -> None:
-    counts = found["fleets"][0]["entries"]
+def test_run_agrees_with_what_the_plan_says_of_its_best_fleet(found: PlanResult) -> None:
+    counts = found.fleets[0].entries
     data = plan_scenario()
     data["fleet"] = [entry | {"count": counts[entry["name"]]} for entry in data["fleet"] if entry["name"] in counts]
     result = windtunnel.run(scenario_from_data(data)).result
-    assert result["cost_usd_per_h"] == pytest.approx(found["fleets"][0]["cost_usd_per_h"])
-    assert result["latency_s"]["p95"]["high"] == pytest.approx(found["fleets"][0]["targets"][0]["high"])
-    assert result["average_power_w"] == pytest.approx(found["fleets"][0]["power_w"])
+    assert result.cost_usd_per_h == pytest.approx(found.fleets[0].cost_usd_per_h)
+    assert result.latency_s.p95.high == pytest.approx(found.fleets[0].targets[0].high)
+    assert result.average_power_w == pytest.approx(found.fleets[0].power_w)
 
 
-def test_the_explanation_says_what_binds_what_breaks_and_what_moves_the_answer(found: dict[str, Any]) -> None:
-    told = found["explanation"]
-    assert told["binding"]["text"] == "latency p95 <= 15 ms"
-    assert 0 <= told["binding"]["headroom"] < 1
-    assert told["next_cheapest"]["violations"]
-    what = [change["change"] for change in told["changes"]]
+def test_the_explanation_says_what_binds_what_breaks_and_what_moves_the_answer(found: PlanResult) -> None:
+    told = found.explanation
+    assert told.binding.text == "latency p95 <= 15 ms"
+    assert 0 <= told.binding.headroom < 1
+    assert told.next_cheapest.violations
+    what = [change.change for change in told.changes]
     assert what[:2] == ["20% more load", "20% less load"]
     assert any("10% slower" in one for one in what)
-    for change in told["changes"]:
-        assert change["still_meets"] or change["violations"]
-    points = found["curve"]["points"]
-    assert [p["load"] for p in points] == sorted(p["load"] for p in points)
-    assert points[-1]["value_s"] > points[0]["value_s"]
-    times = {f["text"]: f["time_s"] for f in found["simulated"]}
-    assert found["time"] == "latency p95"
-    front = [(f["cost_usd_per_h"], f["power_w"], times[f["text"]]) for f in found["front"]]
+    for change in told.changes:
+        assert change.still_meets or change.violations
+    points = found.curve.points
+    assert [p.load for p in points] == sorted(p.load for p in points)
+    assert points[-1].value_s > points[0].value_s
+    times = {f.text: f.time_s for f in found.simulated}
+    assert found.time == "latency p95"
+    front = [(f.cost_usd_per_h, f.power_w, times[f.text]) for f in found.front]
     for one in front:
         assert not any(all(a <= b for a, b in zip(other, one, strict=True)) and other != one for other in front)
 
 
-def test_each_change_is_told_with_the_value_and_interval_that_it_rests_on(found: dict[str, Any]) -> None:
-    for change in found["explanation"]["changes"]:
-        sentence = next(s for s in found["explanation"]["sentences"] if s.startswith(change["change"] + ":"))
-        bound = change["binding"]
-        assert evaluation.shown(bound["value"], "s") in sentence and "95% CI" in sentence
-        if change["still_meets"]:
-            assert f"headroom {evaluation.percent(change['headroom'])} at the CI upper bound" in sentence
-            assert change["headroom"] == pytest.approx((bound["limit"] - bound["high"]) / bound["limit"])
+def test_each_change_is_told_with_the_value_and_interval_that_it_rests_on(found: PlanResult) -> None:
+    for change in found.explanation.changes:
+        sentence = next(s for s in found.explanation.sentences if s.startswith(change.change + ":"))
+        bound = change.binding
+        assert evaluation.shown(bound.value, "s") in sentence and "95% CI" in sentence
+        if change.still_meets:
+            assert f"headroom {evaluation.percent(change.headroom)} at the CI upper bound" in sentence
+            assert change.headroom == pytest.approx((bound.limit - bound.high) / bound.limit)
 
 
-def test_a_wider_interval_about_the_same_value_is_called_that() -> None:
-    before = {"value": 0.125, "worse_end": 0.240, "limit": 1.0}
-    assert evaluation.explained_by_interval(before, {"value": 0.160, "worse_end": 0.980})
-    assert not evaluation.explained_by_interval(before, {"value": 0.800, "worse_end": 0.980})
-    assert not evaluation.explained_by_interval(before, {"value": 0.130, "worse_end": 0.250})
-    assert not evaluation.explained_by_interval(before, {"value": 0.130, "worse_end": None})
+def test_a_wider_interval_about_the_same_value_is_called_that(found: PlanResult) -> None:
+    before = replace(found.fleets[0].targets[0], value=0.125, worse_end=0.240, limit=1.0)
+
+    def is_wider(value: float, worse_end: float | None) -> bool:
+        return evaluation.explained_by_interval(before, replace(before, value=value, worse_end=worse_end))
+
+    assert is_wider(0.160, 0.980)
+    assert not is_wider(0.800, 0.980)
+    assert not is_wider(0.130, 0.250)
+    assert not is_wider(0.130, None)
 
 
 def test_under_more_load_the_cheapest_known_fleet_is_named_and_not_just_more_of_the_same() -> None:
@@ -127,27 +135,27 @@ def test_under_more_load_the_cheapest_known_fleet_is_named_and_not_just_more_of_
     data = plan_scenario(plan={"loads": []}, targets=["latency p95 <= 14 ms"])
     data["fleet"][1] |= {"price": "5.2 USD/h", "speed": 6}
     answer = planner.plan(scenario_from_data(data), workers=1)
-    assert answer["fleets"][0]["text"] == "5 × slow"
-    more = answer["explanation"]["changes"][0]
-    assert more["change"] == "20% more load" and not more["still_meets"]
-    assert more["devices"] == {"fast": 1} and more["objective_text"] == "5.20 USD/h"
+    assert answer.fleets[0].text == "5 × slow"
+    more = answer.explanation.changes[0]
+    assert more.change == "20% more load" and not more.still_meets
+    assert more.devices == {"fast": 1} and more.objective_text == "5.20 USD/h"
     more_of_the_same = scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 7}]})
     scaled = [w.model_copy(update={"arrivals": w.arrivals.scaled(1.2)}) for w in more_of_the_same.workload]
-    assert windtunnel.run(more_of_the_same.changed(workload=scaled)).result["latency_s"]["p95"]["high"] <= 0.014
+    assert windtunnel.run(more_of_the_same.changed(workload=scaled)).result.latency_s.p95.high <= 0.014
 
 
 def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
     answer = planner.plan(scenario_from_data(plan_scenario(plan={"loads": [], "objective": "power"})), workers=1)
-    least, best = answer["lower_bound"]["objective"], answer["fleets"][0]["power_w"]
-    assert answer["gap"] == pytest.approx(1 - least / best)
+    least, best = answer.lower_bound.objective, answer.fleets[0].power_w
+    assert answer.gap == pytest.approx(1 - least / best)
     text = " ".join(report.text(answer).split())
     assert (
         f"lower bound {numbers.quantity(least, 'W')} on average: no fleet can be lower, and none that is lower-power than "
         f"the best fleet ({numbers.quantity(best, 'W')}) meets the targets"
     ) in text
-    assert f"no fleet can cost less than {answer['lower_bound']['cost_usd_per_h']:,.2f} USD/h" in text
+    assert f"no fleet can cost less than {answer.lower_bound.cost_usd_per_h:,.2f} USD/h" in text
     assert "confidence covers the random variation of arrivals and work" in text
-    unfinished = answer | {"search": answer["search"] | {"proof": "open", "limit": " of one entry"}}
+    unfinished = replace(answer, search=replace(answer.search, proof="open", limit=" of one entry"))
     text = " ".join(report.text(unfinished).split())
     assert (
         f"no fleet of one entry can be lower. The best fleet ({numbers.quantity(best, 'W')}) can be improved by" in text
@@ -159,12 +167,12 @@ def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
 def test_a_limit_below_any_jobs_own_time_is_met_with_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
     data = plan_scenario(targets=["latency p95 <= 1 ms"], plan={"loads": []}, stop={"jobs": 4000})
     answer = planner.plan(scenario_from_data(data), workers=1)
-    said = answer["explanation"]["unreachable"]
-    assert len(said) == 1 and answer["simulated"] == []
+    said = answer.explanation.unreachable
+    assert len(said) == 1 and answer.simulated == []
     # Exponential with a mean of 4 ms, three times as fast: -ln(0.05) of that.
     least = float(re.search(r"alone on fast, takes at least ([0-9.]+) ms \(p95\)", said[0])[1])  # type: ignore[index]
     assert least == pytest.approx(4 / 3 * -np.log(0.05), rel=0.06)
-    assert said[0] + "." in answer["explanation"]["sentences"]
+    assert said[0] + "." in answer.explanation.sentences
 
 
 @pytest.mark.parametrize(
@@ -173,55 +181,55 @@ def test_a_limit_below_any_jobs_own_time_is_met_with_that_time(monkeypatch: pyte
 def test_a_limit_below_the_bound_is_met_with_the_bound_and_no_search(target: str, said: str) -> None:
     data = plan_scenario(targets=["latency p95 <= 15 ms", target], plan={"loads": []})
     answer = planner.plan(scenario_from_data(data), workers=1)
-    assert answer["fleets"] == [] and answer["search"]["simulated_fleets"] == 0
-    assert said in answer["explanation"]["unreachable"][0]
+    assert answer.fleets == [] and answer.search.simulated_fleets == 0
+    assert said in answer.explanation.unreachable[0]
 
 
-def test_no_fleet_above_a_limit_to_the_rent_is_simulated(found: dict[str, Any]) -> None:
+def test_no_fleet_above_a_limit_to_the_rent_is_simulated(found: PlanResult) -> None:
     targets = ["latency p95 <= 15 ms", "cost <= 4.2 USD/h"]
     answer = planner.plan(scenario_from_data(plan_scenario(targets=targets, plan={"loads": []})), workers=1)
-    assert answer["fleets"] == [] and answer["simulated"]
-    assert max(f["cost_usd_per_h"] for f in answer["simulated"]) <= 4.2
-    assert found["fleets"][0]["cost_usd_per_h"] > 4.2
+    assert answer.fleets == [] and answer.simulated
+    assert max(f.cost_usd_per_h for f in answer.simulated) <= 4.2
+    assert found.fleets[0].cost_usd_per_h > 4.2
 
 
-def test_every_dot_has_its_row_and_the_time_is_that_of_the_target_that_binds(found: dict[str, Any]) -> None:
+def test_every_dot_has_its_row_and_the_time_is_that_of_the_target_that_binds(found: PlanResult) -> None:
     charts = plan_page.charts(found)
     for name, title in (("time", "Latency p95"), ("power", "Average power")):
         assert charts[name]["title"] == title
         assert charts[name]["names"] == [row[0] for row in plan_page.frontier_rows(found)]
-    assert len(charts["time"]["x"]) == sum(f["met"] for f in found["simulated"])
+    assert len(charts["time"]["x"]) == sum(f.met for f in found.simulated)
     for dot, row in zip(charts["time"]["front"], plan_page.frontier_rows(found), strict=True):
         assert (dot is None) == (row[-1] == "no")
 
 
-def test_a_table_too_wide_for_a_terminal_has_its_targets_below_one_another(found: dict[str, Any]) -> None:
-    one = found["fleets"][0]
+def test_a_table_too_wide_for_a_terminal_has_its_targets_below_one_another(found: PlanResult) -> None:
+    one = found.fleets[0]
     names = ["a very long name for a target <= 15 ms", "another name as long as that <= 20 ms", "third <= 30 ms"]
     share = {"unit": "1", "value": 0.9234, "low": 0.9, "high": 0.95, "limit": 0.9, "comparison": ">="}
-    rows = [one | {"targets": [one["targets"][0] | {"text": name} for name in names]}]
-    rows[0]["targets"].append(one["targets"][0] | share | {"text": "availability >= 90%"})
-    lines = report.fleet_table(rows)
+    targets = [replace(one.targets[0], text=name) for name in names]
+    targets.append(replace(one.targets[0], text="availability >= 90%", **share))
+    lines = report.fleet_table([replace(one, targets=targets)])
     assert max(map(len, lines)) <= 120 and len(lines) == 2 + 4
     assert all(re.search(r" \([0-9.]+ to [0-9.]+ ms\) +headroom [0-9.]+%$", line) for line in lines[2:5])
     # A share is a percentage wherever it stands.
     assert "92.3% (90.0 to 95.0%)" in lines[5]
 
 
-def test_an_overloaded_fleet_is_called_unstable_and_by_how_much(found: dict[str, Any]) -> None:
-    failed = [f for f in found["simulated"] if f["text"] == "2 × slow"]
-    assert failed and "times as much work arrives as the fleet can do" in failed[0]["violations"][0]
-    assert failed[0]["violations"][0].startswith("unstable: ")
+def test_an_overloaded_fleet_is_called_unstable_and_by_how_much(found: PlanResult) -> None:
+    failed = [f for f in found.simulated if f.text == "2 × slow"]
+    assert failed and "times as much work arrives as the fleet can do" in failed[0].violations[0]
+    assert failed[0].violations[0].startswith("unstable: ")
     assert "nothing was measured" not in report.text(found)
 
 
-def test_the_number_of_workers_changes_nothing(found: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_workers_changes_nothing(found: PlanResult, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulating, "_POOL_ABOVE_S", 0.0)
     side_by_side = planner.plan(scenario_from_data(plan_scenario()), workers=2)
     assert result_json(side_by_side) == result_json(found)
 
 
-def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: dict[str, Any], tmp_path: Path) -> None:
+def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: PlanResult, tmp_path: Path) -> None:
     paths = planner.save(found, tmp_path / "out")
     assert [path.name for path in paths] == ["plan.json", "report.html"]
     assert json.loads(paths[0].read_text()) == json.loads(result_json(found))
@@ -229,8 +237,8 @@ def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: dict[str, Any
     assert "choice &lt;script&gt;" in page
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", page)
     assert "Fleets in the charts" in page and "Values over load" in page
-    for fleet in found["fleets"]:
-        assert fleet["text"] in page
+    for fleet in found.fleets:
+        assert fleet.text in page
     assert report.verdict(found) in report.text(found)
 
 
@@ -264,38 +272,38 @@ def test_what_cannot_be_planned_is_refused(changes: dict[str, Any], problem: str
 def test_a_spare_costs_one_more_where_devices_are_alike() -> None:
     data = plan_scenario(plan={"loads": [], "max": 12}, stop={"jobs": 2000}, targets=["latency p50 <= 6 ms"])
     data["fleet"] = data["fleet"][:1]
-    without = planner.plan(scenario_from_data(data))["fleets"][0]["devices"]["server"]
+    without = planner.plan(scenario_from_data(data)).fleets[0].devices["server"]
     with_one = planner.plan(scenario_from_data(data | {"plan": {"loads": [], "max": 12, "spare": 1}}))
-    assert with_one["fleets"][0]["devices"]["server"] == without + 1
+    assert with_one.fleets[0].devices["server"] == without + 1
 
 
 def test_with_a_spare_a_change_is_judged_without_it_too() -> None:
     data = plan_scenario(plan={"loads": [0.5, 1.2], "max": 12, "spare": 1}, stop={"jobs": 2000})
     data["fleet"] = data["fleet"][:1]
     answer = planner.plan(scenario_from_data(data), workers=1)
-    more = answer["explanation"]["changes"][0]
-    count = answer["fleets"][0]["devices"]["server"]
-    assert more["change"] == "20% more load" and not more["still_meets"]
+    more = answer.explanation.changes[0]
+    count = answer.fleets[0].devices["server"]
+    assert more.change == "20% more load" and not more.still_meets
     # The whole fleet would do; it is one device short that it does not.
     one = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None)
     one.run()
-    assert simulating.simulate(one.candidates.simulator.setting, simulating.Case((count,), 1.2))["met"]
-    assert more["violations"][0].startswith("without 1 of slow: latency p95")
-    assert [p["met"] for p in answer["curve"]["points"]] == [True, False]
+    assert simulating.simulate(one.candidates.simulator.setting, simulating.Case((count,), 1.2)).met
+    assert more.violations[0].startswith("without 1 of slow: latency p95")
+    assert [p.met for p in answer.curve.points] == [True, False]
 
 
-def test_a_higher_confidence_never_accepts_what_a_lower_one_refuses(found: dict[str, Any]) -> None:
+def test_a_higher_confidence_never_accepts_what_a_lower_one_refuses(found: PlanResult) -> None:
     sure = planner.plan(scenario_from_data(plan_scenario(plan={"confidence": "99%", "loads": []})))
-    assert sure["fleets"][0]["cost_usd_per_h"] >= found["fleets"][0]["cost_usd_per_h"]
-    best, same = found["fleets"][0], [f for f in sure["simulated"] if f["text"] == found["fleets"][0]["text"]]
-    assert same and same[0]["targets"][0]["high"] > best["targets"][0]["high"]
+    assert sure.fleets[0].cost_usd_per_h >= found.fleets[0].cost_usd_per_h
+    best, same = found.fleets[0], [f for f in sure.simulated if f.text == found.fleets[0].text]
+    assert same and same[0].targets[0].high > best.targets[0].high
 
 
 def test_too_short_a_run_is_judged_by_replications_and_says_so() -> None:
     answer = planner.plan(scenario_from_data(plan_scenario(stop={"jobs": 150}, plan={"loads": [], "replications": 3})))
-    assert answer["replications"] == 3
-    assert "one run gives no confidence interval for latency p95" in answer["notes"][0]
-    assert all(t["interval_source"] == "replications" for f in answer["fleets"] for t in f["targets"])
+    assert answer.replications == 3
+    assert "one run gives no confidence interval for latency p95" in answer.notes[0]
+    assert all(t.interval_source == "replications" for f in answer.fleets for t in f.targets)
 
 
 def trace_scenario(tmp_path: Path, **changes: Any) -> dict[str, Any]:
@@ -322,13 +330,13 @@ def test_a_fleet_that_a_fixed_trace_gives_no_interval_is_never_called_good(tmp_p
     # Near its capacity the wait's swings are as long as the trace: one device's p99 has no interval, two devices' has.
     path = _write(tmp_path, trace_scenario(tmp_path) | {"targets": ["latency p99 <= 1 s"]})
     answer = planner.plan(path, workers=1)
-    alone = next(f for f in answer["simulated"] if f["text"] == "1 × slow")
-    assert alone["targets"][0]["interval_source"] == "none" and alone["targets"][0]["value"] < 1
-    assert alone["verdict"] == "unknown" and not alone["met"]
-    assert [f["text"] for f in answer["inconclusive"]] == ["1 × slow"]
+    alone = next(f for f in answer.simulated if f.text == "1 × slow")
+    assert alone.targets[0].interval_source == "none" and alone.targets[0].value < 1
+    assert alone.verdict == "unknown" and not alone.met
+    assert [f.text for f in answer.inconclusive] == ["1 × slow"]
     # Dearer, but confirmed.
-    assert answer["fleets"][0]["cost_usd_per_h"] > alone["cost_usd_per_h"]
-    assert all(t["interval_source"] == "run" for f in answer["fleets"] for t in f["targets"])
+    assert answer.fleets[0].cost_usd_per_h > alone.cost_usd_per_h
+    assert all(t.interval_source == "run" for f in answer.fleets for t in f.targets)
     text = report.text(answer)
     assert "Inconclusive at 95%:" in text and "(no interval)" in text
     assert "1 × slow: latency p99 ≤ 1 s is inconclusive" in text
@@ -342,12 +350,13 @@ def test_where_nothing_can_be_confirmed_the_answer_says_so_and_is_exit_1(tmp_pat
     assert done.exit_code == 1
     answer = json.loads(done.stdout)
     assert answer["fleets"] == [] and answer["gap"] is None
-    assert answer["inconclusive"][0]["targets"][0]["reason"].startswith("the run is too short")
+    answer = planner.plan(path, workers=1)
+    assert answer.inconclusive[0].targets[0].reason.startswith("the run is too short")
     said = report.verdict(answer)
-    assert "no fleet meets both targets with 95% confidence" in said and answer["inconclusive"][0]["text"] in said
+    assert "no fleet meets both targets with 95% confidence" in said and answer.inconclusive[0].text in said
     # Those that follow are dearer, and none fails outright.
-    costs = [f["cost_usd_per_h"] for f in answer["inconclusive"]]
-    assert costs == sorted(costs) and all(f["verdict"] == "unknown" for f in answer["inconclusive"])
+    costs = [f.cost_usd_per_h for f in answer.inconclusive]
+    assert costs == sorted(costs) and all(f.verdict == "unknown" for f in answer.inconclusive)
 
 
 def test_a_fleet_too_near_its_capacity_for_its_run_is_judged_by_a_longer_one() -> None:
@@ -355,14 +364,14 @@ def test_a_fleet_too_near_its_capacity_for_its_run_is_judged_by_a_longer_one() -
         plan_scenario(stop={"time": "6 s"}, targets=["latency p99 <= 40 ms"], plan={"loads": [], "replications": 6})
     )
     answer = planner.plan(scenario, workers=1)
-    longer = [f for f in answer["simulated"] if f["judged_by"] == "longer"]
-    assert longer and len(longer) < len(answer["simulated"])
-    counts = longer[0]["entries"]
+    longer = [f for f in answer.simulated if f.judged_by == "longer"]
+    assert longer and len(longer) < len(answer.simulated)
+    counts = longer[0].entries
     data = plan_scenario(stop={"time": "36 s"}, targets=["latency p99 <= 40 ms"])
     data["fleet"] = [e | {"count": counts[e["name"]]} for e in data["fleet"] if e["name"] in counts]
-    p99 = windtunnel.run(scenario_from_data(data)).result["latency_s"]["p99"]
-    target = longer[0]["targets"][0]
-    assert (target["value"], target["low"], target["high"]) == pytest.approx((p99["value"], p99["low"], p99["high"]))
+    p99 = windtunnel.run(scenario_from_data(data)).result.latency_s.p99
+    target = longer[0].targets[0]
+    assert (target.value, target.low, target.high) == pytest.approx((p99.value, p99.low, p99.high))
 
 
 def test_with_faults_a_fleet_without_an_interval_is_judged_by_replications() -> None:
@@ -386,7 +395,7 @@ def test_what_no_seed_draws_is_known_and_what_repeats_exactly_is_exact(tmp_path:
     steady = scenario_from_data(data)
     assert judging.repeats(steady)
     answer = planner.plan(steady, workers=1)
-    assert answer["fleets"] and all(t["interval_source"] == "exact" for f in answer["fleets"] for t in f["targets"])
+    assert answer.fleets and all(t.interval_source == "exact" for f in answer.fleets for t in f.targets)
 
 
 def test_replications_end_with_the_first_that_rules_a_fleet_out() -> None:
@@ -394,18 +403,18 @@ def test_replications_end_with_the_first_that_rules_a_fleet_out() -> None:
         stop={"jobs": 400}, plan={"loads": [], "replications": 4}, targets=["latency p95 <= 15 ms", "completed >= 99%"]
     )
     answer = planner.plan(scenario_from_data(data), workers=1)
-    assert answer["replications"] == 4
+    assert answer.replications == 4
     one = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None)
     one.run()
     overloaded = simulating.simulate(one.candidates.simulator.setting, simulating.Case((1, 0)))
-    assert overloaded["runs"] == 1 and overloaded["verdict"] == "fails"
+    assert overloaded.runs == 1 and overloaded.verdict == "fails"
     # What it did not look into is no verdict, and is not given as a reason.
-    assert {t["verdict"] for t in overloaded["targets"]} <= {"missed", "unknown"}
+    assert {t.verdict for t in overloaded.targets} <= {"missed", "unknown"}
     assert not any("completed" in reason for reason in evaluation.violations(overloaded))
     roomy = simulating.simulate(one.candidates.simulator.setting, simulating.Case((0, 4)))
-    assert roomy["runs"] == 4 and roomy["met"]
+    assert roomy.runs == 4 and roomy.met
     # A share is at most all of it, and its interval too.
-    assert roomy["targets"][1]["high"] <= 1
+    assert roomy.targets[1].high <= 1
 
 
 def test_targets_that_no_row_reads_do_not_multiply_the_programs_and_a_load_is_worked_out_once() -> None:
@@ -470,18 +479,14 @@ plan: {loads: []}
     with pytest.raises(InputError, match="no lower bound exists"):
         planner.plan(scenario)
     rare = ["faults=[{kind: failure, mtbf: 1000 h, mttr: 1 h}]"]
-    assert planner.plan(scenario, changes=rare)["fleets"]
+    assert planner.plan(scenario, changes=rare).fleets
 
 
 def test_what_a_fleet_did_with_a_fixed_trace_is_a_fact_and_its_times_are_a_sample() -> None:
-    row = {"value": 1.0}
-    target = parse_target("completed >= 99 %")
-    assert judging.judged(target, [row], [{}], 0.95, fixed=True)["verdict"] == "met"
-    assert judging.judged(target, [row], [{}], 0.95)["verdict"] == "unknown"
-    missing = {
-        "latency_s": {"p99": {"value": 1.0, "low": None, "high": None}},
-        "statistics": {"missing_interval_reasons": {}},
-    }
-    assert (
-        judging.judged(parse_target("latency p99 <= 2 s"), [row], [missing], 0.95, fixed=True)["verdict"] == "unknown"
-    )
+    result = windtunnel.run(scenario_from_data(plan_scenario(stop={"jobs": 100}))).result
+    assert result.latency_s.p99.low is None
+    share, time = parse_target("completed >= 99 %"), parse_target("latency p99 <= 2 s")
+    on_share, on_time = (judge(target, Estimate(1.0)) for target in (share, time))
+    assert judging.judged(share, [on_share], [result], 0.95, fixed=True).verdict == "met"
+    assert judging.judged(share, [on_share], [result], 0.95).verdict == "unknown"
+    assert judging.judged(time, [on_time], [result], 0.95, fixed=True).verdict == "unknown"

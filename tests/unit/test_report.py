@@ -11,7 +11,8 @@ import pytest
 from tests.conftest import queue_scenario
 
 import windtunnel
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
+from windtunnel.core.results.run import BudgetSeries
 from windtunnel.engine.results.power_budget import SERIES
 from windtunnel.report.run_page import render
 from windtunnel.scenario.read import scenario_from_data
@@ -35,15 +36,15 @@ def charts(run: Run) -> dict[str, Any]:
 
 
 def test_a_target_is_confirmed_only_where_its_whole_interval_is_on_one_side() -> None:
-    p99 = ran().result["latency_s"]["p99"]
-    between = (p99["value"] + p99["high"]) / 2
-    limits = [p99["high"] * 1.01, between, (p99["value"] + p99["low"]) / 2, p99["low"] * 0.99]
+    p99 = ran().result.latency_s.p99
+    between = (p99.value + p99.high) / 2
+    limits = [p99.high * 1.01, between, (p99.value + p99.low) / 2, p99.low * 0.99]
     run = ran(targets=[f"latency p99 <= {limit} s" for limit in limits] + ["throughput >= 1 /s"])
-    judged = run.result["targets"]
-    assert [t["met"] for t in judged] == [True, True, False, False, True]
-    assert [t["confidence"] for t in judged] == ["conclusive", *["inconclusive"] * 2, "conclusive", "no interval"]
-    assert all((t["low"], t["high"]) == (p99["low"], p99["high"]) for t in judged[:4])
-    assert judged[4]["low"] is None
+    judged = run.result.targets
+    assert [t.met for t in judged] == [True, True, False, False, True]
+    assert [t.confidence for t in judged] == ["conclusive", *["inconclusive"] * 2, "conclusive", "no interval"]
+    assert all((t.low, t.high) == (p99.low, p99.high) for t in judged[:4])
+    assert judged[4].low is None
     # The exit code goes by the values.
     assert not run.met
 
@@ -52,7 +53,7 @@ def test_a_target_is_confirmed_only_where_its_whole_interval_is_on_one_side() ->
     ("share", "tone"), [(10.0, "met"), (1.02, "inconclusive"), (0.98, "inconclusive"), (0.1, "missed")]
 )
 def test_the_banner_is_green_or_red_only_where_that_is_sure(share: float, tone: str) -> None:
-    p99 = ran().result["latency_s"]["p99"]["value"]
+    p99 = ran().result.latency_s.p99.value
     assert f'class="answer {tone}"' in page(ran(targets=[f"latency p99 <= {p99 * share} s"]))
 
 
@@ -65,13 +66,13 @@ def overloaded(replications: int = 1) -> Run:
 @pytest.mark.parametrize("replications", [1, 2])
 def test_an_overloaded_run_says_unstable_and_no_warm_up(replications: int) -> None:
     run = overloaded(replications)
-    (target,) = run.result["targets"]
-    assert (target["met"], target["value"], target["confidence"]) == (False, None, "no interval")
-    assert target["reason"] == "unstable: 1.05 times as much work arrives as the fleet can do"
-    assert run.result["notes"] == [f"{target['reason']}; no average is given"]
-    assert all(one["value"] is None for one in run.result["latency_s"].values())
+    (target,) = run.result.targets
+    assert (target.met, target.value, target.confidence) == (False, None, "no interval")
+    assert target.reason == "unstable: 1.05 times as much work arrives as the fleet can do"
+    assert run.result.notes == [f"{target.reason}; no average is given"]
+    assert all(one.value is None for one in run.result.latency_s.by_name().values())
     text = page(run)
-    assert target["reason"] in text
+    assert target.reason in text
     assert "all jobs but the first" not in text
 
 
@@ -84,32 +85,32 @@ BROWN_OUT = {"kind": "brown-out", "at": ["1 s"], "duration": "100 ms", "budget":
 
 
 def test_the_budget_is_in_the_result_as_steps_with_what_it_feeds() -> None:
-    budget = ran(**BUDGETED, faults=[BROWN_OUT]).result["power_budget"]
+    budget = ran(**BUDGETED, faults=[BROWN_OUT]).result.power_budget
     # 750 W - 4 x 60 W of idle power feed two devices of 240 W above idle.
-    assert (budget["normal_w"], budget["min_w"], budget["max_active_devices"]) == (750.0, 500.0, 2)
-    assert budget["series"] == {"time_s": [0.0, 1.0, 1.1], "budget_w": [750.0, 500.0, 750.0], "downsampled": False}
-    assert ran().result["power_budget"] is None
+    assert (budget.normal_w, budget.min_w, budget.max_active_devices) == (750.0, 500.0, 2)
+    assert budget.series == BudgetSeries([0.0, 1.0, 1.1], [750.0, 500.0, 750.0], downsampled=False)
+    assert ran().result.power_budget is None
 
 
 def test_a_budget_that_only_a_brown_out_states_is_none_beside_it() -> None:
-    budget = ran(**{key: BUDGETED[key] for key in ("fleet", "stop")}, faults=[BROWN_OUT]).result["power_budget"]
-    assert (budget["normal_w"], budget["min_w"], budget["max_active_devices"]) == (None, 500.0, None)
-    assert budget["series"]["budget_w"] == [None, 500.0, None]
+    budget = ran(**{key: BUDGETED[key] for key in ("fleet", "stop")}, faults=[BROWN_OUT]).result.power_budget
+    assert (budget.normal_w, budget.min_w, budget.max_active_devices) == (None, 500.0, None)
+    assert budget.series.budget_w == [None, 500.0, None]
 
 
 def test_many_brown_outs_are_thinned_and_the_least_is_kept() -> None:
     often = {"kind": "brown-out", "mean_interval": "2 ms", "duration": "1 ms", "budget": "500 W"}
-    budget = ran(**BUDGETED, faults=[often]).result["power_budget"]
-    series = budget["series"]
-    assert series["downsampled"] and len(series["time_s"]) == len(series["budget_w"]) == SERIES
-    assert series["time_s"] == sorted(series["time_s"])
+    budget = ran(**BUDGETED, faults=[often]).result.power_budget
+    series = budget.series
+    assert series.downsampled and len(series.time_s) == len(series.budget_w) == SERIES
+    assert series.time_s == sorted(series.time_s)
     # In 5 ms there is nearly always a brown-out, and hardly ever anything else is the least.
-    assert sum(value == 500.0 for value in series["budget_w"]) > 0.8 * SERIES
+    assert sum(value == 500.0 for value in series.budget_w) > 0.8 * SERIES
 
 
 def test_devices_that_the_budget_never_started_have_that_reason() -> None:
     run = ran(**BUDGETED)
-    assert [device["jobs"] > 0 for device in run.result["devices"]] == [True, True, False, False]
+    assert [device.jobs > 0 for device in run.result.devices] == [True, True, False, False]
     assert "2 of 4 devices never ran a job: the power budget allows 2 active devices" in page(run)
 
 
@@ -138,7 +139,7 @@ def test_the_power_chart_shows_the_budget_and_every_time_chart_what_was_wrong() 
 def test_devices_know_their_entry_and_are_shown_by_it() -> None:
     fleet = [{"device": "server", "name": name, "speed": speed} for name, speed in (("old", 0.8), ("new", 1.2))]
     run = ran(fleet=fleet)
-    assert [(device["sku"], device["entry"]) for device in run.result["devices"]] == [
+    assert [(device.sku, device.entry) for device in run.result.devices] == [
         ("server", "old"),
         ("server", "new"),
     ]
@@ -148,25 +149,25 @@ def test_devices_know_their_entry_and_are_shown_by_it() -> None:
 
 def test_devices_of_replications_are_means_and_add_up() -> None:
     run = ran(4)
-    result, devices = run.result, run.result["devices"]
-    assert sum(device["energy_j"] for device in devices) == pytest.approx(result["energy_j"], rel=1e-12)
-    assert sum(device["utilisation"] for device in devices) / 2 == pytest.approx(result["utilisation"], rel=1e-12)
-    assert sum(device["jobs"] for device in devices) == result["jobs"]["completed"] == 16_000
-    assert devices[0]["utilisation"] != ran().result["devices"][0]["utilisation"]
+    result, devices = run.result, run.result.devices
+    assert sum(device.energy_j for device in devices) == pytest.approx(result.energy_j, rel=1e-12)
+    assert sum(device.utilisation for device in devices) / 2 == pytest.approx(result.utilisation, rel=1e-12)
+    assert sum(device.jobs for device in devices) == result.jobs.completed == 16_000
+    assert devices[0].utilisation != ran().result.devices[0].utilisation
 
 
 def test_why_an_interval_is_missing_is_in_the_page() -> None:
     run = ran(stop={"jobs": 150})
-    assert run.result["latency_s"]["p99"]["low"] is None
+    assert run.result.latency_s.p99.low is None
     text = unescape(page(run))
     assert "<dt>no 95% CI</dt>" in text
-    assert run.result["statistics"]["missing_interval_reasons"]["latency_s"]["p99"] in text
+    assert run.result.statistics.missing_interval_reasons["latency_s"]["p99"] in text
     assert "<small>no 95% CI</small>" in text
 
 
 def test_the_precision_that_was_reached_is_in_the_page_with_the_load() -> None:
     run = ran(stop={"relative_error": "20 %", "metric": "latency mean"})
-    reached = run.result["statistics"]["stopped"]["achieved_error"]
+    reached = run.result.statistics.stopped.achieved_error
     assert f"latency mean: error {reached * 100:.3g}% after" in page(run)
     assert "reached; offered load 0.8" in page(run)
     assert re.search(r"all jobs except the first [\d,]+ \(warm-up\)", page(run))

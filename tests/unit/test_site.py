@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import Steps
+from windtunnel.core.recording import Steps
 from windtunnel.engine.results.economics import economics, joules_by_hour
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.scenario.site import Site
@@ -30,12 +30,12 @@ def test_constant_power_costs_its_watts_times_hours_times_price_times_pue() -> N
     found = economics(steps((0, 2000.0), end=3 * HOUR), site, 4.0 / 3600)
     assert found is not None
     # 2 kW for 3 h are 6 kWh, 7.5 at the meter.
-    assert found["energy_kwh"] == pytest.approx(7.5, rel=1e-12)
-    assert found["energy_cost_usd"] == pytest.approx(1.5, rel=1e-12)
-    assert found["energy_cost_usd_per_h"] == pytest.approx(0.5, rel=1e-12)
-    assert found["carbon_kg"] == pytest.approx(3.0, rel=1e-12)
-    assert found["cost_usd"] == pytest.approx(12 + 1.5, rel=1e-12)
-    assert found["cost_usd_per_h"] == pytest.approx(4.5, rel=1e-12)
+    assert found.energy_kwh == pytest.approx(7.5, rel=1e-12)
+    assert found.energy_cost_usd == pytest.approx(1.5, rel=1e-12)
+    assert found.energy_cost_usd_per_h == pytest.approx(0.5, rel=1e-12)
+    assert found.carbon_kg == pytest.approx(3.0, rel=1e-12)
+    assert found.cost_usd == pytest.approx(12 + 1.5, rel=1e-12)
+    assert found.cost_usd_per_h == pytest.approx(4.5, rel=1e-12)
 
 
 def test_a_price_by_the_hour_is_the_price_of_that_hour_across_midnight() -> None:
@@ -45,9 +45,9 @@ def test_a_price_by_the_hour_is_the_price_of_that_hour_across_midnight() -> None
     power = steps((0, 1000.0), (HOUR * 11 // 4, 4000.0), end=HOUR * 7 // 2)
     found = economics(power, site, None)
     assert found is not None
-    assert found["energy_cost_usd"] == pytest.approx(0.5 * 0.22 + 0.23 + 0.0 + 0.25 * 0.01 + 0.75 * 4 * 0.01, rel=1e-12)
-    assert found["cost_usd"] is None
-    assert found["carbon_kg"] is None
+    assert found.energy_cost_usd == pytest.approx(0.5 * 0.22 + 0.23 + 0.0 + 0.25 * 0.01 + 0.75 * 4 * 0.01, rel=1e-12)
+    assert found.cost_usd is None
+    assert found.carbon_kg is None
 
 
 @given(
@@ -80,25 +80,25 @@ def test_a_run_reports_its_site_and_judges_targets_on_it(queue: Any) -> None:
         targets=["energy_cost <= 0.001 USD/h", "total_cost <= 5 USD/h", "carbon <= 1 kg/h"],
     )
     result = windtunnel.run(scenario_from_data(data)).result
-    kwh = result["energy_j"] * 1.2 / 3.6e6
-    assert result["site"]["energy_cost_usd"] == pytest.approx(kwh * 0.12, rel=1e-9)
-    assert result["site"]["carbon_kg"] == pytest.approx(kwh * 0.35, rel=1e-9)
-    assert result["total_cost_usd"] == pytest.approx(result["cost_usd"] + kwh * 0.12, rel=1e-9)
-    assert [t["met"] for t in result["targets"]] == [False, True, True]
-    assert result["targets"][2]["value"] == pytest.approx(result["site"]["carbon_kg"] / result["simulated_s"] * 3600)
+    kwh = result.energy_j * 1.2 / 3.6e6
+    assert result.site.energy_cost_usd == pytest.approx(kwh * 0.12, rel=1e-9)
+    assert result.site.carbon_kg == pytest.approx(kwh * 0.35, rel=1e-9)
+    assert result.total_cost_usd == pytest.approx(result.cost_usd + kwh * 0.12, rel=1e-9)
+    assert [t.met for t in result.targets] == [False, True, True]
+    assert result.targets[2].value == pytest.approx(result.site.carbon_kg / result.simulated_s * 3600)
     twice = windtunnel.run(scenario_from_data(data), replications=2).result
-    assert twice["site"]["energy_kwh"] == pytest.approx(kwh, rel=0.2)
+    assert twice.site.energy_kwh == pytest.approx(kwh, rel=0.2)
     assert (
-        scenario_from_data(windtunnel.run(scenario_from_data(data)).result["scenario"]).site
+        scenario_from_data(windtunnel.run(scenario_from_data(data)).result.scenario).site
         == scenario_from_data(data).site
     )
 
 
 def test_without_a_site_the_rent_is_all_that_is_known(queue: Any) -> None:
     result = windtunnel.run(scenario_from_data(site_scenario(queue))).result
-    assert result["site"] is None
-    assert result["total_cost_usd"] is None
-    assert result["cost_usd"] > 0
+    assert result.site is None
+    assert result.total_cost_usd is None
+    assert result.cost_usd > 0
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 import windtunnel
 from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.results.run import JobCounts
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
@@ -88,7 +89,7 @@ def test_requests_side_by_side_go_as_fast_as_the_engines_and_no_faster() -> None
     def rate(streams: int) -> float:
         data = at_once(2000, [{"sign": {"scheme": "rsa2048"}}], streams=streams) | {"seed": 1}
         data["fleet"][0]["device"] = "qat-8970"
-        return float(run(data).result["throughput_per_s"])
+        return float(run(data).result.throughput_per_s)
 
     alone, eight, full, more = rate(1), rate(8), rate(64), rate(512)
     assert eight == pytest.approx(8 * alone, rel=0.01)
@@ -146,8 +147,8 @@ def test_stopping_at_a_time_counts_what_runs_and_what_waits() -> None:
     data["workload"][0]["arrivals"] = {"process": "deterministic", "rate": "1000 /s"}
     data["stop"] = {"time": "25.5 ms"}
     result = run(data).result
-    assert result["jobs"] == {"arrived": 25, "completed": 2, "dropped": 0, "failed": 0, "running": 1, "queued": 22}
-    assert result["simulated_s"] == 0.0255
+    assert result.jobs == JobCounts(arrived=25, completed=2, dropped=0, failed=0, running=1, queued=22)
+    assert result.simulated_s == 0.0255
 
 
 def test_a_job_that_would_arrive_when_the_run_stops_does_not_arrive() -> None:
@@ -155,7 +156,7 @@ def test_a_job_that_would_arrive_when_the_run_stops_does_not_arrive() -> None:
     data["workload"][0]["arrivals"] = {"process": "deterministic", "rate": "100 /s"}
     data["stop"] = {"time": "5 s"}
     found = run(data)
-    assert found.result["jobs"]["arrived"] == found.result["jobs"]["completed"] == 499
+    assert found.result.jobs.arrived == found.result.jobs.completed == 499
     assert found.recording.jobs.arrival.tolist() == [10**10 * k for k in range(1, 500)]
 
 
@@ -164,12 +165,12 @@ def test_a_batch_timer_nobody_needs_any_more_does_not_lengthen_the_run() -> None
     data["policy"] = {"name": "fifo", "batch": {"kind": "request", "size": 4, "wait": "10 s"}}
     finished = run(data)
     assert finished.recording.end == int(finished.recording.jobs.finish.max())
-    assert finished.result["simulated_s"] < 1e-3
+    assert finished.result.simulated_s < 1e-3
 
 
 def test_speed_makes_work_cheaper_and_not_the_device_dearer() -> None:
     data = at_once(2, [{"gemm": GEMM}], speed=2.0, price="1 USD/h")
-    assert run(data).result["cost_usd_per_h"] == pytest.approx(1.0)
+    assert run(data).result.cost_usd_per_h == pytest.approx(1.0)
     device = Catalogue().device("h100-sxm-80gb")
     from windtunnel.core.device import configure
 
@@ -181,7 +182,7 @@ def test_jobs_of_no_length_at_the_very_end_are_accounted_for() -> None:
     data = at_once(10, [{"service": {"distribution": "weibull", "mean": "1 s", "cv": 500}}])
     data["fleet"] = [{"device": "server"}]
     data["workload"][0]["arrivals"] = {"process": "poisson", "rate": "1 /s"}
-    assert run(data).result["jobs"]["completed"] == 10
+    assert run(data).result.jobs.completed == 10
 
 
 def test_a_full_batch_does_not_wait_behind_a_partial_one() -> None:
@@ -202,7 +203,7 @@ def test_a_full_batch_does_not_wait_behind_a_partial_one() -> None:
 def test_rates_far_below_one_a_second_are_rates_too() -> None:
     data = at_once(5, [{"launch": {}}])
     data["workload"][0]["arrivals"] = {"process": "poisson", "rate": "10 /h"}
-    assert run(data).result["jobs"]["completed"] == 5
+    assert run(data).result.jobs.completed == 5
 
 
 # Continuous batching.
@@ -254,8 +255,8 @@ def test_continuous_batching_serves_more_than_request_level_batching() -> None:
     static = run(serving(300, 300, 60, "2000 /s", {"kind": "request", "size": 32, "wait": "5 ms"})).result
     alone = serving(300, 300, 60, "2000 /s", CONTINUOUS)
     alone["policy"] = "fifo"
-    assert continuous["throughput_per_s"] > static["throughput_per_s"] > 3 * run(alone).result["throughput_per_s"]
-    assert continuous["serving"]["ttft_s"]["mean"]["value"] < static["serving"]["ttft_s"]["mean"]["value"]
+    assert continuous.throughput_per_s > static.throughput_per_s > 3 * run(alone).result.throughput_per_s
+    assert continuous.serving.ttft_s.mean.value < static.serving.ttft_s.mean.value
 
 
 def test_when_memory_for_keys_and_values_runs_out_sequences_are_put_off_and_still_finish() -> None:
@@ -263,13 +264,13 @@ def test_when_memory_for_keys_and_values_runs_out_sequences_are_put_off_and_stil
     weights = 2 * (4 * (4 * 1024**2 + 3 * 1024 * 2816 + 2048) + 2 * 32000 * 1024 + 1024)
     memory = (weights + 2000 * 2 * 4 * 1024 * 2) / 0.9
     finished = run(serving(40, 200, 300, "1e4 /s", CONTINUOUS, memory=f"{memory:.0f} B"))
-    assert finished.result["jobs"]["completed"] == 40
-    (note,) = [n for n in finished.result["notes"] if "KV cache was full" in n]
+    assert finished.result.jobs.completed == 40
+    (note,) = [n for n in finished.result.notes if "KV cache was full" in n]
     assert "preempted" in note
     assert int(finished.recording.token_gaps.weights.sum()) == 40 * 299
     roomy = run(serving(40, 200, 300, "1e4 /s", CONTINUOUS))
-    assert roomy.result["notes"] == []
-    assert roomy.result["throughput_per_s"] > finished.result["throughput_per_s"]
+    assert roomy.result.notes == []
+    assert roomy.result.throughput_per_s > finished.result.throughput_per_s
 
 
 def test_a_model_that_does_not_fit_is_refused() -> None:
@@ -291,7 +292,7 @@ def test_a_serving_run_that_stops_in_the_middle_of_a_step_accounts_for_it() -> N
     data = serving(100, 300, 200, "500 /s", CONTINUOUS)
     data["stop"] = {"time": "200 ms"}
     finished = run(data)  # the invariants are checked inside
-    assert finished.result["jobs"]["running"] > 0
+    assert finished.result.jobs.running > 0
     assert finished.recording.token_gaps.end.max() <= finished.recording.end
 
 
@@ -329,7 +330,7 @@ def test_keys_and_values_never_take_more_memory_than_there_is(monkeypatch: pytes
 
     monkeypatch.setattr(events, "end_step", watched)
     assert servers.end_step is original
-    assert run(tight()).result["jobs"]["completed"] == 30
+    assert run(tight()).result.jobs.completed == 30
     assert max(fills) <= 1.0
     assert max(fills) > 0.9
 
@@ -380,4 +381,4 @@ def test_work_on_streams_counts_up_to_the_stated_end_of_the_run() -> None:
     finished = windtunnel.run(scenario, engine="process")
     busy_s = 9.0 - finished.recording.jobs.start.min() / TICKS_PER_SECOND
     assert busy_s > 0.0
-    assert finished.result["utilisation"] == pytest.approx(busy_s / 9.0)
+    assert finished.result.utilisation == pytest.approx(busy_s / 9.0)

@@ -150,7 +150,7 @@ def test_too_few_values_have_no_interval_and_say_so() -> None:
 def test_what_a_value_stands_for_counts() -> None:
     values = autoregression(3, 4000)
     once, twice = estimate_values(values), estimate_values(values, np.full(4000, 2.0))
-    assert twice["mean"].as_dict() == pytest.approx(once["mean"].as_dict())
+    assert twice["mean"].to_dict() == pytest.approx(once["mean"].to_dict())
     assert twice["p95"].value == pytest.approx(once["p95"].value, rel=1e-3)
     assert twice["p95"].high == pytest.approx(once["p95"].high, rel=2e-2)
     # A weight of 3 on the larger half is the larger half three times.
@@ -241,12 +241,12 @@ def test_a_run_shorter_than_its_queue_s_memory_gives_values_without_intervals(re
         return windtunnel.run(scenario_from_data(scenario)).result
 
     short, longer, calm = run(3000, 0.95), run(13000, 0.95), run(3000, 0.5)
-    reason = short["statistics"]["missing_interval_reasons"]["latency_s"]["mean"]
+    reason = short.statistics.missing_interval_reasons["latency_s"]["mean"]
     assert "too short: at offered load 0.95" in reason
-    assert short["latency_s"]["mean"]["value"] > 0
-    assert short["latency_s"]["mean"]["low"] is None
-    assert calm["latency_s"]["mean"]["low"] is not None
-    assert "at load" not in str(longer["statistics"]["missing_interval_reasons"])
+    assert short.latency_s.mean.value > 0
+    assert short.latency_s.mean.low is None
+    assert calm.latency_s.mean.low is not None
+    assert "at load" not in str(longer.statistics.missing_interval_reasons)
 
 
 # From sums and histograms.
@@ -274,7 +274,7 @@ def summarised(values: np.ndarray, batches: int = 512, stretches: int = 64) -> B
 def test_sums_and_histograms_say_what_the_values_say() -> None:
     values = waits(5, 60_000, 0.8)
     whole, summary = BatchedSample.from_values(values, max_batches=512), summarised(values)
-    assert estimates(summary)["mean"].as_dict() == pytest.approx(estimates(whole)["mean"].as_dict(), rel=1e-9)
+    assert estimates(summary)["mean"].to_dict() == pytest.approx(estimates(whole)["mean"].to_dict(), rel=1e-9)
     assert warm_up(summary) == warm_up(whole)
     assert assess_steady_state(summary) == assess_steady_state(whole)
     for name in ("p50", "p95", "p99"):
@@ -367,15 +367,15 @@ def test_an_unstable_system_is_said_to_be_so_and_not_averaged(queue: Any) -> Non
     data = queue(stop={"jobs": 6000})
     data["workload"][0]["arrivals"]["rate"] = "2400 /s"
     result = windtunnel.run(scenario_from_data(data)).result
-    assert result["statistics"]["steady_state"] == "unstable"
-    assert any("unstable" in note for note in result["notes"])
-    assert all(e["low"] is None and e["high"] is None for e in result["latency_s"].values())
-    assert set(result["statistics"]["missing_interval_reasons"]["latency_s"]) == set(STATISTICS)
+    assert result.statistics.steady_state == "unstable"
+    assert any("unstable" in note for note in result.notes)
+    assert all(e.low is None and e.high is None for e in result.latency_s.by_name().values())
+    assert set(result.statistics.missing_interval_reasons["latency_s"]) == set(STATISTICS)
     steady = windtunnel.run(scenario_from_data(queue(stop={"jobs": 6000}))).result
-    assert steady["statistics"]["steady_state"] == "reached" and steady["latency_s"]["mean"]["low"] is not None
-    assert 0 < steady["statistics"]["warmup_jobs"] < 3000
+    assert steady.statistics.steady_state == "reached" and steady.latency_s.mean.low is not None
+    assert 0 < steady.statistics.warmup_jobs < 3000
     repeated = windtunnel.run(scenario_from_data(data), replications=2).result
-    assert repeated["statistics"]["steady_state"] == "unstable" and len(repeated["statistics"]["warmup_jobs"]) == 2
+    assert repeated.statistics.steady_state == "unstable" and len(repeated.statistics.warmup_jobs) == 2
 
 
 def test_a_source_that_changes_with_time_keeps_every_job(queue: Any) -> None:
@@ -385,9 +385,9 @@ def test_a_source_that_changes_with_time_keeps_every_job(queue: Any) -> None:
     }  # fmt: skip
     finished = windtunnel.run(scenario_from_data(data))
     jobs = finished.recording.jobs
-    assert finished.result["statistics"]["stationary"] is False
-    assert finished.result["statistics"]["warmup_jobs"] == 0
-    assert finished.result["latency_s"]["mean"]["value"] == pytest.approx((jobs.finish - jobs.arrival).mean() / 1e12)
+    assert finished.result.statistics.stationary is False
+    assert finished.result.statistics.warmup_jobs == 0
+    assert finished.result.latency_s.mean.value == pytest.approx((jobs.finish - jobs.arrival).mean() / 1e12)
 
 
 # Replications, pairs, stopping.
@@ -398,7 +398,7 @@ def test_common_random_numbers_narrow_the_difference_of_two_fleets(queue: Any) -
         data = queue(stop={"jobs": 1500})
         data["fleet"][0]["speed"] = speed
         runs = [windtunnel.run(scenario_from_data(data | {"seed": seed})) for seed in seeds]
-        return [float(run.result["latency_s"]["mean"]["value"]) for run in runs]
+        return [float(run.result.latency_s.mean.value) for run in runs]
 
     slow, fast, other = means(1.0, range(10)), means(1.05, range(10)), means(1.05, range(100, 110))
     same, apart = paired(slow, fast), paired(slow, other)
@@ -448,12 +448,11 @@ def test_replications_of_which_some_grow_have_no_mean_of_the_calm_ones(queue: An
         "targets": ["latency mean <= 10 s"],
     }
     alone = [
-        windtunnel.run(scenario_from_data(data | {"seed": seed})).result["statistics"]["steady_state"]
-        for seed in range(12)
+        windtunnel.run(scenario_from_data(data | {"seed": seed})).result.statistics.steady_state for seed in range(12)
     ]
     assert {"unstable", "not shown"} <= set(alone)
     result = windtunnel.run(scenario_from_data(data), replications=12).result
-    assert result["latency_s"]["mean"]["value"] is None
-    assert "of 12 replications have no value" in result["statistics"]["missing_interval_reasons"]["latency_s"]["mean"]
-    assert result["statistics"]["steady_state_reason"].startswith("in ")
-    assert not result["targets"][0]["met"]
+    assert result.latency_s.mean.value is None
+    assert "of 12 replications have no value" in result.statistics.missing_interval_reasons["latency_s"]["mean"]
+    assert result.statistics.steady_state_reason.startswith("in ")
+    assert not result.targets[0].met

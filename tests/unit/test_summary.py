@@ -2,88 +2,137 @@
 
 from __future__ import annotations
 
-import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from windtunnel.core.results.run import (
+    BudgetResult,
+    BudgetSeries,
+    DeviceResult,
+    Estimate,
+    FaultCount,
+    FaultResult,
+    JobCounts,
+    ModelInput,
+    RunResult,
+    RunStatistics,
+    Serving,
+    Stopped,
+    TargetVerdict,
+    TimeDistribution,
+)
 from windtunnel.report import numbers, targets
 from windtunnel.report.summary import summary
 
 
-def statistic(value: float | None, low: float | None = None, high: float | None = None) -> dict[str, float | None]:
-    return {"value": value, "low": low, "high": high}
-
-
-def times(scale: float | None) -> dict[str, Any]:
+def times(scale: float | None) -> TimeDistribution:
     if scale is None:
-        return {name: statistic(None) for name in ("mean", "p50", "p95", "p99")}
-    return {
-        "mean": statistic(scale, 0.9 * scale, 1.1 * scale),
-        "p50": statistic(0.8 * scale),
-        "p95": statistic(2 * scale),
-        "p99": statistic(3 * scale, 2.75 * scale, 3.25 * scale),
-    }
+        return TimeDistribution(*[Estimate(None)] * 4)
+    return TimeDistribution(
+        mean=Estimate(scale, 0.9 * scale, 1.1 * scale),
+        p50=Estimate(0.8 * scale),
+        p95=Estimate(2 * scale),
+        p99=Estimate(3 * scale, 2.75 * scale, 3.25 * scale),
+    )
 
 
 def target(
     text: str, value: float | None, limit: float, met: bool, unit: str = "s", comparison: str = "<="
-) -> dict[str, Any]:
-    return {
-        "text": text,
-        "met": met,
-        "value": value,
-        "unit": unit,
-        "metric": text.split()[0],
-        "statistic": None,
-        "workload": None,
-        "comparison": comparison,
-        "limit": limit,
-    }
+) -> TargetVerdict:
+    return TargetVerdict(
+        text=text,
+        met=met,
+        confidence="conclusive",
+        value=value,
+        low=None,
+        high=None,
+        reason=None,
+        metric=text.split()[0],
+        statistic=None,
+        workload=None,
+        comparison=comparison,
+        limit=limit,
+        unit=unit,
+    )
 
 
-def device(name: str, sku: str, utilisation: float) -> dict[str, Any]:
-    return {"name": name, "sku": sku, "kind": "gpu", "utilisation": utilisation} | {
-        "energy_j": 1000.0,
-        "jobs": 10,
-        "power_limit_w": 350.0,
-        "idle_power_w": 35.0,
-    }
+def device(name: str, sku: str, utilisation: float, entry: str = "", jobs: int = 10) -> DeviceResult:
+    return DeviceResult(
+        name=name,
+        sku=sku,
+        entry=entry or sku,
+        kind="gpu",
+        utilisation=utilisation,
+        rented_s=1800.0,
+        energy_j=1000.0,
+        jobs=jobs,
+        power_limit_w=350.0,
+        idle_power_w=35.0,
+        availability=1.0,
+    )
 
 
-RESULT: dict[str, Any] = {
-    "name": "evening",
-    "description": None,
-    "engine": "process",
-    "seed": 7,
-    "simulated_s": 1800.0,
-    "jobs": {"arrived": 12_000, "completed": 11_990, "dropped": 4, "failed": 0, "running": 6, "queued": 0},
-    "latency_s": times(0.005),
-    "waiting_s": times(0.0012),
-    "serving": None,
-    "throughput_per_s": 11_990 / 1800,
-    "workloads": [],
-    "devices": [device("a", "l40s", 0.5), device("b", "l40s", 0.7), device("c", "h100-sxm-80gb", 0.995)],
-    "energy_j": 7.2e6,
-    "average_power_w": 4000.0,
-    "peak_power_w": 5120.0,
-    "power_limit_w": 6400.0,
-    "cost_usd": 12.5,
-    "cost_usd_per_h": 25.0,
-    "targets": [
+def model_input(provenance: str) -> ModelInput:
+    return ModelInput("l40s", "idle_power_w", 35.0, "W", provenance, None, None, None, None)
+
+
+STATISTICS = RunStatistics(
+    method="",
+    stationary=False,
+    warmup_jobs=0,
+    warmup_reason="",
+    steady_state=None,
+    steady_state_reason=None,
+    offered_load=None,
+    missing_interval_reasons={},
+)
+RESULT = RunResult(
+    name="evening",
+    description=None,
+    engine="process",
+    engine_reason="",
+    seed=7,
+    replications=1,
+    policy="fifo",
+    simulated_s=1800.0,
+    jobs=JobCounts(arrived=12_000, completed=11_990, dropped=4, failed=0, running=6, queued=0),
+    latency_s=times(0.005),
+    waiting_s=times(0.0012),
+    serving=None,
+    statistics=STATISTICS,
+    throughput_per_s=11_990 / 1800,
+    workloads=[],
+    devices=[device("a", "l40s", 0.5), device("b", "l40s", 0.7), device("c", "h100-sxm-80gb", 0.995)],
+    faults=None,
+    autoscale=[],
+    utilisation=0.7,
+    availability=1.0,
+    energy_j=7.2e6,
+    average_power_w=4000.0,
+    peak_power_w=5120.0,
+    power_limit_w=6400.0,
+    power_budget=None,
+    cost_usd=12.5,
+    cost_usd_per_h=25.0,
+    total_cost_usd=None,
+    site=None,
+    targets=[
         target("latency p99 <= 20 ms", 0.015, 0.02, True),
         target("waiting p99 <= 3 ms", 0.0036, 0.003, False),
         target("throughput >= 5 /s", 6.66, 5.0, True, "/s", ">="),
     ],
-    "provenance": [{"provenance": "assumed"}, {"provenance": "datasheet"}, {"provenance": "measured"}],
-    "notes": ["memory ran out twice"],
-    "scenario": {},
-    "versions": {},
-}
+    provenance=[model_input(word) for word in ("assumed", "datasheet", "measured")],
+    model_accuracy=[],
+    notes=["memory ran out twice"],
+    scenario={},
+    versions={},
+)
 
 
-def changed(**changes: Any) -> dict[str, Any]:
-    return copy.deepcopy(RESULT) | changes
+def changed(**changes: Any) -> RunResult:
+    return replace(RESULT, **changes)
 
 
 def test_the_whole_answer() -> None:
@@ -110,16 +159,16 @@ def test_the_whole_answer() -> None:
     )
 
 
-FAULTS = {
-    "events": {"down": 3, "unreachable": 1, "throttled": 2, "brown-out": 0},
-    "stragglers": 1_200,
-    "interrupted": 1,
-    "restarts": 1,
-    "failed": 0,
-    "corrupted_jobs": None,
-    "entries": [],
-    "by_fault": [],
-}
+FAULTS = FaultResult(
+    events={"down": 3, "unreachable": 1, "throttled": 2, "brown-out": 0},
+    stragglers=1_200,
+    interrupted=1,
+    restarts=1,
+    failed=0,
+    corrupted_jobs=None,
+    entries=[],
+    by_fault=[],
+)
 
 
 def test_what_went_wrong_and_what_became_of_the_jobs() -> None:
@@ -127,7 +176,7 @@ def test_what_went_wrong_and_what_became_of_the_jobs() -> None:
     (at,) = [i for i, line in enumerate(lines) if line.startswith("faults ")]
     assert lines[at] == "faults         3 failures, 1 link loss, 2 throttlings, 1,200 stragglers"
     assert lines[at + 1] == "               availability 97.1%; 1 job interrupted: 1 retried, 0 failed"
-    nothing = {**FAULTS, "events": dict.fromkeys(FAULTS["events"], 0), "stragglers": None, "interrupted": 0}  # type: ignore[call-overload]
+    nothing = replace(FAULTS, events=dict.fromkeys(FAULTS.events, 0), stragglers=None, interrupted=0)
     assert "faults         no fault occurred\n" in summary(changed(faults=nothing, availability=1.0))
     assert "availability" not in summary(changed(faults=nothing, availability=1.0))
     assert "faults" not in summary(changed(faults=None))
@@ -135,14 +184,14 @@ def test_what_went_wrong_and_what_became_of_the_jobs() -> None:
 
 def test_faults_of_operations_are_counted_by_kind_and_unused_faults_are_named() -> None:
     stated = [
-        {"kind": "failure", "occurrences": 3, "eligible_operations": None},
-        {"kind": "ecc", "occurrences": 2, "eligible_operations": 500},
-        {"kind": "ecc", "occurrences": 1, "eligible_operations": 1_500},
-        {"kind": "hang", "occurrences": 0, "eligible_operations": 1_500},
-        {"kind": "throttle", "occurrences": 0, "eligible_operations": None},
-        {"kind": "straggler", "occurrences": None, "eligible_operations": None},
+        FaultCount("failure", 3, None),
+        FaultCount("ecc", 2, 500),
+        FaultCount("ecc", 1, 1_500),
+        FaultCount("hang", 0, 1_500),
+        FaultCount("throttle", 0, None),
+        FaultCount("straggler", None, None),
     ]
-    text = summary(changed(faults={**FAULTS, "by_fault": stated, "corrupted_jobs": 7}, availability=0.9712))
+    text = summary(changed(faults=replace(FAULTS, by_fault=stated, corrupted_jobs=7), availability=0.9712))
     assert "1,200 stragglers, 3 ecc\n" in text
     assert "7 jobs completed with silently corrupted data\n" in text
     assert "faults[3] (hang) never occurred; 1,500 operations were eligible\n" in text
@@ -159,7 +208,7 @@ def test_it_is_plain_text_that_fits_a_terminal() -> None:
 
 
 def test_tokens_have_their_lines_where_there_are_any() -> None:
-    text = summary(changed(serving={"ttft_s": times(0.1), "itl_s": times(0.02), "output_tokens_per_s": 1234.0}))
+    text = summary(changed(serving=Serving(times(0.1), times(0.02), 1234.0)))
     assert "1,234 tokens/s" in text
     lines = {line[:11]: line for line in text.splitlines()}
     assert lines["TTFT       "].split()[1:3] == ["100", "ms"]
@@ -170,7 +219,7 @@ def test_tokens_have_their_lines_where_there_are_any() -> None:
 
 
 def test_what_is_not_known_is_a_dash() -> None:
-    nothing = {"arrived": 3, "completed": 0, "dropped": 0, "failed": 0, "running": 0, "queued": 3}
+    nothing = JobCounts(arrived=3, completed=0, dropped=0, failed=0, running=0, queued=3)
     text = summary(
         changed(
             jobs=nothing,
@@ -179,7 +228,7 @@ def test_what_is_not_known_is_a_dash() -> None:
             throughput_per_s=0.0,
             cost_usd=None,
             cost_usd_per_h=None,
-            power_limit_w=None,
+            power_limit_w=0.0,
             targets=[target("latency p99 <= 20 ms", None, 0.02, False)],
             provenance=[],
             notes=[],
@@ -195,7 +244,7 @@ def test_what_is_not_known_is_a_dash() -> None:
 
 def test_replications_do_not_inflate_what_a_job_costs() -> None:
     # Over replications job counts are sums, energy and cost means: a job must still cost the same.
-    jobs = {name: 4 * count for name, count in RESULT["jobs"].items()}
+    jobs = JobCounts(**{name: 4 * count for name, count in vars(RESULT.jobs).items()})
     text = summary(changed(jobs=jobs, replications=4))
     assert "601 J per job" in text
     assert "1,042.54 USD per million jobs" in text
@@ -219,7 +268,7 @@ def test_many_entries_are_cut_with_a_count() -> None:
     ],
 )
 def test_the_verdict_in_one_line(outcomes: list[bool], line: str) -> None:
-    assert targets.verdict([{"met": met} for met in outcomes]) == line
+    assert targets.verdict([target("throughput >= 5 /s", 6.0, 5.0, met) for met in outcomes]) == line
 
 
 def test_numbers_as_people_write_them() -> None:
@@ -272,9 +321,9 @@ def test_how_far_from_the_limit() -> None:
         assert targets.target_line(target("latency p99 <= x", value, limit, True)).margin == margin, (value, limit)
 
 
-def judged(confidence: str, met: bool, comparison: str = "<=", **more: Any) -> dict[str, Any]:
+def judged(confidence: str, met: bool, comparison: str = "<=", **more: Any) -> TargetVerdict:
     one = target(f"latency p99 {comparison} 1 s", 0.5 if met == (comparison == "<=") else 2.0, 1.0, met)
-    return one | {"comparison": comparison, "low": 0.25, "high": 6.0, "confidence": confidence} | more
+    return replace(one, **{"comparison": comparison, "low": 0.25, "high": 6.0, "confidence": confidence} | more)
 
 
 @pytest.mark.parametrize(
@@ -308,12 +357,13 @@ def test_a_time_without_an_interval_says_so_and_a_rate_does_not() -> None:
     assert targets.verdict([rate, rate]) == "Both targets met"
 
 
-UNSTABLE = {
-    "steady_state": "unstable",
-    "steady_state_reason": "1.01 times as much work arrives",
-    "offered_load": 1.01,
-    "missing_interval_reasons": {},
-}
+UNSTABLE = replace(
+    STATISTICS,
+    stationary=True,
+    steady_state="unstable",
+    steady_state_reason="1.01 times as much work arrives",
+    offered_load=1.01,
+)
 
 
 def test_an_unstable_run_says_so_in_place_of_its_times_and_only_there() -> None:
@@ -335,22 +385,17 @@ def test_an_unstable_run_says_so_in_place_of_its_times_and_only_there() -> None:
 
 def test_what_the_intervals_rest_on_is_said() -> None:
     short = "the run is too short (effective sample size about {}, at least 2 needed)"
-    statistics = {
-        "steady_state": "not shown",
-        "offered_load": 0.8,
-        "stopped": {
-            "metric": "latency mean",
-            "requested_error": 0.02,
-            "achieved_error": 0.013,
-            "jobs": 40_000,
-            "attempts": 2,
-        },
-        "missing_interval_reasons": {
-            "latency_s": {"p99": short.format("1.5")},
-            "waiting_s": {"p95": short.format("1.0"), "p99": "too few"},
-        },
-    }
-    text = summary(changed(statistics=statistics))
+    statistics = replace(
+        STATISTICS,
+        steady_state="not shown",
+        offered_load=0.8,
+        stopped=Stopped("latency mean", requested_error=0.02, achieved_error=0.013, jobs=40_000, attempts=2),
+    )
+    latency = replace(
+        times(0.005), p50=Estimate(0.004), p95=Estimate(0.01), p99=Estimate(0.015, reason=short.format("1.5"))
+    )
+    waiting = replace(latency, p95=Estimate(0.0024, reason=short.format("1.0")), p99=Estimate(0.0036, reason="too few"))
+    text = summary(changed(statistics=statistics, latency_s=latency, waiting_s=waiting))
     assert "steady state   not shown; offered load 0.8\n" in text
     assert "precision      latency mean: error 1.3% after 40,000 jobs (2% requested)\n" in text
     # Long lines are wrapped.
@@ -358,29 +403,29 @@ def test_what_the_intervals_rest_on_is_said() -> None:
     assert f" no 95% CI latency p99, waiting p95: {short.format('1.0 to 1.5')} waiting p99: too few " in unwrapped
 
 
-BUDGET = {
-    "normal_w": 5000.0,
-    "min_w": 3000.0,
-    "max_active_devices": 2,
-    "series": {"time_s": [0.0, 60.0, 120.0], "budget_w": [5000.0, 3000.0, 5000.0], "downsampled": False},
-}
+BUDGET = BudgetResult(
+    normal_w=5000.0,
+    min_w=3000.0,
+    max_active_devices=2,
+    series=BudgetSeries([0.0, 60.0, 120.0], [5000.0, 3000.0, 5000.0], downsampled=False),
+)
 
 
 def test_a_budget_is_the_limit_that_is_shown_and_why_devices_never_started() -> None:
-    idle = {**device("d", "l40s", 0.0), "jobs": 0}
-    text = summary(changed(power_budget=BUDGET, devices=[*RESULT["devices"][:2], idle, idle]))
+    idle = device("d", "l40s", 0.0, jobs=0)
+    text = summary(changed(power_budget=BUDGET, devices=[*RESULT.devices[:2], idle, idle]))
     assert "power          4.00 kW average, 5.12 kW peak\n" in text
     assert "               power budget 5 kW, 3 kW in a brown-out; device limit 6.40 kW\n" in text
     assert "               2 of 4 devices never ran a job: the power budget allows 2 active devices\n" in text
     # If fewer devices are active than the budget allows, the budget is not the cause of the idle ones.
     assert "never ran" not in summary(
-        changed(power_budget=BUDGET | {"max_active_devices": 3}, devices=[device("a", "l4", 0.5), idle])
+        changed(power_budget=replace(BUDGET, max_active_devices=3), devices=[device("a", "l4", 0.5), idle])
     )
     assert "never ran" not in summary(changed(devices=[device("a", "l4", 0.5), idle]))
 
 
 def test_entries_of_one_sku_are_told_apart() -> None:
-    old, new = ({**device(name, "server", used), "entry": name} for name, used in (("old", 0.1), ("new", 0.9)))
+    old, new = (device(name, "server", used, entry=name) for name, used in (("old", 0.1), ("new", 0.9)))
     text = summary(changed(devices=[old, old, new]))
     assert "utilisation    old (server)  2 ×  10.0%  (10.0% to 10.0% per device)\n" in text
     assert "               new (server)  1 ×  90.0%\n" in text

@@ -25,12 +25,13 @@ import windtunnel
 from windtunnel.app import sweep as sweep_command
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
+from windtunnel.core.results.sweep import SweepAxis, SweepResult, SweepRow
 from windtunnel.report.sweep import headline, points_table
 from windtunnel.scenario.read import scenario_from_data
-from windtunnel.sweep.grid import grid, parse_axis, read_grid
+from windtunnel.sweep.grid import Common, grid, parse_axis, read_grid
 from windtunnel.sweep.run import SweepOptions, run_sweep
-from windtunnel.sweep.table import csv_text, row, table
+from windtunnel.sweep.table import csv_text, outcome_of, table
 from windtunnel.sweep.workers import LocalPool, Task
 
 OVER = ["fleet[0].count=2,3", "seed=1..3"]
@@ -162,11 +163,11 @@ def test_the_number_of_workers_changes_no_byte_and_each_row_is_its_run(scenario:
         )
         kept = (tmp_path / "2" / "runs" / cells["key"] / "result.json").read_text()
         assert kept == result_json(alone.result)
-        p99 = alone.result["latency_s"]["p99"]
+        p99 = alone.result.latency_s.p99
         assert [float(cells[f"latency_s.p99{end}"]) for end in ("", ".low", ".high")] == [
-            p99["value"],
-            p99["low"],
-            p99["high"],
+            p99.value,
+            p99.low,
+            p99.high,
         ]
         assert (cells["met"], cells["missed"]) == (("true", "") if alone.met else ("false", "latency mean <= 1.5 ms"))
     assert {r["met"] for r in rows} == {"true", "false"}
@@ -174,8 +175,8 @@ def test_the_number_of_workers_changes_no_byte_and_each_row_is_its_run(scenario:
 
 def test_columns_agree_with_every_row_and_what_others_hold_in_parts_has_no_column_of_its_own() -> None:
     tokens = {"a": 1, "t": {"mean": {"value": 1.0, "low": None, "high": None}}, "z": None, "workloads": [{"name": "w"}]}
-    rows = [row({"a": 1, "t": None, "z": None}), row(tokens), row({"a": 2, "t": None, "n": True, "z": None})]
-    columns = table(["seed"], [{"status": "done", **cells} for cells in rows])
+    results = [{"a": 1, "t": None, "z": None}, tokens, {"a": 2, "t": None, "n": True, "z": None}]
+    columns = table(["seed"], [{"status": "done", **outcome_of(result).numbers} for result in results])
     assert columns[-6:] == ["a", "t.mean", "t.mean.low", "t.mean.high", "n", "z"]
     assert (
         csv_text(["x", "y"], [{"x": 0.1, "y": True}, {"x": [1, {"b": "c"}]}]) == 'x,y\n0.1,true\n"[1,{""b"":""c""}]",\n'
@@ -186,7 +187,7 @@ def test_several_workloads_have_their_own_columns(queue: Any, tmp_path: Path) ->
     data = queue(stop={"jobs": 200})
     data["workload"].append({**data["workload"][0], "name": "more"})
     found = sweep_command.sweep(write(tmp_path, data), ["seed=1"], workers=1)
-    assert found["rows"][0]["workloads.more.latency_s.mean"] > 0
+    assert found.rows[0].number("workloads.more.latency_s.mean") > 0
 
 
 # Records.
@@ -202,8 +203,8 @@ def test_files_named_by_absolute_and_relative_names_are_the_ones_read(queue: Any
     path = write(tmp_path / "mine", {k: v for k, v in data.items() if k != "stop"})
     over = [f"workload[0].arrivals.file=../traces/few.csv,{tmp_path}/traces/many.csv"]
     found = sweep_command.sweep(path, over, workers=1, out=tmp_path / "out")
-    assert [cells["jobs.arrived"] for cells in found["rows"]] == [20, 40]
-    kept = json.loads((tmp_path / "out" / "runs" / found["rows"][1]["key"] / "result.json").read_text())
+    assert [row.number("jobs.arrived") for row in found.rows] == [20, 40]
+    kept = json.loads((tmp_path / "out" / "runs" / found.rows[1].key / "result.json").read_text())
     assert kept["scenario"]["workload"][0]["arrivals"]["file"] == f"{tmp_path}/traces/many.csv"
     # Other contents under the same name are another sweep.
     (tmp_path / "traces" / "few.csv").write_text("at\n1\n2\n")
@@ -234,7 +235,7 @@ def test_a_folder_of_another_sweep_is_kept_unless_thrown_away(scenario: Path, tm
 def test_a_finished_point_is_not_run_again_and_a_damaged_one_is(damage: Any, scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = sweep_command.sweep(scenario, ["seed=1..3"], out=out, workers=1)
-    records = [out / "runs" / cells["key"] / "result.json" for cells in first["rows"]]
+    records = [out / "runs" / row.key / "result.json" for row in first.rows]
     table_before, text = (out / "sweep.csv").read_bytes(), records[1].read_text()
     records[1].write_text(damage(text))
     mark(records)
@@ -378,9 +379,9 @@ def test_a_sweep_that_is_ended_leaves_no_process_and_goes_on_where_it_was(
     assert all(json.loads(path.read_text())["jobs"]["arrived"] == 300 for path in kept.values())
     mark(kept.values())
     again = sweep_command.sweep(scenario, ["seed=1..6"], out=out, workers=1)
-    assert again["points"] == 6 and again["failed"] == 0
+    assert again.points == 6 and again.failed == 0
     after = results(out)
-    assert sorted(after) == [cells["key"] for cells in again["rows"]]
+    assert sorted(after) == [row.key for row in again.rows]
     assert [key for key in sorted(after) if all(marked([after[key]]))] == sorted(kept)
     assert not (out / ".scratch").exists()
 
@@ -398,7 +399,7 @@ def test_a_killed_worker_is_replaced_and_two_sweeps_do_not_share_a_folder(
     assert process.returncode == 0, errors
     document = json.loads(printed)
     assert document["failed"] == 0
-    assert document == sweep_command.sweep(scenario, ["seed=1..6"], out=out, workers=1)
+    assert document == sweep_command.sweep(scenario, ["seed=1..6"], out=out, workers=1).to_dict()
 
 
 WORKS = """
@@ -441,19 +442,17 @@ def test_a_failed_point_is_in_the_table_and_is_tried_again(
 
     whole = read_grid(str(scenario), ["seed=1..3"], (), (), lambda _: None)
     options = SweepOptions(tmp_path / "out", False, 1, None)
-    common = {"replications": 1, "engine": "auto", "versions": {}}
+    common = Common(replications=1, engine="auto", versions={})
     told: list[int] = []
 
-    def sweep(work: Any) -> dict[str, Any]:
+    def sweep(work: Any) -> SweepResult:
         return run_sweep(whole, common, work, dict, options, lambda done, _: told.append(done))
 
     found = sweep(sweep_works.fails)
-    assert (found["exit_code"], found["failed"]) == (2, 1) and told == [0, 1, 2, 3]
-    assert [cells["status"] for cells in found["rows"]] == ["done", "failed", "done"]
-    assert [cells["error"] for cells in found["rows"]] == [None, "no", None]
-    assert (
-        json.loads((tmp_path / "out" / "runs" / found["rows"][1]["key"] / "error.json").read_text())["exit_code"] == 2
-    )
+    assert (found.exit_code, found.failed) == (2, 1) and told == [0, 1, 2, 3]
+    assert [row.status for row in found.rows] == ["done", "failed", "done"]
+    assert [row.error for row in found.rows] == [None, "no", None]
+    assert json.loads((tmp_path / "out" / "runs" / found.rows[1].key / "error.json").read_text())["exit_code"] == 2
     told.clear()
     assert sweep(sweep_works.fails) == found and told == [2, 3]
 
@@ -468,10 +467,8 @@ def shown(*words: str) -> list[str]:
 
 
 def test_inconclusive_and_unstable_points_are_marked(queue: Any, tmp_path: Path) -> None:
-    sure = windtunnel.run(scenario_from_data(queue(fleet=[{"device": "server", "count": 2}]))).result["latency_s"][
-        "p99"
-    ]
-    limit = (sure["value"] + sure["high"]) / 2
+    sure = windtunnel.run(scenario_from_data(queue(fleet=[{"device": "server", "count": 2}]))).result.latency_s.p99
+    limit = (sure.value + sure.high) / 2
     path = write(tmp_path, queue(targets=[f"latency p99 <= {limit} s"]))
     lines = shown(str(path), "--over", "fleet[0].count=1,2,9")
     assert lines[0].endswith("; 1 missed a target; 1 inconclusive at 95%")
@@ -493,14 +490,13 @@ def test_a_resumed_sweep_says_how_many_points_it_took_over(scenario: Path, tmp_p
 
 
 def test_one_target_that_is_conclusively_missed_decides_a_point() -> None:
-    axes = [{"path": "seed", "values": [1, 2, 3]}]
-    common = {"status": "done", "met": False}
+    outcomes = [("a <= 1; b <= 1", "a <= 1"), ("a <= 1", "a <= 1; b <= 1"), ("a <= 1", None)]
     rows = [
-        {**common, "seed": 1, "missed": "a <= 1; b <= 1", "inconclusive": "a <= 1"},
-        {**common, "seed": 2, "missed": "a <= 1", "inconclusive": "a <= 1; b <= 1"},
-        {**common, "seed": 3, "missed": "a <= 1", "inconclusive": None},
+        SweepRow(point=i, key="", swept={"seed": i}, status="done", met=False, missed=missed, inconclusive=inconclusive)
+        for i, (missed, inconclusive) in enumerate(outcomes, 1)
     ]
-    _, cells = points_table({"axes": axes, "rows": rows})
+    axes = [SweepAxis("seed", [1, 2, 3])]
+    sweep = SweepResult(1, "s.yaml", axes, 1, "auto", {}, 3, failed=0, missed=3, exit_code=0, columns=[], rows=rows)
+    _, cells = points_table(sweep)
     assert [line[-1] for line in cells] == ["MISSED", "MISSED (inconclusive)", "MISSED"]
-    counted = headline({"axes": axes, "rows": rows, "missed": 3, "failed": 0, "points": 3})
-    assert counted.endswith("; 3 missed a target; 1 inconclusive at 95%")
+    assert headline(sweep).endswith("; 3 missed a target; 1 inconclusive at 95%")

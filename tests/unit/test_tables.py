@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from windtunnel.core.result import (
+from windtunnel.core.recording import (
     COMPLETED,
     DROPPED,
     FAILED,

@@ -259,7 +259,7 @@ def test_a_program_written_for_one_trace_runs_on_another(tmp_path: Path) -> None
         two = windtunnel.run(scenario_from_data(data("b.csv", ops, **keys), here))
         assert np.array_equal(one.recording.jobs.arrival, [0, SECOND // 2])
         assert np.array_equal(one.recording.jobs.finish, two.recording.jobs.finish)
-        assert one.result["energy_j"] == two.result["energy_j"]
+        assert one.result.energy_j == two.result.energy_j
 
 
 def test_a_trace_of_a_scenario_says_its_rate_and_that_it_is_not_stationary() -> None:

@@ -15,6 +15,7 @@ from windtunnel.app import validate as validating
 from windtunnel.core.device import Kind, Parameters, RawCost
 from windtunnel.core.ops import OPERATIONS, FloatArray, Gemm, Rows, VectorAdd
 from windtunnel.core.provenance import assumed
+from windtunnel.core.results.data import to_data
 from windtunnel.core.spec import DeviceSpec, Parameter
 from windtunnel.simulation.fleet import device_model
 from windtunnel.validation.compare import halves
@@ -137,11 +138,11 @@ def test_a_known_law_is_recovered_within_a_percent_at_sizes_that_no_fit_saw(
     op: str, catalogue: Catalogue, tmp_path: Path
 ) -> None:
     (found,) = validating.calibrated(measured(op, "lawful-1"), tmp_path, catalogue=catalogue)
-    assert found["not_fitted"] is None
-    assert found["before"]["mape"] > 0.3
+    assert found.not_fitted is None
+    assert found.before.mape > 0.3
     # One percent of noise shows as 0.8%, whoever answers.
-    assert found["after"]["mape"] < 0.012
-    assert off_the_law(op, "lawful-1", found["overlay"], catalogue).max() < 0.01
+    assert found.after.mape < 0.012
+    assert off_the_law(op, "lawful-1", found.overlay, catalogue).max() < 0.01
 
 
 @pytest.mark.parametrize(
@@ -161,8 +162,8 @@ def test_models_whose_formula_is_another_learn_the_law_from_rows_alone(
 ) -> None:
     catalogue = Catalogue()
     (found,) = validating.calibrated(measured(op, device), tmp_path, catalogue=catalogue)
-    errors = off_the_law(op, device, found["overlay"], catalogue)
-    assert found["before"]["mape"] > 10 * mean
+    errors = off_the_law(op, device, found.overlay, catalogue)
+    assert found.before.mape > 10 * mean
     assert errors.mean() < mean
     assert errors.max() < worst
 
@@ -171,12 +172,12 @@ def test_the_halves_are_written_and_share_no_size(tmp_path: Path) -> None:
     rows = measured("vector_add", "l4")
     (found,) = validating.calibrated(rows, tmp_path)
     fitted = {line.split(",")[3] for line in (tmp_path / "l4" / "vector_add.fit.csv").read_text().splitlines()[1:]}
-    assert (found["fitted"], found["held_out"]) == (40, 40)
+    assert (found.fitted, found.held_out) == (40, 40)
     assert fitted == {f"{row.columns['n']:.0f}" for row in halves(rows)[0]}
     again = calibrate_command.calibrate(
         "vector_add", tmp_path / "l4" / "vector_add.fit.csv", "l4", out=tmp_path / "again.yaml"
     )
-    assert again["rows"] == 40
+    assert again.rows == 40
     assert (tmp_path / "again.yaml").read_text() == (tmp_path / "l4" / "vector_add.yaml").read_text()
 
 
@@ -184,10 +185,10 @@ def test_suspect_rows_are_fitted_to_nothing_and_too_few_rows_say_so(tmp_path: Pa
     rows = measured("vector_add", "l4")
     bad = [Measurement(**{**row.__dict__, "latency_s": 1.0, "suspect": "hot"}) for row in rows]
     (found,) = validating.calibrated([*rows, *bad], tmp_path)
-    assert (found["fitted"], found["held_out"]) == (40, 40)
-    assert found["after"]["mape"] < 0.02
+    assert (found.fitted, found.held_out) == (40, 40)
+    assert found.after.mape < 0.02
     few, one = validating.calibrated([*rows[:12], measured("copy", "l4")[0]], tmp_path)
-    assert "6 distinct measurements are too few" in few["not_fitted"]
-    assert one["not_fitted"] == "all rows are of one shape, so no row is left to compare with"
-    assert few["after"] is one["after"] is None
-    assert json.dumps([few, one])
+    assert "6 distinct measurements are too few" in few.not_fitted
+    assert one.not_fitted == "all rows are of one shape, so no row is left to compare with"
+    assert few.after is one.after is None
+    assert json.dumps(to_data([few, one]))

@@ -39,7 +39,7 @@ def truth(tmp_path: Path) -> Path:
     lines = ["sku,n,latency_s"]
     for sku, factor in (("l4", 1.0), ("t4", 2.0)):
         for n in (10**3, 10**5, 10**7):
-            lines.append(f"{sku},{n},{factor * windtunnel.predict('vector_add', sku, {'n': n})['duration_s']!r}")
+            lines.append(f"{sku},{n},{factor * windtunnel.predict('vector_add', sku, {'n': n}).duration_s!r}")
     path = tmp_path / "truth.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -182,7 +182,7 @@ def test_calibrating_fits_one_half_and_judges_on_the_other(tmp_path: Path) -> No
     question = ("attention", "a100-sxm-80gb", {"phase": "decode", "batch": 4, "heads": 32, "kv_heads": 8})
     values = {**question[2], "head_dim": 128, "kv_tokens": 4096}
     answers = [windtunnel.predict(question[0], question[1], values, calibration=c) for c in ("none", str(overlay))]
-    assert answers[0]["duration_s"] != answers[1]["duration_s"]
+    assert answers[0].duration_s != answers[1].duration_s
     code, out, _ = command(*given)
     assert code == 0
     assert re.search(r"MAPE before +after", out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -14,12 +15,13 @@ from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, SourcedValue, assumed
+from windtunnel.core.results.validation import Environment, SuspectRow, UnsupportedPart
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
 from windtunnel.report.validation import api_rows
 from windtunnel.report.validation_page import render
 from windtunnel.validation.compare import Comparison, compare, halves
 from windtunnel.validation.page import charts, points
-from windtunnel.validation.rows import Environment, Measurement
+from windtunnel.validation.rows import Measurement
 from windtunnel.validation.statistics import figures, mean_difference, noise_floor
 
 
@@ -60,54 +62,52 @@ def compared(rows: Sequence[Measurement]) -> Comparison:
 def test_the_figures_of_a_small_table_are_those_worked_out_by_hand() -> None:
     # Errors: 10/8 - 1 = +25%, 20/25 - 1 = -20%, 30/30 - 1 = 0, 5/4 - 1 = +25%.
     said = compared([row(10, 8.0), row(20, 25.0), row(30, 30.0), row(5, 4.0)]).report()
-    assert said["n"] == 4
-    assert said["mape"] == pytest.approx(0.175)
-    assert said["median_ape"] == pytest.approx(0.225)
-    assert said["p90_ape"] == pytest.approx(0.25)  # the third and fourth of four are alike
-    assert said["bias"] == pytest.approx(0.075)
-    assert said["coverage"] == 0.25  # exp(0.1) is 1.105: the one that is right
-    assert said["noise_floor"] is None
-    assert said["noise_points"] == 0
+    assert said.n == 4
+    assert said.mape == pytest.approx(0.175)
+    assert said.median_ape == pytest.approx(0.225)
+    assert said.p90_ape == pytest.approx(0.25)  # the third and fourth of four are alike
+    assert said.bias == pytest.approx(0.075)
+    assert said.coverage == 0.25  # exp(0.1) is 1.105: the one that is right
+    assert said.noise_floor is None
+    assert said.noise_points == 0
 
 
 def test_regimes_and_formats_are_told_apart_and_add_up() -> None:
     said = compared([row(5, 4.0), row(20, 25.0), row(30, 30.0), row(40, 50.0, "float16")]).report()
-    bounds = {part["bound"]: part for part in said["by_bound"]}
+    bounds = {part.bound: part.figures for part in said.by_bound}
     assert list(bounds) == ["memory", "launch"]  # the most rows first
-    assert (bounds["launch"]["n"], bounds["launch"]["mape"]) == (1, pytest.approx(0.25))
-    assert (bounds["memory"]["n"], bounds["memory"]["mape"]) == (3, pytest.approx((0.2 + 0.0 + 0.2) / 3))
-    assert {part["dtype"]: part["bias"] for part in said["by_dtype"]} == pytest.approx(
+    assert (bounds["launch"].n, bounds["launch"].mape) == (1, pytest.approx(0.25))
+    assert (bounds["memory"].n, bounds["memory"].mape) == (3, pytest.approx((0.2 + 0.0 + 0.2) / 3))
+    assert {part.dtype: part.figures.bias for part in said.by_dtype} == pytest.approx(
         {"float32": (0.25 - 0.2) / 3, "float16": -0.2}
     )
-    assert sum(part["n"] * part["mape"] for part in said["by_bound"]) == pytest.approx(4 * said["mape"])
+    assert sum(part.figures.n * part.figures.mape for part in said.by_bound) == pytest.approx(4 * said.mape)
 
 
 def test_the_row_furthest_off_by_factor_comes_first_whichever_way_it_is_off() -> None:
-    worst = compared([row(10, 9.0), row(20, 80.0), row(30, 10.0, line=7)]).report()["worst"]
-    assert [one["columns"]["n"] for one in worst] == [20.0, 30.0, 10.0]  # four times too short, three times too long
-    assert worst[1]["error"] == pytest.approx(2.0)
-    assert worst[1]["line"] == 7
-    assert [one["inside"] for one in worst] == [False, False, False]
+    worst = compared([row(10, 9.0), row(20, 80.0), row(30, 10.0, line=7)]).report().worst
+    assert [one.columns["n"] for one in worst] == [20.0, 30.0, 10.0]  # four times too short, three times too long
+    assert worst[1].error == pytest.approx(2.0)
+    assert worst[1].line == 7
+    assert [one.inside for one in worst] == [False, False, False]
 
 
 def test_a_suspect_row_enters_no_figure_and_is_named() -> None:
     said = compared([row(10, 10.0), row(10, 99.0, suspect="numbers wrong", line=3)]).report()
-    assert (said["n"], said["mape"], said["noise_floor"]) == (1, 0.0, None)
-    assert said["suspect"] == [
-        {"columns": dict(row(10, 1.0).columns), "measured_s": 99.0, "why": "numbers wrong", "line": 3}
-    ]
+    assert (said.n, said.mape, said.noise_floor) == (1, 0.0, None)
+    assert said.suspect == [SuspectRow(row(10, 1.0).columns, 99.0, "numbers wrong", 3)]
 
 
 def test_where_all_rows_are_suspect_there_are_no_figures() -> None:
     said = compared([row(10, 10.0, suspect="hot")]).report()
-    assert said["n"] == 0
-    assert [said[key] for key in ("mape", "median_ape", "p90_ape", "bias", "noise_floor", "coverage")] == [None] * 6
+    assert said.n == 0
+    assert [said.mape, said.median_ape, said.p90_ape, said.bias, said.noise_floor, said.coverage] == [None] * 6
 
 
 def test_rows_that_the_model_refuses_are_counted_apart_with_why() -> None:
     said = compared([row(10, 10.0), row(20, 1.0, "int8", line=9), row(30, 1.0, "int8")]).report()
-    assert said["n"] == 1
-    assert said["unsupported"] == [{"n": 2, "why": "ruler does not add int8", "line": 9}]
+    assert said.n == 1
+    assert said.unsupported == [UnsupportedPart(2, "ruler does not add int8", 9)]
 
 
 def test_a_model_that_refuses_every_row_is_an_error_with_the_place() -> None:
@@ -127,8 +127,8 @@ TIMES = st.lists(st.tuples(st.integers(1, 10**6), st.floats(1e-3, 1e3)), min_siz
 @given(TIMES)
 def test_a_model_that_is_the_truth_errs_by_nothing(pairs: list[tuple[int, float]]) -> None:
     said = compared([row(n, float(n)) for n, _ in pairs]).report()
-    assert (said["mape"], said["median_ape"], said["p90_ape"], said["bias"], said["coverage"]) == (0, 0, 0, 0, 1)
-    assert said["noise_floor"] in (None, 0.0)
+    assert (said.mape, said.median_ape, said.p90_ape, said.bias, said.coverage) == (0, 0, 0, 0, 1)
+    assert said.noise_floor in (None, 0.0)
 
 
 @given(TIMES, st.floats(1e-3, 1e3))
@@ -138,8 +138,8 @@ def test_the_figures_do_not_depend_on_the_unit_of_time(pairs: list[tuple[int, fl
     one = figures(modelled, measured, 0.9 * modelled, 1.1 * modelled)
     modelled = modelled * scale
     other = figures(modelled, measured * scale, 0.9 * modelled, 1.1 * modelled)
-    for key in ("mape", "median_ape", "p90_ape", "bias"):
-        assert one[key] == pytest.approx(other[key], rel=1e-9, abs=1e-12)
+    for mine, theirs in zip(astuple(one)[1:5], astuple(other)[1:5], strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-12)
 
 
 @given(st.lists(st.floats(1e-6, 1e3), min_size=2, max_size=12), st.floats(1e-3, 1e3))
@@ -162,7 +162,7 @@ def test_the_noise_floor_is_what_a_perfect_model_shows_however_few_the_repetitio
     floor, points = noise_floor((point.tolist(), 1) for point in times)
     assert points == len(truth)
     assert floor == pytest.approx(sigma * math.sqrt(2.0 / math.pi), rel=0.02)
-    perfect = figures(truth, times[:, 0], truth, truth)["mape"]
+    perfect = figures(truth, times[:, 0], truth, truth).mape
     assert floor == pytest.approx(perfect, rel=0.03)
 
 
@@ -175,8 +175,8 @@ def test_points_weigh_as_many_rows_as_they_stand_for() -> None:
 def test_rows_of_one_point_are_repeated_measurements_and_else_a_rows_own_repetitions_are() -> None:
     # Twice n = 10, which differ by a factor of e; n = 20 has repetitions that agree.
     said = compared([row(10, 1.0), row(10, math.e), row(20, 20.0, repeats=(20.0, 20.0, 20.0)), row(30, 30.0)]).report()
-    assert said["noise_points"] == 2
-    assert said["noise_floor"] == pytest.approx(2.0 / 3.0 / math.sqrt(2.0))
+    assert said.noise_points == 2
+    assert said.noise_floor == pytest.approx(2.0 / 3.0 / math.sqrt(2.0))
 
 
 def test_another_context_is_another_point_and_so_is_another_source() -> None:
@@ -186,7 +186,7 @@ def test_another_context_is_another_point_and_so_is_another_source() -> None:
         Measurement("ruler", "by hand", "vector_add", warm, 20.0),
         Measurement("ruler", "another card", "vector_add", row(10, 1.0).columns, 30.0),
     ]
-    assert compared(apart).report()["noise_floor"] is None
+    assert compared(apart).report().noise_floor is None
 
 
 def product(m: int, n: int, k: int, dtype: str = "float32") -> Measurement:
@@ -226,22 +226,22 @@ def test_of_many_rows_the_page_draws_some_evenly_by_time_and_all_that_are_furthe
     far = {17 * i + 3 for i in range(10)}
     rows = [row(n, n * (3.0 if n in far else 1.001)) for n in range(1, 1001)]
     drawn = points(compared(rows), most=60)
-    assert (drawn["shown"], drawn["all"]) == (len(drawn["measured"]), 1000)
-    assert 55 <= drawn["shown"] <= 60
-    sizes = drawn["numbers"]["n"]
+    assert (drawn.shown, drawn.all) == (len(drawn.measured), 1000)
+    assert 55 <= drawn.shown <= 60
+    sizes = drawn.numbers["n"]
     assert far <= set(sizes)
     usual = sorted(n for n in sizes if n not in far)
     assert (usual[0], usual[-1]) == (1.0, 1000.0)
     assert max(b - a for a, b in zip(usual, usual[1:], strict=False)) < 50
-    assert points(compared(rows), most=1000)["shown"] == 1000
+    assert points(compared(rows), most=1000).shown == 1000
 
 
 def test_a_point_of_the_page_is_one_row_through_all_its_columns() -> None:
     (chart,) = charts([compared([row(5, 4.0), row(20, 25.0, "float16"), row(1, 1.0, suspect="hot")])])
-    assert [chart["bounds"][i] for i in chart["bound"]] == ["launch", "memory"]
-    assert [chart["choices"][i] for i in chart["choice"]] == ["float32", "float16"]
-    assert (chart["measured"], chart["modelled"], chart["numbers"]) == ([4.0, 25.0], [5.0, 20.0], {"n": [5.0, 20.0]})
-    assert (chart["size"], chart["size_unit"]) == ([60.0, 120.0], "B")  # two reads and a write, of 4 and of 2 bytes
+    assert [chart.bounds[i] for i in chart.bound] == ["launch", "memory"]
+    assert [chart.choices[i] for i in chart.choice] == ["float32", "float16"]
+    assert (chart.measured, chart.modelled, chart.numbers) == ([4.0, 25.0], [5.0, 20.0], {"n": [5.0, 20.0]})
+    assert (chart.size, chart.size_unit) == ([60.0, 120.0], "B")  # two reads and a write, of 4 and of 2 bytes
     assert charts([compared([row(1, 1.0, suspect="hot")])]) == []
 
 
@@ -251,12 +251,12 @@ def test_the_apis_of_one_chip_stand_side_by_side_where_several_did_the_same_work
     rows = [Measurement(name, "by hand", "vector_add", columns, seconds) for name, seconds in times.items()]
     rows += [Measurement("ruler@vulkan", "by hand", "vector_add", {**columns, "n": 7.0}, 3.0)]
     results = [one.report() for one in compare(rows, lambda _: RULER)]
-    assert [len(one["reference_points"]) for one in results] == [1, 1, 1]
+    assert [len(one.reference_points) for one in results] == [1, 1, 1]
     quickest, other = api_rows(results)
     assert (quickest[1:4], other[1:4]) == (["vulkan", "1.00 s", "×1"], ["cuda", "2.00 s", "×2"])
     assert quickest[0].endswith("on ruler")
     twice = [*rows[:2], Measurement("ruler@cuda", "cuda:1", "vector_add", columns, 4.0)]
     labels = [one[1] for one in api_rows([one.report() for one in compare(twice, lambda _: RULER)])]
     assert labels == ["vulkan", "cuda (by hand)", "cuda (cuda:1)"]
-    assert "Comparison of APIs" in render(results, [], Environment().as_dict())
-    assert "Comparison of APIs" not in render(results[2:], [], Environment().as_dict())
+    assert "Comparison of APIs" in render(results, [], Environment())
+    assert "Comparison of APIs" not in render(results[2:], [], Environment())

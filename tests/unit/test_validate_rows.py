@@ -7,6 +7,7 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,13 @@ from windtunnel.app import calibrate as calibrate_command
 from windtunnel.app import validate as validating
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.results.validation import Conditions, ConditionsSeen, Environment
 from windtunnel.report.validation import text
-from windtunnel.validation.rows import Environment, Measurement, document, read_file, write_rows
+from windtunnel.validation.rows import Measurement, MeasurementDocument, read_file, write_rows
+
+
+def document(measurements: list[Measurement], environment: Environment) -> dict[str, Any]:
+    return MeasurementDocument(environment=environment, measurements=measurements).to_dict()
 
 
 def table(tmp_path: Path, text: str, name: str = "rows.csv") -> Path:
@@ -54,7 +60,7 @@ def test_what_is_written_is_read_back_whole(tmp_path: Path) -> None:
 def test_a_document_has_the_rows_and_their_environment(tmp_path: Path) -> None:
     about = Environment(
         "Zen 4", "PoCL 6.0", {"pyopencl": "2025.1"}, {"core": 3.1e9}, "2026-11-22", "windtunnel validate",
-        {"cuda:0": {"begin": {"temperature_c": 41.0}, "highest": {"held_back": ["power cap"]}}},
+        {"cuda:0": ConditionsSeen(begin=Conditions(temperature_c=41.0), highest=Conditions(held_back=["power cap"]))},
     )  # fmt: skip
     path = tmp_path / "rows.json"
     path.write_text(json.dumps(document([FULL, BARE], about)))
@@ -66,7 +72,14 @@ def test_a_document_has_the_rows_and_their_environment(tmp_path: Path) -> None:
         "clocks": {"core": 3.1e9},
         "date": "2026-11-22",
         "command": "windtunnel validate",
-        "conditions": {"cuda:0": {"begin": {"temperature_c": 41.0}, "highest": {"held_back": ["power cap"]}}},
+        "conditions": {
+            "cuda:0": {
+                "begin": {"temperature_c": 41.0},
+                "end": {},
+                "lowest": {},
+                "highest": {"held_back": ["power cap"]},
+            }
+        },
     }
 
 
@@ -89,7 +102,7 @@ def test_a_written_file_is_what_calibrate_reads(tmp_path: Path) -> None:
     path = tmp_path / "vector_add.csv"
     write_rows(path, [replace(row, power_w=50.0) if i else row for i, row in enumerate(rows)])
     found = calibrate_command.calibrate("vector_add", path, "l4", out=tmp_path / "l4.yaml")
-    assert found["rows"] == len(rows)
+    assert found.rows == len(rows)
     assert (tmp_path / "l4.yaml").exists()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from windtunnel.core.device import CostFunction, Kind, Parameters, compute_engine
 from windtunnel.core.errors import InputError
@@ -131,7 +130,7 @@ class _TableReader(FileReader):
 
     def error_factors(self, path: Path_, names: list[str] | None = None) -> dict[str, SourcedValue]:
         """Return the error factors at ``path``, by operation or by relation."""
-        entries: dict[str, Any] = self.mapping(path, optional=names if names is not None else list(self.at(path)))
+        entries = self.mapping(path, optional=names if names is not None else list(self.at(path)))
         return {name: self.sourced((*path, name), Parameter(name, "1", "")) for name in entries}
 
     def factors(self, path: Path_) -> dict[str, float]:

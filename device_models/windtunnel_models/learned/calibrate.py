@@ -19,7 +19,8 @@ from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.optable import OpTable
-from windtunnel_models.learned.calibration import Calibration, FittedLinearModel, Group, Outlier, Points
+from windtunnel.core.results.calibration import Outlier
+from windtunnel_models.learned.calibration import Calibration, FittedLinearModel, Group, Points
 from windtunnel_models.learned.fit import (
     FAR_LOG,
     FEWEST_ROWS,

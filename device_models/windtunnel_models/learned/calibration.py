@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from windtunnel.core.device import Device
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.provenance import SourcedValue
+from windtunnel.core.results.calibration import FitReport, FittedFormula, FittedNumber, Outlier, PowerErrors
 from windtunnel_models.learned.linear_model import LinearCostModel
 from windtunnel_models.learned.power import PowerFit
 from windtunnel_models.learned.process import Process
@@ -80,25 +80,6 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Outlier:
-    """A row far from what the other rows predict: its line, its measured time and the predicted one (s)."""
-
-    line: int
-    measured_s: float
-    expected_s: float
-
-
-@dataclass(frozen=True)
-class LearnedNumber:
-    """One number of the formula: before and after the fit, and its standard deviation as a factor."""
-
-    path: str
-    before: float
-    after: float
-    factor: float
-
-
-@dataclass(frozen=True)
 class FittedLinearModel:
     """A linear model that replaces the formula for some choices, and the cross-validation errors of both."""
 
@@ -141,7 +122,7 @@ class Calibration:
     rows: int
     distinct: int
     values: dict[str, SourcedValue] = field(default_factory=dict)
-    numbers: list[LearnedNumber] = field(default_factory=list)
+    numbers: list[FittedNumber] = field(default_factory=list)
     linear_models: list[FittedLinearModel] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     outliers: list[Outlier] = field(default_factory=list)
@@ -158,36 +139,28 @@ class Calibration:
     points: list[Points] = field(default_factory=list)
     power: PowerFit | None = None
 
-    def report(self) -> dict[str, Any]:
-        """Return the fit and its accuracy as plain data (errors as fractions, times in seconds)."""
-        return {
-            "device": self.device.label,
-            "op": self.op,
-            "rows": self.rows,
-            "distinct": self.distinct,
-            "launch_bound": self.launch_bound,
-            "warnings": self.warnings,
-            "duplicates": [list(lines) for lines in self.duplicates],
-            "outliers": [asdict(outlier) for outlier in self.outliers],
-            "numbers": [
-                {"parameter": n.path, "before": n.before, "after": n.after, "sd_factor": n.factor} for n in self.numbers
-            ],
-            "linear_models": [
-                {
-                    "combination": fitted.key,
-                    **fitted.model.numbers,
-                    "cross_validation_error": fitted.model_error,
-                    "formula_cross_validation_error": fitted.formula_error,
-                }
+    def report(self) -> FitReport:
+        """Return the fit and its accuracy (errors as fractions, times in seconds)."""
+        power = self.power
+        return FitReport(
+            device=self.device.label,
+            op=self.op,
+            rows=self.rows,
+            distinct=self.distinct,
+            launch_bound=self.launch_bound,
+            warnings=self.warnings,
+            duplicates=self.duplicates,
+            outliers=self.outliers,
+            numbers=self.numbers,
+            linear_models=[
+                FittedFormula(fitted.key, fitted.model.numbers, fitted.model_error, fitted.formula_error)
                 for fitted in self.linear_models
             ],
-            "error_before": self.error_before,
-            "cross_validation_error": self.cross_validation_error,
-            "constant_factor_only": self.constant_factor_only,
-            "improves_on_prior": self.cross_validation_error < self.error_before,
-            "interval_coverage": self.interval_coverage,
-            "interval_half_width": self.interval_half_width,
-            "power": None
-            if self.power is None
-            else {"error_before": self.power.error_before, "cross_validation_error": self.power.cross_validation_error},
-        }
+            error_before=self.error_before,
+            cross_validation_error=self.cross_validation_error,
+            constant_factor_only=self.constant_factor_only,
+            improves_on_prior=self.cross_validation_error < self.error_before,
+            interval_coverage=self.interval_coverage,
+            interval_half_width=self.interval_half_width,
+            power=None if power is None else PowerErrors(power.error_before, power.cross_validation_error),
+        )

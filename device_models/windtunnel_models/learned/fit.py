@@ -12,7 +12,8 @@ import numpy.typing as npt
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.ops import FloatArray
 from windtunnel.core.provenance import Provenance, SourcedValue
-from windtunnel_models.learned.calibration import Group, LearnedNumber, Points
+from windtunnel.core.results.calibration import FittedNumber
+from windtunnel_models.learned.calibration import Group, Points
 from windtunnel_models.learned.linear_model import fit_linear_model
 from windtunnel_models.learned.power import robust
 from windtunnel_models.learned.process import MOST_POINTS, Z90, Process, best_scales, merge
@@ -253,7 +254,7 @@ class Fitted:
     device: Device
     frozen: Device
     values: dict[str, SourcedValue]
-    numbers: list[LearnedNumber]
+    numbers: list[FittedNumber]
     points: list[Points | None]
     shifts: Mapping[str, float]
 
@@ -289,7 +290,7 @@ def fit_once(device: Device, groups: Sequence[Group], start: Mapping[str, float]
         likelihood -= 0.5 * float(shifts @ shifts)
         if best is None or likelihood > best[0]:
             numbers = [
-                LearnedNumber(
+                FittedNumber(
                     path, formula.start[path].value, values[path].value, math.exp(sd * formula.deviations[path])
                 )
                 for path, sd in zip(formula.paths, deviations, strict=True)

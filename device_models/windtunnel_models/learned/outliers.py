@@ -9,7 +9,8 @@ import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.ops import FloatArray
-from windtunnel_models.learned.calibration import Calibration, Group, Outlier, Points
+from windtunnel.core.results.calibration import Outlier
+from windtunnel_models.learned.calibration import Calibration, Group, Points
 from windtunnel_models.learned.fit import FAR_LOG, Fitted, fit_once, formula_times, transferred_factor
 from windtunnel_models.learned.process import Z90
 from windtunnel_models.learned.residuals import coordinates

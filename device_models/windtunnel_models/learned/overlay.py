@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.provenance import SourcedValue
@@ -64,16 +64,20 @@ class LearnedEntry:
     Attributes:
         form: ``points`` (rows with their log ratios, for a Gaussian process) or ``arrays`` (a compact file that the
             operation's own module reads).
-        data: What the form needs.
         source: The number of measurements, and their origin.
         linear_models: The models that replace the formula for some choices, by the choices joined with slashes. The log
             ratios of these choices are relative to the model.
+        points: The text of the points, for that form; it is read on first use.
+        scales: The scales of their processes, by the choices joined with slashes; checked on first use.
+        file: The name of the array file, for that form.
     """
 
     form: str
-    data: Mapping[str, Any]
     source: SourcedValue
     linear_models: Mapping[str, LinearCostModel] = field(default_factory=dict)
+    points: str = ""
+    scales: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    file: str = ""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,14 @@ class _OverlayReader(FileReader):
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
                 raise self.error((*here, "measurements"), f"this is {count!r}", "a count")
             models = self.linear_models((*here, "linear_model")) if "linear_model" in entry else {}
-            entries[op] = LearnedEntry(form, entry, SourcedValue(float(count), provenance, text), models)
+            entries[op] = LearnedEntry(
+                form,
+                SourcedValue(float(count), provenance, text),
+                models,
+                points=str(entry.get("points", "")),
+                scales=entry.get("scales", {}),
+                file=str(entry.get("file", "")),
+            )
         return entries
 
     def linear_models(self, path: Path_) -> dict[str, LinearCostModel]:

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from windtunnel.core.device import Correction, Device, ModelAccuracy, Parameters, Residual
+from windtunnel.core.device import Arrays, Correction, Device, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, SourcedValue
@@ -122,10 +121,10 @@ class PointsResidual:
 
     def _read(self) -> Mapping[tuple[str, ...], _ChoiceResidual]:
         processes = {}
-        for rows, residual, noise in read_points(self._op, str(self._entry.data["points"])):
+        for rows, residual, noise in read_points(self._op, self._entry.points):
             key = choice_key(rows)
             name = "/".join(key)
-            stated = self._entry.data["scales"][name]
+            stated = self._entry.scales[name]
             scales = Scales(*(_within(stated, part, 10.0) for part in ("wide", "narrow", "noise", "mix")))
             z = coordinates(self._device, rows)
             model = self._entry.linear_models.get(name)
@@ -140,7 +139,7 @@ class PointsResidual:
         return processes
 
 
-def _within(stated: Mapping[str, Any], name: str, largest: float) -> float:
+def _within(stated: Mapping[str, float], name: str, largest: float) -> float:
     """Return a scale from an overlay; raises ValueError unless it is between zero and ``largest``."""
     value = float(stated[name])
     if not 0.0 <= value <= largest or (value == 0.0 and name not in ("wide", "narrow", "mix")):
@@ -224,9 +223,7 @@ class ArraysResidual:
 
 
 @lru_cache(maxsize=64)
-def _evaluator(
-    learned: Callable[[Mapping[str, Any]], Evaluator], op: str, path: Path, _mtime_ns: int, _size: int
-) -> Evaluator:
+def _evaluator(learned: Callable[[Arrays], Evaluator], op: str, path: Path, _mtime_ns: int, _size: int) -> Evaluator:
     """Return the evaluator of an array file. Catalogues share it as long as the file does not change."""
     with np.load(path, allow_pickle=False) as file:
         prefix = f"{op}."
@@ -300,5 +297,5 @@ class TransferredResidual:
 def bind(entry: LearnedEntry, device: Device, op: str, path: Path | None, base: Residual | None) -> Residual:
     """Return the residual that ``entry`` states, for ``device`` as it was fitted; ``path`` is the overlay's file."""
     if entry.form == "arrays":
-        return ArraysResidual(entry, device, op, (path or Path()).parent / str(entry.data["file"]), base)
+        return ArraysResidual(entry, device, op, (path or Path()).parent / entry.file, base)
     return PointsResidual(entry, device, op, base, path)

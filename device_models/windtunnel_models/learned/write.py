@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from windtunnel.core.device import Device
+from windtunnel.core.device import Arrays, Device
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.learned.calibration import Calibration, Points
@@ -18,7 +18,18 @@ from windtunnel_models.learned.residuals import LOG_RATIO, NOISE, choice_key
 _DIGITS = 6
 
 
-def overlay_data(result: Calibration, source: str, note: str) -> dict[str, Any]:
+class Quantity(TypedDict):
+    """A number of an overlay, with its unit unless it has none, and the name of its source."""
+
+    value: float | str
+    source: str
+
+
+Values = dict[str, Quantity | dict[str, Quantity]]
+"""Numbers of an overlay by name, or by name and key."""
+
+
+def overlay_data(result: Calibration, source: str, note: str) -> dict[str, object]:
     """Return the overlay of one calibration as plain data.
 
     Args:
@@ -27,7 +38,7 @@ def overlay_data(result: Calibration, source: str, note: str) -> dict[str, Any]:
         note: How the calibration was made.
     """
     op = result.op
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         "schema": 1,
         "sku": result.device.spec.sku,
         "api": result.device.api.name,
@@ -35,7 +46,7 @@ def overlay_data(result: Calibration, source: str, note: str) -> dict[str, Any]:
         "values": values_data(result.device, result.values, "measurements"),
     }
     if result.points:
-        entry: dict[str, Any] = {"form": "points", "measurements": result.rows, "source": "measurements"}
+        entry: dict[str, object] = {"form": "points", "measurements": result.rows, "source": "measurements"}
         if result.linear_models:
             entry["linear_model"] = {fitted.key: _linear_data(fitted.model) for fitted in result.linear_models}
         entry["scales"] = {"/".join(choice_key(p.group.rows)): _scales_data(p, result.width) for p in result.points}
@@ -72,19 +83,21 @@ def _linear_data(model: LinearCostModel) -> dict[str, str]:
     return {name: f"{value!r} {UNITS[name]}" for name, value in model.numbers.items()}
 
 
-def values_data(device: Device, values: Mapping[str, SourcedValue], source: str) -> dict[str, Any]:
+def values_data(device: Device, values: Mapping[str, SourcedValue], source: str) -> Values:
     """Return parameters as an overlay states them: by name, or by name and key, a quantity with its source."""
-    data: dict[str, Any] = {}
+    data: dict[str, Quantity] = {}
+    tables: dict[str, dict[str, Quantity]] = {}
     for path, sourced in sorted(values.items()):
         name, _, key = path.partition(".")
         unit = device.kind.parameter(name).unit
         number = float(f"{sourced.value:.{_DIGITS}g}")
-        entry = {"value": number if unit == "1" else f"{number!r} {unit}", "source": source}
+        entry: Quantity = {"value": number if unit == "1" else f"{number!r} {unit}", "source": source}
         if key:
-            data.setdefault(name, {})[key] = entry
+            tables.setdefault(name, {})[key] = entry
         else:
             data[name] = entry
-    return data
+    both: Values = {**data, **tables}
+    return {name: both[name] for name in sorted(both)}
 
 
 def _round(value: float) -> float:
@@ -115,7 +128,7 @@ def update_overlay(
     values: Mapping[str, float],
     *,
     fit: Fit | None = None,
-    arrays: Mapping[str, Any] | None = None,
+    arrays: Arrays | None = None,
 ) -> None:
     """Write published numbers into an overlay file; what the file has under other names is kept.
 
@@ -145,14 +158,15 @@ def update_overlay(
         file, prefix = path.with_suffix(".npz"), f"{fit.op}."
         kept = dict(np.load(file)) if file.is_file() else {}
         kept = {key: array for key, array in kept.items() if not key.startswith(prefix)}
-        np.savez_compressed(file, **kept, **{prefix + key: array for key, array in arrays.items()})
+        added: Any = {prefix + key: array for key, array in arrays.items()}
+        np.savez_compressed(file, **kept, **added)
         entry = {"form": "arrays", "measurements": fit.rows, "source": name, "file": file.name}
         data.setdefault("learned", {})[fit.op] = entry
     order = ("schema", "sku", "api", "sources", "values", "learned", "fit")
     path.write_text(overlay_text({key: data[key] for key in order if key in data}), encoding="utf-8")
 
 
-def overlay_text(data: Mapping[str, Any]) -> str:
+def overlay_text(data: Mapping[str, object]) -> str:
     """Return the overlay as YAML, with points as one block of lines."""
     import yaml
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.optable import OpTable, read_op_table
+from windtunnel.core.results.calibration import CalibrationResult
 from windtunnel.core.version import __version__
 from windtunnel.simulation.fleet import device_model
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
@@ -26,7 +27,7 @@ def calibrate(
     out: Path | None = None,
     strict: bool = False,
     catalogue: Catalogue | None = None,
-) -> dict[str, Any]:
+) -> CalibrationResult:
     """Fit a device model to a table of measurements of one operation.
 
     The fit starts from the datasheet and from the transfer of other devices, without the shipped calibration.
@@ -40,9 +41,7 @@ def calibrate(
         catalogue: The catalogue of models.
 
     Returns:
-        The fitted numbers and the accuracy of the fit as plain data; see ``Calibration.report``. ``shipped_error`` is
-        the error of the shipped model on the same rows without the outliers, and ``instead_of`` lists the operations of
-        its calibration.
+        The fitted numbers and the accuracy of the fit, beside those of the shipped model.
 
     Raises:
         InputError: for an invalid table, too few rows, or any outlier if ``strict``.
@@ -77,13 +76,13 @@ def calibrate(
 
         write_whole(out, write)
     shipped = shipped_overlay(target.spec.sku, target.spec.kind)
-    return {
-        **result.report(),
-        "shipped_error": _mean_error(
+    return CalibrationResult(
+        **vars(result.report()),
+        shipped_error=_mean_error(
             device_model(device_name, catalogue or shipped_catalogue()), table, {o.line for o in result.outliers}
         ),
-        "instead_of": sorted(shipped.fits) if shipped is not None else [],
-    }
+        instead_of=sorted(shipped.fits) if shipped is not None else [],
+    )
 
 
 def _mean_error(device: Device, table: OpTable, outliers: set[int]) -> float:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+from windtunnel.core.results.claims import ClaimVerdict
 from windtunnel.library.devices import emulator
 from windtunnel.simulation.fleet import device_model as device
 from windtunnel.simulation.run import one_job_s
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 
-def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[dict[str, Any]]:
+def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[ClaimVerdict]:
     """Compare every figure of the founding documents with the models and with physical bounds.
 
     Args:
@@ -29,9 +29,9 @@ def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[
     return report(Setting(partial(device, catalogue=catalogued), one_job_s, emulate=emulator()), only)
 
 
-def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rows of ``claims`` as text."""
+def claims_text(verdicts: Sequence[ClaimVerdict]) -> str:
+    """Return the verdicts as text."""
     from windtunnel.claims.evaluate import VERDICTS
     from windtunnel.report import claims as report
 
-    return report.claims_text(rows, VERDICTS)
+    return report.claims_text(verdicts, VERDICTS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.results.comparison import Comparison
 from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.read import check_scenario
 from windtunnel.simulation import compare as comparing
@@ -23,7 +23,7 @@ def compare(
     engine: str = "auto",
     catalogue: Catalogue | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
+) -> Comparison:
     """Compare two scenarios, or one with and without ``changes``, with common random numbers; see ``comparing``."""
     if (candidate is None) == (not changes):
         raise InputError(

@@ -12,12 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from shutil import which
-from typing import Any
 
 from windtunnel.backends.common import system
 from windtunnel.backends.discovery import real_devices, registry
 from windtunnel.backends.discovery.probe import ProbeResult, probe
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.results.host import (
+    BackendState,
+    BusDevice,
+    Compiler,
+    FoundDevice,
+    HostLimits,
+    HostReport,
+    Measurable,
+    Package,
+    PythonVersion,
+)
 from windtunnel.core.time_limits import time_limit
 from windtunnel.core.version import __version__
 
@@ -52,68 +62,51 @@ def names_of(required: Sequence[str]) -> list[str]:
     return names
 
 
-def doctor(required: Sequence[str] = ()) -> dict[str, Any]:
+def doctor(required: Sequence[str] = ()) -> HostReport:
     """Describe the host. ``missing`` lists the back ends of ``required`` that found no device."""
     with ThreadPoolExecutor() as pool:
         versions = {name: pool.submit(_compiler_version, command) for name, (command, _, _) in _COMPILERS.items()}
         probed = probe()
         compilers = [
-            {"name": name, "version": versions[name].result(), "for": what, "install": install}
-            for name, (_, what, install) in _COMPILERS.items()
+            Compiler(name, versions[name].result(), what, install) for name, (_, what, install) in _COMPILERS.items()
         ]
     wheels = [(name, _version(name)) for name in _NVRTC]
     nvrtc = next((f"{name} {number}" for name, number in wheels if number is not None), None)
-    compilers.append(
-        {
-            "name": "nvrtc",
-            "version": nvrtc,
-            "for": "compiling CUDA code, with or without a device",
-            "install": "pip install nvidia-cuda-nvrtc-cu12 (142 MB)",
-        }
-    )
+    what, install = "compiling CUDA code, with or without a device", "pip install nvidia-cuda-nvrtc-cu12 (142 MB)"
+    compilers.append(Compiler("nvrtc", nvrtc, what, install))
     devices = real_devices.identify(probed)
     limits = system.limits()
-    return {
-        "windtunnel": __version__,
-        "python": {"version": platform.python_version(), "executable": sys.executable, "platform": platform.platform()},
-        "packages": [{"name": name, "version": _version(name)} for name in NEEDED],
-        "compilers": compilers,
-        "bus": [
-            {"address": device.address, "ids": device.ids, "kind": device.kind, "what": device.label}
-            for device in system.accelerators()
-        ],
-        "unreached": [device.address for device in real_devices.without_backend(devices)],
-        "backends": [_backend(result) for result in probed],
-        "root": _is_root(),
-        "limits": {
-            "cores": limits.cores,
-            "memory_bytes": limits.memory_bytes,
-            "address_space_bytes": limits.address_space_bytes,
-        },
-        "required": list(required),
-        "missing": [result.name for result in probed if result.name in required and not result.present],
-        "validate": [
-            {"name": device.detected.name, "as": device.model, "software": device.detected.software}
+    return HostReport(
+        windtunnel=__version__,
+        python=PythonVersion(platform.python_version(), sys.executable, platform.platform()),
+        packages=[Package(name, _version(name)) for name in NEEDED],
+        compilers=compilers,
+        bus=[BusDevice(device.address, device.ids, device.kind, device.label) for device in system.accelerators()],
+        unreached=[device.address for device in real_devices.without_backend(devices)],
+        backends=[_backend(result) for result in probed],
+        root=_is_root(),
+        limits=HostLimits(limits.cores, limits.memory_bytes, limits.address_space_bytes),
+        required=list(required),
+        missing=[result.name for result in probed if result.name in required and not result.present],
+        validate=[
+            Measurable(device.detected.name, device.model, device.detected.software)
             for device in sorted(devices, key=lambda device: device.detected.software)
         ],
-    }
+    )
 
 
-def _backend(probed: ProbeResult) -> dict[str, Any]:
+def _backend(probed: ProbeResult) -> BackendState:
     backend = registry.backend(probed.name)
-    return {
-        "name": probed.name,
-        "state": probed.failure or "present",
-        "present": probed.present,
-        "why": probed.why,
-        "reaches": backend.description,
-        "install": backend.install,
-        "took_s": probed.probe_s,
-        "devices": [
-            {"name": device.name, "label": device.label, "software": device.software, "driver": device.driver}
-            for device in probed.devices
-        ],
-    }
+    return BackendState(
+        name=probed.name,
+        state=probed.failure or "present",
+        present=probed.present,
+        why=probed.why,
+        reaches=backend.description,
+        install=backend.install,
+        took_s=probed.probe_s,
+        devices=[FoundDevice(found.name, found.label, found.software, found.driver) for found in probed.devices],
+    )
 
 
 def _is_root() -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
+from windtunnel.core.results.plan import PlanResult
 from windtunnel.planning.planner import Planner
 from windtunnel.scenario.read import read_scenario
 from windtunnel.scenario.scenario import Scenario
@@ -22,7 +22,7 @@ def plan(
     catalogue: Catalogue | None = None,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
+) -> PlanResult:
     """Find the cheapest fleets of the scenario's candidates that meet its targets, with a lower bound on the cost.
 
     ``workers`` is the number of processes (default: one for each core); it does not change the answer. ``progress`` is
@@ -34,7 +34,7 @@ def plan(
     return Planner(scenario, catalogue, workers or os.cpu_count() or 1, progress).run()
 
 
-def save(result: Mapping[str, Any], folder: Path) -> list[Path]:
+def save(result: PlanResult, folder: Path) -> list[Path]:
     """Write plan.json and report.html to ``folder``, each completely or not at all, and return their paths."""
     from windtunnel.core.csvfile import write_whole
     from windtunnel.report.plan_page import render

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import astuple
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.optable import read_op_table
-from windtunnel.library.predict import _cost_rows
+from windtunnel.core.results.catalogue import Prediction
+from windtunnel.library.predict import predictions
 
 
 def rates(rows: Rows, duration_s: float) -> tuple[float, float]:
@@ -56,19 +58,18 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
         raise InputError(
             f"the output would have two columns '{twice[0]}'", where=Location(str(source), 1, field=twice[0])
         )
-    cells: list[dict[str, Any]] = [{}] * len(table.rows)
+    cells: dict[int, Prediction] = {}
     for places, group in rows.groups():
         try:
             cost = target.cost(group)
         except InputError as error:
             raise error.at(rows.where(int(places[0]))) from None
-        for place, row in zip(places.tolist(), _cost_rows(cost), strict=True):
-            cells[place] = row
+        cells |= zip(places.tolist(), predictions(cost), strict=True)
 
     def write(stream: TextIO) -> None:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([*header, *Cost.COLUMNS])
-        writer.writerows([*row, *extra.values()] for row, extra in zip(table.rows, cells, strict=True))
+        writer.writerows([*row, *astuple(cells[place])] for place, row in enumerate(table.rows))
 
     write_whole(out, write)
     return len(table.rows)

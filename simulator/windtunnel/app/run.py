@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.policy import POLICIES
-from windtunnel.core.result import result_json
-from windtunnel.placement.recording import PlacementRecording
-from windtunnel.simulation.run import Run
+from windtunnel.core.results.data import result_json
+from windtunnel.simulation.run import PlacementRun, Run
 
 
-def save(finished: Run, folder: Path) -> list[Path]:
+def save(finished: Run | PlacementRun, folder: Path) -> list[Path]:
     """Write result.json, jobs.csv, report.html and trace.json.gz to ``folder``, and return their paths.
 
     The files appear only when all of them are complete. Raises InputError if ``folder`` cannot be written to.
     """
-    from windtunnel.report import perfetto, run_page, tables
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as scratch:
             made = Path(scratch)
             (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
-            recording = finished.recording
-            if isinstance(recording, PlacementRecording):
-                _write_placement(finished.result, recording, made, finished.sample)
+            if isinstance(finished, PlacementRun):
+                _write_placement(finished, made)
             else:
-                tables.write_jobs_csv(made / "jobs.csv", recording, rows=finished.sample)
-                (made / "report.html").write_text(run_page.render(finished.result, recording), encoding="utf-8")
-                perfetto.write_trace(made / "trace.json.gz", recording, name=finished.result["name"])
+                _write_run(finished, made)
             names = sorted(path.name for path in made.iterdir())
             not_files = [name for name in names if (folder / name).exists() and not (folder / name).is_file()]
             if not_files:
@@ -53,16 +44,22 @@ def save(finished: Run, folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _write_placement(
-    result: dict[str, Any], recording: PlacementRecording, folder: Path, sample: np.ndarray | None = None
-) -> None:
-    """Write jobs.csv (the tasks of ``sample``, or all), report.html and trace.json.gz to ``folder``."""
-    from windtunnel.report import placement as report
-    from windtunnel.report import placement_page
+def _write_run(finished: Run, folder: Path) -> None:
+    """Write jobs.csv, report.html and trace.json.gz of a fleet's run to ``folder``."""
+    from windtunnel.report import perfetto, run_page, tables
 
-    report.write_tasks_csv(folder / "jobs.csv", recording, sample)
-    report.write_trace(folder / "trace.json.gz", recording, name=str(result["name"]))
-    (folder / "report.html").write_text(placement_page.render(result, recording), encoding="utf-8")
+    tables.write_jobs_csv(folder / "jobs.csv", finished.recording, rows=finished.sample)
+    (folder / "report.html").write_text(run_page.render(finished.result, finished.recording), encoding="utf-8")
+    perfetto.write_trace(folder / "trace.json.gz", finished.recording, name=finished.result.name)
+
+
+def _write_placement(finished: PlacementRun, folder: Path) -> None:
+    """Write jobs.csv, report.html and trace.json.gz of a placement to ``folder``."""
+    from windtunnel.report import placement, placement_page
+
+    placement.write_tasks_csv(folder / "jobs.csv", finished.recording, finished.sample)
+    placement.write_trace(folder / "trace.json.gz", finished.recording, name=finished.result.name)
+    (folder / "report.html").write_text(placement_page.render(finished.result, finished.recording), encoding="utf-8")
 
 
 def check_writable(folder: Path) -> None:

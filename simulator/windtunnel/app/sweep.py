@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windtunnel.core.errors import InputError, Location, WindtunnelError
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
+from windtunnel.core.results.sweep import SweepResult
 from windtunnel.core.spec import DeviceSpec
 from windtunnel.simulation import run as simulation
 from windtunnel.simulation.fleet import policy_of
@@ -50,8 +51,8 @@ def sweep(
     workers: int | None = None,
     cluster: str | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """Run a scenario at every point of a grid, and return the content of sweep.json.
+) -> SweepResult:
+    """Run a scenario at every point of a grid.
 
     ``over`` are axes, "fleet[0].count=1,2,4"; ``changes`` are made at every point. Points run on ``workers`` processes
     (default: one for each processor) or on the Dask cluster with the scheduler ``cluster``. ``out`` keeps every
@@ -59,7 +60,7 @@ def sweep(
     (points done, points in all). Raises InputError for an invalid point before any point runs. A point that fails
     while it runs has its error in its row, and the other points continue.
     """
-    from windtunnel.sweep.grid import read_grid
+    from windtunnel.sweep.grid import Common, read_grid
     from windtunnel.sweep.run import SweepOptions, run_sweep
 
     Catalogue([Path(folder) for folder in catalogs])
@@ -67,14 +68,14 @@ def sweep(
     named = {entry.device.partition("@")[0] for point in whole.scenarios for entry in point.fleet}
     host = host_spec() if HOST in named else None
     real = sorted({name for point in whole.scenarios for name in point.real_devices})
-    common = {
-        "inputs": whole.inputs.contents(),
-        "replications": replications,
-        "engine": engine,
-        "versions": made_with(),
-        "host": None if host is None else hashlib.sha256(repr(host).encode()).hexdigest(),
-        **({"real devices": _drivers(real)} if real else {}),
-    }
+    common = Common(
+        replications=replications,
+        engine=engine,
+        versions=made_with(),
+        inputs=whole.inputs.contents(),
+        host=None if host is None else hashlib.sha256(repr(host).encode()).hexdigest(),
+        real_devices=_drivers(real) if real else None,
+    )
     work = partial(sweep_work, _Point(whole.inputs, replications, engine, host))
     options = SweepOptions(out, fresh, _one_at_a_time(real, workers, cluster) if real else workers, cluster, _PRELOAD)
     return run_sweep(whole, common, work, made_with, options, progress or (lambda _done, _total: None))
@@ -96,7 +97,7 @@ def _drivers(real: Sequence[str]) -> dict[str, str | None]:
     """Return the driver of each real device, so that a stored point of another driver is not reused."""
     from windtunnel.backends.discovery import real_devices
 
-    here = {row["name"]: f"{row['label']}, {row['driver']}" for row in real_devices.real_devices()}
+    here = {row.name: f"{row.label}, {row.driver}" for row in real_devices.real_devices()}
     return {name: here.get(name) for name in real}
 
 

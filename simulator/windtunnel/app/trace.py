@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.results.catalogue import TraceSummary
 from windtunnel.core.ticks import TICKS_PER_SECOND
 
 
-def import_trace(source: Path, form: str, time: str | None, columns: Mapping[str, str], out: Path) -> dict[str, Any]:
+def import_trace(source: Path, form: str, time: str | None, columns: Mapping[str, str], out: Path) -> TraceSummary:
     """Convert the trace ``source`` of format ``form`` to CSV, with arrival times in seconds.
 
-    Returns ``rows``, ``span_s`` (the time from the first to the last arrival) and ``mean_rate_per_s``. Raises
-    InputError for a trace that cannot be read.
+    Raises InputError for a trace that cannot be read.
     """
     from windtunnel.engine.arrivals import export_trace, read_trace
 
@@ -26,4 +25,4 @@ def import_trace(source: Path, form: str, time: str | None, columns: Mapping[str
     rows = read_trace(source, form, time, columns, lambda key, *_: Location(str(source), field=options.get(key)))
     export_trace(rows, out)
     span_s = rows.ticks[-1] / TICKS_PER_SECOND
-    return {"rows": len(rows.ticks), "span_s": span_s, "mean_rate_per_s": rows.mean_rate_per_s}
+    return TraceSummary(len(rows.ticks), span_s, rows.mean_rate_per_s)

@@ -10,26 +10,35 @@ import platform
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from windtunnel.app.calibrate import calibrate as calibrate_device
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
-from windtunnel.core.result import result_json
+from windtunnel.core.results.data import result_json
+from windtunnel.core.results.validation import (
+    CalibratedResult,
+    Environment,
+    HeldOutFit,
+    Makespan,
+    MakespanResult,
+    OmittedPoints,
+    OperationResult,
+    ValidationResult,
+)
 from windtunnel.library import predict as predict_library
 from windtunnel.report.validation_page import render
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.versions import made_with
 from windtunnel.validation import page, rows
 from windtunnel.validation.budget import Budget
-from windtunnel.validation.campaign import MeasuredDevice, measured
+from windtunnel.validation.campaign import measured
 from windtunnel.validation.compare import Comparison, halves
 from windtunnel.validation.compare import compare as _compare
-from windtunnel.validation.rows import Environment, Measurement
+from windtunnel.validation.rows import Measurement, MeasurementDocument
 from windtunnel_models import labels
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
@@ -167,16 +176,14 @@ def compare(
 
 def calibrated(
     measurements: Iterable[Measurement], folder: Path, *, catalogue: Catalogue | None = None
-) -> list[dict[str, Any]]:
+) -> list[HeldOutFit]:
     """Fit each device and operation to half of its shapes, and compare the result with the other half.
 
     Writes the fitted rows, ``<device>/<op>.fit.csv``, and the overlay, ``<device>/<op>.yaml``, under ``folder``.
     Suspect rows are in neither half.
 
     Returns:
-        One entry for each device and operation: ``before`` and ``after`` have the error figures on the other half, of
-        the model without measurements of this SKU and with the overlay; ``not_fitted`` has the reason if there is no
-        fit.
+        The fit of each device and operation, and its errors on the other half.
     """
     catalogue = catalogue or shipped_catalogue()
     groups: dict[tuple[str, str], list[Measurement]] = {}
@@ -188,32 +195,29 @@ def calibrated(
 
 def _calibrated(
     device: str, op: str, measurements: Sequence[Measurement], folder: Path, catalogue: Catalogue
-) -> dict[str, Any]:
+) -> HeldOutFit:
     fitted, held_out, split = halves(measurements)
-    counts = {"split": split, "fitted": len(fitted), "held_out": len(held_out)}
-    entry: dict[str, Any] = {"device": device, "op": op, **counts}
-    entry |= dict.fromkeys(("before", "after", "overlay", "calibration", "not_fitted"))
+    fit = HeldOutFit(device, op, split, len(fitted), len(held_out))
     if not held_out:
-        return {**entry, "not_fitted": "all rows are of one shape, so no row is left to compare with"}
+        return replace(fit, not_fitted="all rows are of one shape, so no row is left to compare with")
     folder.mkdir(parents=True, exist_ok=True)
     table, overlay = folder / f"{op}.fit.csv", folder / f"{op}.yaml"
     rows.write_rows(table, fitted)
     try:
         calibration = calibrate_device(op, table, device, out=overlay, catalogue=catalogue)
         before, after = (
-            compare(held_out, catalogue=catalogue, calibration=which)[0] for which in ("none", str(overlay))
+            compare(held_out, catalogue=catalogue, calibration=which)[0].figures() for which in ("none", str(overlay))
         )
     except InputError as error:
-        return {**entry, "not_fitted": error.problem + (f", {error.expected}" if error.expected else "")}
-    figures = {"before": before.figures(), "after": after.figures()}
-    return {**entry, **figures, "overlay": str(overlay), "calibration": calibration}
+        return replace(fit, not_fitted=error.problem + (f", {error.expected}" if error.expected else ""))
+    return replace(fit, before=before, after=after, overlay=str(overlay), calibration=calibration)
 
 
-def missed(results: Sequence[Mapping[str, Any]], max_mape: float) -> list[str]:
+def missed(results: Sequence[ValidationResult], max_mape: float) -> list[str]:
     """Return a message for each result whose MAPE exceeds ``max_mape`` (a fraction) or is unknown."""
     messages = []
     for result in results:
-        name, mape = f"{result['op']} on {result['device']}", result["mape"]
+        name, mape = f"{result.op} on {result.device}", result.mape
         if mape is None:
             messages.append(f"{name}: every measurement is suspect")
         elif mape > max_mape:
@@ -233,13 +237,22 @@ def environment(command: str = "") -> Environment:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ValidationDocument(MeasurementDocument):
+    """The content of validation.json. ``rows`` has the number of rows of each CSV file beside it."""
+
+    rows: Mapping[str, int]
+    results: Sequence[ValidationResult]
+    omitted: Sequence[OmittedPoints]
+
+
 def save(
     comparisons: Sequence[Comparison],
-    results: Sequence[Mapping[str, Any]],
+    results: Sequence[ValidationResult],
     folder: Path,
     about: Environment,
     max_mape: float | None = None,
-    omitted: Sequence[Mapping[str, Any]] = (),
+    omitted: Sequence[OmittedPoints] = (),
 ) -> list[Path]:
     """Write validation.json, validation.html and ``<device>/<op>.csv`` under ``folder``, each completely or not at all.
 
@@ -270,8 +283,8 @@ def save(
                 files[path.relative_to(folder).as_posix()] = len(kept)
                 written.append(path)
     included = everything if len(everything) <= MAX_IN_JSON else []
-    data = {**rows.document(included, about), "rows": files, "results": list(results), "omitted": list(omitted)}
-    text = render(results, page.charts(comparisons), about.as_dict(), max_mape, omitted)
+    data = ValidationDocument(environment=about, measurements=included, rows=files, results=results, omitted=omitted)
+    text = render(results, page.charts(comparisons), about, max_mape, omitted)
     for name, content in (("validation.json", result_json(data)), ("validation.html", text)):
         write_whole(folder / name, lambda stream, content=content: stream.write(content))  # type: ignore[misc]
         written.append(folder / name)
@@ -287,17 +300,17 @@ def judged(
     calibrate: bool = False,
     out: Path | None = None,
     max_mape: float | None = None,
-    spans: Sequence[Mapping[str, Any]] = (),
-    omitted: Sequence[Mapping[str, Any]] = (),
-) -> tuple[list[dict[str, Any]], list[Path]]:
-    """Compare measurements with the models; return the results as plain data, and the files written under ``out``.
+    spans: Sequence[MakespanResult] = (),
+    omitted: Sequence[OmittedPoints] = (),
+) -> tuple[list[ValidationResult], list[Path]]:
+    """Compare measurements with the models; return the results, and the files written under ``out``.
 
     Args:
         measurements: The measurements.
         about: Their environment.
         catalogue: The catalogue of models.
         calibration: As in ``compare``.
-        calibrate: Whether each result has an entry ``calibrated``; see the function of that name.
+        calibrate: Whether each result has the fit of ``calibrated``.
         out: The folder to write to, if any.
         max_mape: The MAPE (a fraction) that the page uses as the limit.
         spans: Results of whole scenarios, which are appended.
@@ -307,17 +320,17 @@ def judged(
         raise InputError(f"this is {max_mape}", where=Location(field="--max-mape"), expected="a share from 0")
     catalogue = catalogue or shipped_catalogue()
     comparisons = compare(measurements, catalogue=catalogue, calibration=calibration)
-    results = [comparison.report() for comparison in comparisons]
+    results: list[OperationResult] = [comparison.report() for comparison in comparisons]
     if calibrate:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) if out is None else out / "calibration"
             fits = calibrated(measurements, folder, catalogue=catalogue)
         if out is None:
-            fits = [{**fit, "overlay": None} for fit in fits]
-        by_name = {(fit["device"], fit["op"]): fit for fit in fits}
-        results = [{**result, "calibrated": by_name.get((result["device"], result["op"]))} for result in results]
-    results += [dict(span) for span in spans]
-    return results, [] if out is None else save(comparisons, results, out, about, max_mape, omitted)
+            fits = [replace(fit, overlay=None) for fit in fits]
+        by_name = {(fit.device, fit.op): fit for fit in fits}
+        results = [CalibratedResult(**vars(r), calibrated=by_name.get((r.device, r.op))) for r in results]
+    everything: list[ValidationResult] = [*results, *spans]
+    return everything, [] if out is None else save(comparisons, everything, out, about, max_mape, omitted)
 
 
 def validate_here(
@@ -334,7 +347,7 @@ def validate_here(
     max_mape: float | None = None,
     progress: Callable[[str], None] | None = None,
     command: str = "",
-) -> tuple[list[dict[str, Any]], list[Path], list[dict[str, Any]]]:
+) -> tuple[list[ValidationResult], list[Path], list[OmittedPoints]]:
     """Measure devices of this host and compare them with their models; see ``campaign.measured`` and ``judged``.
 
     ``command`` is the command line, which is recorded in the environment.
@@ -363,29 +376,28 @@ def validate_here(
         calibrate=calibrate,
         out=out,
         max_mape=max_mape,
-        spans=[_makespan(one_device) for one_device in measurements.devices if one_device.makespan is not None],
+        spans=[
+            _makespan(one.name, one.model, one.makespan) for one in measurements.devices if one.makespan is not None
+        ],
         omitted=measurements.omitted(),
     )
     return results, written, measurements.omitted()
 
 
-def _makespan(device: MeasuredDevice) -> dict[str, Any]:
+def _makespan(name: str, model: str, makespan: Makespan) -> MakespanResult:
     """Return the predicted and the measured makespan of a scenario as a result."""
-    assert device.makespan is not None  # noqa: S101  by the caller's condition
-    span = dict(device.makespan)
-    error = span["predicted_s"] / span["measured_s"] - 1.0
-    return {
-        "device": device.model,
-        "op": "makespan",
-        "n": 1,
-        **dict.fromkeys(("mape", "median_ape", "p90_ape"), abs(error)),
-        "bias": error,
-        "noise_floor": None,
-        "coverage": None,
-        "sources": [device.name],
-        **{key: [] for key in ("by_bound", "by_dtype", "worst", "suspect", "unsupported")},
-        **span,
-    }
+    error = makespan.predicted_s / makespan.measured_s - 1.0
+    return MakespanResult(
+        device=model,
+        n=1,
+        mape=abs(error),
+        median_ape=abs(error),
+        p90_ape=abs(error),
+        bias=error,
+        coverage=None,
+        sources=[name],
+        makespan=makespan,
+    )
 
 
 def validate(
@@ -401,7 +413,7 @@ def validate(
     out: Path | None = None,
     max_mape: float | None = None,
     command: str = "",
-) -> tuple[list[dict[str, Any]], list[Path]]:
+) -> tuple[list[ValidationResult], list[Path]]:
     """Compare a file of measurements with the models; see ``read`` and ``judged``.
 
     ``command`` is the command line, which is recorded in the environment.

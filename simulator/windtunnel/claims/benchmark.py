@@ -14,9 +14,8 @@ below is a primitive with a source; the table's own figures are not used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,9 @@ from windtunnel.core.ops import Rows, Stencil
 from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.units import format_quantity as show
 
-Program = list[dict[str, Any]]
+Stage = Mapping[str, object]
+"""A stage of a program, as a scenario states it."""
+Program = list[Stage]
 
 SIDE = 64
 """Cells along each edge of the launched kernels' grid."""
@@ -118,7 +119,7 @@ def benchmark_device(device: Device, facts: Facts) -> Device:
     return replace(device, values=values, kind=replace(kind, costs=costs, engine=engine), residuals=residuals)
 
 
-def host(seconds: float) -> dict[str, Any]:
+def host(seconds: float) -> Stage:
     """A stage of host time."""
     return {"service": {"distribution": "deterministic", "mean": f"{seconds!r} s"}}
 

@@ -28,14 +28,15 @@ proves little, and ``why`` names the number.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from windtunnel.claims.bounds import Bound
-from windtunnel.claims.models import Modelled, Setting, evaluate
+from windtunnel.claims.models import ClaimModel, Modelled, Setting, evaluate
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.results.claims import ClaimVerdict
 from windtunnel.core.units import format_quantity as show
 from windtunnel.core.units import parse_quantity, to_unit
 from windtunnel.core.yamlfile import parse, read_text
@@ -66,6 +67,13 @@ class StatedFigure:
         return self.high if math.isfinite(self.high) else self.low
 
 
+class StatedBound(TypedDict):
+    """A bound that a claim states itself, in its unit, and why."""
+
+    value: float
+    why: str
+
+
 @dataclass(frozen=True)
 class Claim:
     """One claim of claims.yaml."""
@@ -78,10 +86,10 @@ class Claim:
     stated: StatedFigure
     unit: str
     sense: str
-    model: Mapping[str, Any]
+    model: ClaimModel
     reason: str | None = None
     tolerance: float = 0.10
-    at_most: Mapping[str, Any] | None = None
+    at_most: StatedBound | None = None
 
     def shown(self, value: float | None) -> float | None:
         """Return an SI value in the claim's unit."""
@@ -204,30 +212,30 @@ class Report:
         slow, fast = (self._claims[name] for name in claim.model["ratio"])
         return slow.stated.low / fast.stated.low
 
-    def row(self, claim: Claim) -> dict[str, Any]:
-        """Return the row of one claim, as `windtunnel claims --format json` prints it."""
+    def row(self, claim: Claim) -> ClaimVerdict:
+        """Return the verdict on one claim."""
         modelled = self.modelled(claim)
         if claim.at_most is not None:
             value = float(claim.at_most["value"])
-            modelled = replace(modelled, bound=Bound(value, value, str(claim.at_most["why"])))
+            modelled = replace(modelled, bound=Bound(value, value, claim.at_most["why"]))
         verdict, reason = self.judge(claim, modelled)
-        return {
-            "claim": claim.claim,
-            "device": claim.device,
-            "stated": _number(claim.shown(claim.stated.shown)),
-            "modelled": _number(claim.shown(modelled.value)),
-            "bound": None if modelled.bound is None else _number(claim.shown(modelled.bound.value)),
-            "unit": claim.unit,
-            "verdict": verdict,
-            "why": reason,
-            "group": claim.group,
-            "document": claim.document,
-            "stated_low": _number(claim.shown(claim.stated.low)),
-            "stated_high": _number(claim.shown(claim.stated.high)),
-            "modelled_low": _number(claim.shown(modelled.low)),
-            "modelled_high": _number(claim.shown(modelled.high)),
-            "independent": None if modelled.value is None else not modelled.circular,
-        }
+        return ClaimVerdict(
+            claim=claim.claim,
+            device=claim.device,
+            stated=_number(claim.shown(claim.stated.shown)),
+            modelled=_number(claim.shown(modelled.value)),
+            bound=None if modelled.bound is None else _number(claim.shown(modelled.bound.value)),
+            unit=claim.unit,
+            verdict=verdict,
+            why=reason,
+            group=claim.group,
+            document=claim.document,
+            stated_low=_number(claim.shown(claim.stated.low)),
+            stated_high=_number(claim.shown(claim.stated.high)),
+            modelled_low=_number(claim.shown(modelled.low)),
+            modelled_high=_number(claim.shown(modelled.high)),
+            independent=None if modelled.value is None else not modelled.circular,
+        )
 
     def judge(self, claim: Claim, modelled: Modelled) -> tuple[str, str]:
         """Return the verdict and its reason; the module's docstring has the rules."""
@@ -345,8 +353,8 @@ def _number(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
-def report(setting: Setting, only: str | None = None) -> list[dict[str, Any]]:
-    """Return a row for every claim, or for the claims of the group ``only``."""
+def report(setting: Setting, only: str | None = None) -> list[ClaimVerdict]:
+    """Return the verdict on every claim, or for the claims of the group ``only``."""
     claims = read_claims()
     chosen = choose(claims, only)
     judged = Report(setting, claims)

@@ -16,15 +16,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from windtunnel.claims.benchmark import FACTS, Benchmark, Facts, Program
 from windtunnel.claims.bounds import FRAMING_BYTES, Bound, power_bound, rate_bound, time_bound
+from windtunnel.core.columns import Columns
 from windtunnel.core.device import Cost, Device, Parameters
 from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.ops import OPERATIONS, Gemm, Packets, Rows, one_row
@@ -42,6 +43,31 @@ _FADD = assumed(
     4.0,
     "cycles from one scalar addition to the next that needs it: 3 on Zen 4 (AMD's optimisation guide), elsewhere 4",
 )
+
+
+ClaimModel = TypedDict(
+    "ClaimModel",
+    {
+        "operation": str,
+        "waited": str,
+        "copied": str,
+        "naive": str,
+        "rate": str,
+        "power": str,
+        "parameter": str,
+        "benchmark": str,
+        "ratio": Sequence[str],
+        "example": str,
+        "untested": str,
+        "values": Columns,
+        "set": Mapping[str, float],
+        "in": int,
+        "out": int,
+        "frame_bytes": int,
+    },
+    total=False,
+)
+"""What stands under ``model:``: the word of one evaluator, and its values. ``in`` and ``out`` are bytes to copy."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +104,15 @@ class Modelled:
     """Numbers that were assumed from these documents and affect the value, so that agreement proves nothing."""
 
 
-Evaluator = Callable[[Setting, str, Mapping[str, Any]], Modelled]
+Evaluator = Callable[[Setting, str, ClaimModel], Modelled]
 
 
-def _priced(device: Device, op: str, values: Mapping[str, Any]) -> tuple[Rows, Cost]:
+def _priced(device: Device, op: str, values: Columns) -> tuple[Rows, Cost]:
     rows = one_row(OPERATIONS.find(op), values)
     return rows, device.cost(rows)
 
 
-def _spelt(op: str, values: Mapping[str, Any]) -> str:
+def _spelt(op: str, values: Columns) -> str:
     return f"{op}({', '.join(f'{k}={v}' for k, v in values.items())})" if values else op
 
 
@@ -108,7 +134,7 @@ def _moved_bytes(rows: Rows) -> float:
     return float(rows.footprint_bytes()[0])
 
 
-def operation(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+def operation(setting: Setting, name: str, model: ClaimModel) -> Modelled:
     """Return the cost of the operation in its context; ``set`` replaces numbers of the device by the claim's own."""
     op, values = model["operation"], model.get("values", {})
     device = setting.device(name)
@@ -128,7 +154,7 @@ def operation(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
         round_trip = float(_priced(device, "launch", {})[1].duration_s[0])
         notes.append(f"started through {device.api.name} and waited for: {show(round_trip, 's')} more")
     elif op == "copy":
-        larger_s = float(_priced(device, op, {**values, "bytes": values["bytes"] + 100_000})[1].duration_s[0])
+        larger_s = float(_priced(device, op, {**values, "bytes": float(values["bytes"]) + 100_000})[1].duration_s[0])
         notes.append(f"each further 100 kB costs {show(larger_s - seconds, 's')}")
     extra = f" with {', '.join(f'{k}={v}' for k, v in model['set'].items())}" if stated else ""
     return Modelled(
@@ -142,7 +168,7 @@ def operation(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
     )
 
 
-def waited(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+def waited(setting: Setting, name: str, model: ClaimModel) -> Modelled:
     """Evaluate the operation as a native program launches it and waits for it."""
     op, values = model["waited"], model["values"]
     device = setting.device(name)
@@ -187,7 +213,7 @@ def _operands(rows: Rows) -> tuple[int, int]:
     return round(total * 2 / 3), round(total / 3)
 
 
-def copied(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+def copied(setting: Setting, name: str, model: ClaimModel) -> Modelled:
     """Evaluate the operation with the copies of its operands and its result, one after another."""
     op, values = model["copied"], model["values"]
     device = setting.device(name)
@@ -210,7 +236,7 @@ def copied(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
     )
 
 
-def naive(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+def naive(setting: Setting, name: str, model: ClaimModel) -> Modelled:
     """Evaluate a triple loop on one core, limited by the latency of an addition."""
     op, values = model["naive"], model["values"]
     device = setting.device(name)
@@ -237,7 +263,7 @@ def naive(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
     )
 
 
-def rate(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+def rate(setting: Setting, name: str, model: ClaimModel) -> Modelled:
     """Evaluate work over time: FLOP/s, or B/s (on the wire, for packets)."""
     op, values = model["rate"], model["values"]
     device = setting.device(name)
@@ -263,7 +289,7 @@ def _in_bits(value: float, unit: str) -> str:
     return show(value * 8, "bit/s") if unit == "B" else show(value, "FLOP/s")
 
 
-def power(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+def power(setting: Setting, name: str, model: ClaimModel) -> Modelled:
     """Evaluate the average power of the operation (W)."""
     op, values = model["power"], model["values"]
     device = setting.device(name)
@@ -278,10 +304,10 @@ def power(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
     )
 
 
-def parameter(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+def parameter(setting: Setting, name: str, model: ClaimModel) -> Modelled:
     """Evaluate a number of the catalogue."""
     device = setting.device(name)
-    path: str = model["parameter"]
+    path = model["parameter"]
     reader = Parameters(device)
     if path.startswith("api."):
         value = reader.api_cost(path.removeprefix("api."))
@@ -301,9 +327,9 @@ def parameter(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
     )
 
 
-def benchmark(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+def benchmark(setting: Setting, name: str, model: ClaimModel) -> Modelled:
     """Evaluate a row of the RTX Ada benchmark."""
-    row: str = model["benchmark"]
+    row = model["benchmark"]
     device = setting.device(name)
     bench = Benchmark(device, setting.run, setting.facts)
     seconds = bench.seconds(row)
@@ -319,7 +345,7 @@ def benchmark(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
     )
 
 
-def example(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+def example(setting: Setting, name: str, model: ClaimModel) -> Modelled:
     """Evaluate a program of the examples in its stated setting; ``low`` and ``high`` are the ends of its sweep.
 
     ``frame_bytes`` of the claim are the bytes that each frame copies to the host, for a bound on the frame rate.
@@ -370,15 +396,17 @@ def _of_programs(device: Device) -> dict[str, SourcedValue]:
     return sources
 
 
-_PROGRAM_OPS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+_PROGRAM_OPS: tuple[tuple[str, Columns], ...] = (
     ("launch", {}),
     ("kernel", {"threads": 1_000_000, "bytes": 1_000_000, "flops": 1e6}),
     ("gemm", {"m": 512, "n": 512, "k": 512, "dtype": "float32"}),
-    *(("copy", {"bytes": 1_000_000, "direction": "h2d", "memory": kind}) for kind in ("pageable", "pinned", "unified")),
+    ("copy", {"bytes": 1_000_000, "direction": "h2d", "memory": "pageable"}),
+    ("copy", {"bytes": 1_000_000, "direction": "h2d", "memory": "pinned"}),
+    ("copy", {"bytes": 1_000_000, "direction": "h2d", "memory": "unified"}),
 )
 
 
-def untested(_setting: Setting, _name: str, model: Mapping[str, Any]) -> Modelled:
+def untested(_setting: Setting, _name: str, model: ClaimModel) -> Modelled:
     """Evaluate nothing: no program measures this claim yet."""
     return Modelled(None, f"not modelled yet; to be tested by {model['untested']}")
 
@@ -389,7 +417,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
 """The evaluators by their word under ``model:``. ``evaluate.Report`` evaluates ``ratio``, which uses other claims."""
 
 
-def evaluate(setting: Setting, device: str, model: Mapping[str, Any]) -> Modelled:
+def evaluate(setting: Setting, device: str, model: ClaimModel) -> Modelled:
     """Return the modelled value of a claim that is not a ratio; raises InputError for an unknown evaluator."""
     for word, evaluator in EVALUATORS.items():
         if word in model:
@@ -399,7 +427,7 @@ def evaluate(setting: Setting, device: str, model: Mapping[str, Any]) -> Modelle
 
 
 def _circular(
-    evaluator: Evaluator, setting: Setting, device: str, model: Mapping[str, Any], modelled: Modelled
+    evaluator: Evaluator, setting: Setting, device: str, model: ClaimModel, modelled: Modelled
 ) -> Iterator[str]:
     """Return the numbers from the documents whose change by a tenth changes the value by over a thousandth."""
     for name, sourced in modelled.used.items():

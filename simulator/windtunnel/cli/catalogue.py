@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from windtunnel.cli.console import CATALOG, FORMAT, print_json, print_table
+
+if TYPE_CHECKING:
+    from windtunnel.core.results.host import RealDeviceRow
 
 
 @click.command()
@@ -30,7 +33,7 @@ def devices(real: bool, catalogs: Sequence[str], form: str) -> None:
         return
     print_table(
         ["sku", "kind", "apis", "vendor", "assumed numbers"],
-        [[r["sku"], r["kind"], ", ".join(r["apis"]), r["vendor"], f"{r['assumed']} of {r['numbers']}"] for r in rows],
+        [[r.sku, r.kind, ", ".join(r.apis), r.vendor, f"{r.assumed} of {r.numbers}"] for r in rows],
     )
 
 
@@ -57,23 +60,23 @@ def _real_devices(catalogs: Sequence[str], form: str) -> None:
 _SOFTWARE = "software: executed by this host's processor, not an accelerator; lavapipe (llvmpipe) and PoCL are no GPUs"
 
 
-def _real_device_tables(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+def _real_device_tables(rows: Sequence[RealDeviceRow]) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
     """Return (title, header, rows) of the tables of real devices: hardware and software separately."""
     header = ("name", "kind", "api", "device", "SKU", "memory", "driver")
     tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
     for software, title in ((False, "hardware"), (True, _SOFTWARE)):
         cells = [
             (
-                row["name"],
-                row["kind"],
-                row["api"],
-                row["label"],
-                row["model"] or "none in the catalogue",
-                f"{row['memory_bytes'] / 1e9:,.1f} GB" if row["memory_bytes"] else "not reported",
-                row["driver"],
+                row.name,
+                row.kind,
+                row.api,
+                row.label,
+                row.model or "none in the catalogue",
+                f"{row.memory_bytes / 1e9:,.1f} GB" if row.memory_bytes else "not reported",
+                row.driver,
             )
             for row in rows
-            if row["software"] is software
+            if row.software is software
         ]
         if cells:
             tables.append((title, header, cells))
@@ -94,18 +97,18 @@ def ops(name: str | None, form: str) -> None:
     operations = list_operations()
     if name is not None:
         OPERATIONS.find(name)
-        operations = [op for op in operations if op["op"] == name]
+        operations = [op for op in operations if op.op == name]
     if form == "json":
         print_json(operations)
         return
     for op in operations:
-        click.secho(op["op"], bold=True, nl=False)
-        click.echo(f"  ({', '.join(op['kinds'])})")
-        click.echo(f"    {' '.join(op['doc'].split())}")
-        for column in op["columns"]:
-            values = "|".join(column["choices"] or []) or f"{column['kind']}, {column['unit']}"
-            default = "required" if column["required"] else f"default {column['default']}"
-            click.echo(f"      {column['name']:<17} {values}  ({default})")
+        click.secho(op.op, bold=True, nl=False)
+        click.echo(f"  ({', '.join(op.kinds)})")
+        click.echo(f"    {' '.join(op.doc.split())}")
+        for column in op.columns:
+            values = "|".join(column.choices or []) or f"{column.kind}, {column.unit}"
+            default = "required" if column.required else f"default {column.default}"
+            click.echo(f"      {column.name:<17} {values}  ({default})")
 
 
 @click.command()
@@ -128,7 +131,7 @@ def doctor(require: Sequence[str], form: str) -> None:
     else:
         for line in doctor_lines(report):
             click.echo(line)
-    if report["missing"]:
+    if report.missing:
         from windtunnel.core.errors import DeviceNotPresentError
 
         raise DeviceNotPresentError(missing_text(report))

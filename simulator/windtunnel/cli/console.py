@@ -82,8 +82,10 @@ def pairs(values: Sequence[str]) -> dict[str, object]:
 
 
 def print_json(data: object) -> None:
-    """Print one JSON document on standard output."""
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    """Print one JSON document, of a result or of plain data, on standard output."""
+    from windtunnel.core.results.data import to_data
+
+    click.echo(json.dumps(to_data(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

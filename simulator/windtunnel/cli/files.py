@@ -52,8 +52,8 @@ def trace(source: Path, form: str, time: str | None, columns: Sequence[str], out
 
     names = {name: str(column) for name, column in pairs(columns).items()}
     done = import_trace(source, form, time, names, out)
-    rate = f", {show(done['mean_rate_per_s'], '/s')} on average" if done["span_s"] else ""
-    click.echo(f"{done['rows']:,} rows in {show(done['span_s'], 's')}{rate}")
+    rate = f", {show(done.mean_rate_per_s, '/s')} on average" if done.span_s else ""
+    click.echo(f"{done.rows:,} rows in {show(done.span_s, 's')}{rate}")
     click.echo(f"wrote {out}")
 
 

@@ -33,7 +33,7 @@ def plan(
     """Find the cheapest fleets that meet the targets of a scenario. Exit with 1 if none does."""
     from windtunnel.app import plan as planner
     from windtunnel.app.run import check_writable
-    from windtunnel.core.result import result_json
+    from windtunnel.core.results.data import result_json
     from windtunnel.library import predict as predict_library
 
     if out is not None:
@@ -51,7 +51,7 @@ def plan(
         click.echo(text(result))
         for path in paths:
             click.echo(f"wrote {path}")
-    if not result["fleets"]:
+    if not result.fleets:
         sys.exit(1)
 
 
@@ -84,11 +84,12 @@ def advise(
                 where=Location(field="advise"),
                 expected="--for USE, or --commands-per-s X and --steps-per-command Y",
             )
-        from windtunnel.app.advise import advice_text, advise_launch
+        from windtunnel.app.advise import advise_launch
         from windtunnel.library import predict as predict_library
+        from windtunnel.report.advice import advice_text
 
         advice = advise_launch(rate, steps, device_name or "rtx-6000-ada", predict_library.catalogue(catalogs))
-        print_json(advice) if form == "json" else click.echo(advice_text(advice))
+        print_json(advice.to_dict()) if form == "json" else click.echo(advice_text(advice))
         return
     for field, value in (("--commands-per-s", rate), ("--steps-per-command", steps), ("--device", device_name)):
         if value is not None:

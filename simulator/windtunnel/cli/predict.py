@@ -73,20 +73,20 @@ def predict(
     context = {column.name: rows.choices[column.name] for column in CONTEXT if column.name in rows.choices}
     basis = known_from(op, device_model(device_name, catalogue, calibration))
     if form == "json":
-        print_json({**cost, "context": context, "duration_model": basis})
+        print_json({**cost.to_dict(), "context": context, "duration_model": basis})
         return
     from windtunnel.core.units import format_quantity as show
 
-    low, high = show(cost["duration_low_s"], "s"), show(cost["duration_high_s"], "s")
-    click.echo(f"{op} on {device_name}: {show(cost['duration_s'], 's')}  (90% interval {low} to {high})")
+    low, high = show(cost.duration_low_s, "s"), show(cost.duration_high_s, "s")
+    click.echo(f"{op} on {device_name}: {show(cost.duration_s, 's')}  (90% interval {low} to {high})")
     if context:
         click.echo(f"  context  {', '.join(f'{name} {word}' for name, word in context.items())}")
-    click.echo(f"  power    {show(cost['power_w'], 'W')}")
-    click.echo(f"  energy   {show(cost['energy_j'], 'J')}")
-    flops_per_s, bytes_per_s = rates(rows, cost["duration_s"])
+    click.echo(f"  power    {show(cost.power_w, 'W')}")
+    click.echo(f"  energy   {show(cost.energy_j, 'J')}")
+    flops_per_s, bytes_per_s = rates(rows, cost.duration_s)
     achieved = [show(rate, unit) for rate, unit in ((flops_per_s, "FLOP/s"), (bytes_per_s, "B/s of operands")) if rate]
-    click.echo(f"  bound    {cost['bound']}{', achieves ' if achieved else ''}{' and '.join(achieved)}")
-    click.echo(f"  least certain input: {cost['provenance']} (of time and power together)")
+    click.echo(f"  bound    {cost.bound}{', achieves ' if achieved else ''}{' and '.join(achieved)}")
+    click.echo(f"  least certain input: {cost.provenance} (of time and power together)")
     click.echo(textwrap.fill(basis, 112, initial_indent="  duration model: ", subsequent_indent="    "))
 
 
@@ -115,7 +115,7 @@ def calibrate(
         op, measurements, device_name, out=out, strict=strict, catalogue=predict_library.catalogue(catalogs)
     )
     if form == "json":
-        print_json({**report, "out": str(out)})
+        print_json({**report.to_dict(), "out": str(out)})
         return
     for line in lines(report):
         click.echo(line)

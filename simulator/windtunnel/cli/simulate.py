@@ -47,7 +47,7 @@ def run(
     """Simulate a scenario. Exit with 1 if a target is missed."""
     from windtunnel.app import run as run_command
     from windtunnel.app.run import check_writable
-    from windtunnel.core.result import result_json
+    from windtunnel.core.results.data import result_json
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation import run as simulation
 
@@ -72,7 +72,10 @@ def run(
         from windtunnel.report.placement import placement_summary
         from windtunnel.report.summary import summary
 
-        click.echo((placement_summary if "placement" in finished.result else summary)(finished.result))
+        if isinstance(finished, simulation.Run):
+            click.echo(summary(finished.result))
+        else:
+            click.echo(placement_summary(finished.result))
         for path in paths:
             click.echo(f"wrote {path}")
     if not finished.met:
@@ -127,7 +130,7 @@ def compare(
     )
     progress.close()
     if form == "json":
-        print_json(comparison)
+        print_json(comparison.to_dict())
         return
     click.echo(headline(comparison))
     print_table(*comparison_table(comparison))
@@ -204,15 +207,15 @@ def sweep(
     finally:
         progress.close()
     if form == "json":
-        print_json(result)
+        print_json(result.to_dict())
     else:
         from windtunnel.report.sweep import headline, points_table, problems
 
         click.echo(headline(result))
         # If all points were stored already, no progress was reported.
-        kept = result["points"] if progress.first is None else progress.first
+        kept = result.points if progress.first is None else progress.first
         if out is not None and kept:
-            click.echo(f"{kept:,} were stored in {out} already, {result['points'] - kept:,} were run now")
+            click.echo(f"{kept:,} were stored in {out} already, {result.points - kept:,} were run now")
         click.echo()
         print_table(*points_table(result))
         for line in problems(result):
@@ -220,5 +223,5 @@ def sweep(
         if out is not None:
             for name in ("sweep.csv", "sweep.json"):
                 click.echo(f"wrote {out / name}")
-    if result["exit_code"]:
-        sys.exit(result["exit_code"])
+    if result.exit_code:
+        sys.exit(result.exit_code)

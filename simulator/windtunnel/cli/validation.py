@@ -6,11 +6,14 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from windtunnel.cli.console import CATALOG, FORMAT, StatusLine, pairs, print_json
+
+if TYPE_CHECKING:
+    from windtunnel.core.results.validation import OmittedPoints
 
 
 class _RecordedCommand(click.Command):
@@ -103,25 +106,39 @@ def validate(
     if out is not None:
         check_writable(out)
     share = None if max_mape is None else max_mape / 100.0
-    both: dict[str, Any] = {
-        "calibration": calibration,
-        "catalogs": catalogs,
-        "calibrate": calibrate,
-        "out": out,
-        "max_mape": share,
-        "command": ctx.meta["windtunnel.command"],
-    }
-    omitted: Sequence[Mapping[str, Any]] = ()
+    omitted: Sequence[OmittedPoints] = ()
     if against is not None:
         _only("--against", {"--budget": budget, "--seed": seed})
-        given: dict[str, Any] = {"op": op, "device": device_name, "model": model, "context": pairs(context)}
-        results, paths = validating.validate(against, **given, **both)
+        results, paths = validating.validate(
+            against,
+            op=op,
+            device=device_name,
+            model=model,
+            context=pairs(context),
+            calibration=calibration,
+            catalogs=catalogs,
+            calibrate=calibrate,
+            out=out,
+            max_mape=share,
+            command=ctx.meta["windtunnel.command"],
+        )
     else:
         _only("measuring on this host", {"--context": context or None})
         status = StatusLine()
-        here: dict[str, Any] = {"device": device_name, "model": model, "op": op, "seed": seed or 0, "progress": status}
-        here |= {} if budget is None else {"budget": validating.Budget(budget)}
-        results, paths, omitted = validating.validate_here(**here, **both)
+        results, paths, omitted = validating.validate_here(
+            device=device_name,
+            model=model,
+            op=op,
+            budget=None if budget is None else validating.Budget(budget),
+            seed=seed or 0,
+            calibration=calibration,
+            catalogs=catalogs,
+            calibrate=calibrate,
+            out=out,
+            max_mape=share,
+            progress=status,
+            command=ctx.meta["windtunnel.command"],
+        )
         status.close()
     if form == "json":
         print_json(results)
@@ -129,7 +146,12 @@ def validate(
         click.echo(text(results, omitted))
         for path in paths:
             click.echo(f"wrote {path}")
-    missed = [] if max_mape is None else validating.missed(results, max_mape / 100.0)
+    if share is not None:
+        _exit_if(validating.missed(results, share))
+
+
+def _exit_if(missed: Sequence[str]) -> None:
+    """Print the messages of missed limits, and exit with 1 if there are any."""
     for line in missed:
         click.echo(f"windtunnel: {line}", err=True)
     if missed:

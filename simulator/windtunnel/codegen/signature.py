@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from windtunnel.codegen.analysis import Facts
 from windtunnel.language import ir
@@ -89,11 +88,11 @@ class Signature:
         """All other arguments."""
         return [argument for argument in self.arguments if not isinstance(argument, Buffer)]
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """Return the signature as plain data, for JSON."""
-        rows: list[dict[str, Any]] = []
+        rows: list[dict[str, object]] = []
         for argument in self.arguments:
-            row: dict[str, Any] = {"name": argument.name, "position": argument.position}
+            row: dict[str, object] = {"name": argument.name, "position": argument.position}
             match argument:
                 case Buffer():
                     row |= {"is": "array", "element": str(argument.element), "dimensions": argument.dimensions}

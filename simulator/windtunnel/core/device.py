@@ -21,6 +21,8 @@ from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.registry import Registry
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Lineage, Parameter
 
+Arrays = Mapping[str, npt.NDArray[Any]]
+"""The arrays of a file by name: numbers of any format, or words."""
 StrArray = npt.NDArray[np.str_]
 
 
@@ -249,9 +251,7 @@ class Kind:
     fits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     own_numbers: Mapping[str, Callable[[Parameters, Rows], Mapping[str, SourcedValue]]] = field(default_factory=dict)
     coordinates: Mapping[str, Callable[[Parameters, Rows], FloatArray]] = field(default_factory=dict)
-    learned: Mapping[str, Callable[[Mapping[str, Any]], Callable[[Rows], Correction | None]]] = field(
-        default_factory=dict
-    )
+    learned: Mapping[str, Callable[[Arrays], Callable[[Rows], Correction | None]]] = field(default_factory=dict)
     transfer_errors: Mapping[str, Mapping[str, SourcedValue]] = field(default_factory=dict)
     transfer_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 

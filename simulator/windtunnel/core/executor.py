@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-Columns = Mapping[str, float | str]
-"""The parsed columns of an operation: counts and reals are floats, choices are text."""
-
+from windtunnel.core.columns import Columns
+from windtunnel.core.results.run import RealWork
 
 MOST_REAL_S = 600.0
 """Largest real time of a run on one device (s). A run that the model expects to take longer is an error before it
@@ -46,8 +45,8 @@ class Executor(Protocol):
     def execute(self, op: str, columns: Columns) -> Executed:
         """Execute the operation and wait. Failures are reported in the result, not raised."""
 
-    def executed(self) -> Mapping[tuple[str, tuple[tuple[str, Any], ...]], int]:
+    def executed(self) -> Mapping[tuple[str, tuple[tuple[str, float | str], ...]], int]:
         """Return the number of successful executions of each operation, by its name and columns."""
 
-    def report(self) -> Mapping[str, Any]:
+    def report(self) -> RealWork:
         """Return a summary for the result: driver, operations, times and errors."""

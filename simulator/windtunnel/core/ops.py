@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -556,25 +556,3 @@ class Service(Operation):
         real("cv", 1.0, unit="1", doc="standard deviation over mean"),
     )
     hardware = False
-
-
-def describe(op: type[Operation], kinds: Sequence[str]) -> dict[str, Any]:
-    """Return the row of `windtunnel ops` for one operation."""
-    return {
-        "op": op.name,
-        "doc": (op.__doc__ or "").strip(),
-        "columns": [
-            {
-                "name": column.name,
-                "kind": column.kind,
-                "unit": column.unit if column.kind != "choice" else None,
-                "default": column.default,
-                "required": column.default is None,
-                "choices": list(column.choices) or None,
-                "minimum": column.minimum if column.kind != "choice" else None,
-                "doc": column.doc,
-            }
-            for column in op.all_columns()
-        ],
-        "kinds": list(kinds),
-    }

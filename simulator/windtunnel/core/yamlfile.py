@@ -184,8 +184,8 @@ class _Builder:
         finally:
             self.open.discard(id(node))
 
-    def _mapping(self, node: yaml.Node, path: Path) -> dict[str, Any]:
-        result: dict[str, Any] = {}
+    def _mapping(self, node: yaml.Node, path: Path) -> dict[str, object]:
+        result: dict[str, object] = {}
         for key_node, value_node in node.value:
             where = self._where(key_node, path)
             if not isinstance(key_node, yaml.ScalarNode):

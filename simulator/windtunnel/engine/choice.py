@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from windtunnel.core.errors import InputError, Location, nearest
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
 from windtunnel.engine.compiled.support import unsupported_feature
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.scenario import can_be_streamed, expected_jobs

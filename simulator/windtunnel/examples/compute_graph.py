@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import windtunnel
+from windtunnel.core.columns import Columns
 from windtunnel.examples.measure import (
     Finding,
     Opener,
@@ -41,7 +42,7 @@ CLAIM = 0.40
 CARD = "rtx-4090"
 
 
-def _product_work(weights: np.ndarray, x: np.ndarray, _y: np.ndarray) -> dict[str, Any]:
+def _product_work(weights: np.ndarray, x: np.ndarray, _y: np.ndarray) -> Columns:
     n, k = weights.shape
     return {"op": "gemm", "m": x.size // k, "n": n, "k": k, "dtype": "float32"}
 
@@ -52,7 +53,7 @@ def product(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     np.matmul(weights, x, out=y)
 
 
-def _activate_work(bias: np.ndarray, y: np.ndarray, x: np.ndarray) -> dict[str, Any]:
+def _activate_work(bias: np.ndarray, y: np.ndarray, x: np.ndarray) -> Columns:
     return {"op": "kernel", "threads": y.size, "bytes": bias.nbytes + y.nbytes + x.nbytes, "flops": 2.0 * y.size}
 
 

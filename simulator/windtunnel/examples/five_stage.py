@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 import windtunnel
+from windtunnel.core.columns import Columns
 from windtunnel.examples.measure import Opener, devices, percent, same, seconds, table, usage_of
 from windtunnel.runtime.accelerator import Accelerator
 
@@ -44,7 +44,7 @@ class Batch:
         self.patches_seen, self.features_seen = self.patches.host(), self.features.host()
 
 
-def _pass_over(*arrays: np.ndarray, flops: float) -> dict[str, Any]:
+def _pass_over(*arrays: np.ndarray, flops: float) -> Columns:
     elements = max(array.size for array in arrays)
     return {
         "op": "kernel",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 import windtunnel
+from windtunnel.core.columns import Columns
 from windtunnel.runtime.kernels import Kernel
 
 
@@ -25,7 +25,7 @@ def _curve(terms: int) -> np.ndarray:
     return np.asarray(np.round(255.0 * np.clip(2.0 * y - 1.0, 0.0, 1.0)), dtype=np.uint8)
 
 
-def _work(samples: np.ndarray, _out: np.ndarray, terms: int) -> dict[str, Any]:
+def _work(samples: np.ndarray, _out: np.ndarray, terms: int) -> Columns:
     return {"op": "kernel", "threads": samples.size, "bytes": 2 * samples.size, "flops": 2.0 * terms * samples.size}
 
 
@@ -44,7 +44,7 @@ def grade(samples: np.ndarray, out: np.ndarray, terms: int) -> None:
 def graded_twice(terms: int) -> Kernel:
     """Return a kernel that applies ``grade`` twice; its arguments are the samples and the result."""
 
-    def work(samples: np.ndarray, out: np.ndarray) -> dict[str, Any]:
+    def work(samples: np.ndarray, out: np.ndarray) -> Columns:
         return _work(samples, out, 2 * terms)
 
     @windtunnel.kernel(work=work)

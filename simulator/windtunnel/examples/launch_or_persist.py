@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import windtunnel
+from windtunnel.core.columns import Columns
 from windtunnel.examples.measure import Opener, devices, percent, same, saving, seconds, table
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
@@ -37,7 +38,7 @@ COMMAND = np.dtype([("steps", np.uint32), ("cell", np.uint32), ("amplitude", np.
 """The number of steps; or 0, with a cell of the grid and the amplitude that is added to it."""
 
 
-def _cells(side: int, depth: int) -> dict[str, Any]:
+def _cells(side: int, depth: int) -> Columns:
     return {"op": "stencil", "nx": side, "ny": side, "nz": depth}
 
 
@@ -96,7 +97,7 @@ class Launched:
         return self.device.to_host(self.arrays[0])
 
 
-def _command(message: Any, now: np.ndarray, _before: np.ndarray) -> list[dict[str, Any]]:
+def _command(message: Any, now: np.ndarray, _before: np.ndarray) -> list[Columns]:
     side, steps = now.shape[0], int(message["steps"])
     return [_cells(side, side), _cells(side, 6)] * steps or [{"op": "kernel", "threads": 1, "bytes": 8, "flops": 1.0}]
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import windtunnel
+from windtunnel.core.columns import Columns
 from windtunnel.examples.measure import Finding, Opener, conclude, devices, same, seconds, table, usage_of
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
@@ -41,7 +42,7 @@ _BOUNCE = np.float32(0.8)
 """The factor on a velocity at a wall."""
 
 
-def _pass_over(flops: float, *arrays: np.ndarray, written: int) -> dict[str, Any]:
+def _pass_over(flops: float, *arrays: np.ndarray, written: int) -> Columns:
     """Return the work of a kernel that reads all arrays and writes the first ``written``, with ``flops`` per number."""
     size = sum(array.nbytes for array in arrays) + sum(array.nbytes for array in arrays[:written])
     numbers = max(array.size for array in arrays)

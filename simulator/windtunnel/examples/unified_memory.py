@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import windtunnel
+from windtunnel.core.columns import Columns
 from windtunnel.examples.kernels import grade
 from windtunnel.examples.measure import (
     Finding,
@@ -44,7 +45,7 @@ CLAIM = 0.30
 CARD, SHARED = "rtx-4090", "apple-m2-ultra"
 
 
-def _project_work(particles: np.ndarray, screen: np.ndarray) -> dict[str, Any]:
+def _project_work(particles: np.ndarray, screen: np.ndarray) -> Columns:
     size = particles.nbytes + screen.nbytes
     return {"op": "kernel", "threads": particles.shape[1], "bytes": size, "flops": 2.0 * screen.size}
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
-from typing import Any
 
 import numpy as np
 
 from windtunnel.core.errors import nearest
 from windtunnel.language.source import Source
 
+Number = bool | int | float | np.number | np.bool_
 
-def arguments_of(caller: Source, node: ast.Call, called: Source) -> dict[str, Any]:
+
+def arguments_of(caller: Source, node: ast.Call, called: Source) -> dict[str, ast.expr | Number]:
     """Return the argument of each parameter: an expression of the caller, or the default, a number.
 
     The order is that of Python's evaluation: positional arguments, keyword arguments, defaults. Raises KernelError for
@@ -28,7 +29,7 @@ def arguments_of(caller: Source, node: ast.Call, called: Source) -> dict[str, An
     listed = f"{len(names)}: {', '.join(names)}" if names else "none"
     if len(node.args) > len(positions):
         raise caller.error(node, f"{len(node.args)} arguments for '{name}'", expected=listed)
-    arguments: dict[str, Any] = dict(zip(positions, node.args, strict=False))
+    arguments: dict[str, ast.expr | Number] = dict(zip(positions, node.args, strict=False))
     for keyword in node.keywords:
         if keyword.arg is None:
             raise caller.error(node, f"'**' in a call of '{name}'", expected="arguments one by one")
@@ -49,7 +50,7 @@ def arguments_of(caller: Source, node: ast.Call, called: Source) -> dict[str, An
     return arguments
 
 
-def _default(caller: Source, node: ast.Call, name: str, parameter: str, value: Any) -> Any:
+def _default(caller: Source, node: ast.Call, name: str, parameter: str, value: object) -> Number:
     if not isinstance(value, (bool, int, float, np.number, np.bool_)):
         problem = f"the default of '{parameter}' of '{name}', which is {value!r}"
         raise caller.error(node, problem, expected="a number, or an argument for it")

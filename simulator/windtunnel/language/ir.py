@@ -6,9 +6,9 @@ are inlined, and chained comparisons and augmented assignments are expanded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from windtunnel.core.stencil import StencilForm
 from windtunnel.language.types import Array, Scalar, Type
@@ -363,6 +363,3 @@ def inside(expression: Expr) -> Iterator[Expr]:
     yield expression
     for child in expression.children():
         yield from inside(child)
-
-
-Signature = Mapping[str, Any]

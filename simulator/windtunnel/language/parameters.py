@@ -48,7 +48,7 @@ def annotation_of(source: Source, argument: ast.arg) -> Type | None:
         if not all(isinstance(side, ast.Slice) for side in sides):
             return None  # such as npt.NDArray[np.float32]
         node = node.value
-    kind = source.environment.get(node.id, UNKNOWN) if isinstance(node, ast.Name) else source.static(node)
+    kind: Any = source.environment.get(node.id, UNKNOWN) if isinstance(node, ast.Name) else source.static(node)
     if kind in (int, float, bool):
         kind = {int: I32, float: F32, bool: BOOL}[kind]
     try:

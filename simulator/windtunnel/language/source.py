@@ -45,7 +45,7 @@ class Source:
     line: int
     lines: tuple[str, ...]
     tree: ast.FunctionDef
-    environment: Mapping[str, Any]
+    environment: Mapping[str, object]
     """Globals, closure and builtins that its names may refer to."""
     assigned: frozenset[str] = field(default=frozenset())
     """The function's parameters and all names that it assigns."""
@@ -123,7 +123,7 @@ def source_of(function: Callable[..., Any]) -> Source:
     return Source(plain, file, first, tuple(lines), definition, _environment(plain), _assigned(definition))
 
 
-def _environment(function: Callable[..., Any]) -> dict[str, Any]:
+def _environment(function: Callable[..., Any]) -> dict[str, object]:
     closure = inspect.getclosurevars(function)
     # Names that no instruction mentions, such as those of annotations, are globals too.
     return {**vars(builtins), **function.__globals__, **closure.nonlocals}

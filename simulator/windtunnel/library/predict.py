@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from windtunnel.core.device import Cost
 from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.results.catalogue import Prediction
 from windtunnel.simulation.fleet import device_model as device
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
@@ -27,19 +27,20 @@ def predict(
     *,
     catalogue: Catalogue | None = None,
     calibration: str | None = None,
-) -> dict[str, Any]:
+) -> Prediction:
     """Predict one operation on one device.
 
-    Returns the cost columns, in SI units. Raises InputError for an unknown operation, device or column, and for a value
+    Raises InputError for an unknown operation, device or column, and for a value
     out of range.
     """
     operation = OPERATIONS.find(op)
     target = device(device_name, catalogue or shipped_catalogue(), calibration)
     cost = target.cost(one_row(operation, values))
-    return next(_cost_rows(cost))
+    return next(predictions(cost))
 
 
-def _cost_rows(cost: Cost) -> Iterator[dict[str, Any]]:
+def predictions(cost: Cost) -> Iterator[Prediction]:
+    """Yield the cost of each row."""
     columns = [getattr(cost, name).tolist() for name in Cost.COLUMNS[:-1]]
     for row in zip(*columns, cost.provenance_labels(), strict=True):
-        yield dict(zip(Cost.COLUMNS, row, strict=True))
+        yield Prediction(*row)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import COMPLETED, DROPPED, QUEUED, RUNNING
+from windtunnel.core.recording import COMPLETED, DROPPED, QUEUED, RUNNING
 from windtunnel.core.rng import stream
 from windtunnel.placement.nodes import (
     MILLI,

@@ -17,7 +17,7 @@ from typing import NoReturn
 import numpy as np
 
 from windtunnel.core.errors import InvariantError
-from windtunnel.core.result import COMPLETED, DROPPED, QUEUED, RUNNING
+from windtunnel.core.recording import COMPLETED, DROPPED, QUEUED, RUNNING
 from windtunnel.placement.nodes import ANY_MODEL, MILLI, IntArray, cluster_fragmentation
 from windtunnel.placement.recording import PlacementRecording
 from windtunnel.placement.tasks import PlacementProblem

@@ -34,7 +34,7 @@ class PlacedTasks:
     gpu_mask: IntArray
     """A bit for each GPU of the node that the task holds."""
     status: IntArray
-    """As in ``core.result``: COMPLETED, RUNNING, QUEUED, DROPPED."""
+    """As in ``core.recording``: COMPLETED, RUNNING, QUEUED, DROPPED."""
     started: IntArray
     """The index of the start among all starts and ends; -1 if the task did not start."""
     ended: IntArray

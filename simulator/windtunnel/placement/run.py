@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.provenance import SourcedValue
+from windtunnel.core.results.placement import PlacementResult
+from windtunnel.core.results.run import ModelInput
 from windtunnel.core.units import to_unit
 from windtunnel.core.version import __version__
 from windtunnel.placement.recording import PlacementRecording
@@ -42,8 +45,8 @@ def _policy(scenario: PlacementScenario) -> PlacementPolicy:
 
 def run_placement(
     scenario: PlacementScenario, replications: int, engine: str, catalogue: Catalogue
-) -> tuple[dict[str, Any], PlacementRecording]:
-    """Simulate ``scenario``; return the content of result.json and the recording of the first run.
+) -> tuple[PlacementResult, PlacementRecording]:
+    """Simulate ``scenario``; return the result and the recording of the first run.
 
     ``replications`` above 1 replaces the scenario's number of runs.
 
@@ -76,23 +79,21 @@ def run_placement(
             seed, count = _seed(scenario.seed, number), len(recording.tasks)
             filled.append(placement.fill_without_departures(scenario, problem, policy, seed, count))
             placement_invariants.check(filled[-1], problem)
-    notes = _notes(problem.tasks.never_started, power, inflate, runs)
-    result = {
-        "name": scenario.name,
-        "description": scenario.description,
-        "engine": "placement",
-        "seed": scenario.seed,
-        "replications": runs,
-        "policy": policy.name,
-        **summarise_placement(
-            problem, recordings, filled, by_node, scenario.parsed_targets, policy.name, scenario.ties
-        ),
-        "provenance": inputs,
-        "model_accuracy": [],
-        "notes": notes,
-        "scenario": scenario.resolved(),
-        "versions": _versions(),
-    }
+    measured = summarise_placement(
+        problem, recordings, filled, by_node, scenario.parsed_targets, policy.name, scenario.ties
+    )
+    result = PlacementResult(
+        name=scenario.name,
+        description=scenario.description,
+        seed=scenario.seed,
+        replications=runs,
+        policy=policy.name,
+        **vars(measured),
+        provenance=inputs,
+        notes=_notes(problem.tasks.never_started, power, inflate, runs),
+        scenario=scenario.resolved(),
+        versions=_versions(),
+    )
     return result, recordings[0]
 
 
@@ -120,13 +121,13 @@ def _unknown() -> NodePower:
     return NodePower(None, None, None, None)
 
 
-def _node_models(models: Any, model: np.ndarray) -> list[str]:
+def _node_models(models: Sequence[str], model: np.ndarray) -> list[str]:
     return [models[m] if m >= 0 else "" for m in model.tolist()]
 
 
 def _power(
-    scenario: PlacementScenario, models: Any, catalogue: Catalogue
-) -> tuple[dict[str, NodePower], list[dict[str, Any]]]:
+    scenario: PlacementScenario, models: Sequence[str], catalogue: Catalogue
+) -> tuple[dict[str, NodePower], list[ModelInput]]:
     """Return the power and rent of each GPU model with a known SKU, and the inputs that were used."""
     from windtunnel.placement.metrics import NodePower
 
@@ -140,7 +141,7 @@ def _power(
                 expected=f"one of {', '.join(models)}",
             )
     power: dict[str, NodePower] = {}
-    inputs: list[dict[str, Any]] = []
+    inputs: list[ModelInput] = []
     skus = [spec.sku for spec in catalogue.specs()]
     for model in models:
         entry = stated.get(model)
@@ -157,21 +158,21 @@ def _power(
             raise error.at(scenario.where("cluster", "gpus", model, "sku")) from None
         power[model] = NodePower(sku, device.idle_power_w, device.power_limit_w, price)
         inputs += [_source(sku, path, device.values[path]) for path in _PARAMETERS]
-    return power, list({(row["device"], row["parameter"]): row for row in inputs}.values())
+    return power, list({(row.device, row.parameter): row for row in inputs}.values())
 
 
-def _source(sku: str, path: str, sourced: SourcedValue) -> dict[str, Any]:
-    return {
-        "device": sku,
-        "parameter": path,
-        "value": to_unit(sourced.value, "W"),
-        "unit": "W",
-        "provenance": sourced.provenance.label,
-        "source": sourced.source,
-        "low": sourced.low,
-        "high": sourced.high,
-        "reason": sourced.reason,
-    }
+def _source(sku: str, path: str, sourced: SourcedValue) -> ModelInput:
+    return ModelInput(
+        device=sku,
+        parameter=path,
+        value=to_unit(sourced.value, "W"),
+        unit="W",
+        provenance=sourced.provenance.label,
+        source=sourced.source,
+        low=sourced.low,
+        high=sourced.high,
+        reason=sourced.reason,
+    )
 
 
 def _notes(never: int, power: dict[str, NodePower], inflate: bool, runs: int) -> list[str]:

@@ -22,6 +22,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError
 
 from windtunnel.core.errors import InputError, Location
@@ -222,7 +223,7 @@ class Span(_Model):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-_OPENB: Mapping[str, Any] = {
+_OPENB: Mapping[str, object] = {
     "time": "creation_time",
     "name": "name",
     "resources": {
@@ -336,7 +337,7 @@ class PlacementScenario(_Model):
         """Return the parsed targets."""
         return self._targets
 
-    def resolved(self) -> dict[str, Any]:
+    def resolved(self) -> dict[str, object]:
         """Return the complete scenario with all defaults, as in a file."""
         return self.model_dump(mode="json", by_alias=True)
 
@@ -397,12 +398,12 @@ def _check_times(scenario: PlacementScenario, i: int, tasks: Tasks, document: Do
             )
 
 
-def placement_from_data(data: Mapping[str, Any], file: str = "scenario") -> PlacementScenario:
+def placement_from_data(data: Mapping[str, object], file: str = "scenario") -> PlacementScenario:
     """Return a placement scenario from plain data, as in a file."""
     return check_placement(Document(dict(data), file))
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> JsonSchemaValue:
     """Return the JSON Schema of a placement scenario."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -6,23 +6,21 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from windtunnel.core.device import Device
+from windtunnel.core.results.plan import PlannedFleet
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning.bounds import Counts, Replicated
-from windtunnel.planning.evaluation import violations
+from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.search import Verdict
 from windtunnel.planning.simulate import Case, Simulator
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 
-OBJECTIVES: Mapping[str, str] = {"cost": "cost_usd_per_h", "power": "power_w", "carbon": "carbon_kg_per_h"}
-"""The key of an evaluation that each objective minimises."""
 UNITS: Mapping[str, str] = {"cost": "USD/h", "power": "W", "carbon": "kg/h"}
 
 
@@ -49,11 +47,6 @@ class Candidates:
     def entries(self) -> int:
         """The number of candidate entries."""
         return len(self.names)
-
-    @property
-    def objective(self) -> str:
-        """The key of an evaluation that the plan minimises."""
-        return OBJECTIVES[self.plan.objective]
 
     @cached_property
     def weights(self) -> tuple[FloatArray, float]:
@@ -95,7 +88,7 @@ class Candidates:
                     cases.append(replace(case, counts=less))
         return cases
 
-    def judge(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
+    def judge(self, cases: Sequence[Case]) -> list[Evaluation]:
         """Simulate fleets, each under a load and with speeds, and return their evaluations."""
         self.simulator([part for case in cases for part in self._cases(case) if self.may_be_feasible(part)])
         return [self.evaluation(case) for case in cases]
@@ -104,37 +97,34 @@ class Candidates:
         """Simulate fleets and return their verdicts for the search."""
         verdicts = []
         for evaluation in self.judge([Case(counts) for counts in fleets]):
-            value = evaluation[self.objective]
-            conclusive = evaluation["verdict"] != "unknown"
-            verdicts.append(Verdict(evaluation["met"], math.inf if value is None else value, conclusive))
+            conclusive = evaluation.verdict != "unknown"
+            verdicts.append(Verdict(evaluation.met, evaluation.objective(self.plan.objective), conclusive))
         return verdicts
 
     def possible_verdicts(self, fleets: Sequence[Counts]) -> list[Verdict]:
         """Return verdicts that count an inconclusive fleet as one that meets the targets."""
         return [Verdict(v.met or not v.conclusive, v.value) for v in self.verdicts(fleets)]
 
-    def evaluation(self, fleet: Case) -> dict[str, Any]:
+    def evaluation(self, fleet: Case) -> Evaluation:
         """Return what was simulated of a fleet; with ``spare`` also whether it works without that many devices."""
         whole, *degraded_cases = self._cases(fleet)
-        evaluation = dict(self.simulator.evaluations[whole])
+        evaluation = self.simulator.evaluations[whole]
         for case in degraded_cases:
-            if evaluation["verdict"] == "fails":
+            if evaluation.verdict == "fails":
                 break
             entry = next(i for i, (a, b) in enumerate(zip(fleet.counts, case.counts, strict=True)) if a != b)
             lost = f"without {self.plan.spare} of {self.names[entry]}"
             if not self.may_be_feasible(case):
-                evaluation |= {
-                    "met": False, "verdict": "fails", "spare_violations": f"{lost} no device serves every job"
-                }  # fmt: skip
+                reason = f"{lost} no device serves every job"
+                evaluation = replace(evaluation, met=False, verdict="fails", spare_violations=reason)
                 continue
             degraded = self.simulator.evaluations[case]
-            times = [t for t in degraded["targets"] if t["unit"] == "s" or t["metric"] in ("throughput", "completed")]
-            if not degraded["keeps_up"] or not all(t["met"] for t in times):
-                fails = not degraded["keeps_up"] or any(t["verdict"] == "missed" for t in times)
-                evaluation |= {
-                    "met": False, "verdict": "fails" if fails else "unknown",
-                    "spare_violations": f"{lost}: {'; '.join(violations(degraded))}",
-                }  # fmt: skip
+            times = [t for t in degraded.targets if t.unit == "s" or t.metric in ("throughput", "completed")]
+            if not degraded.keeps_up or not all(t.met for t in times):
+                fails = not degraded.keeps_up or any(t.verdict == "missed" for t in times)
+                reason = f"{lost}: {'; '.join(violations(degraded))}"
+                verdict = "fails" if fails else "unknown"
+                evaluation = replace(evaluation, met=False, verdict=verdict, spare_violations=reason)
         return evaluation
 
     # Texts and rows.
@@ -147,32 +137,36 @@ class Candidates:
         """Return a fleet as text, such as ``2 × large + 1 × small``."""
         return " + ".join(f"{n:,} × {name}" for name, n in self.named(counts).items())
 
-    def objective_text(self, evaluation: Mapping[str, Any]) -> str:
+    def objective_text(self, evaluation: Evaluation) -> str:
         """Return the value of the objective of a fleet as text."""
-        value, unit = evaluation[self.objective], UNITS[self.plan.objective]
-        if value is None:
+        value, unit = evaluation.objective(self.plan.objective), UNITS[self.plan.objective]
+        if math.isinf(value):
             return "nothing measured"
         return f"{value:,.2f} {unit}" if unit != "W" else format_quantity(value, "W")
 
-    def row(self, evaluation: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a fleet as plan.json holds it."""
+    def planned(self, evaluation: Evaluation) -> PlannedFleet:
+        """Return a fleet as the plan lists it."""
         devices: dict[str, int] = {}
-        for device, n in zip(self.devices, evaluation["counts"], strict=True):
+        for device, n in zip(self.devices, evaluation.counts, strict=True):
             if n:
                 devices[device.label] = devices.get(device.label, 0) + n
-        kept = {
-            key: evaluation[key]
-            for key in (
-                "cost_usd_per_h", "power_w", "peak_power_w", "energy_cost_usd_per_h", "total_cost_usd_per_h",
-                "carbon_kg_per_h", "utilisation", "p50_s", "p99_s", "keeps_up", "verdict", "judged_by",
-            )
-        }  # fmt: skip
-        return {
-            "devices": devices,
-            "entries": self.named(evaluation["counts"]),
-            "text": self.text(evaluation["counts"]),
-            **kept,
-            "min_load": self.min_load(evaluation["counts"]),
-            "targets": [dict(target) for target in evaluation["targets"]],
-            "violations": violations(evaluation),
-        }
+        return PlannedFleet(
+            devices=devices,
+            entries=self.named(evaluation.counts),
+            text=self.text(evaluation.counts),
+            cost_usd_per_h=evaluation.cost_usd_per_h,
+            power_w=evaluation.power_w,
+            peak_power_w=evaluation.peak_power_w,
+            energy_cost_usd_per_h=evaluation.energy_cost_usd_per_h,
+            total_cost_usd_per_h=evaluation.total_cost_usd_per_h,
+            carbon_kg_per_h=evaluation.carbon_kg_per_h,
+            utilisation=evaluation.utilisation,
+            p50_s=evaluation.p50_s,
+            p99_s=evaluation.p99_s,
+            keeps_up=evaluation.keeps_up,
+            verdict=evaluation.verdict,
+            judged_by=evaluation.judged_by,
+            min_load=self.min_load(evaluation.counts),
+            targets=evaluation.targets,
+            violations=violations(evaluation),
+        )

@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.results.plan import (
+    ChangeEffect,
+    CheaperFleet,
+    ClosestFleet,
+    Explanation,
+    LoadCurve,
+    LoadPoint,
+    PlanResult,
+)
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.demand import Demand
@@ -41,52 +49,41 @@ COMPARATIVES: Mapping[str, Comparatives] = {
 
 def explain(
     candidates: Candidates, best: Evaluation | None, evaluations: Sequence[Evaluation], search: SearchResult
-) -> dict[str, Any]:
-    """Return the explanation of plan.json, without its sentences; it simulates more fleets if needed."""
+) -> Explanation:
+    """Return the explanation without its sentences; it simulates more fleets if needed."""
     if best is None:
-        closest = max(
-            evaluations, key=lambda e: (evaluating.least_headroom(e), tuple(-n for n in e["counts"])), default=None
+        closest = max(evaluations, key=lambda e: (evaluating.least_headroom(e), [-n for n in e.counts]), default=None)
+        return Explanation(
+            binding=None,
+            next_cheapest=None,
+            changes=[],
+            closest=None if closest is None else ClosestFleet(candidates.text(closest.counts), violations(closest)),
+            search=[],
         )
-        return {
-            "binding": None,
-            "next_cheapest": None,
-            "changes": [],
-            "closest": None
-            if closest is None
-            else {"fleet": candidates.text(closest["counts"]), "violations": violations(closest)},
-            "search": [],
-        }
-    bound = evaluating.binding(best)
-    below = evaluating.next_cheapest(evaluations, best, candidates.objective) or _one_less(candidates, best)
-    return {
-        "binding": None if bound is None else dict(bound),
-        "headroom": {t["text"]: t["headroom"] for t in best["targets"]},
-        "next_cheapest": None
-        if below is None
-        else {
-            "fleet": candidates.text(below["counts"]),
-            "objective_text": candidates.objective_text(below),
-            "verdict": below["verdict"],
-            "violations": violations(below),
-        },
-        "changes": Changes(candidates, best, evaluations).rows(),
-        "closest": None,
-        "search": [_proof(candidates, search)],
-    }
+    below = evaluating.next_cheapest(evaluations, best, candidates.plan.objective) or _one_less(candidates, best)
+    cheaper = None
+    if below is not None:
+        text, objective = candidates.text(below.counts), candidates.objective_text(below)
+        cheaper = CheaperFleet(text, objective, below.verdict, violations(below))
+    return Explanation(
+        binding=evaluating.binding(best),
+        headroom={target.text: target.headroom for target in best.targets},
+        next_cheapest=cheaper,
+        changes=Changes(candidates, best, evaluations).effects(),
+        closest=None,
+        search=[_proof(candidates, search)],
+    )
 
 
 def _one_less(candidates: Candidates, best: Evaluation) -> Evaluation | None:
     """Return the best fleet with one device less, if no cheaper fleet was simulated; None if the bound excludes all."""
-    fleets = [
-        tuple(n - (i == j) for j, n in enumerate(best["counts"]))
-        for i in range(candidates.entries)
-        if best["counts"][i]
-    ]
+    counts, objective = best.counts, candidates.plan.objective
+    fleets = [tuple(n - (i == j) for j, n in enumerate(counts)) for i in range(candidates.entries) if counts[i]]
     fleets = [f for f in fleets if any(f) and candidates.may_be_feasible(Case(f))]
     if not fleets:
         return None
-    failed = [e for e in candidates.judge([Case(f) for f in fleets]) if not e["met"]]
-    return max(failed, key=lambda e: (e[candidates.objective], tuple(e["counts"])), default=None)
+    failed = [e for e in candidates.judge([Case(f) for f in fleets]) if not e.met]
+    return max(failed, key=lambda e: (e.objective(objective), e.counts), default=None)
 
 
 def limit_phrase(most: int, candidates: int) -> str:
@@ -113,45 +110,42 @@ def _proof(candidates: Candidates, search: SearchResult) -> str:
     )
 
 
-def load_curve(candidates: Candidates, best: Evaluation) -> dict[str, Any] | None:
+def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
     """Return the best fleet's binding time (or p99 latency) over the load, with the knee; None without loads."""
     target = evaluating.binding_time(best)
-    counts = tuple(best["counts"])
     loads = sorted(set(candidates.plan.loads))
     if not loads:
         return None
     try:
-        evaluations = candidates.judge([Case(counts, load) for load in loads])
+        evaluations = candidates.judge([Case(best.counts, load) for load in loads])
     except InputError as error:
         candidates.notes.append(f"the load curve cannot be computed: {error.problem}")
         return None
-    min_load = candidates.min_load(counts)
+    min_load = candidates.min_load(best.counts)
     points = []
     for load, evaluation in zip(loads, evaluations, strict=True):
-        judged = None
-        if target is not None:
-            judged = next(t for t in evaluation["targets"] if t["text"] == target["text"])
+        judged = None if target is None else evaluation.target(target.text)
         points.append(
-            {
-                "load": load,
-                "value_s": evaluating.time_s(evaluation, target),
-                "low_s": None if judged is None else judged["low"],
-                "high_s": None if judged is None else judged["high"],
-                "utilisation": evaluation["utilisation"],
-                "min_load": None if min_load is None else min_load * load,
-                "met": evaluation["met"],
-                "verdict": evaluation["verdict"],
-                "keeps_up": evaluation["keeps_up"],
-            }
+            LoadPoint(
+                load=load,
+                value_s=evaluating.time_s(evaluation, target),
+                low_s=None if judged is None else judged.low,
+                high_s=None if judged is None else judged.high,
+                utilisation=evaluation.utilisation,
+                min_load=None if min_load is None else min_load * load,
+                met=evaluation.met,
+                verdict=evaluation.verdict,
+                keeps_up=evaluation.keeps_up,
+            )
         )
-    return {
-        "fleet": candidates.text(counts),
-        "of": evaluating.time_name(target),
-        "limit_s": None if target is None else target["limit"],
-        "points": points,
-        "knee": evaluating.knee([p["load"] for p in points], [p["value_s"] for p in points]),
-        "rule": evaluating.KNEE_RULE,
-    }
+    return LoadCurve(
+        fleet=candidates.text(best.counts),
+        of=evaluating.time_name(target),
+        limit_s=None if target is None else target.limit,
+        points=points,
+        knee=evaluating.knee([p.load for p in points], [p.value_s for p in points]),
+        rule=evaluating.KNEE_RULE,
+    )
 
 
 # Why no fleet can meet a target.
@@ -235,72 +229,71 @@ _INCONCLUSIVE = 2
 """The number of inconclusive fleets with a sentence of their own; the table has the reasons of the others."""
 
 
-def sentences(plan: Mapping[str, Any]) -> list[str]:
+def sentences(plan: PlanResult) -> list[str]:
     """Return the explanation as sentences, from the finished plan."""
-    entries = [f"{entry['name']}: {entry['reason']}." for entry in plan["entries"] if entry["reason"]]
-    explanation, comparatives = plan["explanation"], COMPARATIVES[plan["objective"]]
-    if not plan["fleets"]:
+    entries = [f"{entry.name}: {entry.reason}." for entry in plan.entries if entry.reason]
+    explanation, comparatives = plan.explanation, COMPARATIVES[plan.objective]
+    if not plan.fleets:
         lines = [_nothing_found(plan)]
-        lines += [f"{sentence}." for sentence in explanation["unreachable"]]
+        lines += [f"{sentence}." for sentence in explanation.unreachable]
         lines += [*_inconclusive_fleets(plan), *entries]
-        closest = explanation["closest"]
-        if closest is not None and not plan["inconclusive"]:
-            lines.append(f"The closest fleet, {closest['fleet']}, fails: {'; '.join(closest['violations'])}.")
+        closest = explanation.closest
+        if closest is not None and not plan.inconclusive:
+            lines.append(f"The closest fleet, {closest.fleet}, fails: {'; '.join(closest.violations)}.")
         return lines
     lines = []
-    bound = explanation["binding"]
+    bound = explanation.binding
     if bound is not None:
-        lines.append(f"Binding target: {bound['text']}: {evaluating.headroom_text(bound)}.")
-    below = explanation["next_cheapest"]
+        lines.append(f"Binding target: {bound.text}: {evaluating.headroom_text(bound)}.")
+    below = explanation.next_cheapest
     if below is not None:
         lines.append(
-            f"The next-{comparatives.least} simulated fleet, {below['fleet']} at {below['objective_text']}, "
-            f"{'fails' if below['verdict'] == 'fails' else 'is inconclusive'}: {'; '.join(below['violations'])}."
+            f"The next-{comparatives.least} simulated fleet, {below.fleet} at {below.objective_text}, "
+            f"{'fails' if below.verdict == 'fails' else 'is inconclusive'}: {'; '.join(below.violations)}."
         )
     lines += _inconclusive_fleets(plan)
-    if explanation["changes"]:
+    if explanation.changes:
         lines.append(
             "Headroom is measured from the worse bound of the confidence interval. All lines below use the same seed; "
             "a load is a factor on the number of jobs in the same time."
         )
-    lines += [_change_sentence(change, comparatives) for change in explanation["changes"]]
-    return [*lines, *explanation["search"], *entries]
+    lines += [_change_sentence(change, comparatives) for change in explanation.changes]
+    return [*lines, *explanation.search, *entries]
 
 
-def _nothing_found(plan: Mapping[str, Any]) -> str:
-    if plan["inconclusive"]:
+def _nothing_found(plan: PlanResult) -> str:
+    if plan.inconclusive:
         return "No simulated fleet meets the targets conclusively."
-    if plan["simulated"]:
+    if plan.simulated:
         return "No simulated fleet meets the targets."
     return "No fleet can meet the targets. None was simulated, because the lower bound excludes all of them."
 
 
-def _inconclusive_fleets(plan: Mapping[str, Any]) -> list[str]:
-    fleets = plan["inconclusive"]
-    lines = [f"{fleet['text']}: {'; '.join(fleet['violations'])}." for fleet in fleets[:_INCONCLUSIVE]]
+def _inconclusive_fleets(plan: PlanResult) -> list[str]:
+    fleets = plan.inconclusive
+    lines = [f"{fleet.text}: {'; '.join(fleet.violations)}." for fleet in fleets[:_INCONCLUSIVE]]
     rest = len(fleets) - _INCONCLUSIVE
     return lines + ([f"{rest} more {'fleet is' if rest == 1 else 'fleets are'} inconclusive."] if rest > 0 else [])
 
 
-def _change_sentence(change: Mapping[str, Any], comparatives: Comparatives) -> str:
-    if change["still_meets"]:
-        text = f"{change['change']}: this fleet still meets every target"
-        if change["binding"] is not None:
-            binding = change["binding"]
-            text += f"; binding target {binding['text']}: {evaluating.headroom_text(binding)}"
+def _change_sentence(effect: ChangeEffect, comparatives: Comparatives) -> str:
+    if effect.still_meets:
+        text = f"{effect.change}: this fleet still meets every target"
+        if effect.binding is not None:
+            text += f"; binding target {effect.binding.text}: {evaluating.headroom_text(effect.binding)}"
     else:
-        fails = "fails" if change["verdict"] == "fails" else "becomes inconclusive"
-        text = f"{change['change']}: this fleet {fails} ({'; '.join(change['violations'])})"
-    if change["explained_by_interval"]:
+        fails = "fails" if effect.verdict == "fails" else "becomes inconclusive"
+        text = f"{effect.change}: this fleet {fails} ({'; '.join(effect.violations)})"
+    if effect.explained_by_interval:
         text += " (the value changed little; the difference is mainly the width of the confidence interval)"
-    number = change["candidates_tried"]
-    if change["fleet"] is not None and number == 1:
-        text += f"; {change['fleet']} meets the targets, at {change['objective_text']}"
-    elif change["fleet"] is not None:
-        text += f"; of {_fleets(number)} tried, the {comparatives.least} that meets the targets is {change['fleet']}"
-        text += f", at {change['objective_text']}"
+    number = effect.candidates_tried
+    if effect.fleet is not None and number == 1:
+        text += f"; {effect.fleet} meets the targets, at {effect.objective_text}"
+    elif effect.fleet is not None:
+        text += f"; of {_fleets(number)} tried, the {comparatives.least} that meets the targets is {effect.fleet}"
+        text += f", at {effect.objective_text}"
     elif number:
-        which = comparatives.more if change["increases_load"] else comparatives.less
+        which = comparatives.more if effect.increases_load else comparatives.less
         text += (
             f"; none of {_fleets(number, which)} meets the targets"
             if number > 1

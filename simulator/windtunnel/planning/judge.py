@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from windtunnel.core.result import distribution
+from windtunnel.core.results.plan import JudgedTarget
+from windtunnel.core.results.run import Measured, TargetVerdict
 from windtunnel.core.units import to_unit
 from windtunnel.planning.evaluation import headroom
 from windtunnel.scenario.arrivals import Closed, Deterministic, Mix, Trace
 from windtunnel.scenario.faults import is_random
-from windtunnel.scenario.judging import part_of
+from windtunnel.scenario.judging import measured
 from windtunnel.scenario.program import Branch, OpStage, Stage, Streams
 from windtunnel.scenario.scenario import Scenario, Stop
 from windtunnel.scenario.target import METRICS, Target
@@ -24,30 +24,30 @@ _EXACT = ("cost",)
 # Long: one case for each source of an interval; splitting them would pass the same five values around.
 def judged(
     target: Target,
-    rows: Sequence[Mapping[str, Any]],
-    results: Sequence[Mapping[str, Any]],
+    verdicts: Sequence[TargetVerdict],
+    results: Sequence[Measured],
     confidence: float,
     *,
     repeats: bool = False,
     fixed: bool = False,
-) -> dict[str, Any]:
+) -> JudgedTarget:
     """Return a target with its value and interval (both in its unit), and its ``verdict``.
 
     ``met``: the worse end of the interval is within the limit. ``missed``: it is not, or the value is not and has no
-    interval. ``unknown``: the value is within the limit and has no interval, for the reason ``reason``. ``rows`` and
-    ``results`` are those of one run, or of several replications, whose mean is the value and whose Student interval is
-    the interval. ``repeats``: nothing is random, so every further run would be the same. ``fixed``: nothing is random
-    and arrivals come from a trace: totals of the whole fleet are exact, and its times are a sample.
+    interval. ``unknown``: the value is within the limit and has no interval, for the reason ``reason``. ``verdicts``
+    and ``results`` are those of one run, or of several replications, whose mean is the value and whose Student
+    interval is the interval. ``repeats``: nothing is random, so every further run would be the same. ``fixed``: nothing
+    is random and arrivals come from a trace: totals of the whole fleet are exact, and its times are a sample.
     """
-    values = [row["value"] for row in rows]
-    value = None if any(v is None for v in values) else float(np.mean(values))
+    values = [verdict.value for verdict in verdicts if verdict.value is not None]
+    value = float(np.mean(values)) if len(values) == len(verdicts) else None
     low = high = None
     source, reason = "none", None
     if target.metric in _EXACT:
         low = high = value
         source = "exact"
     elif value is None:
-        result = next(r for r, v in zip(results, values, strict=True) if v is None)
+        result = next(r for r, v in zip(results, verdicts, strict=True) if v.value is None)
         reason = _no_value(target, result)
     elif len(values) > 1:
         half = student(len(values) - 1, confidence) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
@@ -72,39 +72,49 @@ def judged(
     worse_end = value if low is None or high is None else (high if target.comparison == "<=" else low)
     within = worse_end is not None and (worse_end <= limit if target.comparison == "<=" else worse_end >= limit)
     verdict = "missed" if not within else ("unknown" if source == "none" else "met")
-    row = {
-        "text": target.text, "met": verdict == "met", "verdict": verdict, "value": value, "low": low, "high": high,
-        "worse_end": None if verdict == "unknown" else worse_end, "limit": limit, "unit": target.unit,
-        "comparison": target.comparison, "metric": target.metric, "statistic": target.statistic,
-        "workload": target.workload, "interval_source": source, "confidence": confidence, "reason": reason,
-    }  # fmt: skip
-    return row | {"headroom": headroom(row)}
+    judged_end = None if verdict == "unknown" else worse_end
+    return JudgedTarget(
+        text=target.text,
+        met=verdict == "met",
+        verdict=verdict,
+        value=value,
+        low=low,
+        high=high,
+        worse_end=judged_end,
+        limit=limit,
+        unit=target.unit,
+        comparison=target.comparison,
+        metric=target.metric,
+        statistic=target.statistic,
+        workload=target.workload,
+        interval_source=source,
+        confidence=confidence,
+        reason=reason,
+        headroom=headroom(judged_end, limit, target.comparison),
+    )
 
 
-def _interval(target: Target, result: Mapping[str, Any]) -> tuple[float, float] | None:
+def _interval(target: Target, result: Measured) -> tuple[float, float] | None:
     """Return the run's own 95% interval for a target's value, in the target's unit; None if it has none."""
     if not METRICS[target.metric].per_workload:
         return None
-    percentile = (distribution(part_of(target, result), target.metric) or {})[str(target.statistic)]
-    if percentile["low"] is None or percentile["high"] is None:
+    estimate = measured(target, result)
+    if estimate.low is None or estimate.high is None:
         return None
-    return to_unit(percentile["low"], target.unit), to_unit(percentile["high"], target.unit)
+    return to_unit(estimate.low, target.unit), to_unit(estimate.high, target.unit)
 
 
-def _missing(target: Target, result: Mapping[str, Any]) -> str:
+def _missing(target: Target, result: Measured) -> str:
     """Return the reason why a run has no interval for a target."""
     if not METRICS[target.metric].per_workload:
         return f"one run gives {target.metric.replace('_', ' ')} no interval"
-    missing = part_of(target, result)["statistics"]["missing_interval_reasons"].get(f"{target.metric}_s", {})
-    return str(missing.get(target.statistic) or "no reason is known")
+    return measured(target, result).reason or "no reason is known"
 
 
-def _no_value(target: Target, result: Mapping[str, Any]) -> str:
+def _no_value(target: Target, result: Measured) -> str:
     """Return the reason why a run has no value for a target."""
-    statistics = result["statistics"]
-    if METRICS[target.metric].per_workload and statistics["steady_state"] == "unstable":
-        return f"unstable: {statistics['steady_state_reason']}"
-    return "nothing was seen of it in the run"
+    unstable = result.statistics.unstable_reason
+    return unstable if METRICS[target.metric].per_workload and unstable else "nothing was seen of it in the run"
 
 
 def student(degrees: int, confidence: float) -> float:

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import assumed
+from windtunnel.core.results.advice import LaunchAdvice, Primitives, Side
 from windtunnel.core.units import format_quantity as show
 
 SIDE = 64
@@ -43,40 +43,6 @@ BARRIER = assumed(
 """The time of a barrier across the grid of a persistent kernel, over the floor of a launched one."""
 MOST_STEPS = 10**7
 LAUNCH, PERSISTENT = "launch", "persistent"
-
-
-@dataclass(frozen=True)
-class Primitives:
-    """The parts of both costs (s); ``write_s`` and ``poll_s`` are None if the API has no persistent kernels.
-
-    ``step_s``: the kernels of a step, including floors. ``barriers_s``: the additional time of barriers in their place.
-    """
-
-    copy_in_s: float
-    start_s: float
-    enqueue_s: float
-    synchronize_s: float
-    step_s: float
-    barriers_s: float
-    write_s: float | None
-    poll_s: float | None
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the two forms at a rate of commands.
-
-    ``latency_s``: the time of a single command. ``response_s``: its mean including queueing; None if commands arrive
-    faster than they are completed. Shares of the time: ``host_busy`` in calls, ``device_busy`` computing,
-    ``device_held`` not available to others.
-    """
-
-    latency_s: float
-    response_s: float | None
-    capacity_per_s: float
-    host_busy: float
-    device_busy: float
-    device_held: float
 
 
 def primitives(device: Device, barrier: float = BARRIER.value) -> Primitives:
@@ -206,7 +172,7 @@ def crossover_rate(parts: Primitives, steps: float) -> float | None:
     return high
 
 
-def advise(device: Device, commands_per_s: float, steps_per_command: int) -> dict[str, Any]:
+def advise(device: Device, commands_per_s: float, steps_per_command: int) -> LaunchAdvice:
     """Return the recommended form for ``device`` at this rate and size of command, both costs, and the crossovers."""
     for field, value in (("--commands-per-s", commands_per_s), ("--steps-per-command", steps_per_command)):
         if not 0 < value < math.inf:
@@ -221,22 +187,22 @@ def advise(device: Device, commands_per_s: float, steps_per_command: int) -> dic
     choice = Choice(parts, commands_per_s, steps_per_command)
     kept = choice.persistent
     ends = [primitives(device, end) for end in (BARRIER.high, BARRIER.low) if end is not None]
-    return {
-        "device": device.label,
-        "commands_per_s": commands_per_s,
-        "steps_per_command": steps_per_command,
-        "recommended": choice.recommended,
-        "why": _why(device, choice),
-        "saving": choice.saving,
-        "crossover_steps_per_command": None if kept is None else crossover_steps(parts, commands_per_s),
-        "crossover_steps_ends": [] if kept is None else [crossover_steps(end, commands_per_s) for end in ends],
-        "crossover_commands_per_s": None if kept is None else crossover_rate(parts, steps_per_command),
-        "launch": asdict(choice.launch),
-        "persistent": None if kept is None else asdict(kept),
-        "primitives": asdict(parts),
-        "assumed": f"barrier over kernel floor is {BARRIER.value:g} ({BARRIER.low:g} to {BARRIER.high:g}): "
+    return LaunchAdvice(
+        device=device.label,
+        commands_per_s=commands_per_s,
+        steps_per_command=steps_per_command,
+        recommended=choice.recommended,
+        why=_why(device, choice),
+        saving=choice.saving,
+        crossover_steps_per_command=None if kept is None else crossover_steps(parts, commands_per_s),
+        crossover_steps_ends=[] if kept is None else [crossover_steps(end, commands_per_s) for end in ends],
+        crossover_commands_per_s=None if kept is None else crossover_rate(parts, steps_per_command),
+        launch=choice.launch,
+        persistent=kept,
+        primitives=parts,
+        assumed=f"barrier over kernel floor is {BARRIER.value:g} ({BARRIER.low:g} to {BARRIER.high:g}): "
         f"{BARRIER.reason}",
-    }
+    )
 
 
 def _why(device: Device, choice: Choice) -> str:

@@ -1,16 +1,23 @@
-"""Makes a plan: the candidates, the lower bounds, the search, and the answer as plan.json holds it."""
+"""Makes a plan: the candidates, the lower bounds, the search, and the answer."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.recommendation import recommendation
+from windtunnel.core.results.plan import (
+    CandidateEntry,
+    LowerBound,
+    ModelInputs,
+    PlanResult,
+    SearchSummary,
+    SimulatedFleet,
+)
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.checks import doubtful_settings
@@ -22,12 +29,13 @@ from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning import explanation
 from windtunnel.planning.bounds import Bound, Counts, Replicated
 from windtunnel.planning.candidates import UNITS, Candidates
+from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws
 from windtunnel.planning.search import Search, SearchResult, Space
 from windtunnel.planning.simulate import Case, Setting, Simulator, entry_name, simulate, variant
 from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.plan import Plan
-from windtunnel.scenario.scenario import Scenario
+from windtunnel.scenario.scenario import ContinuousBatch, Scenario
 from windtunnel.simulation import versions as versions_module
 from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel.simulation.run import replication_seed
@@ -132,8 +140,8 @@ class Planner:
 
     # Steps.
 
-    def run(self) -> dict[str, Any]:
-        """Compute the bounds, search, and explain; returns the plan as plan.json holds it."""
+    def run(self) -> PlanResult:
+        """Compute the bounds, search, and explain."""
         prepared = self.prepared(self.scenario)
         failed = max_failed_jobs(prepared)
         if failed > _MAX_FAILED_JOBS:
@@ -217,7 +225,7 @@ class Planner:
         if not math.isfinite(bounds.load(ample)[0]):
             return simulator.setting
         evaluation = simulate(replace(simulator.setting, further=1), Case(ample))
-        without = [t["text"] for t in evaluation["targets"] if t["interval_source"] == "none"]
+        without = [t.text for t in evaluation.targets if t.interval_source == "none"]
         if not without:
             simulator.keep(Case(ample), evaluation)
             return simulator.setting
@@ -229,8 +237,9 @@ class Planner:
             simulator.setting = replace(simulator.setting, replications=self.options.replications)
         return simulator.setting
 
-    def _answer(self, prepared: PreparedRun) -> dict[str, Any]:
-        candidates, key = self.candidates, self.candidates.objective
+    # Long: it has one expression for each key of the plan.
+    def _answer(self, prepared: PreparedRun) -> PlanResult:
+        candidates, objective = self.candidates, self.options.objective
         lower = self._lower_bounds()
         budget = self._max_cost() * (1 + 1e-9)
         space = self._space(budget)
@@ -241,63 +250,60 @@ class Planner:
         else:
             search, simulated = self._search(space)
         evaluations = [candidates.evaluation(Case(counts)) for counts in simulated]
-        listed = evaluating.minimal(evaluations, key, self.options.fleets)
-        inconclusive = evaluating.inconclusive(evaluations, listed, key, self.options.fleets)
+        listed = evaluating.minimal(evaluations, objective, self.options.fleets)
+        inconclusive = evaluating.inconclusive(evaluations, listed, objective, self.options.fleets)
         best = listed[0] if listed else None
         explained = explanation.explain(candidates, best, evaluations, search)
-        explained["unreachable"] = (
-            [] if listed else explanation.explain_infeasibility(candidates, self.targets, lower.cost)
-        )
-        time = evaluating.binding_time(best)
-        result: dict[str, Any] = {
-            "name": self.scenario.name,
-            "description": self.scenario.description,
-            "objective": self.options.objective,
-            "seed": self.scenario.seed,
-            "confidence": self.options.confidence,
-            "replications": candidates.simulator.setting.replications,
-            "spare": self.options.spare,
-            "engine": evaluations[0]["engine"] if evaluations else None,
-            "fleets": [candidates.row(e) for e in listed],
-            "inconclusive": [candidates.row(e) for e in inconclusive],
-            "lower_bound": {
-                "cost_usd_per_h": _finite(lower.cost.value),
-                "devices": None if lower.cost.counts is None else candidates.named(lower.cost.counts),
-                "objective": _finite(lower.objective.value),
-                "objective_unit": UNITS[self.options.objective],
-                **self._autoscaler(),
-            },
-            "gap": self._gap(best, lower),
-            "entries": self._entries(prepared, search.single_entry_reasons),
-            "explanation": explained,
-            "inputs": self._inputs(prepared),
-            "time": evaluating.time_name(time),
-            "front": [candidates.row(e) for e in evaluating.front(evaluations, time)],
-            "curve": None if best is None else explanation.load_curve(candidates, best),
-            "search": {
-                "simulated_fleets": len(simulated),
-                "simulations": sum(e["runs"] for e in candidates.simulator.evaluations.values()),
-                "rounds": search.rounds,
-                "proof": search.proof,
-                "unexplored_cheaper": search.unexplored,
-                "considered": search.considered,
-                "max": dict(zip(self.names, candidates.max_counts, strict=True)),
-                "max_entries": self.options.max_entries,
-                "limit": explanation.limit_phrase(self.options.max_entries, self.entries),
-            },
-            "notes": [
+        if best is None:
+            unreachable = explanation.explain_infeasibility(candidates, self.targets, lower.cost)
+            explained = replace(explained, unreachable=unreachable)
+        time, policy = evaluating.binding_time(best), self.scenario.policy
+        plan = PlanResult(
+            name=self.scenario.name,
+            description=self.scenario.description,
+            objective=objective,
+            seed=self.scenario.seed,
+            confidence=self.options.confidence,
+            replications=candidates.simulator.setting.replications,
+            spare=self.options.spare,
+            engine=evaluations[0].engine if evaluations else None,
+            fleets=[candidates.planned(e) for e in listed],
+            inconclusive=[candidates.planned(e) for e in inconclusive],
+            lower_bound=self._lower_bound(lower),
+            gap=self._gap(best, lower),
+            entries=self._entries(prepared, search.single_entry_reasons),
+            explanation=explained,
+            inputs=self._inputs(prepared),
+            time=evaluating.time_name(time),
+            front=[candidates.planned(e) for e in evaluating.front(evaluations, time)],
+            curve=None if best is None else explanation.load_curve(candidates, best),
+            search=SearchSummary(
+                simulated_fleets=len(simulated),
+                simulations=sum(e.runs for e in candidates.simulator.evaluations.values()),
+                rounds=search.rounds,
+                proof=search.proof,
+                unexplored_cheaper=search.unexplored,
+                considered=search.considered,
+                max=dict(zip(self.names, candidates.max_counts, strict=True)),
+                max_entries=self.options.max_entries,
+                limit=explanation.limit_phrase(self.options.max_entries, self.entries),
+            ),
+            notes=[
                 *self.notes,
                 *doubtful_settings(prepared),
                 *search.notes,
                 *self._harm(search),
                 *candidates.demand.notes,
             ],
-            "simulated": [
-                candidates.row(e) | {"met": e["met"], "time_s": evaluating.time_s(e, time)} for e in evaluations
+            simulated=[
+                SimulatedFleet(**vars(candidates.planned(e)), met=e.met, time_s=evaluating.time_s(e, time))
+                for e in evaluations
             ],
-        }
-        explained["sentences"] = explanation.sentences(result)
-        return result | {"scenario": self.scenario.resolved(), "versions": versions_module.versions()}
+            scenario=self.scenario.resolved(),
+            versions=versions_module.versions(),
+            has_continuous_batches=not isinstance(policy, str) and isinstance(policy.batch, ContinuousBatch),
+        )
+        return replace(plan, explanation=replace(explained, sentences=explanation.sentences(plan)))
 
     def _lower_bounds(self) -> _LowerBounds:
         candidates, counts, entries = self.candidates, self.candidates.max_counts, self.options.max_entries
@@ -330,11 +336,12 @@ class Planner:
             load=candidates.bounds.load,
         )
 
-    def _gap(self, best: Mapping[str, Any] | None, lower: _LowerBounds) -> float | None:
+    def _gap(self, best: Evaluation | None, lower: _LowerBounds) -> float | None:
         """Return the largest possible excess of the best fleet over the optimum, relative to the best fleet."""
-        if best is None or not best[self.candidates.objective] or not math.isfinite(lower.objective.value):
+        value = 0.0 if best is None else best.objective(self.options.objective)
+        if not value or not math.isfinite(lower.objective.value):
             return None
-        return max(0.0, 1 - lower.objective.value / float(best[self.candidates.objective]))
+        return max(0.0, 1 - lower.objective.value / value)
 
     def _max_cost(self) -> float:
         """Return the smallest limit (USD/h) that a target sets on the rent; infinite without one."""
@@ -362,8 +369,8 @@ class Planner:
             f"{text(search.best)} meets, so a fleet that was excluded because a larger one failed may meet the targets"
         ]
 
-    def _autoscaler(self) -> dict[str, Any]:
-        """Return the rent if each device were rented only while it works, which no autoscaling policy can go below."""
+    def _lower_bound(self, lower: _LowerBounds) -> LowerBound:
+        """Return the lower bounds, and the rent if each device were rented only while it works."""
         demand, bounds = self.candidates.demand, self.candidates.bounds.first
         least = np.full(len(demand), math.inf)
         for c in range(self.entries):
@@ -378,38 +385,33 @@ class Planner:
         of = np.clip(np.searchsorted(edges, demand.arrival_s[kept], side="right") - 1, 0, windows - 1)
         width = max((edges[-1] - edges[0]) / windows, 1e-12)
         profile = np.bincount(of, weights=least[kept], minlength=windows) / width
-        return {
-            "autoscaler_usd_per_h": float(least[kept].sum() / bounds.length_s * (1 - 1e-9)),
-            "autoscaler_by_window_usd_per_h": [float(f"{v:.6g}") for v in profile],
-            "window_s": float(width),
-        }
+        counts = lower.cost.counts
+        return LowerBound(
+            cost_usd_per_h=_finite(lower.cost.value),
+            devices=None if counts is None else self.candidates.named(counts),
+            objective=_finite(lower.objective.value),
+            objective_unit=UNITS[self.options.objective],
+            autoscaler_usd_per_h=float(least[kept].sum() / bounds.length_s * (1 - 1e-9)),
+            autoscaler_by_window_usd_per_h=[float(f"{v:.6g}") for v in profile],
+            window_s=float(width),
+        )
 
-    def _entries(self, prepared: PreparedRun, alone: Mapping[int, str]) -> list[dict[str, Any]]:
+    def _entries(self, prepared: PreparedRun, alone: Mapping[int, str]) -> list[CandidateEntry]:
         """Return each candidate, what its times rest on, and why it was excluded or no fleet of it alone was found."""
         accuracies = model_accuracy(prepared.compiled, prepared.classes)
-        rows = []
+        entries = []
         for i, name in enumerate(self.names):
             reason = self._excluded(prepared, i)
             if reason is None and i in alone:
                 reason = _ALONE[alone[i]].format(max=self.candidates.max_counts[i])
-            price = float(self.prices[i])
             label = self.devices[i].label
-            error = widest_error(accuracies, label)
-            rows.append(
-                {
-                    "name": name,
-                    "device": label,
-                    "price_usd_per_h": price,
-                    "reason": reason,
-                    "time_error": None if error is None else asdict(error),
-                }
-            )
-        return rows
+            entries.append(CandidateEntry(name, label, float(self.prices[i]), reason, widest_error(accuracies, label)))
+        return entries
 
-    def _inputs(self, prepared: PreparedRun) -> dict[str, int]:
+    def _inputs(self, prepared: PreparedRun) -> ModelInputs:
         """Return the number of inputs of the device models of all candidates, and how many of them are assumed."""
         rows = provenance(prepared.compiled, prepared.classes)
-        return {"total": len(rows), "assumed": sum(row["provenance"] == "assumed" for row in rows)}
+        return ModelInputs(len(rows), sum(row.provenance == "assumed" for row in rows))
 
     def _excluded(self, prepared: PreparedRun, entry: int) -> str | None:
         """Return why an entry can run no job; None if it can run one."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.results.plan import ChangeEffect
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
@@ -48,16 +48,16 @@ class Changes:
         self.best = best
         self.simulated = simulated
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row for each change. All searches advance together, so that fleets are simulated in parallel."""
-        judge, counts, asked = self.candidates.judge, tuple(self.best["counts"]), self._asked()
+    def effects(self) -> list[ChangeEffect]:
+        """Return the effect of each change. All searches advance together, so that fleets are simulated in parallel."""
+        judge, counts, asked = self.candidates.judge, self.best.counts, self._asked()
         try:
             here = judge([Case(counts, change.load, change.speeds) for change in asked])
         except InputError as error:
             self.candidates.notes.append(f"the sensitivity to the load cannot be computed: {error.problem}")
             asked = [change for change in asked if change.load == 1.0]
             here = judge([Case(counts, change.load, change.speeds) for change in asked])
-        walks = [self._walk(change, evaluation["met"]) for change, evaluation in zip(asked, here, strict=True)]
+        walks = [self._walk(change, evaluation.met) for change, evaluation in zip(asked, here, strict=True)]
         ends: dict[int, tuple[Evaluation | None, int]] = {}
         answers: dict[int, Evaluation | None] = dict.fromkeys(range(len(walks)))
         while answers:
@@ -69,7 +69,7 @@ class Changes:
                     ends[i] = end.value
             answers = dict(zip(cases, judge(list(cases.values())), strict=True))
         pairs = enumerate(zip(asked, here, strict=True))
-        return [self._row(change, evaluation, *ends[i]) for i, (change, evaluation) in pairs]
+        return [self._effect(change, evaluation, *ends[i]) for i, (change, evaluation) in pairs]
 
     def _asked(self) -> list[_Change]:
         everywhere = range(self.candidates.entries)
@@ -79,8 +79,8 @@ class Changes:
             _Change("Every device 10% slower than its model", 1.0, tuple(1 / 1.1 for _ in everywhere), True),
             _Change("Every device 10% faster than its model", 1.0, tuple(1 / 0.9 for _ in everywhere), False),
         ]
-        for i, n in enumerate(self.best["counts"]):
-            error = widest_error(self.best["model_accuracy"], self.candidates.devices[i].label) if n else None
+        for i, n in enumerate(self.best.counts):
+            error = widest_error(self.best.model_accuracy, self.candidates.devices[i].label) if n else None
             if error is not None:
                 slower = tuple(1 / error.factor if i == j else 1.0 for j in everywhere)
                 name = self.candidates.names[i]
@@ -91,31 +91,27 @@ class Changes:
                 asked.append(_Change(text, 1.0, slower, True))
         return asked
 
-    def _row(self, change: _Change, here: Evaluation, other: Evaluation | None, tried: int) -> dict[str, Any]:
-        bound = evaluating.binding(here)
-        before = None
-        if bound is not None:
-            before = next(t for t in self.best["targets"] if t["text"] == bound["text"])
-        return {
-            "change": change.text,
-            "load": change.load,
-            "speeds": dict(
-                zip(self.candidates.names, change.speeds or (1.0,) * self.candidates.entries, strict=True)
-            ),
-            "increases_load": change.increases_load,
-            "still_meets": here["met"],
-            "verdict": here["verdict"],
-            "headroom": None if bound is None else bound["headroom"],
-            "binding": None if bound is None else dict(bound),
-            "explained_by_interval": (
+    def _effect(self, change: _Change, here: Evaluation, other: Evaluation | None, tried: int) -> ChangeEffect:
+        names, bound = self.candidates.names, evaluating.binding(here)
+        before = None if bound is None else self.best.target(bound.text)
+        return ChangeEffect(
+            change=change.text,
+            load=change.load,
+            speeds=dict(zip(names, change.speeds or (1.0,) * self.candidates.entries, strict=True)),
+            increases_load=change.increases_load,
+            still_meets=here.met,
+            verdict=here.verdict,
+            headroom=None if bound is None else bound.headroom,
+            binding=bound,
+            explained_by_interval=(
                 bound is not None and before is not None and evaluating.explained_by_interval(before, bound)
             ),
-            "violations": evaluating.violations(here),
-            "candidates_tried": tried,
-            "fleet": None if other is None else self.candidates.text(other["counts"]),
-            "devices": None if other is None else self.candidates.named(other["counts"]),
-            "objective_text": None if other is None else self.candidates.objective_text(other),
-        }  # fmt: skip
+            violations=evaluating.violations(here),
+            candidates_tried=tried,
+            fleet=None if other is None else self.candidates.text(other.counts),
+            devices=None if other is None else self.candidates.named(other.counts),
+            objective_text=None if other is None else self.candidates.objective_text(other),
+        )
 
     def _walk(self, change: _Change, holds: bool) -> Generator[Case, Evaluation, tuple[Evaluation | None, int]]:
         """Search the cheapest fleet that meets the targets, among simulated fleets and those one step from the best.
@@ -129,7 +125,7 @@ class Changes:
         for counts in self._larger(change) if change.increases_load else self._cheaper(change):
             tried += 1
             evaluation = yield Case(counts, change.load, change.speeds)
-            if evaluation["met"]:
+            if evaluation.met:
                 cheapest, limit = evaluation, self.candidates.objective_lower_bound(counts)
                 break
         if change.increases_load or not holds:
@@ -139,27 +135,27 @@ class Changes:
 
     def _larger(self, change: _Change) -> list[Counts]:
         """Return fleets that meet the targets without the change, and the best with more devices, cheapest first."""
-        best = tuple(self.best["counts"])
+        best = self.best.counts
         steps = [tuple(n + (i == j) for j, n in enumerate(best)) for i in reversed(self._entries_by_price(best))]
         steps += [tuple(math.ceil(n * factor) for n in best) for factor in (1.15, 1.3, 1.6)]
         steps = [s for s in dict.fromkeys(steps) if s != best]
-        counts = [tuple(e["counts"]) for e in self.simulated if e["met"]]
+        counts = [e.counts for e in self.simulated if e.met]
         others = [c for c in self._ranked(counts, change) if c != best]
         return self._ranked([*others[:_KNOWN], *steps[:_STEPS]], change)
 
     def _cheaper(self, change: _Change) -> list[Counts]:
         """Return cheaper fleets that narrowly fail without the change; the cheapest first."""
-        best = self.candidates.objective_lower_bound(self.best["counts"])
-        counts = [tuple(e["counts"]) for e in self.simulated if not e["met"]]
+        best = self.candidates.objective_lower_bound(self.best.counts)
+        counts = [e.counts for e in self.simulated if not e.met]
         near = sorted(
             (c for c in self._ranked(counts, change) if self.candidates.objective_lower_bound(c) < best * (1 - 1e-12)),
-            key=lambda c: -evaluating.least_headroom(next(e for e in self.simulated if tuple(e["counts"]) == c)),
+            key=lambda c: -evaluating.least_headroom(next(e for e in self.simulated if e.counts == c)),
         )
         return self._ranked(near[:_KNOWN], change)
 
     def _fewer(self, change: _Change, limit: float) -> Generator[Case, Evaluation, tuple[Evaluation | None, int]]:
         """Remove devices from the best while it meets the targets; only fleets cheaper than ``limit`` are returned."""
-        now: Counts = tuple(self.best["counts"])
+        now: Counts = self.best.counts
         cheapest: Evaluation | None = None
         tried, shrinking = 0, True
         while shrinking and tried < _STEPS:
@@ -171,7 +167,7 @@ class Changes:
                     continue
                 tried += 1
                 evaluation = yield Case(less, change.load, change.speeds)
-                if evaluation["met"]:
+                if evaluation.met:
                     now, shrinking = less, True
                     if self.candidates.objective_lower_bound(less) < limit:
                         cheapest = evaluation

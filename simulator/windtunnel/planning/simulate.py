@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
-from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
+from windtunnel.core.results.plan import JudgedTarget
+from windtunnel.core.results.run import RunResult
 from windtunnel.planning.bounds import Counts, keep_up_s
+from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws, judged, lengthened, repeats
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
-from windtunnel.simulation.run import Run, replication_seed
+from windtunnel.simulation.run import replication_seed
 from windtunnel.sweep.workers import end_with_parent, one_thread
 from windtunnel_models.catalogue import Catalogue
 
@@ -90,19 +92,19 @@ def entry_name(scenario: Scenario, entry: int) -> str:
 class _Outcome:
     """One run: its result, the time after the last arrival for completing all jobs, and whether they were completed."""
 
-    result: dict[str, Any]
+    result: RunResult
     keep_up_s: float
     keeps_up: bool
 
     @property
     def rules_out(self) -> bool:
         """Return whether this run alone excludes the fleet: every run must have all values and keep up."""
-        return not self.keeps_up or any(row["value"] is None for row in self.result["targets"])
+        return not self.keeps_up or any(target.value is None for target in self.result.targets)
 
 
 # Long: a sequence of decisions, each based on the runs so far.
-def simulate(setting: Setting, case: Case) -> dict[str, Any]:
-    """Simulate a fleet and judge it with confidence; the evaluation is plain data, the same in every process.
+def simulate(setting: Setting, case: Case) -> Evaluation:
+    """Simulate a fleet and judge it with confidence.
 
     One run is enough if it gives every target the interval that it needs. Otherwise a longer run or replications
     follow; see ``_further``. The first run must keep up in any case, because the lower bound is computed for it.
@@ -121,11 +123,11 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
         judged_by = "replications"
         if len(outcomes) < setting.replications:
             # The remaining replications were not made, so the other targets have no verdict.
-            targets = [t if t["value"] is None else t | _UNJUDGED for t in targets]
+            targets = [t if t.value is None else _unjudged(t) for t in targets]
     elif (
         setting.further > 1
         and outcomes[0].keeps_up
-        and {"unknown"} <= {t["verdict"] for t in targets} <= {"unknown", "met"}
+        and {"unknown"} <= {t.verdict for t in targets} <= {"unknown", "met"}
     ):
         further, judged_by = _further(scenario, setting.further)
         if further:
@@ -135,75 +137,70 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
             outcomes += added
             if judged_by == "longer":
                 factor = f", even in a run {setting.further} times as long"
-                targets = [t | {"reason": t["reason"] + factor} if t["reason"] else t for t in targets]
-    verdicts = {t["verdict"] for t in targets}
+                targets = [replace(t, reason=t.reason + factor) if t.reason else t for t in targets]
+    verdicts = {t.verdict for t in targets}
     fails = "missed" in verdicts or not all(outcome.keeps_up for outcome in outcomes)
     verdict = "fails" if fails else ("unknown" if "unknown" in verdicts else "meets")
     # If some fleets are simulated further, power is taken from the run that all fleets share, because the lower
     # bound of the objective holds for that run.
     shared = results if setting.replications > 1 else [outcomes[0].result]
-    return {
-        "counts": list(case.counts),
-        "met": verdict == "meets",
-        "verdict": verdict,
-        "judged_by": judged_by,
-        "runs": len(outcomes),
-        "keeps_up": all(outcome.keeps_up for outcome in outcomes),
-        "keep_up_s": outcomes[0].keep_up_s,
-        "targets": targets,
-        **_measurements(outcomes[0].result, shared, results),
-    }
+    first = outcomes[0].result
+    assert first.cost_usd_per_h is not None  # noqa: S101  the planner has checked that every candidate has a price
+    return Evaluation(
+        counts=case.counts,
+        met=verdict == "meets",
+        verdict=verdict,
+        judged_by=judged_by,
+        runs=len(outcomes),
+        keeps_up=all(outcome.keeps_up for outcome in outcomes),
+        keep_up_s=outcomes[0].keep_up_s,
+        targets=targets,
+        cost_usd_per_h=first.cost_usd_per_h,
+        power_w=float(np.mean([r.average_power_w for r in shared])),
+        peak_power_w=max(r.peak_power_w for r in shared),
+        energy_cost_usd_per_h=_mean([None if r.site is None else r.site.energy_cost_usd_per_h for r in shared]),
+        total_cost_usd_per_h=_mean([None if r.site is None else r.site.cost_usd_per_h for r in shared]),
+        carbon_kg_per_h=_mean([None if r.site is None else r.site.carbon_kg_per_h for r in shared]),
+        utilisation=float(np.mean([r.utilisation for r in results])),
+        p99_s=_mean([r.latency_s.p99.value for r in results]),
+        p50_s=_mean([r.latency_s.p50.value for r in results]),
+        engine=first.engine,
+        model_accuracy=first.model_accuracy,
+    )
 
 
 def _run(setting: Setting, scenario: Scenario, longest_s: float) -> _Outcome:
-    finished = simulation.run(scenario, catalogue=setting.catalogue)
-    return _Outcome(finished.result, *_behind_s(scenario, finished, scenario.parsed_targets(), longest_s))
+    result, recording = simulation.simulate(scenario, 1, "auto", setting.catalogue)
+    return _Outcome(result, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
 
 
-def _judged(scenario: Scenario, setting: Setting, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _judged(scenario: Scenario, setting: Setting, results: Sequence[RunResult]) -> list[JudgedTarget]:
     repeated, fixed = repeats(scenario), not draws(scenario)
     return [
-        judged(target, [r["targets"][i] for r in results], results, setting.confidence, repeats=repeated, fixed=fixed)
+        judged(target, [r.targets[i] for r in results], results, setting.confidence, repeats=repeated, fixed=fixed)
         for i, target in enumerate(scenario.parsed_targets())
     ]
 
 
-def _measurements(
-    first: Mapping[str, Any], shared: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return the measured values: power and cost of the runs in ``shared``, times and utilisation of ``results``."""
-
-    def mean(runs: Sequence[Mapping[str, Any]], pick: Callable[[Mapping[str, Any]], float | None]) -> float | None:
-        values = [value for value in map(pick, runs) if value is not None]
-        return float(np.mean(values)) if values else None
-
-    def site(key: str) -> Callable[[Mapping[str, Any]], float | None]:
-        return lambda r: None if r["site"] is None else r["site"][key]
-
-    return {
-        "unstable": next((r["statistics"]["steady_state_reason"] for r in results if _unstable(r)), None),
-        "cost_usd_per_h": first["cost_usd_per_h"],
-        "power_w": mean(shared, lambda r: r["average_power_w"]),
-        "peak_power_w": max(r["peak_power_w"] for r in shared),
-        "energy_cost_usd_per_h": mean(shared, site("energy_cost_usd_per_h")),
-        "total_cost_usd_per_h": mean(shared, site("cost_usd_per_h")),
-        "carbon_kg_per_h": mean(shared, site("carbon_kg_per_h")),
-        "utilisation": mean(results, lambda r: r["utilisation"]),
-        "p99_s": mean(results, lambda r: r["latency_s"]["p99"]["value"]),
-        "p50_s": mean(results, lambda r: r["latency_s"]["p50"]["value"]),
-        "engine": first["engine"],
-        "model_accuracy": first["model_accuracy"],
-    }
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the known values; None if there are none."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
-_UNJUDGED = {
-    "met": False, "verdict": "unknown", "low": None, "high": None, "worse_end": None, "headroom": None,
-    "interval_source": "none", "reason": "no further replications: another target already fails",
-}  # fmt: skip
-
-
-def _unstable(result: Mapping[str, Any]) -> bool:
-    return bool(result["statistics"]["steady_state"] == "unstable")
+def _unjudged(target: JudgedTarget) -> JudgedTarget:
+    """Return a target without a verdict, because the remaining replications were not made."""
+    return replace(
+        target,
+        met=False,
+        verdict="unknown",
+        low=None,
+        high=None,
+        worse_end=None,
+        headroom=None,
+        interval_source="none",
+        reason="no further replications: another target already fails",
+    )
 
 
 def _replicas(scenario: Scenario, replications: int) -> list[Scenario]:
@@ -226,10 +223,10 @@ def _further(scenario: Scenario, times: int) -> tuple[list[Scenario], str]:
     return [], "run"
 
 
-def _behind_s(scenario: Scenario, run: Run, targets: Sequence[Target], longest_s: float) -> tuple[float, bool]:
+def _behind_s(
+    scenario: Scenario, recording: Recording, targets: Sequence[Target], longest_s: float
+) -> tuple[float, bool]:
     """Return (the time after its arrival within which the last job may complete, whether it did)."""
-    recording = run.recording
-    assert isinstance(recording, Recording)  # noqa: S101  fleets are planned, not clusters
     arrival = recording.jobs.arrival
     last = int(arrival[-1]) if recording.tally is None else recording.tally.last_arrival
     slack = keep_up_s(float(last - arrival[0]) / 1e12, targets, longest_s)
@@ -249,7 +246,7 @@ def _begin(setting: Setting) -> None:
     _shared[:] = [setting]
 
 
-def _in_worker(case: Case) -> dict[str, Any]:
+def _in_worker(case: Case) -> Evaluation:
     return simulate(_shared[0], case)
 
 
@@ -260,11 +257,11 @@ class Simulator:
         self.setting = setting
         self.workers = workers
         self.progress = progress
-        self.evaluations: dict[Case, dict[str, Any]] = {}
+        self.evaluations: dict[Case, Evaluation] = {}
         self.longest_s = 0.0
         self._pool: ProcessPoolExecutor | None = None
 
-    def __call__(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
+    def __call__(self, cases: Sequence[Case]) -> list[Evaluation]:
         """Return the evaluations of ``cases``; those that are not known yet are simulated."""
         new = [case for case in dict.fromkeys(cases) if case not in self.evaluations]
         while new and (self.workers == 1 or len(new) == 1 or self.longest_s < _POOL_ABOVE_S):
@@ -282,7 +279,7 @@ class Simulator:
                 self.keep(case, evaluation)
         return [self.evaluations[case] for case in cases]
 
-    def keep(self, case: Case, evaluation: dict[str, Any]) -> None:
+    def keep(self, case: Case, evaluation: Evaluation) -> None:
         """Store the evaluation of a case."""
         self.evaluations[case] = evaluation
         if self.progress is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from textwrap import wrap
-from typing import Any
 
+from windtunnel.core.results.advice import LaunchAdvice, Side
 from windtunnel.core.units import format_quantity
 from windtunnel.report.numbers import plural
 from windtunnel.report.text import table_lines
@@ -13,30 +13,29 @@ from windtunnel.report.text import table_lines
 _NAMES = {"launch": "launch per command", "persistent": "persistent kernel"}
 
 
-def advice_text(advice: Mapping[str, Any]) -> str:
+def advice_text(advice: LaunchAdvice) -> str:
     """Return the advice as text: the recommendation, the figures of both ways, and the crossovers."""
-    launch, persistent = advice["launch"], advice["persistent"]
-    rate, steps = advice["commands_per_s"], advice["steps_per_command"]
+    launch, persistent = advice.launch, advice.persistent
+    rate, steps = advice.commands_per_s, advice.steps_per_command
     rows = [["", *_NAMES.values()]]
-    for label, key, show in _ROWS:
-        rows.append([label, show(launch[key]), "–" if persistent is None else show(persistent[key])])
+    rows += [[label, show(launch), "–" if persistent is None else show(persistent)] for label, show in _ROWS]
     lines = [
-        f"{advice['device']}: {rate:g} commands/s with {plural(steps, 'step')} each",
-        f"recommended: {_NAMES[advice['recommended']]}",
-        f"  {advice['why']}",
+        f"{advice.device}: {rate:g} commands/s with {plural(steps, 'step')} each",
+        f"recommended: {_NAMES[advice.recommended]}",
+        f"  {advice.why}",
         "",
         *table_lines(rows, "<>"),
     ]
     if persistent is not None:
-        low, high = ("never" if end is None else f"{end:,}" for end in advice["crossover_steps_ends"])
+        low, high = ("never" if end is None else f"{end:,}" for end in advice.crossover_steps_ends)
         ends = "" if low == high else f" ({low} to {high} over the range of the assumed input)"
-        highest = max(launch["capacity_per_s"], persistent["capacity_per_s"])
+        highest = max(launch.capacity_per_s, persistent.capacity_per_s)
         lines += [
             "",
-            f"crossover at {rate:g} commands/s: {_by_steps(advice['crossover_steps_per_command'])}{ends}",
-            f"crossover at {plural(steps, 'step')} per command: {_by_rate(advice['crossover_commands_per_s'])}; "
+            f"crossover at {rate:g} commands/s: {_by_steps(advice.crossover_steps_per_command)}{ends}",
+            f"crossover at {plural(steps, 'step')} per command: {_by_rate(advice.crossover_commands_per_s)}; "
             f"neither keeps up above {_rate(highest)}",
-            *wrap(f"assumed: {advice['assumed']}", 120, subsequent_indent="  "),
+            *wrap(f"assumed: {advice.assumed}", 120, subsequent_indent="  "),
         ]
     return "\n".join(lines)
 
@@ -53,13 +52,13 @@ def _share(value: float) -> str:
     return f"{value:.3%}" if value < 0.001 else f"{value:.1%}"
 
 
-_ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-    ("latency", "latency_s", _seconds),
-    ("mean response time", "response_s", _seconds),
-    ("maximum rate", "capacity_per_s", _rate),
-    ("host in API calls", "host_busy", _share),
-    ("device computing", "device_busy", _share),
-    ("device occupied", "device_held", _share),
+_ROWS: tuple[tuple[str, Callable[[Side], str]], ...] = (
+    ("latency", lambda side: _seconds(side.latency_s)),
+    ("mean response time", lambda side: _seconds(side.response_s)),
+    ("maximum rate", lambda side: _rate(side.capacity_per_s)),
+    ("host in API calls", lambda side: _share(side.host_busy)),
+    ("device computing", lambda side: _share(side.device_busy)),
+    ("device occupied", lambda side: _share(side.device_held)),
 )
 
 

@@ -9,12 +9,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import COMPLETED, DEGRADATION_CAUSES, Recording, Steps, distribution
+from windtunnel.core.recording import COMPLETED, DEGRADATION_CAUSES, Recording, Steps
+from windtunnel.core.results.run import RunResult, TargetVerdict, TimeDistribution, distribution
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 from windtunnel.report.numbers import number, plural, quantity
 from windtunnel.report.page import LegendItem
@@ -34,6 +34,10 @@ MAX_CURVES = 8
 CURVES = ("latency", "ttft", "itl")
 
 
+ChartData = Mapping[str, object]
+"""What the script draws, as plain data."""
+
+
 @dataclass(frozen=True)
 class Chart:
     """A chart: the data that the script draws, its heading, its description for screen readers, and its legend.
@@ -41,32 +45,32 @@ class Chart:
     ``omitted`` is the number of workloads that have no curve.
     """
 
-    data: dict[str, Any]
+    data: ChartData
     heading: str
     label: str
     legend: list[LegendItem]
     omitted: int = 0
 
 
-def charts(result: Mapping[str, Any], recording: Recording) -> dict[str, Chart]:
+def charts(result: RunResult, recording: Recording) -> dict[str, Chart]:
     """Return the charts of a run by name, in the order in which they are shown."""
     drawn = {metric: chart for metric in CURVES if (chart := _percentile_chart(metric, result, recording)) is not None}
     if recording.end > 0:
         shades, items = _shades(result, recording)
         for name, chart in _over_time(result, recording).items():
-            drawn[name] = replace(chart, data=chart.data | {"shades": shades}, legend=[*chart.legend, *items])
+            drawn[name] = replace(chart, data={**chart.data, "shades": shades}, legend=[*chart.legend, *items])
     return drawn
 
 
-def _over_time(result: Mapping[str, Any], recording: Recording) -> dict[str, Chart]:
+def _over_time(result: RunResult, recording: Recording) -> dict[str, Chart]:
     """Return the charts of power, of waiting jobs, and of the devices of each scaled entry."""
     drawn: dict[str, Chart] = {}
     lines = [LegendItem("mean", line="mean", series=1), LegendItem("peak", line="peak", series=2)]
-    if result["peak_power_w"] > 0:
+    if result.peak_power_w > 0:
         limit, limit_text = _limit(result)
-        mean, peak = quantity(result["average_power_w"], "W"), quantity(result["peak_power_w"], "W")
+        mean, peak = quantity(result.average_power_w, "W"), quantity(result.peak_power_w, "W")
         drawn["power"] = Chart(
-            _time_chart(recording.power, "W") | {"limit": limit},
+            {**_time_chart(recording.power, "W"), "limit": limit},
             "Power of the fleet over time",
             f"Power of the fleet over time: average {mean}, peak {peak}{f', {limit_text}' if limit_text else ''}.",
             [*lines, *([LegendItem(limit_text, line="limit")] if limit_text else [])],
@@ -83,27 +87,26 @@ def _over_time(result: Mapping[str, Any], recording: Recording) -> dict[str, Cha
     return drawn
 
 
-def _limit(result: Mapping[str, Any]) -> tuple[dict[str, list[float | None]] | None, str]:
+def _limit(result: RunResult) -> tuple[dict[str, list[float | None]] | None, str]:
     """Return the limit of the fleet's power as steps (``x`` in s, ``y`` in W) and in words.
 
     The limit is the power budget if there is one, and otherwise the sum of the devices' limits.
     """
-    budget, of_devices = result.get("power_budget"), result.get("power_limit_w")
+    budget, of_devices = result.power_budget, result.power_limit_w
     if budget is not None:
-        series = budget["series"]
-        return {"x": list(series["time_s"]), "y": list(series["budget_w"])}, budget_text(budget)
+        return {"x": list(budget.series.time_s), "y": list(budget.series.budget_w)}, budget_text(budget)
     if of_devices:
         return {"x": [0.0], "y": [of_devices]}, f"device limit {quantity(of_devices, 'W')}"
     return None, ""
 
 
-def _shades(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, Any], list[LegendItem]]:
+def _shades(result: RunResult, recording: Recording) -> tuple[ChartData, list[LegendItem]]:
     """Return what is shaded behind every curve over time, and its legend: failed devices, and brown-outs.
 
     ``down`` is the mean share of the devices that were down, by bin; ``brown_out`` are intervals in s.
     """
     intervals = recording.degraded
-    shades: dict[str, Any] = {}
+    shades: dict[str, object] = {}
     items: list[LegendItem] = []
     if intervals is None:
         return shades, items
@@ -127,14 +130,14 @@ def _shades(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, 
     return shades, items
 
 
-def _percentile_chart(metric: str, result: Mapping[str, Any], recording: Recording) -> Chart | None:
+def _percentile_chart(metric: str, result: RunResult, recording: Recording) -> Chart | None:
     """Return the percentile curves of all jobs and of the largest workloads; None if nothing was measured."""
     samples = {i: s for i in range(len(recording.workloads)) if (s := _sample(metric, recording, i)).total}
     if not samples:
         return None
-    targets = [target for target in result["targets"] if target.get("metric") == metric]
+    targets = [target for target in result.targets if target.metric == metric]
     # If there are too many, the workloads that a target names go before the larger ones.
-    named = {target.get("workload") for target in targets}
+    named = {target.workload for target in targets}
     order = sorted(samples, key=lambda i: (recording.workloads[i] not in named, -samples[i].total, i))
     drawn = sorted(order[:MAX_CURVES])
     # Most targets are about all jobs, so with several workloads the curve of all jobs comes first.
@@ -142,10 +145,8 @@ def _percentile_chart(metric: str, result: Mapping[str, Any], recording: Recordi
     if len(samples) > 1:
         curves.insert(0, ("all jobs", True, _sample(metric, recording, None)))
     u = _percentile_axis(max(sample.total for _, _, sample in curves))
-    series: list[dict[str, Any]] = [
-        {"name": name, "all": is_all, "y": sample.percentiles(u)} for name, is_all, sample in curves
-    ]
-    if all(value is None for curve in series for value in curve["y"]):
+    drawn_at = [sample.percentiles(u) for _, _, sample in curves]
+    if all(value is None for values in drawn_at for value in values):
         return None
     shift = int(curves[0][1])
     items = [
@@ -155,8 +156,11 @@ def _percentile_chart(metric: str, result: Mapping[str, Any], recording: Recordi
     data = {
         "kind": "percentile",
         "x": _rounded(u),
-        "series": series,
-        "targets": [_limit_line(target) for target in targets if target.get("limit")],
+        "series": [
+            {"name": name, "all": is_all, "y": values}
+            for (name, is_all, _), values in zip(curves, drawn_at, strict=True)
+        ],
+        "targets": [_limit_line(target) for target in targets if target.limit],
     }
     label = _describe(METRICS[metric], distribution(result, metric))
     return Chart(data, METRICS[metric], label, items, len(samples) - len(drawn))
@@ -169,17 +173,18 @@ def _percentile_axis(jobs: int) -> FloatArray:
     return np.unique(np.concatenate([np.linspace(FIRST_MARK, end, TAIL_POINTS), [m for m in marks if m <= end]]))
 
 
-def _describe(heading: str, timed: Mapping[str, Any] | None) -> str:
-    values = (f"{name} {quantity(((timed or {}).get(name) or {}).get('value'), 's')}" for name in ("p50", "p95", "p99"))
+def _describe(heading: str, times: TimeDistribution | None) -> str:
+    named = times.by_name() if times is not None else {}
+    values = (f"{name} {quantity(named[name].value if named else None, 's')}" for name in ("p50", "p95", "p99"))
     return f"{heading} by percentile: {', '.join(values)}."
 
 
-def _limit_line(target: Mapping[str, Any]) -> dict[str, Any]:
+def _limit_line(target: TargetVerdict) -> ChartData:
     """Return the line that the chart shows for a target."""
     line = target_line(target)
-    of = f"of {target['workload']}" if target.get("workload") else ""
-    label = " ".join(filter(None, [str(target.get("statistic") or ""), of, line.bound]))
-    return {"at": _mark(str(target.get("statistic"))), "limit": target["limit"], "state": line.status, "label": label}
+    of = f"of {target.workload}" if target.workload else ""
+    label = " ".join(filter(None, [target.statistic, of, line.bound]))
+    return {"at": _mark(str(target.statistic)), "limit": target.limit, "state": line.status, "label": label}
 
 
 def _mark(statistic: str) -> float | None:
@@ -225,7 +230,7 @@ def _sample(metric: str, recording: Recording, workload: int | None) -> _Sample:
     return _Sample(values, np.arange(1, len(values) + 1), len(values))
 
 
-def _time_chart(steps: Steps, unit: str) -> dict[str, Any]:
+def _time_chart(steps: Steps, unit: str) -> ChartData:
     x, mean, peak = steps.sampled(TIME_POINTS)
     # A last point at the end of the run gives the last bin its width.
     x = np.append(x, steps.end / 1e12)

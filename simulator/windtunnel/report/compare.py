@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from windtunnel.core.results.comparison import ComparedMetric, Comparison, FleetEntry
 from windtunnel.report.numbers import NOTHING, plural, quantity, rate, share, usd
 
-_FORMATS: Mapping[str, Callable[[float], str]] = {
+_FORMATS: Mapping[str, Callable[[float | None], str]] = {
     "throughput_per_s": lambda value: rate(value, "jobs"),
     "utilisation": share,
     "average_power_w": lambda value: quantity(value, "W"),
@@ -16,21 +16,21 @@ _FORMATS: Mapping[str, Callable[[float], str]] = {
     "cost_usd_per_h": lambda value: f"{usd(value)}/h",
     "total_cost_per_million_jobs_usd": usd,
     "availability": share,
-    "completed": lambda value: f"{value:,.0f}",
+    "completed": lambda value: f"{value or 0.0:,.0f}",
 }
 
 
-def _seconds(value: float) -> str:
+def _seconds(value: float | None) -> str:
     return quantity(value, "s")
 
 
-def comparison_table(comparison: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def comparison_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Return a header and a row for each metric: both values, the change with its 95% CI, and the conclusion."""
     rows = []
-    for row in comparison["metrics"]:
-        show = _FORMATS.get(row["metric"], _seconds)
-        values = [show(row[side]["value"]) for side in ("baseline", "candidate")]
-        rows.append([_label(row["metric"]), *values, *_change(row)])
+    for metric in comparison.metrics:
+        show = _FORMATS.get(metric.metric, _seconds)
+        values = [show(estimate.value) for estimate in (metric.baseline, metric.candidate)]
+        rows.append([_label(metric.metric), *values, *_change(metric)])
     return ["", "baseline", "candidate", "change (95% CI)", ""], rows
 
 
@@ -44,10 +44,10 @@ def _label(metric: str) -> str:
     return name.replace("_", " ")
 
 
-def _change(row: Mapping[str, Any]) -> tuple[str, str]:
+def _change(metric: ComparedMetric) -> tuple[str, str]:
     """Return the relative change with its confidence interval, and the conclusion."""
-    baseline, difference = row["baseline"]["value"], row["difference"]
-    value, low, high = (difference[key] for key in ("value", "low", "high"))
+    baseline, value = metric.baseline.value, metric.difference.value or 0.0
+    low, high = metric.difference.low, metric.difference.high
     direction = "higher" if value > 0 else "lower"
     if value == 0.0 and low in (None, 0.0) and low == high:
         return "0%", "identical"
@@ -56,7 +56,7 @@ def _change(row: Mapping[str, Any]) -> tuple[str, str]:
     if low is None or high is None:
         return _signed(value / baseline), ""
     text = f"{_signed(value / baseline)} ({_signed(low / baseline)} to {_signed(high / baseline)})"
-    return text, direction if row["significant"] else "no significant difference"
+    return text, direction if metric.significant else "no significant difference"
 
 
 def _signed(relative: float) -> str:
@@ -67,18 +67,15 @@ def _signed(relative: float) -> str:
     return f"{percent:+.2g}%" if abs(percent) >= 0.01 else f"{percent:+.1e}%" if percent else "0%"
 
 
-def _fleet_text(entries: Sequence[Mapping[str, Any]]) -> str:
-    return " + ".join(f"{entry['count']:,} × {entry['device']}" for entry in entries)
+def _fleet_text(entries: Sequence[FleetEntry]) -> str:
+    return " + ".join(f"{entry.count:,} × {entry.device}" for entry in entries)
 
 
-def headline(comparison: Mapping[str, Any]) -> str:
+def headline(comparison: Comparison) -> str:
     """Return what was compared, and how."""
-    pairs = plural(comparison["replications"], "pair")
     lines = [
-        *(
-            f"{side:<10} {comparison[side]}: {_fleet_text(comparison['fleets'][side])}"
-            for side in ("baseline", "candidate")
-        ),
-        f"{pairs} of runs with common random numbers, first seed {comparison['seed']}",
+        f"baseline   {comparison.baseline}: {_fleet_text(comparison.fleets.baseline)}",
+        f"candidate  {comparison.candidate}: {_fleet_text(comparison.fleets.candidate)}",
+        f"{plural(comparison.replications, 'pair')} of runs with common random numbers, first seed {comparison.seed}",
     ]
-    return "\n".join([*lines, *(f"note: {note}" for note in comparison["notes"])])
+    return "\n".join([*lines, *(f"note: {note}" for note in comparison.notes)])

@@ -6,10 +6,9 @@ Every value is given in SI units and is returned as text with its unit. None (no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.results.run import Estimate
 from windtunnel.core.units import format_quantity, format_share, parse_unit, to_unit
 
 NOTHING = "–"
@@ -125,14 +124,14 @@ def _joined(first: str, last: str) -> str:
     return f"{first_number} to {last}" if first_unit == last_unit else f"{first} to {last}"
 
 
-def interval(statistic: Mapping[str, Any] | None, unit: str = "s") -> str:
-    """Return the 95% confidence interval of a ``{value, low, high}``; empty if it has none."""
-    return "" if statistic is None else value_range(statistic.get("low"), statistic.get("high"), unit)
+def interval(estimate: Estimate, unit: str = "s") -> str:
+    """Return the 95% confidence interval of an estimate; empty if it has none."""
+    return value_range(estimate.low, estimate.high, unit)
 
 
-def share_interval(estimate: Mapping[str, float | None]) -> str:
-    """Return the 95% confidence interval of a share ``{value, low, high}``; empty if it has none."""
-    low, high = estimate["low"], estimate["high"]
+def share_interval(estimate: Estimate) -> str:
+    """Return the 95% confidence interval of an estimate of a share; empty if it has none."""
+    low, high = estimate.low, estimate.high
     return "" if low is None or high is None else f"{share(low)} to {share(high)}"
 
 

@@ -73,6 +73,61 @@ class LegendItem:
     quiet: bool = False
 
 
+@dataclass(frozen=True)
+class Bar:
+    """A horizontal bar: a share with its text, and the range over several devices."""
+
+    name: str
+    value: float
+    text: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class BarGroup:
+    """Bars below a heading, which may be empty."""
+
+    heading: str
+    note: str
+    rows: Sequence[Bar]
+
+
+@dataclass(frozen=True)
+class ProvenanceCount:
+    """The number of inputs of one provenance (``word``), and their share in percent."""
+
+    word: str
+    mark: str
+    n: int
+    percent: float
+    meaning: str
+
+
+@dataclass(frozen=True)
+class InputRow:
+    """An input of a device model as text. ``word`` is its provenance; ``link`` is None unless the source is a page."""
+
+    parameter: str
+    value: str
+    word: str
+    mark: str
+    range: str
+    source: str
+    link: str | None
+    short: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class InputGroup:
+    """The inputs of the model of one device, and how many of them are assumed."""
+
+    device: str
+    rows: Sequence[InputRow]
+    assumed: int
+
+
 def render_page(
     *,
     kind: str,
@@ -245,7 +300,7 @@ def pair(*parts: Markup) -> Markup:
     return _part("pair", parts)
 
 
-def bars(title: str, caption: str, groups: Sequence[Mapping[str, Any]]) -> Markup:
+def bars(title: str, caption: str, groups: Sequence[BarGroup]) -> Markup:
     """Return horizontal bars in groups."""
     return _part("bars", title, caption, groups)
 
@@ -260,7 +315,7 @@ def assumed_inputs(assumed: int, total: int) -> Markup:
     return _part("assumed_inputs", assumed, total)
 
 
-def provenance_table(counts: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]]) -> Markup:
+def provenance_table(counts: Sequence[ProvenanceCount], groups: Sequence[InputGroup]) -> Markup:
     """Return all inputs of the device models, with a filter."""
     return _part("provenance", counts, groups)
 
@@ -270,9 +325,9 @@ def glossary(rows: Sequence[tuple[str, str]]) -> Markup:
     return section("glossary", "Terms", definitions(rows, "glossary"))
 
 
-def scenario(data: Mapping[str, Any]) -> Markup:
+def scenario(data: Mapping[str, object]) -> Markup:
     """Return the section with the scenario, folded away."""
-    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+    text = yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=100)
     cut = "The text is cut here; result.json contains all of it." if len(text) > MAX_SCENARIO_CHARACTERS else ""
     code = _part("code", text[:MAX_SCENARIO_CHARACTERS])
     lines = plural(text.count("\n"), "line")

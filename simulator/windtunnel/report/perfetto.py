@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import DEGRADATION_CAUSES, DegradedIntervals, Recording, Slice, Steps
+from windtunnel.core.recording import DEGRADATION_CAUSES, DegradedIntervals, Recording, Slice, Steps
 
 MAX_COUNTER_POINTS = 200_000
 MAX_DEGRADED_INTERVALS = 100_000
@@ -69,8 +69,8 @@ def overlaps(slices: Iterable[Slice]) -> list[tuple[Slice, Slice]]:
     return pairs
 
 
-def _about(recording: Recording, name: str) -> dict[str, Any]:
-    about: dict[str, Any] = {
+def _about(recording: Recording, name: str) -> dict[str, object]:
+    about: dict[str, object] = {
         "title": f"Windtunnel: {name}",
         "jobs": len(recording.jobs),
         "devices": len(recording.devices),

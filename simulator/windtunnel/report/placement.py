@@ -6,14 +6,14 @@ import csv
 import gzip
 import heapq
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import STATUS
+from windtunnel.core.recording import STATUS
+from windtunnel.core.results.placement import Placement, PlacementResult, ReplayPlacement
 from windtunnel.placement.recording import NANO, PlacementRecording
 from windtunnel.report.numbers import (
     NOTHING,
@@ -61,35 +61,34 @@ _DEMANDS = (0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.2)
 """Arrived demand, over the cluster's GPU capacity, for which the summary shows a row."""
 
 
-def placement_summary(result: Mapping[str, Any]) -> str:
-    """Return ``result`` (the content of result.json of a placement run) as aligned lines of plain text."""
-    placed = result["placement"]
-    inflates = placed["mode"] == "inflate"
-    span = "" if inflates else f" over {_span(result['simulated_s'])}"
+def placement_summary(result: PlacementResult) -> str:
+    """Return the result of a placement run as aligned lines of plain text."""
+    placed = result.placement
+    span = "" if result.simulated_s is None else f" over {_span(result.simulated_s)}"
     lines = [
-        *verdict_lines(result["targets"]),
+        *verdict_lines(result.targets),
         "",
         printable(
-            f"{result['name']}: {tasks_arrived(result)}{span} on {plural(placed['nodes'], 'node')} with "
-            f"{plural(placed['gpus'], 'GPU')}, seed {result['seed']}, placement engine"
+            f"{result.name}: {tasks_arrived(result)}{span} on {plural(placed.nodes, 'node')} with "
+            f"{plural(placed.gpus, 'GPU')}, seed {result.seed}, placement engine"
         ),
         "",
-        *labelled("policy", f"{placed['policy']}, {_TIES[placed['ties']]}"),
+        *labelled("policy", f"{placed.policy}, {_TIES[placed.ties]}"),
         *labelled("tasks", _outcomes(result)),
     ]
-    if inflates:
-        lines += _by_demand(placed)
-    else:
+    if isinstance(placed, ReplayPlacement):
         lines += _over_time(result, placed)
-        if len(placed["series"]) > 1:
+        if len(placed.series) > 1:
             lines += [*labelled("", "without departures:"), *_by_demand(placed)]
-    target = placed["target"]
-    mix = f"the {target['classes']} most frequent classes, {share(target['share'])} of all tasks"
+    else:
+        lines += _by_demand(placed)
+    target = placed.target
+    mix = f"the {target.classes} most frequent classes, {share(target.share)} of all tasks"
     lines += labelled("target mix", mix)
-    if result["cost_usd_per_h"] is not None:
-        lines += labelled("cost", f"{result['cost_usd_per_h']:,.2f} USD per hour")
-    for note in result.get("notes") or ():
-        lines += labelled("note", str(note))
+    if result.cost_usd_per_h is not None:
+        lines += labelled("cost", f"{result.cost_usd_per_h:,.2f} USD per hour")
+    for note in result.notes:
+        lines += labelled("note", note)
     return document(lines)
 
 
@@ -97,55 +96,51 @@ def _span(seconds: float) -> str:
     return f"{number(seconds / 86_400)} days" if seconds >= 2 * 86_400 else exact_quantity(seconds, "s")
 
 
-def tasks_arrived(result: Mapping[str, Any]) -> str:
+def tasks_arrived(result: PlacementResult) -> str:
     """Return how many tasks arrived; for several runs, the mean over the runs."""
-    runs, arrived = result["placement"]["runs"], result["jobs"]["arrived"]
+    runs, arrived = result.placement.runs, result.jobs.arrived
     return f"{runs} runs of {arrived / runs:,.0f} tasks on average" if runs > 1 else plural(arrived, "task")
 
 
-def _outcomes(result: Mapping[str, Any]) -> str:
+def _outcomes(result: PlacementResult) -> str:
     """Return how many tasks were placed or completed. Job counts are sums over the runs; their means are shown."""
-    placed, jobs = result["placement"], result["jobs"]
-    if placed["mode"] != "inflate":
-        return ", ".join([f"{jobs['completed']:,} of {jobs['arrived']:,} completed", *unfinished(jobs)])
-    runs = placed["runs"]
-    running, arrived, dropped = (f"{jobs[key] / runs:,.0f}" for key in ("running", "arrived", "dropped"))
+    jobs, runs = result.jobs, result.placement.runs
+    if isinstance(result.placement, ReplayPlacement):
+        return ", ".join([f"{jobs.completed:,} of {jobs.arrived:,} completed", *unfinished(jobs)])
+    running, arrived, dropped = (f"{count / runs:,.0f}" for count in (jobs.running, jobs.arrived, jobs.dropped))
     return f"{running} of {arrived} placed, {dropped} dropped{' (mean over the runs)' if runs > 1 else ''}"
 
 
-def _by_demand(placed: Mapping[str, Any]) -> list[str]:
+def _by_demand(placed: Placement) -> list[str]:
     rows = [["arrived demand", "allocated", "95% CI", "fragmented", "95% CI", "fragmentation rate"]]
-    series = placed["series"]
-    chosen = [row for row in series[:-1] if any(abs(row["demand"] - demand) < 1e-9 for demand in _DEMANDS)]
-    for row in [*chosen, series[-1]]:
-        allocated, fragmented = row["allocated"], row["fragmented"]
-        rows.append(
-            [
-                f"{row['demand']:.0%}",
-                share(allocated["value"]),
-                share_interval(allocated),
-                share(fragmented["value"]),
-                share_interval(fragmented),
-                share(row["fragmentation_rate"]["value"]),
-            ]
-        )
+    chosen = [row for row in placed.series[:-1] if any(abs(row.demand - demand) < 1e-9 for demand in _DEMANDS)]
+    rows += [
+        [
+            f"{row.demand:.0%}",
+            share(row.allocated.value),
+            share_interval(row.allocated),
+            share(row.fragmented.value),
+            share_interval(row.fragmented),
+            share(row.fragmentation_rate.value),
+        ]
+        for row in [*chosen, placed.series[-1]]
+    ]
     if not any(row[2] or row[4] for row in rows[1:]):  # one run has no confidence intervals
         rows = [[*row[:2], row[3], row[5]] for row in rows]
     return labelled_table("GPU capacity", rows)
 
 
-def _over_time(result: Mapping[str, Any], placed: Mapping[str, Any]) -> list[str]:
-    mean_demand, peak_demand = share(placed["demand"]["value"]), share(placed["peak_demand"])
-    allocated, peak = share(placed["gpu_allocation"]["value"]), share(placed["peak_allocation"])
-    fragmented, rate = share(placed["fragmentation"]["value"]), share(placed["fragmentation_rate"]["value"])
-    all_tasks = f"all tasks together request {share(placed['arrived_demand'])}"
+def _over_time(result: PlacementResult, placed: ReplayPlacement) -> list[str]:
+    mean_demand, peak_demand = share(placed.demand.value), share(placed.peak_demand)
+    allocated, peak = share(placed.gpu_allocation.value), share(placed.peak_allocation)
+    fragmented, rate = share(placed.fragmentation.value), share(placed.fragmentation_rate.value)
+    all_tasks = f"all tasks together request {share(placed.arrived_demand)}"
     rows = [["", *STATISTICS, "95% CI of p99"]]
-    for metric in ("latency", "waiting"):
-        timed = result[f"{metric}_s"]
-        rows.append([metric, *(quantity(timed[name]["value"], "s") for name in STATISTICS), interval(timed["p99"])])
+    for metric, timed in (("latency", result.latency_s), ("waiting", result.waiting_s)):
+        rows.append([metric, *(quantity(timed.of(name).value, "s") for name in STATISTICS), interval(timed.p99)])
     power = NOTHING
-    if result["energy_j"] is not None:
-        average, highest = quantity(result["average_power_w"], "W"), quantity(result["peak_power_w"], "W")
+    if result.energy_j is not None:
+        average, highest = quantity(result.average_power_w, "W"), quantity(result.peak_power_w, "W")
         power = f"{average} average, {highest} peak (GPUs)"
     return [
         *labelled("demand", f"mean {mean_demand} of GPU capacity, maximum {peak_demand}; {all_tasks}"),
@@ -164,7 +159,7 @@ def write_tasks_csv(path: Path, recording: PlacementRecording, rows: npt.NDArray
     tasks = recording.tasks
     timed = recording.mode == "replay"
     chosen = np.arange(len(tasks)) if rows is None else rows
-    columns: list[list[Any]] = [chosen.tolist(), *(getattr(tasks, name)[chosen].tolist() for name in _FIELDS)]
+    columns = [chosen.tolist(), *(getattr(tasks, name)[chosen].tolist() for name in _FIELDS)]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -209,7 +204,7 @@ def write_trace(path: Path, recording: PlacementRecording, *, name: str) -> None
     Each node is a process, and each of its tasks that run at the same time is on its own thread. An inflation has no
     time: one microsecond represents one arrived task, and the file contains only counters.
     """
-    about: dict[str, Any] = {
+    about: dict[str, object] = {
         "title": f"Windtunnel: {name}",
         "tasks": len(recording.tasks),
         "nodes": len(recording.nodes),
@@ -276,5 +271,5 @@ def _events(recording: PlacementRecording) -> Iterator[str]:
         )
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

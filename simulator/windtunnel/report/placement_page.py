@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
+from windtunnel.core.results.data import OPTIONAL, Result, to_data
+from windtunnel.core.results.placement import NodeResult, Placement, PlacementResult, ReplayPlacement
+from windtunnel.core.results.run import Estimate
 from windtunnel.placement.recording import PlacementRecording
 from windtunnel.report import page
 from windtunnel.report.numbers import plural, quantity, share, share_interval
@@ -35,141 +37,157 @@ GLOSSARY = (
 
 
 @dataclass(frozen=True)
-class PlacementReport:
-    """What the sections show: ``result`` is the content of result.json, ``charts`` the data of the charts by name."""
+class Curve(Result):
+    """A curve of a chart, with its confidence interval if ``low`` and ``high`` have values.
 
-    result: Mapping[str, Any]
-    charts: Mapping[str, Mapping[str, Any]]
+    ``behind``: whether it is drawn as a wide band behind the others.
+    """
+
+    name: str
+    y: Sequence[float | None]
+    low: Sequence[float | None] | None = field(default=None, metadata=OPTIONAL)
+    high: Sequence[float | None] | None = field(default=None, metadata=OPTIONAL)
+    behind: bool | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class Chart(Result):
+    """The data of one chart, as the script draws it: shares of GPU capacity over the time (s) or over the demand."""
+
+    title: str
+    label: str
+    time: bool
+    x: Sequence[float]
+    curves: Sequence[Curve]
+
+
+@dataclass(frozen=True)
+class PlacementReport:
+    """What the sections show, with the charts by name."""
+
+    result: PlacementResult
+    charts: Mapping[str, Chart]
 
     @property
-    def placement(self) -> Mapping[str, Any]:
+    def placement(self) -> Placement:
         """Return the placement part of the result."""
-        placement: Mapping[str, Any] = self.result["placement"]
-        return placement
+        return self.result.placement
 
     @property
     def inflates(self) -> bool:
         """Return whether the run inflates the cluster's demand instead of replaying a trace."""
-        return bool(self.placement["mode"] == "inflate")
+        return not isinstance(self.placement, ReplayPlacement)
 
 
-def render(result: Mapping[str, Any], recording: PlacementRecording) -> str:
+def render(result: PlacementResult, recording: PlacementRecording) -> str:
     """Return the report as a complete HTML document. Names in ``result`` may hold any text: they are escaped."""
-    placed = result["placement"]
+    placed = result.placement
     report = PlacementReport(result, _charts(placed))
     tasks = plural(len(recording.tasks), "task")
     return page.render_page(
         kind="Windtunnel placement report",
-        title=str(result["name"]),
-        lead=result.get("description"),
+        title=result.name,
+        lead=result.description,
         facts=[
             tasks_arrived(result),
-            f"{plural(placed['nodes'], 'node')}, {plural(placed['gpus'], 'GPU')}",
-            f"policy {placed['policy']}",
+            f"{plural(placed.nodes, 'node')}, {plural(placed.gpus, 'GPU')}",
+            f"policy {placed.policy}",
             "inflation" if report.inflates else "replay",
-            f"seed {result['seed']}",
+            f"seed {result.seed}",
         ],
         sections=[section(report) for section in SECTIONS],
         script="placement.js",
-        charts=report.charts,
+        charts=to_data(report.charts),
         footer=[
-            page.versions_line(result["versions"]),
-            f"placement engine · seed {result['seed']} · {tasks} in the first run · "
+            page.versions_line(result.versions),
+            f"placement engine · seed {result.seed} · {tasks} in the first run · "
             "the same scenario and seed give the same result",
         ],
     )
 
 
 def _answer(report: PlacementReport) -> Markup:
-    targets = report.result["targets"]
+    targets = report.result.targets
     return page.answer(overall_status(targets), verdict(targets), [target_line(target) for target in targets])
 
 
 def _key_figures(report: PlacementReport) -> Markup:
-    times = None
+    times, result = None, report.result
     if not report.inflates:
         rows = [
-            [METRICS[metric], *(quantity(report.result[f"{metric}_s"][name]["value"], "s") for name in STATISTICS)]
-            for metric in ("latency", "waiting")
+            [METRICS[metric], *(quantity(timed.of(name).value, "s") for name in STATISTICS)]
+            for metric, timed in (("latency", result.latency_s), ("waiting", result.waiting_s))
         ]
         times = page.table("All tasks", ["Metric", *STATISTICS], rows)
-    notes = page.notes(list(report.result.get("notes") or ()))
-    return page.section("figures", "Key figures", page.tiles(_tiles(report)), times, notes)
+    return page.section("figures", "Key figures", page.tiles(_tiles(report)), times, page.notes(list(result.notes)))
 
 
 def _tiles(report: PlacementReport) -> list[Tile]:
-    placed, jobs, runs = report.placement, report.result["jobs"], report.placement["runs"]
-    when = f"at {share(placed['arrived_demand'])} arrived demand" if report.inflates else "mean over the run"
+    placed, jobs, runs = report.placement, report.result.jobs, report.placement.runs
+    when = f"at {share(placed.arrived_demand)} arrived demand" if report.inflates else "mean over the run"
 
-    def with_interval(key: str) -> str:
-        between = share_interval(placed[key])
+    def with_interval(estimate: Estimate) -> str:
+        between = share_interval(estimate)
         return f"95% CI {between}" if between else when
 
     items = [
-        Tile("GPU allocation", share(placed["gpu_allocation"]["value"]), with_interval("gpu_allocation")),
-        Tile("GPU fragmentation", share(placed["fragmentation"]["value"]), with_interval("fragmentation")),
-        Tile("Fragmentation rate", share(placed["fragmentation_rate"]["value"]), f"of unallocated GPUs, {when}"),
+        Tile("GPU allocation", share(placed.gpu_allocation.value), with_interval(placed.gpu_allocation)),
+        Tile("GPU fragmentation", share(placed.fragmentation.value), with_interval(placed.fragmentation)),
+        Tile("Fragmentation rate", share(placed.fragmentation_rate.value), f"of unallocated GPUs, {when}"),
     ]
-    if report.inflates:
-        running, arrived, dropped = (f"{jobs[key] / runs:,.0f}" for key in ("running", "arrived", "dropped"))
+    if not isinstance(placed, ReplayPlacement):
+        running, arrived, dropped = (f"{count / runs:,.0f}" for count in (jobs.running, jobs.arrived, jobs.dropped))
         over_runs = f", mean of {runs} runs" if runs > 1 else ""
         return [*items, Tile("Tasks placed", running, f"of {arrived}; {dropped} dropped{over_runs}")]
-    waiting = report.result["waiting_s"]
-    p99 = quantity(waiting["p99"]["value"], "s")
+    waiting = report.result.waiting_s
     return [
         *items,
-        Tile("Tasks completed", f"{jobs['completed']:,}", f"of {jobs['arrived']:,}"),
-        Tile("Demand", share(placed["demand"]["value"]), f"maximum {share(placed['peak_demand'])}"),
-        Tile("Queueing delay, mean", quantity(waiting["mean"]["value"], "s"), f"p99 {p99}"),
+        Tile("Tasks completed", f"{jobs.completed:,}", f"of {jobs.arrived:,}"),
+        Tile("Demand", share(placed.demand.value), f"maximum {share(placed.peak_demand)}"),
+        Tile("Queueing delay, mean", quantity(waiting.mean.value, "s"), f"p99 {quantity(waiting.p99.value, 's')}"),
     ]
 
 
-def _charts(placed: Mapping[str, Any]) -> dict[str, Any]:
+def _charts(placed: Placement) -> dict[str, Chart]:
     """Return what the script draws: shares of GPU capacity, with confidence intervals if there are several runs."""
-    rows, inflates = placed["series"], placed["mode"] == "inflate"
-    without_departures = "" if inflates else ", without departures"
-    drawn: dict[str, Any] = {}
-    if not inflates:
-        spans = placed["over_time"]
+    drawn: dict[str, Chart] = {}
+    if isinstance(placed, ReplayPlacement):
+        spans = placed.over_time
+        demand, allocated, fragmented = (
+            [_rounded(value) for value in values]
+            for values in zip(*((span.demand, span.allocated, span.fragmented) for span in spans), strict=True)
+        )
         # Fragmentation has its own chart, because in an idle cluster it is far larger than the demand. The demand is a
         # wide band behind the allocation, since the two are mostly equal.
-        for chart, title, curves in (
-            ("time", "Demand and allocated GPUs over time", ("demand", "allocated")),
-            ("fragmented", "Fragmented GPUs over time", ("fragmented",)),
+        both = [Curve("demand", demand, behind=True), Curve("allocated", allocated, behind=False)]
+        for name, title, curves in (
+            ("time", "Demand and allocated GPUs over time", both),
+            ("fragmented", "Fragmented GPUs over time", [Curve("fragmented", fragmented, behind=False)]),
         ):
-            drawn[chart] = {
-                "title": title,
-                "label": f"{title}, as a share of GPU capacity.",
-                "time": True,
-                "x": [span["time_s"] for span in spans],
-                "curves": [
-                    {"name": key, "y": [_rounded(span[key]) for span in spans], "behind": key == "demand"}
-                    for key in curves
-                ],
-            }
+            label = f"{title}, as a share of GPU capacity."
+            drawn[name] = Chart(title, label, True, [span.time_s for span in spans], curves)
+    rows = placed.series
     if len(rows) < 2:
         return drawn
-    for chart, title, keys in (
-        ("shares", "Allocated and fragmented GPUs", ("allocated", "fragmented")),
-        ("rate", "Fragmentation rate", ("fragmentation_rate",)),
+    without_departures = "" if placed.mode == "inflate" else ", without departures"
+    shares = [
+        _curve("allocated", [row.allocated for row in rows]),
+        _curve("fragmented", [row.fragmented for row in rows]),
+    ]
+    for name, title, curves in (
+        ("shares", "Allocated and fragmented GPUs", shares),
+        ("rate", "Fragmentation rate", [_curve("fragmentation rate", [row.fragmentation_rate for row in rows])]),
     ):
         heading = f"{title} against arrived demand{without_departures}"
-        drawn[chart] = {
-            "title": heading,
-            "label": f"{heading}.",
-            "time": False,
-            "x": [row["demand"] for row in rows],
-            "curves": [_curve(rows, key) for key in keys],
-        }
+        drawn[name] = Chart(heading, f"{heading}.", False, [row.demand for row in rows], curves)
     return drawn
 
 
-def _curve(rows: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
-    def column(part: str) -> list[float | None]:
-        return [_rounded(row[key][part]) for row in rows]
-
-    ends = {part: column(part) for part in ("low", "high")} if rows[-1][key]["low"] is not None else {}
-    return {"name": key.replace("_", " "), "y": column("value"), **ends}
+def _curve(name: str, estimates: Sequence[Estimate]) -> Curve:
+    values = [_rounded(estimate.value) for estimate in estimates]
+    if estimates[-1].low is None:
+        return Curve(name, values)
+    return Curve(name, values, [_rounded(e.low) for e in estimates], [_rounded(e.high) for e in estimates])
 
 
 def _rounded(value: float | None) -> float | None:
@@ -180,10 +198,10 @@ def _curves(report: PlacementReport) -> Markup:
     figures = []
     for i, (name, chart) in enumerate(report.charts.items()):
         legend = [
-            LegendItem(curve["name"], line=str(k + 1), style=_line_style(chart, curve), series=k + 1)
-            for k, curve in enumerate(chart["curves"])
+            LegendItem(curve.name, line=str(k), style=_line_style(chart, curve), series=k)
+            for k, curve in enumerate(chart.curves, 1)
         ]
-        figures.append(page.figure(name, chart["title"], chart["label"], legend, tall=i == 0, live=name))
+        figures.append(page.figure(name, chart.title, chart.label, legend, tall=i == 0, live=name))
     return page.section(
         "curves",
         "Allocation and fragmentation",
@@ -193,53 +211,46 @@ def _curves(report: PlacementReport) -> Markup:
     )
 
 
-def _line_style(chart: Mapping[str, Any], curve: Mapping[str, Any]) -> str:
-    if not chart["time"]:
+def _line_style(chart: Chart, curve: Curve) -> str:
+    if not chart.time:
         return ""
-    return "stroke-dasharray: none" + ("; stroke-width: 6; opacity: .35" if curve.get("behind") else "")
+    return "stroke-dasharray: none" + ("; stroke-width: 6; opacity: .35" if curve.behind else "")
 
 
 def _demand_table(report: PlacementReport) -> Markup | None:
-    series = report.placement["series"]
+    series = report.placement.series
     if len(series) < 2:
         return None
     rows: list[list[str | Cell]] = [
         [
-            share(row["demand"]),
-            *(Cell(share(row[key]["value"]), share_interval(row[key])) for key in ("allocated", "fragmented")),
-            share(row["fragmentation_rate"]["value"]),
+            share(row.demand),
+            *(Cell(share(part.value), share_interval(part)) for part in (row.allocated, row.fragmented)),
+            share(row.fragmentation_rate.value),
         ]
         for i, row in enumerate(series)
         if i % 10 == 0 or i == len(series) - 1
     ]
     without_departures = "" if report.inflates else ", without departures"
     caption = f"By arrived demand{without_departures}, as shares of GPU capacity, with 95% confidence intervals"
-    if report.placement["runs"] == 1:
+    if report.placement.runs == 1:
         caption = caption.removesuffix(", with 95% confidence intervals")
     return page.table(caption, ["Arrived demand", "Allocated", "Fragmented", "Fragmentation rate"], rows)
 
 
 def _tables(report: PlacementReport) -> Markup:
-    devices = report.result["devices"]
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    devices = report.result.devices
+    groups: dict[str, list[NodeResult]] = {}
     for device in devices:
-        groups.setdefault(str(device["sku"]), []).append(device)
+        groups.setdefault(device.sku, []).append(device)
     models: list[list[str]] = []
     for sku, members in groups.items():
-        weights = [max(device["gpus"], 1) for device in members]
-        used = sum(device["utilisation"] * w for device, w in zip(members, weights, strict=True)) / sum(weights)
-        gpus, tasks = (sum(device[key] for device in members) for key in ("gpus", "jobs"))
+        weights = [max(device.gpus, 1) for device in members]
+        used = sum(device.utilisation * w for device, w in zip(members, weights, strict=True)) / sum(weights)
+        gpus, tasks = sum(device.gpus for device in members), sum(device.jobs for device in members)
         models.append([sku, f"{len(members):,}", f"{gpus:,}", share(used), f"{tasks:,}"])
-    order = sorted(range(len(devices)), key=lambda i: (-devices[i]["utilisation"], i))[:_MAX_NODES]
+    shown = sorted(devices, key=lambda device: -device.utilisation)[:_MAX_NODES]
     nodes = [
-        [
-            str(devices[i]["name"]),
-            str(devices[i]["sku"]),
-            f"{devices[i]['gpus']}",
-            share(devices[i]["utilisation"]),
-            f"{devices[i]['jobs']:,}",
-        ]
-        for i in order
+        [device.name, device.sku, f"{device.gpus}", share(device.utilisation), f"{device.jobs:,}"] for device in shown
     ]
     cut = f"The {len(nodes)} nodes with the highest allocation; result.json contains all of them."
     return page.section(
@@ -258,7 +269,7 @@ def _tables(report: PlacementReport) -> Markup:
 
 
 def _scenario(report: PlacementReport) -> Markup:
-    return page.scenario(report.result["scenario"])
+    return page.scenario(report.result.scenario)
 
 
 def _glossary(_: PlacementReport) -> Markup:

@@ -1,14 +1,11 @@
-"""The result of a plan for a terminal: the answer, a table of fleets, the bounds, and the explanation.
-
-Reads the plan as `windtunnel plan --format json` prints it.
-"""
+"""The result of a plan for a terminal: the answer, a table of fleets, the bounds, and the explanation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import Any
 
+from windtunnel.core.results.plan import CandidateEntry, JudgedTarget, PlannedFleet, PlanResult
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import NOTHING, plural, printable, quantity, share, value_range
 from windtunnel.report.targets import all_of, with_signs
@@ -26,71 +23,70 @@ _PROOFS = {
     "open": "the limit of simulated fleets was reached; some {better}fleets remain unexplored",
 }
 _BETTER = {"cost": "cheaper", "power": "lower-power", "carbon": "lower-carbon"}
-_KEYS = {"cost": "cost_usd_per_h", "power": "power_w", "carbon": "carbon_kg_per_h"}
 
 
-def proof(plan: Mapping[str, Any]) -> str:
+def proof(plan: PlanResult) -> str:
     """Return which fleets could still be better; if no fleet meets the targets, which could still meet them."""
-    better = f"{_BETTER[plan['objective']]} " if plan["fleets"] else ""
-    kind = plan["search"]["proof"]
-    return _PROOFS[kind].format(better=better or ("other " if kind == "open" else ""), limit=plan["search"]["limit"])
+    better = f"{_BETTER[plan.objective]} " if plan.fleets else ""
+    kind = plan.search.proof
+    return _PROOFS[kind].format(better=better or ("other " if kind == "open" else ""), limit=plan.search.limit)
 
 
-def text(plan: Mapping[str, Any]) -> str:
+def text(plan: PlanResult) -> str:
     """Return the plan as lines for a terminal."""
-    lines = [printable(f"{plan['name']}: {verdict(plan)}"), ""]
-    if plan["fleets"]:
-        lines += fleet_table(plan["fleets"])
-    if plan["inconclusive"]:
-        lines += [""] if plan["fleets"] else []
-        lines += [f"Inconclusive at {_confidence(plan)}:", *fleet_table(plan["inconclusive"])]
-    lines += [""] if plan["fleets"] or plan["inconclusive"] else []
+    lines = [printable(f"{plan.name}: {verdict(plan)}"), ""]
+    if plan.fleets:
+        lines += fleet_table(plan.fleets)
+    if plan.inconclusive:
+        lines += [""] if plan.fleets else []
+        lines += [f"Inconclusive at {_confidence(plan)}:", *fleet_table(plan.inconclusive)]
+    lines += [""] if plan.fleets or plan.inconclusive else []
     for label, sentence in bounds(plan):
         lines += wrap(f"{label:<12} {sentence}", width=WIDTH, subsequent_indent=" " * 13)
     lines.append("")
-    for sentence in plan["explanation"]["sentences"]:
+    for sentence in plan.explanation.sentences:
         lines += wrap(printable(with_signs(sentence)), width=WIDTH, subsequent_indent="  ")
-    for note in plan["notes"]:
+    for note in plan.notes:
         lines += wrap(printable(f"note: {note}"), width=WIDTH, subsequent_indent="  ")
     return document(lines)
 
 
-def _confidence(plan: Mapping[str, Any]) -> str:
-    return f"{plan['confidence'] * 100:.3g}%"
+def _confidence(plan: PlanResult) -> str:
+    return f"{plan.confidence * 100:.3g}%"
 
 
-def verdict(plan: Mapping[str, Any]) -> str:
+def verdict(plan: PlanResult) -> str:
     """Return the answer in one line."""
-    if not plan["fleets"] and not plan["inconclusive"]:
+    if not plan.fleets and not plan.inconclusive:
         return "no fleet meets the targets"
-    best = (plan["fleets"] or plan["inconclusive"])[0]
-    targets = all_of(len(best["targets"])).lower()
-    if not plan["fleets"]:
+    best = (plan.fleets or plan.inconclusive)[0]
+    targets = all_of(len(best.targets)).lower()
+    if not plan.fleets:
         return (
             f"no fleet meets {targets} with {_confidence(plan)} confidence; "
-            f"{best['text']} meets {'it' if len(best['targets']) == 1 else 'them'} by point estimate"
+            f"{best.text} meets {'it' if len(best.targets) == 1 else 'them'} by point estimate"
         )
-    spare = f", with {plan['spare']} of any entry out of service" if plan["spare"] else ""
-    return f"{best['text']} meets {targets} with {_confidence(plan)} confidence{spare}"
+    spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
+    return f"{best.text} meets {targets} with {_confidence(plan)} confidence{spare}"
 
 
-def fleet_table(fleets: Sequence[Mapping[str, Any]]) -> list[str]:
+def fleet_table(fleets: Sequence[PlannedFleet]) -> list[str]:
     """Return a line for each fleet; if that is too wide, a line for each of its targets below it."""
     rows = fleet_rows(fleets)
     lines = table_lines(rows, "<>")
     if max(map(len, lines)) <= _MAX_WIDTH:
         return lines
-    targets = fleets[0]["targets"]
+    targets = fleets[0].targets
     head, *fixed = table_lines([row[: len(row) - 2 * len(targets)] for row in rows], "<>")
     details = table_lines(
         [
             [
-                with_signs(target["text"]),
+                with_signs(target.text),
                 measured(target),
-                "" if target["headroom"] is None else f"headroom {share(target['headroom'])}",
+                "" if target.headroom is None else f"headroom {share(target.headroom)}",
             ]
             for fleet in fleets
-            for target in fleet["targets"]
+            for target in fleet.targets
         ],
         "<",
     )
@@ -100,51 +96,51 @@ def fleet_table(fleets: Sequence[Mapping[str, Any]]) -> list[str]:
     return blocks
 
 
-def fleet_rows(fleets: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def fleet_rows(fleets: Sequence[PlannedFleet]) -> list[list[str]]:
     """Return a header and a row for each fleet: its cost and power, and the value and headroom of each target."""
     header = ["fleet", "cost", "power"]
-    carbon = fleets[0]["carbon_kg_per_h"] is not None
+    carbon = fleets[0].carbon_kg_per_h is not None
     if carbon:
         header.append("carbon")
-    for target in fleets[0]["targets"]:
-        header += [with_signs(target["text"]), "headroom"]
+    for target in fleets[0].targets:
+        header += [with_signs(target.text), "headroom"]
     rows = [header]
     for fleet in fleets:
-        row = [fleet["text"], f"{fleet['cost_usd_per_h']:,.2f} USD/h", quantity(fleet["power_w"], "W")]
+        row = [fleet.text, f"{fleet.cost_usd_per_h:,.2f} USD/h", quantity(fleet.power_w, "W")]
         if carbon:
-            row.append(f"{fleet['carbon_kg_per_h']:.3g} kg/h")
-        for target in fleet["targets"]:
-            row += [measured(target), NOTHING if target["headroom"] is None else share(target["headroom"])]
+            row.append(f"{fleet.carbon_kg_per_h:.3g} kg/h")
+        for target in fleet.targets:
+            row += [measured(target), NOTHING if target.headroom is None else share(target.headroom)]
         rows.append(row)
     return rows
 
 
-def measured(target: Mapping[str, Any]) -> str:
+def measured(target: JudgedTarget) -> str:
     """Return a target's value with its confidence interval."""
-    value, unit = target["value"], target["unit"]
+    value, unit = target.value, target.unit
     if value is None:
         return NOTHING
     # A value without a unit is a share.
     factor, unit = (1.0, "%") if unit == "1" else (parse_unit(unit).factor, unit)
     text = share(value) if unit == "%" else quantity(value * factor, unit)
-    low, high = target["low"], target["high"]
-    if target["interval_source"] not in ("run", "replications") or low == high:
-        return text + (" (no interval)" if target["interval_source"] == "none" else "")
+    low, high = target.low, target.high
+    if low is None or high is None or low == high or target.interval_source not in ("run", "replications"):
+        return text + (" (no interval)" if target.interval_source == "none" else "")
     if unit == "%":
         return f"{text} ({share(low)[:-1]} to {share(high)})"
     return f"{text} ({value_range(low * factor, high * factor, unit)})"
 
 
-def _model_errors(entries: Sequence[Mapping[str, Any]]) -> str:
+def _model_errors(entries: Sequence[CandidateEntry]) -> str:
     """Return the error factor of each entry's least certain operation."""
     parts = []
     for entry in entries:
-        error = entry["time_error"]
+        error = entry.time_error
         if error is None:
-            parts.append(f"{entry['name']} unknown")
+            parts.append(f"{entry.name} unknown")
         else:
-            measured = "" if error["basis"] == "measured" else ", not measured on it"
-            parts.append(f"{entry['name']} {error['factor']:.3g} ({error['op']}{measured})")
+            measured = "" if error.basis == "measured" else ", not measured on it"
+            parts.append(f"{entry.name} {error.factor:.3g} ({error.op}{measured})")
     return "; ".join(parts)
 
 
@@ -153,26 +149,28 @@ def amount(value: float, unit: str) -> str:
     return quantity(value, "W") if unit == "W" else f"{value:,.2f} {unit}" if unit == "USD/h" else f"{value:.3g} {unit}"
 
 
-def bounds(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     """Return (label, sentence) rows: what the confidence covers, lower bounds, the search, and the knee."""
-    bound, objective = plan["lower_bound"], plan["objective"]
-    if bound["objective"] is None:
+    bound, objective = plan.lower_bound, plan.objective
+    if bound.objective is None:
         rows = [("lower bound", "no fleet of these entries can meet the targets with counts of at most `max`")]
     else:
-        unit = bound["objective_unit"]
-        line = f"{amount(bound['objective'], unit)}{'' if objective == 'cost' else ' on average'}"
-        if plan["gap"] is not None:
-            best = amount(plan["fleets"][0][_KEYS[objective]], unit)
-            limit = plan["search"]["limit"]
+        unit = bound.objective_unit
+        line = f"{amount(bound.objective, unit)}{'' if objective == 'cost' else ' on average'}"
+        if plan.gap is not None:
+            fleet = plan.fleets[0]
+            values = {"cost": fleet.cost_usd_per_h, "power": fleet.power_w, "carbon": fleet.carbon_kg_per_h}
+            best = amount(values[objective] or 0.0, unit)
+            limit = plan.search.limit
             line += f": no fleet{limit} can be lower"
-            if plan["search"]["proof"] == "open":
-                line += f". The best fleet ({best}) can be improved by at most {share(plan['gap'])}"
+            if plan.search.proof == "open":
+                line += f". The best fleet ({best}) can be improved by at most {share(plan.gap)}"
             else:
                 line += f", and none{limit} that is {_BETTER[objective]} than the best fleet ({best}) meets the targets"
         rows = [("lower bound", line)]
-        if objective != "cost" and bound["cost_usd_per_h"] is not None:
-            rows.append(("cost bound", f"no fleet can cost less than {bound['cost_usd_per_h']:,.2f} USD/h"))
-    if plan["fleets"]:
+        if objective != "cost" and bound.cost_usd_per_h is not None:
+            rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
+    if plan.fleets:
         rows.insert(
             0,
             (
@@ -180,30 +178,30 @@ def bounds(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
                 "covers the random variation of arrivals and work; lines below vary the error of the device models",
             ),
         )
-    errors = _model_errors(plan["entries"])
+    errors = _model_errors(plan.entries)
     rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
-    inputs = plan["inputs"]
-    rows.append(("inputs", f"{inputs['assumed']:,} of {plural(inputs['total'], 'model input')} are assumed"))
+    inputs = plan.inputs
+    rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
     rows.append(
         (
             "autoscaling",
-            f"no autoscaling can cost less than {bound['autoscaler_usd_per_h']:,.2f} USD/h on average (each device "
+            f"no autoscaling can cost less than {bound.autoscaler_usd_per_h:,.2f} USD/h on average (each device "
             "rented only while it is busy)",
         )
     )
-    search = plan["search"]
+    search = plan.search
     rows.append(
         (
             "search",
-            f"{plural(search['simulated_fleets'], 'fleet')} simulated in {plural(search['simulations'], 'run')}, "
+            f"{plural(search.simulated_fleets, 'fleet')} simulated in {plural(search.simulations, 'run')}, "
             "including those for the explanation",
         )
     )
-    curve = plan["curve"]
+    curve = plan.curve
     if curve is not None:
-        first, last = curve["points"][0]["load"], curve["points"][-1]["load"]
+        first, last = curve.points[0].load, curve.points[-1].load
         turn = f"no knee from {first:.0%} to {last:.0%} load"
-        if curve["knee"] is not None:
-            turn = f"knee at {curve['knee']:.0%} load, from which the curve rises steeply"
-        rows.append(("load curve", f"{curve['of'].replace('_', ' ')} of the best fleet: {turn}"))
+        if curve.knee is not None:
+            turn = f"knee at {curve.knee:.0%} load, from which the curve rises steeply"
+        rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the best fleet: {turn}"))
     return rows

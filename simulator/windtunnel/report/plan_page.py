@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from windtunnel.core.results.plan import LoadPoint, PlannedFleet, PlanResult, SimulatedFleet
 from windtunnel.report import page
+from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import plural, quantity, share, value_range
 from windtunnel.report.plan import bounds, fleet_rows, proof, verdict
 from windtunnel.report.targets import with_signs
@@ -15,62 +16,62 @@ from windtunnel.report.targets import with_signs
 MIN_LOAD = "Minimum load: share of the fleet's time that the work of the busiest interval needs, by the lower bound."
 
 
-def render(plan: Mapping[str, Any]) -> str:
+def render(plan: PlanResult) -> str:
     """Return the plan as a complete HTML document."""
-    engine = f"{plan['engine']} engine · " if plan["engine"] else ""
+    engine = f"{plan.engine} engine · " if plan.engine else ""
     return page.render_page(
         kind="Windtunnel plan",
-        title=str(plan["name"]),
-        lead=plan["description"],
+        title=str(plan.name),
+        lead=plan.description,
         facts=[
-            f"{plural(plan['search']['simulated_fleets'], 'fleet')} simulated",
-            f"minimum {plan['objective']}",
-            f"{plan['confidence'] * 100:.3g}% confidence",
-            f"seed {plan['seed']}",
+            f"{plural(plan.search.simulated_fleets, 'fleet')} simulated",
+            f"minimum {plan.objective}",
+            f"{plan.confidence * 100:.3g}% confidence",
+            f"seed {plan.seed}",
         ],
         sections=[section(plan) for section in SECTIONS],
         script="plan.js",
         charts=charts(plan),
         footer=[
-            page.versions_line(plan["versions"]),
-            f"{engine}seed {plan['seed']} · the same scenario and seed give the same plan with any number of workers",
+            page.versions_line(plan.versions),
+            f"{engine}seed {plan.seed} · the same scenario and seed give the same plan with any number of workers",
         ],
     )
 
 
-def _answer(plan: Mapping[str, Any]) -> Markup:
+def _answer(plan: PlanResult) -> Markup:
     rows = [page.remark(label[0].upper() + label[1:], line) for label, line in bounds(plan)]
-    return page.answer("met" if plan["fleets"] else "missed", verdict(plan), (), *rows)
+    return page.answer("met" if plan.fleets else "missed", verdict(plan), (), *rows)
 
 
-def _fleets(plan: Mapping[str, Any]) -> Markup | None:
-    if not plan["fleets"]:
+def _fleets(plan: PlanResult) -> Markup | None:
+    if not plan.fleets:
         return None
     text = (
-        f"Sorted by {plan['objective']}. Fleets that contain one of these and further devices are omitted. "
+        f"Sorted by {plan.objective}. Fleets that contain one of these and further devices are omitted. "
         "Headroom is the distance from the worse end of the confidence interval to the limit."
     )
-    header, *rows = _page_rows(plan["fleets"])
+    header, *rows = _page_rows(plan.fleets)
     table = page.table("Values with their confidence intervals", header, rows)
     return page.section("fleets", "Fleets that meet the targets", page.prose(text), table)
 
 
-def _inconclusive(plan: Mapping[str, Any]) -> Markup | None:
-    if not plan["inconclusive"]:
+def _inconclusive(plan: PlanResult) -> Markup | None:
+    if not plan.inconclusive:
         return None
     text = (
         "The values of these fleets are within the limits, but at least one value has no confidence interval. Another "
         "run could miss a target."
     )
-    header, *rows = _page_rows(plan["inconclusive"])
+    header, *rows = _page_rows(plan.inconclusive)
     table = page.table("Cheapest first, values with their confidence intervals", header, rows)
     return page.section("inconclusive", "Inconclusive fleets", page.prose(text), table)
 
 
-def _page_rows(fleets: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def _page_rows(fleets: Sequence[PlannedFleet]) -> list[list[str]]:
     """Return the rows of ``fleet_rows``; with more than two targets, a row for each target, which is narrower."""
     rows = fleet_rows(fleets)
-    targets = len(fleets[0]["targets"])
+    targets = len(fleets[0].targets)
     if targets <= 2:
         return rows
     fixed = len(rows[0]) - 2 * targets
@@ -82,23 +83,23 @@ def _page_rows(fleets: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return by_target
 
 
-def _explanation(plan: Mapping[str, Any]) -> Markup:
-    sentences = [with_signs(sentence) for sentence in plan["explanation"]["sentences"]]
-    return page.section("why", "Explanation", page.notes(sentences, ""), page.notes(list(plan["notes"])))
+def _explanation(plan: PlanResult) -> Markup:
+    sentences = [with_signs(sentence) for sentence in plan.explanation.sentences]
+    return page.section("why", "Explanation", page.notes(sentences, ""), page.notes(list(plan.notes)))
 
 
-def _front(plan: Mapping[str, Any]) -> Markup | None:
+def _front(plan: PlanResult) -> Markup | None:
     rows = frontier_rows(plan)
     no_script = page.no_script("The charts need JavaScript; every figure that they show is also in the tables.")
     if not rows:
-        return no_script if plan["curve"] else None
-    time = plan["time"]
+        return no_script if plan.curve else None
+    time = plan.time
     title = time[0].upper() + time[1:]
     text = (
         "Each dot is a simulated fleet that meets all targets. Lower and further left is better. Full dots are the "
         f"cost frontier: no other fleet is better in cost, power and {time} together."
     )
-    if plan["lower_bound"]["cost_usd_per_h"] is not None:
+    if plan.lower_bound.cost_usd_per_h is not None:
         text += " The dashed line is the lower bound of the cost."
     drawn = [
         page.figure(
@@ -115,19 +116,19 @@ def _front(plan: Mapping[str, Any]) -> Markup | None:
     return page.section("front", f"Cost, power and {time}", page.prose(text), no_script, *drawn, table)
 
 
-def _curve(plan: Mapping[str, Any]) -> Markup | None:
-    curve = plan["curve"]
+def _curve(plan: PlanResult) -> Markup | None:
+    curve = plan.curve
     if curve is None:
         return None
-    of, title = curve["of"], curve["of"][0].upper() + curve["of"][1:]
+    of, title = curve.of, curve.of[0].upper() + curve.of[1:]
     caption = (
-        f"{title} of {curve['fleet']}, with its confidence interval. A load of 120% is 1.2 times as many jobs in the "
+        f"{title} of {curve.fleet}, with its confidence interval. A load of 120% is 1.2 times as many jobs in the "
         "same time. The dashed horizontal line is the limit. "
     )
-    caption += "The curve has no knee" if curve["knee"] is None else f"The knee is at {curve['knee']:.0%}"
-    caption += f" ({curve['rule']})."
+    caption += "The curve has no knee" if curve.knee is None else f"The knee is at {curve.knee:.0%}"
+    caption += f" ({curve.rule})."
     busy = "Utilisation: share of the devices' time in which they are busy."
-    if _batches_continuously(plan):
+    if plan.has_continuous_batches:
         busy = (
             "Utilisation: share of the devices' time in which at least one sequence is in the batch. With continuous "
             "batching, a device at 100% may be able to take many more sequences."
@@ -144,41 +145,34 @@ def _curve(plan: Mapping[str, Any]) -> Markup | None:
         ),
         page.table(
             "Values over load",
-            ["Load", title, f"{plan['confidence'] * 100:.3g}% CI", "Utilisation", "Minimum load", "Meets all targets"],
-            [_point(point) for point in curve["points"]],
+            ["Load", title, f"{plan.confidence * 100:.3g}% CI", "Utilisation", "Minimum load", "Meets all targets"],
+            [_point(point) for point in curve.points],
         ),
         page.hint(f"{busy} {MIN_LOAD}"),
     )
 
 
-def _batches_continuously(plan: Mapping[str, Any]) -> bool:
-    """Return whether sequences join and leave a running batch, so that one sequence already makes a device busy."""
-    policy = plan["scenario"]["policy"]
-    batch = policy.get("batch") if isinstance(policy, dict) else None
-    return batch is not None and batch["kind"] == "continuous"
-
-
-def _point(point: Mapping[str, Any]) -> list[str]:
-    outcome = {"meets": "yes", "unknown": "inconclusive", "fails": "no"}[point["verdict"]]
+def _point(point: LoadPoint) -> list[str]:
+    outcome = {"meets": "yes", "unknown": "inconclusive", "fails": "no"}[point.verdict]
     return [
-        f"{point['load']:.0%}",
-        quantity(point["value_s"], "s"),
-        value_range(point["low_s"], point["high_s"], "s"),
-        share(point["utilisation"]),
-        share(point["min_load"]),
-        outcome + ("" if point["keeps_up"] else "; does not keep up"),
+        f"{point.load:.0%}",
+        quantity(point.value_s, "s"),
+        value_range(point.low_s, point.high_s, "s"),
+        share(point.utilisation),
+        share(point.min_load),
+        outcome + ("" if point.keeps_up else "; does not keep up"),
     ]
 
 
-def _simulated(plan: Mapping[str, Any]) -> Markup:
+def _simulated(plan: PlanResult) -> Markup:
     rows = [
         [
-            fleet["text"],
-            f"{fleet['cost_usd_per_h']:,.2f} USD/h",
-            share(fleet["min_load"]),
-            "meets all targets" if fleet["met"] else with_signs("; ".join(fleet["violations"])),
+            fleet.text,
+            f"{fleet.cost_usd_per_h:,.2f} USD/h",
+            share(fleet.min_load),
+            "meets all targets" if fleet.met else with_signs("; ".join(fleet.violations)),
         ]
-        for fleet in sorted(plan["simulated"], key=lambda fleet: (fleet["cost_usd_per_h"], fleet["text"]))
+        for fleet in sorted(plan.simulated, key=lambda fleet: (fleet.cost_usd_per_h, fleet.text))
     ]
     statement = proof(plan)
     return page.section(
@@ -189,63 +183,62 @@ def _simulated(plan: Mapping[str, Any]) -> Markup:
     )
 
 
-def _met(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _met(plan: PlanResult) -> list[SimulatedFleet]:
     """Return the fleets that meet all targets, the cheapest first: those in the charts and in their table."""
-    met = (fleet for fleet in plan["simulated"] if fleet["met"] and fleet["time_s"] is not None)
-    return sorted(met, key=lambda fleet: (fleet["cost_usd_per_h"], fleet["text"]))
+    met = (fleet for fleet in plan.simulated if fleet.met and fleet.time_s is not None)
+    return sorted(met, key=lambda fleet: (fleet.cost_usd_per_h, fleet.text))
 
 
-def frontier_rows(plan: Mapping[str, Any]) -> list[list[str]]:
+def frontier_rows(plan: PlanResult) -> list[list[str]]:
     """Return a row for each fleet that meets all targets; the last cell says whether it is on the cost frontier."""
-    front = {fleet["text"] for fleet in plan["front"]}
+    front = {fleet.text for fleet in plan.front}
     return [
         [
-            fleet["text"],
-            f"{fleet['cost_usd_per_h']:,.2f} USD/h",
-            quantity(fleet["power_w"], "W"),
-            quantity(fleet["time_s"], "s"),
-            "yes" if fleet["text"] in front else "no",
+            fleet.text,
+            f"{fleet.cost_usd_per_h:,.2f} USD/h",
+            quantity(fleet.power_w, "W"),
+            quantity(fleet.time_s, "s"),
+            "yes" if fleet.text in front else "no",
         ]
         for fleet in _met(plan)
     ]
 
 
-def charts(plan: Mapping[str, Any]) -> dict[str, Any]:
+def charts(plan: PlanResult) -> dict[str, ChartData]:
     """Return the data that the script draws."""
-    drawn: dict[str, Any] = {}
+    drawn: dict[str, ChartData] = {}
     met = _met(plan)
-    front = {fleet["text"] for fleet in plan["front"]}
-    for name, key, unit, title in (
-        ("time", "time_s", "s", plan["time"][0].upper() + plan["time"][1:]),
-        ("power", "power_w", "W", "Average power"),
-    ):
+    front = {fleet.text for fleet in plan.front}
+    for name, unit, title in (("time", "s", plan.time[0].upper() + plan.time[1:]), ("power", "W", "Average power")):
         if met:
+            values = [fleet.time_s if name == "time" else fleet.power_w for fleet in met]
+            on_front = [fleet.text in front for fleet in met]
             drawn[name] = {
                 "kind": "front",
-                "x": [fleet["cost_usd_per_h"] for fleet in met],
-                "front": [fleet[key] if fleet["text"] in front else None for fleet in met],
-                "other": [None if fleet["text"] in front else fleet[key] for fleet in met],
-                "names": [fleet["text"] for fleet in met],
-                "bound": plan["lower_bound"]["cost_usd_per_h"],
+                "x": [fleet.cost_usd_per_h for fleet in met],
+                "front": [value if best else None for value, best in zip(values, on_front, strict=True)],
+                "other": [None if best else value for value, best in zip(values, on_front, strict=True)],
+                "names": [fleet.text for fleet in met],
+                "bound": plan.lower_bound.cost_usd_per_h,
                 "unit": unit,
                 "title": title,
             }
-    curve = plan["curve"]
+    curve = plan.curve
     if curve is not None:
         drawn["curve"] = {
             "kind": "curve",
-            "title": curve["of"][0].upper() + curve["of"][1:],
-            "x": [point["load"] for point in curve["points"]],
-            "value": [point["value_s"] for point in curve["points"]],
-            "low": [point["low_s"] for point in curve["points"]],
-            "high": [point["high_s"] for point in curve["points"]],
-            "limit": curve["limit_s"],
-            "knee": curve["knee"],
+            "title": curve.of[0].upper() + curve.of[1:],
+            "x": [point.load for point in curve.points],
+            "value": [point.value_s for point in curve.points],
+            "low": [point.low_s for point in curve.points],
+            "high": [point.high_s for point in curve.points],
+            "limit": curve.limit_s,
+            "knee": curve.knee,
         }
     return drawn
 
 
-SECTIONS: Sequence[Callable[[Mapping[str, Any]], Markup | None]] = (
+SECTIONS: Sequence[Callable[[PlanResult], Markup | None]] = (
     _answer,
     _fleets,
     _inconclusive,

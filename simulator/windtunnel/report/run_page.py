@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
 from windtunnel.core.provenance import PROVENANCES
-from windtunnel.core.result import Recording, distribution
+from windtunnel.core.recording import Recording
+from windtunnel.core.results.run import DeviceResult, Estimate, ModelInput, RunResult, distribution
 from windtunnel.report import page, run_text
 from windtunnel.report.charts import Chart, charts
 from windtunnel.report.numbers import (
@@ -28,7 +28,7 @@ from windtunnel.report.numbers import (
     usd,
     watt_hours,
 )
-from windtunnel.report.page import Cell, Tile
+from windtunnel.report.page import Bar, BarGroup, Cell, InputGroup, InputRow, ProvenanceCount, Tile
 from windtunnel.report.run_text import METRICS, STATISTICS, by_entry
 from windtunnel.report.targets import overall_status, target_line, verdict
 
@@ -74,43 +74,43 @@ MODEL_BASIS = {
 
 @dataclass(frozen=True)
 class RunReport:
-    """What the sections show: ``result`` is the content of result.json, ``charts`` are the charts by name."""
+    """What the sections show: the result, and the charts by name."""
 
-    result: Mapping[str, Any]
+    result: RunResult
     charts: Mapping[str, Chart]
 
 
-def render(result: Mapping[str, Any], recording: Recording) -> str:
+def render(result: RunResult, recording: Recording) -> str:
     """Return the report of one run as a complete HTML document.
 
-    ``result`` is the content of result.json (SI units); the curves come from ``recording`` (ticks). Names in
-    either may hold any text: they are escaped wherever they are shown.
+    Numbers come from ``result`` (SI units), and curves from ``recording`` (ticks). Names in either may hold any text:
+    they are escaped wherever they are shown.
     """
     report = RunReport(result, charts(result, recording))
-    replications, span = result.get("replications") or 1, exact_quantity(result["simulated_s"], "s")
+    replications, span = result.replications, exact_quantity(result.simulated_s, "s")
     same = "the same scenario, seed and engine give the same result"
-    if result.get("real"):
+    if result.real:
         same = "real devices were measured, so another run of the scenario gives another result"
     return page.render_page(
         kind="Windtunnel report",
-        title=str(result["name"]),
-        lead=result.get("description"),
+        title=result.name,
+        lead=result.description,
         facts=[
-            plural(result["jobs"]["arrived"], "job"),
+            plural(result.jobs.arrived, "job"),
             f"{plural(replications, 'replication')} of {span}" if replications > 1 else f"{span} simulated",
             run_text.fleet_text(result),
-            f"seed {result['seed']}",
+            f"seed {result.seed}",
         ],
         sections=[section(report) for section in SECTIONS],
         script="run.js",
         charts={name: chart.data for name, chart in report.charts.items()},
-        footer=[page.versions_line(result["versions"]), f"{result['engine']} engine · seed {result['seed']} · {same}"],
+        footer=[page.versions_line(result.versions), f"{result.engine} engine · seed {result.seed} · {same}"],
     )
 
 
 def _answer(report: RunReport) -> Markup:
-    targets, rows = report.result["targets"], report.result.get("provenance") or ()
-    assumed = sum(row["provenance"] == "assumed" for row in rows)
+    targets, rows = report.result.targets, report.result.provenance
+    assumed = sum(row.provenance == "assumed" for row in rows)
     inputs = page.assumed_inputs(assumed, len(rows)) if rows else None
     return page.answer(overall_status(targets), verdict(targets), [target_line(target) for target in targets], inputs)
 
@@ -119,7 +119,7 @@ def _key_figures(report: RunReport) -> Markup:
     result = report.result
     unstable = run_text.unstable_reason(result)
     times = [
-        [Cell(heading, title=MEANING[heading]), *(_timed(timed.get(statistic)) for statistic in STATISTICS)]
+        [Cell(heading, title=MEANING[heading]), *map(_timed, timed.by_name().values())]
         for metric, heading in METRICS.items()
         if (timed := distribution(result, metric)) is not None
     ]
@@ -139,9 +139,9 @@ def _key_figures(report: RunReport) -> Markup:
     )
 
 
-def _tiles(result: Mapping[str, Any]) -> list[Tile]:
+def _tiles(result: RunResult) -> list[Tile]:
     """Return the key figures."""
-    jobs, latency, unstable = result["jobs"], result["latency_s"], run_text.unstable_reason(result)
+    jobs, latency, unstable = result.jobs, result.latency_s, run_text.unstable_reason(result)
     items: list[Tile] = []
 
     def tile(label: str, meaning: str, value: str, *notes: str) -> None:
@@ -149,52 +149,52 @@ def _tiles(result: Mapping[str, Any]) -> list[Tile]:
         items.append(Tile(label, value, text, MEANING.get(meaning, meaning)))
 
     for name in ("p50", "p95", "p99"):
-        between = interval(latency.get(name))
-        value = quantity((latency.get(name) or {}).get("value"), "s")
+        between = interval(latency.of(name))
+        value = quantity(latency.of(name).value, "s")
         meaning = f"{name[1:]}th percentile of the {MEANING['Latency']}"
         tile(f"Latency {name}", meaning, value, f"95% CI {between}" if between else unstable or "")
-    tile("Jobs completed", "", f"{jobs['completed']:,}", f"of {jobs['arrived']:,}", *run_text.unfinished(jobs))
-    tokens_per_s = (result.get("serving") or {}).get("output_tokens_per_s")
+    tile("Jobs completed", "", f"{jobs.completed:,}", f"of {jobs.arrived:,}", *run_text.unfinished(jobs))
+    tokens_per_s = result.serving.output_tokens_per_s if result.serving is not None else None
     tokens = rate(tokens_per_s, "tokens") if tokens_per_s is not None else ""
-    tile("Throughput", "Throughput", rate(result["throughput_per_s"], "jobs"), tokens)
-    hourly = result.get("cost_usd_per_h")
-    if result.get("cost_usd") is None:
+    tile("Throughput", "Throughput", rate(result.throughput_per_s, "jobs"), tokens)
+    hourly = result.cost_usd_per_h
+    if result.cost_usd is None:
         tile("Cost", "Cost", NOTHING, "unknown, because a device has no price")
     else:
-        tile("Cost", "Cost", usd(result["cost_usd"]), f"{usd(hourly)} per hour" if hourly is not None else "")
-    average = result["average_power_w"]
-    limit, name = result.get("power_limit_w"), "device limit"
-    if result.get("power_budget") is not None:
-        limit, name = result["power_budget"]["normal_w"], "power budget"
+        tile("Cost", "Cost", usd(result.cost_usd), f"{usd(hourly)} per hour" if hourly is not None else "")
+    average = result.average_power_w
+    budget = result.power_budget
+    limit, name = (result.power_limit_w, "device limit") if budget is None else (budget.normal_w, "power budget")
     of_limit = f"{share(average / limit)} of the {name}" if limit else ""
     tile("Average power", "Average and peak power", quantity(average, "W"), of_limit)
-    peak = quantity(result["peak_power_w"], "W")
+    peak = quantity(result.peak_power_w, "W")
     tile("Peak power", "Average and peak power", peak, *run_text.power_limits(result))
-    per_job_j = run_text.per_job(result["energy_j"], result)
+    per_job_j = run_text.per_job(result.energy_j, result)
     joules = f"{quantity(per_job_j, 'J')} per job" if per_job_j is not None else ""
-    tile("Energy", "Energy", watt_hours(result["energy_j"]), joules)
+    tile("Energy", "Energy", watt_hours(result.energy_j), joules)
     return items
 
 
-def _jobs_in_times(result: Mapping[str, Any]) -> str:
+def _jobs_in_times(result: RunResult) -> str:
     """Return which jobs the time statistics include."""
-    warmup = (result.get("statistics") or {}).get("warmup_jobs")
-    if isinstance(warmup, list):
+    warmup = result.statistics.warmup_jobs
+    if not isinstance(warmup, int):
         return "all jobs except each replication's warm-up" if any(warmup) else "all jobs"
     if warmup and run_text.unstable_reason(result) is None:
         return f"all jobs except the first {warmup:,} (warm-up)"
     return "all jobs"
 
 
-def _timed(statistic: Mapping[str, Any] | None) -> Cell:
+def _timed(estimate: Estimate | None) -> Cell:
     """Return a time with its confidence interval."""
-    value = (statistic or {}).get("value")
-    return Cell(quantity(value, "s"), interval(statistic) or ("no 95% CI" if is_finite(value) else ""))
+    if estimate is None or not is_finite(estimate.value):
+        return Cell(NOTHING)
+    return Cell(quantity(estimate.value, "s"), interval(estimate) or "no 95% CI")
 
 
-def _notes(result: Mapping[str, Any]) -> list[str]:
+def _notes(result: RunResult) -> list[str]:
     notes = run_text.notes(result)
-    replications = result.get("replications") or 1
+    replications = result.replications
     if replications > 1:
         notes.insert(
             0,
@@ -237,7 +237,7 @@ def _percentiles(chart: Chart, metric: str, note: str = "") -> Markup:
 
 
 def _fleet(report: RunReport) -> Markup:
-    devices, drawn = report.result["devices"], report.charts
+    devices, drawn = report.result.devices, report.charts
     by_device = len(devices) <= MAX_BARS
     caption = "Share of the rented time in which at least one engine of a device is busy."
     if not by_device:
@@ -258,38 +258,37 @@ def _fleet(report: RunReport) -> Markup:
     return page.section("fleet", "Utilisation and power", page.bars(title, caption, _bars(devices)), no_power, *curves)
 
 
-def _bars(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _bars(devices: Sequence[DeviceResult]) -> list[BarGroup]:
     """Return utilisation bars by fleet entry; for many devices one bar an entry, with the range over its devices."""
 
-    def bar(name: str, value: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:
-        return {"name": name, "value": value, "low": low, "high": high, "text": share(value)}
+    def bar(name: str, value: float, low: float | None = None, high: float | None = None) -> Bar:
+        return Bar(name, value, share(value), low, high)
 
     entries = by_entry(devices)
     if len(devices) > MAX_BARS:
         rows = [bar(f"{entry.count:,} × {entry.label}", entry.mean, entry.lowest, entry.highest) for entry in entries]
-        return [{"heading": "", "note": "", "rows": rows}]
+        return [BarGroup("", "", rows)]
     groups = []
     for entry in entries:
-        members = [device for device in devices if run_text.entry_of(device) == entry.name]
-        rows = [bar(str(device["name"]), device["utilisation"]) for device in members]
+        rows = [bar(device.name, device.utilisation) for device in devices if device.entry == entry.name]
         # A heading that would only repeat the name below it is omitted.
-        repeats = entry.count == 1 and rows[0]["name"] == entry.label
+        repeats = entry.count == 1 and rows[0].name == entry.label
         note = f"mean {share(entry.mean)}" if entry.count > 1 else ""
-        groups.append({"heading": "" if repeats else entry.label, "note": note, "rows": rows})
+        groups.append(BarGroup("" if repeats else entry.label, note, rows))
     return groups
 
 
 def _cost(report: RunReport) -> Markup:
     result = report.result
-    total, hourly = result.get("cost_usd"), result.get("cost_usd_per_h")
+    total, hourly = result.cost_usd, result.cost_usd_per_h
     if total is None:
         text = (
             "The cost is unknown, because a device has no price. State it in the fleet entry, as in price: 2.5 USD/h."
         )
         return page.section("cost", "Cost", page.hint(text))
-    scaled = bool(result.get("autoscale"))
+    scaled = bool(result.autoscale)
     per_job_usd = run_text.per_job(total, result)
-    span = exact_quantity(result["simulated_s"], "s")
+    span = exact_quantity(result.simulated_s, "s")
     items = [Tile("This run", usd(total), f"{span} of the fleet{' as rented' if scaled else ''}")]
     if hourly is not None:
         basis = "mean over the run" if scaled else "rent of the fleet, busy or idle"
@@ -297,9 +296,9 @@ def _cost(report: RunReport) -> Markup:
         items.append(Tile("Per year", usd(round(hourly * 8760)).replace(".00", ""), "8,760 hours at this rent"))
     if per_job_usd is not None:
         items.append(Tile("Per million jobs", usd(per_job_usd * 1e6), "at this run's throughput"))
-    tokens = (result.get("serving") or {}).get("output_tokens_per_s")
+    tokens = result.serving.output_tokens_per_s if result.serving is not None else None
     if tokens:
-        per_token = total / (tokens * result["simulated_s"])
+        per_token = total / (tokens * result.simulated_s)
         items.append(Tile("Per million tokens", usd(per_token * 1e6), "at this run's output rate"))
     return page.section("cost", "Cost", page.tiles(items, "cost"))
 
@@ -311,31 +310,34 @@ def _tables(report: RunReport) -> Markup:
     )
 
 
-def _workloads(result: Mapping[str, Any]) -> Markup:
+def _workloads(result: RunResult) -> Markup:
     columns = [("latency", "p50"), ("latency", "p95"), ("latency", "p99")]
     columns += [
         (metric, "p99")
         for metric in ("waiting", "ttft", "itl")
-        if any(distribution(workload, metric) is not None for workload in result["workloads"])
+        if any(distribution(workload, metric) is not None for workload in result.workloads)
     ]
     rows = [
         [
-            Cell(str(workload["name"]), workload.get("use_case") or ""),
+            Cell(workload.name, workload.use_case or ""),
             Cell(
-                f"{workload['jobs']['completed']:,}",
-                ", ".join(run_text.unfinished(workload["jobs"])),
-                f"of {workload['jobs']['arrived']:,}",
+                f"{workload.jobs.completed:,}",
+                ", ".join(run_text.unfinished(workload.jobs)),
+                f"of {workload.jobs.arrived:,}",
             ),
-            *(_timed((distribution(workload, metric) or {}).get(statistic)) for metric, statistic in columns),
+            *(
+                _timed(None if (times := distribution(workload, metric)) is None else times.of(statistic))
+                for metric, statistic in columns
+            ),
         ]
-        for workload in result["workloads"]
+        for workload in result.workloads
     ]
     heads = [f"{METRICS[metric]} {statistic}" for metric, statistic in columns]
     return page.table("Workloads", ["Workload", "Completed", *heads], rows)
 
 
-def _entries(result: Mapping[str, Any]) -> Markup | None:
-    if len(result["devices"]) < 2:
+def _entries(result: RunResult) -> Markup | None:
+    if len(result.devices) < 2:
         return None
     rows = [
         [
@@ -350,7 +352,7 @@ def _entries(result: Mapping[str, Any]) -> Markup | None:
             quantity(entry.idle_power_w, "W"),
             quantity(entry.power_limit_w, "W"),
         ]
-        for entry in by_entry(result["devices"])
+        for entry in by_entry(result.devices)
     ]
     header = [
         "Fleet entry",
@@ -367,40 +369,40 @@ def _entries(result: Mapping[str, Any]) -> Markup | None:
     return page.table("Devices by fleet entry", header, rows, words=(0, 1, 2))
 
 
-def _faults(result: Mapping[str, Any]) -> Markup | None:
+def _faults(result: RunResult) -> Markup | None:
     """Return the injected faults, the affected jobs, and each fleet entry's share of the faults."""
-    faults = result.get("faults")
+    faults = result.faults
     if faults is None:
         return None
     rows = [
         [
-            str(entry["name"]),
-            f"{entry['devices']:,}",
-            f"{entry['failures']:,}",
-            *(quantity(entry[f"{state}_s"] or None, "s") for state in ("down", "unreachable", "throttled")),
-            share(entry["availability"]),
+            entry.name,
+            f"{entry.devices:,}",
+            f"{entry.failures:,}",
+            *(quantity(time_s or None, "s") for time_s in (entry.down_s, entry.unreachable_s, entry.throttled_s)),
+            share(entry.availability),
         ]
-        for entry in faults["entries"]
+        for entry in faults.entries
     ]
     header = ["Fleet entry", "Devices", "Failures", "Down", "Unreachable", "Throttled", "Availability"]
     return page.table(f"Faults: {'; '.join(run_text.fault_lines(result))}", header, rows, name="faults")
 
 
-def _real(result: Mapping[str, Any]) -> Markup | None:
+def _real(result: RunResult) -> Markup | None:
     """Return the time that each device of this host took, beside the time that its model predicts for the same jobs."""
     rows = [
         [
-            str(device["name"]),
-            f"{device['real']}, {device['label']}",
-            f"{device['operations']:,}" + (f", {len(device['failures']):,} failed" if device["failures"] else ""),
-            quantity(device["measured_s"], "s"),
-            quantity(device["modelled_s"], "s"),
-            f"×{number(device['measured_s'] / device['modelled_s'])}" if device["modelled_s"] else NOTHING,
-            str(device["model"]),
-            ", ".join(device.get("timer") or ()) or NOTHING,
-            share(device.get("worst_error_share")),
+            device.name,
+            f"{device.real}, {device.label}",
+            f"{device.operations:,}" + (f", {len(device.failures):,} failed" if device.failures else ""),
+            quantity(device.measured_s, "s"),
+            quantity(device.modelled_s, "s"),
+            f"×{number(device.measured_s / device.modelled_s)}" if device.modelled_s else NOTHING,
+            device.model,
+            ", ".join(device.timer) or NOTHING,
+            share(device.worst_error_share),
         ]
-        for device in result.get("real") or ()
+        for device in result.real or ()
     ]
     header = [
         "Fleet entry",
@@ -417,26 +419,26 @@ def _real(result: Mapping[str, Any]) -> Markup | None:
     return page.table(caption, header, rows, words=(0, 1, 6, 7), name="real") if rows else None
 
 
-def _devices(result: Mapping[str, Any]) -> Markup:
+def _devices(result: RunResult) -> Markup:
     """Return every device, or the most and the least utilised ones of a large fleet."""
-    devices = result["devices"]
+    devices = result.devices
     shown, half, cut = list(devices), MAX_DEVICE_ROWS // 2, None
     if len(devices) > MAX_DEVICE_ROWS:
-        order = sorted(range(len(devices)), key=lambda i: -devices[i]["utilisation"])
+        order = sorted(range(len(devices)), key=lambda i: -devices[i].utilisation)
         shown = [devices[i] for i in (*order[:half], *order[-half:])]
         cut = page.hint(
             f"The {half} busiest and the {half} least busy of {len(devices):,}; result.json contains all of them."
         )
     rows = [
         [
-            str(device["name"]),
-            str(device["sku"]),
-            str(device["kind"]),
-            share(device["utilisation"]),
-            f"{device['jobs']:,}",
-            watt_hours(device["energy_j"]),
-            quantity(device.get("idle_power_w"), "W"),
-            quantity(device.get("power_limit_w"), "W"),
+            device.name,
+            device.sku,
+            device.kind,
+            share(device.utilisation),
+            f"{device.jobs:,}",
+            watt_hours(device.energy_j),
+            quantity(device.idle_power_w, "W"),
+            quantity(device.power_limit_w, "W"),
         ]
         for device in shown
     ]
@@ -446,35 +448,31 @@ def _devices(result: Mapping[str, Any]) -> Markup:
 
 
 def _scenario(report: RunReport) -> Markup:
-    return page.scenario(report.result["scenario"])
+    return page.scenario(report.result.scenario)
 
 
 def _provenance(report: RunReport) -> Markup:
     """Return every input of the device models, by device, and how many there are of each provenance."""
-    rows = report.result.get("provenance") or ()
+    rows = report.result.provenance
     if not rows:
         return page.section(
             "provenance", "Provenance of the inputs", page.hint("This run used no input of a device model.")
         )
-    counts = {word: sum(row["provenance"] == word for row in rows) for word in PROVENANCES}
-    devices: dict[str, list[dict[str, Any]]] = {}
+    counts = {word: sum(row.provenance == word for row in rows) for word in PROVENANCES}
+    devices: dict[str, list[InputRow]] = {}
     # The assumed inputs come first: a reader should doubt them first, and they must not be cut.
-    ordered = sorted(rows, key=lambda row: -PROVENANCES.index(row["provenance"]))
+    ordered = sorted(rows, key=lambda row: -PROVENANCES.index(row.provenance))
     for row in ordered[:MAX_PROVENANCE_ROWS]:
-        devices.setdefault(str(row["device"]), []).append(_input(row))
+        devices.setdefault(row.device, []).append(_input(row))
     groups = [
-        {"device": name, "rows": devices[name], "assumed": sum(row["word"] == "assumed" for row in devices[name])}
-        for name in dict.fromkeys(str(row["device"]) for row in rows)
+        InputGroup(name, devices[name], sum(row.word == "assumed" for row in devices[name]))
+        for name in dict.fromkeys(row.device for row in rows)
         if name in devices
     ]
     kinds = [
-        {
-            "word": word,
-            "mark": PROVENANCE_MARK[word],
-            "n": counts[word],
-            "percent": counts[word] / len(rows) * 100,
-            "meaning": PROVENANCE_MEANING[word],
-        }
+        ProvenanceCount(
+            word, PROVENANCE_MARK[word], counts[word], counts[word] / len(rows) * 100, PROVENANCE_MEANING[word]
+        )
         for word in PROVENANCES
     ]
     assumed = counts["assumed"]
@@ -491,20 +489,20 @@ def _provenance(report: RunReport) -> Markup:
     )
 
 
-def _input(row: Mapping[str, Any]) -> dict[str, Any]:
-    source, unit = str(row.get("source") or ""), row.get("unit") or "1"
-    return {
-        "parameter": str(row["parameter"]),
-        "value": quantity_in_unit(row["value"], unit),
-        "word": row["provenance"],
-        "mark": PROVENANCE_MARK[row["provenance"]],
-        "range": exact_range(row.get("low"), row.get("high"), unit),
-        "source": source,
+def _input(row: ModelInput) -> InputRow:
+    source = row.source or ""
+    return InputRow(
+        parameter=row.parameter,
+        value=quantity_in_unit(row.value, row.unit),
+        word=row.provenance,
+        mark=PROVENANCE_MARK[row.provenance],
+        range=exact_range(row.low, row.high, row.unit),
+        source=source,
         # Only a plain web address becomes a link: anything else, such as javascript:, stays text.
-        "link": source if re.fullmatch(r"https?://[^\s\"'<>]+", source) else None,
-        "short": _shortened(source),
-        "reason": str(row.get("reason") or ""),
-    }
+        link=source if re.fullmatch(r"https?://[^\s\"'<>]+", source) else None,
+        short=_shortened(source),
+        reason=row.reason or "",
+    )
 
 
 def _shortened(source: str) -> str:
@@ -516,19 +514,20 @@ def _shortened(source: str) -> str:
 def _model_accuracy(report: RunReport) -> Markup | None:
     """Return the accuracy of each operation's model, by device."""
     devices: dict[str, list[list[str]]] = {}
-    for row in report.result.get("model_accuracy") or ():
-        width = f"±{share(row['interval_half_width'])}" if is_finite(row["interval_half_width"]) else NOTHING
-        if is_finite(row["error_factor"]):
-            width = f"×/÷ {number(row['error_factor'])}"
-        groups = row["cross_validation_groups"]
-        devices.setdefault(str(row["device"]), []).append(
+    for row in report.result.model_accuracy:
+        accuracy = row.accuracy
+        width = f"±{share(accuracy.interval_half_width)}" if is_finite(accuracy.interval_half_width) else NOTHING
+        if is_finite(accuracy.error_factor):
+            width = f"×/÷ {number(accuracy.error_factor)}"
+        groups = accuracy.cross_validation_groups
+        devices.setdefault(row.device, []).append(
             [
-                str(row["op"]),
-                MODEL_BASIS[row["basis"]],
-                share(row["cross_validation_error"]),
-                share(row["interval_coverage"]),
+                accuracy.op,
+                MODEL_BASIS[accuracy.basis],
+                share(accuracy.cross_validation_error),
+                share(accuracy.interval_coverage),
                 width,
-                str(row["text"]) + (f"; cross-validated by {groups}" if groups else ""),
+                accuracy.text + (f"; cross-validated by {groups}" if groups else ""),
             ]
         )
     if not devices:

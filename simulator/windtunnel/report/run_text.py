@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from windtunnel.core.result import distribution
+from windtunnel.core.results.run import (
+    BudgetResult,
+    DeviceResult,
+    FaultResult,
+    JobCounts,
+    RunResult,
+    Timed,
+    distribution,
+)
 from windtunnel.report.numbers import exact_quantity, is_finite, number, plural, quantity, share, usd, watt_hours
 
 METRICS = {"latency": "Latency", "waiting": "Queueing delay", "ttft": "TTFT", "itl": "ITL"}
@@ -16,29 +23,28 @@ METRICS = {"latency": "Latency", "waiting": "Queueing delay", "ttft": "TTFT", "i
 
 STATISTICS = ("mean", "p50", "p95", "p99")
 
-_UNFINISHED = ("running", "queued", "dropped", "failed")
 
-
-def fleet_text(result: Mapping[str, Any]) -> str:
+def fleet_text(result: RunResult) -> str:
     """Return the size of the fleet: "2 devices (l4)", or "3 devices of 2 SKUs"."""
-    devices = result["devices"]
-    skus = sorted({str(device["sku"]) for device in devices})
+    devices = result.devices
+    skus = sorted({device.sku for device in devices})
     label = f" of {len(skus)} SKUs" if len(skus) > 1 else "".join(f" ({sku})" for sku in skus)
     return plural(len(devices), "device") + label
 
 
-def per_job(total: float | None, result: Mapping[str, Any]) -> float | None:
+def per_job(total: float | None, result: RunResult) -> float | None:
     """Return ``total`` (a run's joules or dollars) for one completed job; None if no job completed.
 
     The number of jobs is taken from the throughput: with replications, job counts are sums and all else is a mean.
     """
-    jobs = result["throughput_per_s"] * result["simulated_s"]
+    jobs = result.throughput_per_s * result.simulated_s
     return total / jobs if total is not None and jobs else None
 
 
-def unfinished(jobs: Mapping[str, int]) -> list[str]:
+def unfinished(jobs: JobCounts) -> list[str]:
     """Return the counts of jobs that did not complete ("12 dropped", "3 running"); counts of zero are omitted."""
-    return [f"{jobs[status]:,} {status}" for status in _UNFINISHED if jobs.get(status)]
+    counts = {"running": jobs.running, "queued": jobs.queued, "dropped": jobs.dropped, "failed": jobs.failed}
+    return [f"{count:,} {status}" for status, count in counts.items() if count]
 
 
 _FAULTS = {"down": "failure", "unreachable": "link loss", "throttled": "throttling", "brown-out": "brown-out"}
@@ -46,74 +52,71 @@ _FAULTS = {"down": "failure", "unreachable": "link loss", "throttled": "throttli
 _PLURALS = {"link loss": "link losses", "throttling": "throttlings"}
 
 
-def injected_faults(faults: Mapping[str, Any]) -> list[str]:
+def injected_faults(faults: FaultResult) -> list[str]:
     """Return how often each kind of fault occurred: "3 failures", "1 brown-out", "1,200 stragglers", "3 ecc"."""
-    counts = [(faults["events"].get(state), name) for state, name in _FAULTS.items()]
-    counts.append((faults["stragglers"], "straggler"))
+    counts = [(faults.events.get(state), name) for state, name in _FAULTS.items()]
+    counts.append((faults.stragglers, "straggler"))
     operations: dict[str, int] = {}
-    for fault in faults["by_fault"]:
-        if fault["eligible_operations"] is not None:
-            operations[fault["kind"]] = operations.get(fault["kind"], 0) + fault["occurrences"]
+    for fault in faults.by_fault:
+        if fault.eligible_operations is not None:
+            operations[fault.kind] = operations.get(fault.kind, 0) + (fault.occurrences or 0)
     return [plural(n, name, _PLURALS.get(name)) for n, name in counts if n] + [
         f"{n:,} {kind}" for kind, n in operations.items() if n
     ]
 
 
-def unused_faults(faults: Mapping[str, Any]) -> list[str]:
+def unused_faults(faults: FaultResult) -> list[str]:
     """Return a sentence for each fault of the scenario that never occurred in the run."""
     sentences = []
-    for index, fault in enumerate(faults["by_fault"]):
-        if fault["occurrences"] == 0:
-            count = fault["eligible_operations"]
+    for index, fault in enumerate(faults.by_fault):
+        if fault.occurrences == 0:
+            count = fault.eligible_operations
             eligible = "" if count is None else f"; {plural(count, 'operation was', 'operations were')} eligible"
-            sentences.append(f"faults[{index}] ({fault['kind']}) never occurred{eligible}")
+            sentences.append(f"faults[{index}] ({fault.kind}) never occurred{eligible}")
     return sentences
 
 
-def fault_lines(result: Mapping[str, Any]) -> list[str]:
+def fault_lines(result: RunResult) -> list[str]:
     """Return lines on the faults and on the jobs that they affected; none if the scenario states no fault."""
-    faults = result.get("faults")
+    faults = result.faults
     if faults is None:
         return []
     injected = injected_faults(faults)
     lines = [", ".join(injected)] if injected else []
-    if faults["events"].get("down") or faults["interrupted"]:
+    if faults.events.get("down") or faults.interrupted:
         lines.append(
-            f"availability {share(result['availability'])}; {plural(faults['interrupted'], 'job')} interrupted: "
-            f"{faults['restarts']:,} retried, {faults['failed']:,} failed"
+            f"availability {share(result.availability)}; {plural(faults.interrupted, 'job')} interrupted: "
+            f"{faults.restarts:,} retried, {faults.failed:,} failed"
         )
-    if faults["corrupted_jobs"]:
-        lines.append(f"{plural(faults['corrupted_jobs'], 'job')} completed with silently corrupted data")
+    if faults.corrupted_jobs:
+        lines.append(f"{plural(faults.corrupted_jobs, 'job')} completed with silently corrupted data")
     return [*lines, *unused_faults(faults)] or ["no fault occurred"]
 
 
-def unstable_reason(result: Mapping[str, Any]) -> str | None:
+def unstable_reason(result: RunResult) -> str | None:
     """Return why the run's times have no mean ("unstable: ..."); None if the run is stable."""
-    statistics = result.get("statistics") or {}
-    if statistics.get("steady_state") != "unstable" or is_finite((result["latency_s"].get("mean") or {}).get("value")):
-        return None
-    return f"unstable: {statistics['steady_state_reason']}"
+    return result.statistics.unstable_reason if result.latency_s.mean.value is None else None
 
 
-def notes(result: Mapping[str, Any]) -> list[str]:
+def notes(result: RunResult) -> list[str]:
     """Return the notes of the result, without the one on an unstable run that is shown in place of its times."""
-    texts, unstable = [str(note) for note in result.get("notes") or ()], unstable_reason(result)
-    return texts if unstable is None else [note for note in texts if not note.startswith(unstable)]
+    unstable = unstable_reason(result)
+    return [note for note in result.notes if unstable is None or not note.startswith(unstable)]
 
 
-def certainty_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def certainty_rows(result: RunResult) -> list[tuple[str, str]]:
     """Return (label, text) rows on the steady state, the requested precision, and missing confidence intervals."""
-    statistics, rows = result.get("statistics") or {}, []
-    load, steady_state = statistics.get("offered_load"), statistics.get("steady_state")
+    rows = []
+    load, steady_state = result.statistics.offered_load, result.statistics.steady_state
     if steady_state is not None:
-        budget = " (power budget not included)" if result.get("power_budget") else ""
+        budget = " (power budget not included)" if result.power_budget else ""
         rows.append(("steady state", steady_state + ("" if load is None else f"; offered load {number(load)}{budget}")))
-    stopped = statistics.get("stopped")
+    stopped = result.statistics.stopped
     if stopped is not None:
-        achieved = stopped["achieved_error"]
+        achieved = stopped.achieved_error
         error = "no confidence interval" if achieved is None else f"error {achieved * 100:.3g}%"
-        requested = f"{stopped['requested_error'] * 100:.3g}% requested"
-        rows.append(("precision", f"{stopped['metric']}: {error} after {stopped['jobs']:,} jobs ({requested})"))
+        requested = f"{stopped.requested_error * 100:.3g}% requested"
+        rows.append(("precision", f"{stopped.metric}: {error} after {stopped.jobs:,} jobs ({requested})"))
     if unstable_reason(result) is None:
         rows += [("no 95% CI" if i == 0 else "", line) for i, line in enumerate(missing_intervals(result))]
     return rows
@@ -122,19 +125,18 @@ def certainty_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 _SAMPLE_SIZE = re.compile(r"(?<=effective sample size )about (\d+(?:\.\d+)?)")
 
 
-def missing_intervals(part: Mapping[str, Any]) -> list[str]:
+def missing_intervals(part: Timed) -> list[str]:
     """Return which times of a result (or of a workload) have no confidence interval and why, grouped by reason."""
     reasons: dict[str, tuple[list[str], list[float]]] = {}
     for metric in METRICS:
-        timed = distribution(part, metric) or {}
-        missing = ((part.get("statistics") or {}).get("missing_interval_reasons") or {}).get(f"{metric}_s") or {}
-        for statistic, reason in missing.items():
-            if reason and is_finite((timed.get(statistic) or {}).get("value")):
+        times = distribution(part, metric)
+        for statistic, estimate in (times.by_name() if times is not None else {}).items():
+            if estimate.low is None and estimate.reason and is_finite(estimate.value):
                 # Reasons that differ only in the effective sample size are one reason.
-                pattern = _SAMPLE_SIZE.sub("about {}", str(reason), count=1)
+                pattern = _SAMPLE_SIZE.sub("about {}", estimate.reason, count=1)
                 names, sizes = reasons.setdefault(pattern, ([], []))
                 names.append(f"{metric if metric in ('latency', 'waiting') else metric.upper()} {statistic}")
-                sizes += [float(match[1]) for match in [_SAMPLE_SIZE.search(str(reason))] if match]
+                sizes += [float(match[1]) for match in [_SAMPLE_SIZE.search(estimate.reason)] if match]
     lines = []
     for pattern, (names, sizes) in reasons.items():
         low, high = (f"{bound(sizes):.1f}" for bound in (min, max)) if sizes else ("", "")
@@ -155,33 +157,33 @@ def _grouped(names: Sequence[str]) -> list[str]:
     ]
 
 
-def power_lines(result: Mapping[str, Any]) -> list[str]:
+def power_lines(result: RunResult) -> list[str]:
     """Return the fleet's power and what limits it; a power budget gets a second line."""
-    power = f"{quantity(result['average_power_w'], 'W')} average, {quantity(result['peak_power_w'], 'W')} peak"
+    power = f"{quantity(result.average_power_w, 'W')} average, {quantity(result.peak_power_w, 'W')} peak"
     limits = power_limits(result)
     return [power, "; ".join(limits)] if len(limits) > 1 else [", ".join([power, *limits])]
 
 
-def power_limits(result: Mapping[str, Any]) -> list[str]:
+def power_limits(result: RunResult) -> list[str]:
     """Return the limits of the fleet's power: its power budget, if it has one, and the sum of the devices' limits."""
-    limit, budget = result.get("power_limit_w"), result.get("power_budget")
+    limit, budget = result.power_limit_w, result.power_budget
     limits = [budget_text(budget)] if budget is not None else []
     return [*limits, f"device limit {quantity(limit, 'W')}"] if limit else limits
 
 
-def budget_text(budget: Mapping[str, Any]) -> str:
+def budget_text(budget: BudgetResult) -> str:
     """Return the power budget and its lowest value: "power budget 5 kW, 3 kW in a brown-out"."""
-    normal, lowest = budget["normal_w"], budget["min_w"]
+    normal, lowest = budget.normal_w, budget.min_w
     low = f"{exact_quantity(lowest, 'W')} in a brown-out" if lowest is not None and lowest != normal else ""
     text = f"power budget {exact_quantity(normal, 'W')}" if normal is not None else "no power budget"
     return ", ".join(filter(None, [text, low]))
 
 
-def idle_by_budget(result: Mapping[str, Any]) -> str:
+def idle_by_budget(result: RunResult) -> str:
     """Return how many devices never ran a job because of the power budget; empty if there are none."""
-    active = (result.get("power_budget") or {}).get("max_active_devices")
-    devices = result["devices"]
-    idle = sum(not device["utilisation"] and not device["jobs"] for device in devices)
+    active = result.power_budget.max_active_devices if result.power_budget is not None else None
+    devices = result.devices
+    idle = sum(not device.utilisation and not device.jobs for device in devices)
     # The budget causes idle devices only if as many devices as it allows had work.
     if active is None or not idle or len(devices) - idle < active:
         return ""
@@ -189,21 +191,21 @@ def idle_by_budget(result: Mapping[str, Any]) -> str:
     return f"{idle:,} of {plural(len(devices), 'device')} never ran a job: the power budget allows {allowed}"
 
 
-def energy_text(result: Mapping[str, Any]) -> str:
+def energy_text(result: RunResult) -> str:
     """Return the run's energy, in total and per completed job."""
-    per_job_j = per_job(result["energy_j"], result)
-    text = f"{quantity(result['energy_j'], 'J')} ({watt_hours(result['energy_j'])})"
+    per_job_j = per_job(result.energy_j, result)
+    text = f"{quantity(result.energy_j, 'J')} ({watt_hours(result.energy_j)})"
     return text if per_job_j is None else f"{text}, {quantity(per_job_j, 'J')} per job"
 
 
-def cost_text(result: Mapping[str, Any]) -> str:
+def cost_text(result: RunResult) -> str:
     """Return the rent of the run, per hour and per million jobs; or that it is unknown."""
-    if result.get("cost_usd") is None:
+    if result.cost_usd is None:
         return "unknown (a device has no price)"
-    text = usd(result["cost_usd"])
-    if result.get("cost_usd_per_h") is not None:
-        text += f", {usd(result['cost_usd_per_h'])} per hour"
-    per_job_usd = per_job(result["cost_usd"], result)
+    text = usd(result.cost_usd)
+    if result.cost_usd_per_h is not None:
+        text += f", {usd(result.cost_usd_per_h)} per hour"
+    per_job_usd = per_job(result.cost_usd, result)
     return text if per_job_usd is None else f"{text}, {usd(per_job_usd * 1e6)} per million jobs"
 
 
@@ -229,43 +231,36 @@ class EntryShare:
         return self.name if self.name == self.sku else f"{self.name} ({self.sku})"
 
 
-def entry_of(device: Mapping[str, Any]) -> str:
-    """Return the name of the fleet entry to which a device of a result belongs."""
-    return str(device.get("entry") or device["sku"])
-
-
-def _mean_utilisation(devices: Sequence[Mapping[str, Any]], used: Sequence[float]) -> float:
+def _mean_utilisation(devices: Sequence[DeviceResult]) -> float:
     """Return the mean utilisation, each device weighted by the time for which it was rented."""
-    weights = [device.get("rented_s") for device in devices]
-    if None in weights or len(set(weights)) == 1:
-        return math.fsum(used) / len(used)
-    rented = [float(weight or 0.0) for weight in weights]
-    return math.fsum(u * weight for u, weight in zip(used, rented, strict=True)) / math.fsum(rented)
+    if len({device.rented_s for device in devices}) == 1:
+        return math.fsum(device.utilisation for device in devices) / len(devices)
+    rented_s = math.fsum(device.rented_s for device in devices)
+    return math.fsum(device.utilisation * device.rented_s for device in devices) / rented_s
 
 
-def by_entry(devices: Sequence[Mapping[str, Any]]) -> list[EntryShare]:
+def by_entry(devices: Sequence[DeviceResult]) -> list[EntryShare]:
     """Return the fleet by entry, in the order of the scenario."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[DeviceResult]] = {}
     for device in devices:
-        groups.setdefault(entry_of(device), []).append(device)
+        groups.setdefault(device.entry, []).append(device)
     shares = []
     for name, members in groups.items():
         # A device that was never rented had no time to be utilised.
-        rented = [device for device in members if device.get("rented_s") != 0] or members
-        used = [float(device["utilisation"]) for device in rented]
+        rented = [device for device in members if device.rented_s] or members
         shares.append(
             EntryShare(
                 name=name,
-                sku=str(members[0]["sku"]),
-                kind=str(members[0].get("kind", "")),
+                sku=members[0].sku,
+                kind=members[0].kind,
                 count=len(members),
-                mean=_mean_utilisation(rented, used),
-                lowest=min(used),
-                highest=max(used),
-                energy_j=math.fsum(device["energy_j"] for device in members),
-                jobs=sum(device["jobs"] for device in members),
-                power_limit_w=math.fsum(device.get("power_limit_w") or 0.0 for device in members),
-                idle_power_w=math.fsum(device.get("idle_power_w") or 0.0 for device in members),
+                mean=_mean_utilisation(rented),
+                lowest=min(device.utilisation for device in rented),
+                highest=max(device.utilisation for device in rented),
+                energy_j=math.fsum(device.energy_j for device in members),
+                jobs=sum(device.jobs for device in members),
+                power_limit_w=math.fsum(device.power_limit_w for device in members),
+                idle_power_w=math.fsum(device.idle_power_w for device in members),
             )
         )
     return shares

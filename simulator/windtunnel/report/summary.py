@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from windtunnel.core.result import distribution
+from windtunnel.core.results.run import RunResult, distribution
 from windtunnel.report.numbers import (
     NOTHING,
     exact_quantity,
@@ -38,39 +35,39 @@ _MAX_ENTRIES = 6
 """Fleet entries that are listed."""
 
 
-def summary(result: Mapping[str, Any]) -> str:
-    """Return ``result`` (the content of result.json, SI units) as about 15 aligned lines of plain text."""
-    lines = [*verdict_lines(result["targets"]), "", printable(f"{result['name']}: {_conditions(result)}"), ""]
+def summary(result: RunResult) -> str:
+    """Return ``result`` as about 15 aligned lines of plain text."""
+    lines = [*verdict_lines(result.targets), "", printable(f"{result.name}: {_conditions(result)}"), ""]
     for section in SECTIONS:
         lines += section(result)
     return document(lines)
 
 
-def _conditions(result: Mapping[str, Any]) -> str:
-    replications = result.get("replications") or 1
-    span = (f"{replications} × " if replications > 1 else "") + exact_quantity(result["simulated_s"], "s")
+def _conditions(result: RunResult) -> str:
+    span = f"{result.replications} × " if result.replications > 1 else ""
+    span += exact_quantity(result.simulated_s, "s")
     return (
-        f"{plural(result['jobs']['arrived'], 'job')} over {span} on {fleet_text(result)}, "
-        f"seed {result['seed']}, {result['engine']} engine"
+        f"{plural(result.jobs.arrived, 'job')} over {span} on {fleet_text(result)}, "
+        f"seed {result.seed}, {result.engine} engine"
     )
 
 
-def _jobs(result: Mapping[str, Any]) -> list[str]:
-    jobs = result["jobs"]
-    return labelled("jobs", ", ".join([f"{jobs['completed']:,} of {jobs['arrived']:,} completed", *unfinished(jobs)]))
+def _jobs(result: RunResult) -> list[str]:
+    jobs = result.jobs
+    return labelled("jobs", ", ".join([f"{jobs.completed:,} of {jobs.arrived:,} completed", *unfinished(jobs)]))
 
 
-def _faults(result: Mapping[str, Any]) -> list[str]:
+def _faults(result: RunResult) -> list[str]:
     return labelled("faults", fault_lines(result))
 
 
-def _throughput(result: Mapping[str, Any]) -> list[str]:
-    tokens = (result.get("serving") or {}).get("output_tokens_per_s")
-    jobs = rate(result["throughput_per_s"], "jobs")
+def _throughput(result: RunResult) -> list[str]:
+    tokens = result.serving.output_tokens_per_s if result.serving is not None else None
+    jobs = rate(result.throughput_per_s, "jobs")
     return labelled("throughput", jobs if tokens is None else f"{jobs}, {rate(tokens, 'tokens')}")
 
 
-def _times(result: Mapping[str, Any]) -> list[str]:
+def _times(result: RunResult) -> list[str]:
     """Return a table with a line for each metric and a column for each statistic; below it, how certain it is."""
     names = {"latency": "latency", "waiting": "waiting", "ttft": "TTFT", "itl": "ITL"}
     timed = [(name, times) for metric, name in names.items() if (times := distribution(result, metric)) is not None]
@@ -79,16 +76,16 @@ def _times(result: Mapping[str, Any]) -> list[str]:
         return [line for name, _ in timed for line in labelled(name, unstable)]
     rows = [["", *STATISTICS, "95% CI of mean", "95% CI of p99"]]
     for name, times in timed:
-        cells = [quantity((times.get(statistic) or {}).get("value"), "s") for statistic in STATISTICS]
-        rows.append([name, *cells, *(interval(times.get(statistic)) or NOTHING for statistic in ("mean", "p99"))])
+        cells = [quantity(times.of(statistic).value, "s") for statistic in STATISTICS]
+        rows.append([name, *cells, interval(times.mean) or NOTHING, interval(times.p99) or NOTHING])
     return labelled_rows(rows, ">>>><") + [
         line for label, text in certainty_rows(result) for line in labelled(label, text)
     ]
 
 
-def _utilisation(result: Mapping[str, Any]) -> list[str]:
+def _utilisation(result: RunResult) -> list[str]:
     """Return a line for each fleet entry: the mean over its devices, and the range over them."""
-    entries = by_entry(result["devices"])
+    entries = by_entry(result.devices)
     rows = [
         [
             entry.label,
@@ -105,14 +102,14 @@ def _utilisation(result: Mapping[str, Any]) -> list[str]:
     return [f"{'utilisation' if i == 0 else '':<{MARGIN}}{line}" for i, line in enumerate(lines)]
 
 
-def _autoscaling(result: Mapping[str, Any]) -> list[str]:
+def _autoscaling(result: RunResult) -> list[str]:
     """Return a line for each scaled entry: how many devices were in service, and how often that number changed."""
-    entries = result.get("autoscale") or ()
-    which = "; first replication" if (result.get("replications") or 1) > 1 else ""
+    entries = result.autoscale
+    which = "; first replication" if result.replications > 1 else ""
     lines = [
-        f"{entry['entry']}  mean {number(entry['mean_in_service'])} in service ({entry['min_in_service']:,} to "
-        f"{entry['max_in_service']:,} of {entry['max']:,}); scaled up {plural(entry['scale_ups'], 'time')}, "
-        f"down {plural(entry['scale_downs'], 'time')}{which}"
+        f"{entry.entry}  mean {number(entry.mean_in_service)} in service ({entry.min_in_service:,} to "
+        f"{entry.max_in_service:,} of {entry.max:,}); scaled up {plural(entry.scale_ups, 'time')}, "
+        f"down {plural(entry.scale_downs, 'time')}{which}"
         for entry in entries[:_MAX_ENTRIES]
     ]
     if len(entries) > _MAX_ENTRIES:
@@ -120,25 +117,25 @@ def _autoscaling(result: Mapping[str, Any]) -> list[str]:
     return labelled("autoscale", lines)
 
 
-def _power(result: Mapping[str, Any]) -> list[str]:
+def _power(result: RunResult) -> list[str]:
     return labelled("power", power_lines(result))
 
 
-def _energy(result: Mapping[str, Any]) -> list[str]:
+def _energy(result: RunResult) -> list[str]:
     return labelled("energy", energy_text(result))
 
 
-def _cost(result: Mapping[str, Any]) -> list[str]:
+def _cost(result: RunResult) -> list[str]:
     return labelled("cost", cost_text(result))
 
 
-def _inputs(result: Mapping[str, Any]) -> list[str]:
-    rows = result.get("provenance") or ()
-    assumed = sum(row["provenance"] == "assumed" for row in rows)
+def _inputs(result: RunResult) -> list[str]:
+    rows = result.provenance
+    assumed = sum(row.provenance == "assumed" for row in rows)
     return labelled("inputs", f"{assumed:,} of {plural(len(rows), 'model input')} are assumed") if rows else []
 
 
-def _notes(result: Mapping[str, Any]) -> list[str]:
+def _notes(result: RunResult) -> list[str]:
     return [line for note in notes(result) for line in labelled("note", note)]
 
 

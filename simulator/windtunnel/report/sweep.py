@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from windtunnel.core.results.sweep import SweepResult, SweepRow
 from windtunnel.report.numbers import NOTHING, plural, printable, quantity, rate, share, usd, value_range
 
 
-def _seconds(value: Any) -> str:
+def _seconds(value: float | None) -> str:
     return quantity(value, "s")
 
 
-_METRICS: Sequence[tuple[str, str, Callable[[Any], str]]] = (
+_METRICS: Sequence[tuple[str, str, Callable[[float | None], str]]] = (
     ("latency_s.p99", "latency p99", _seconds),
     ("waiting_s.mean", "waiting mean", _seconds),
     ("serving.ttft_s.p99", "TTFT p99", _seconds),
@@ -26,71 +26,70 @@ _STATES = {"not shown": "not shown", "unstable": "UNSTABLE"}
 _OUTCOMES = {True: "met", False: "MISSED", None: NOTHING}
 
 
-def headline(sweep: Mapping[str, Any]) -> str:
+def headline(sweep: SweepResult) -> str:
     """Return the number of points, the swept values, and the outcome."""
-    axes = " × ".join(f"{len(axis['values'])} of {axis['path']}" for axis in sweep["axes"])
-    missed, failed = sweep["missed"], sweep["failed"]
+    axes = " × ".join(f"{len(axis.values)} of {axis.path}" for axis in sweep.axes)
     outcomes = []
-    if any(row.get("met") is not None for row in sweep["rows"]):
-        outcomes.append(f"{missed} missed a target" if missed else "all targets met")
-    inconclusive = sum(_inconclusive(row) for row in sweep["rows"])
+    if any(row.met is not None for row in sweep.rows):
+        outcomes.append(f"{sweep.missed} missed a target" if sweep.missed else "all targets met")
+    inconclusive = sum(_inconclusive(row) for row in sweep.rows)
     outcomes += [f"{inconclusive} inconclusive at 95%"] if inconclusive else []
-    outcomes += [f"{failed} failed"] if failed else []
-    return "; ".join([f"{plural(sweep['points'], 'point')}: {axes}", *outcomes])
+    outcomes += [f"{sweep.failed} failed"] if sweep.failed else []
+    return "; ".join([f"{plural(sweep.points, 'point')}: {axes}", *outcomes])
 
 
-def _inconclusive(row: Mapping[str, Any]) -> bool:
+def _inconclusive(row: SweepRow) -> bool:
     """Return whether another run of the point could give another outcome.
 
     It could not if one target is conclusively missed.
     """
-    inconclusive, missed = (set(filter(None, (row.get(key) or "").split("; "))) for key in ("inconclusive", "missed"))
+    inconclusive, missed = (set(filter(None, (names or "").split("; "))) for names in (row.inconclusive, row.missed))
     return bool(inconclusive) and missed <= inconclusive
 
 
-def points_table(sweep: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def points_table(sweep: SweepResult) -> tuple[list[str], list[list[str]]]:
     """Return a header and a row for each point: the swept values, the metrics that any point has, and the outcome."""
-    rows = sweep["rows"]
-    columns: list[tuple[str, Callable[[Mapping[str, Any]], str]]] = [
-        (axis["path"], lambda row, path=axis["path"]: _value(row[path]))  # type: ignore[misc]
-        for axis in sweep["axes"]
+    rows = sweep.rows
+    columns: list[tuple[str, Callable[[SweepRow], str]]] = [
+        (axis.path, lambda row, path=axis.path: _value(row.swept[path]))  # type: ignore[misc]
+        for axis in sweep.axes
     ]
     for key, name, show in _METRICS:
-        if any(row.get(key) is not None for row in rows):
-            columns.append((name, lambda row, key=key, show=show: show(row.get(key))))  # type: ignore[misc]
-        if key.endswith("p99") and any(row.get(f"{key}.low") is not None for row in rows):
+        if any(row.number(key) is not None for row in rows):
+            columns.append((name, lambda row, key=key, show=show: show(row.number(key))))  # type: ignore[misc]
+        if key.endswith("p99") and any(row.number(f"{key}.low") is not None for row in rows):
             columns.append(("95% CI", lambda row, key=key: _interval(row, key)))  # type: ignore[misc]
     # A column that has the same reassuring value in every row is omitted.
-    if any(row.get("statistics.steady_state") in _STATES for row in rows):
+    if any(row.numbers.get("statistics.steady_state") in _STATES for row in rows):
         columns.append(("steady state", _steady_state))
-    if any(row.get("met") is not None for row in rows):
+    if any(row.met is not None for row in rows):
         columns.append(("targets", _outcome))
     cells = [[show(row) for _, show in columns] for row in rows]
     for row, line in zip(rows, cells, strict=True):
-        if row["status"] == "failed":
+        if row.status == "failed":
             line[-1] = "FAILED"
     return [name for name, _ in columns], cells
 
 
-def _interval(row: Mapping[str, Any], key: str) -> str:
-    return value_range(row.get(f"{key}.low"), row.get(f"{key}.high"), "s") or NOTHING
+def _interval(row: SweepRow, key: str) -> str:
+    return value_range(row.number(f"{key}.low"), row.number(f"{key}.high"), "s") or NOTHING
 
 
-def _steady_state(row: Mapping[str, Any]) -> str:
-    state = row.get("statistics.steady_state")
+def _steady_state(row: SweepRow) -> str:
+    state = row.numbers.get("statistics.steady_state")
     return _STATES.get(str(state), "reached" if state else NOTHING)
 
 
-def _outcome(row: Mapping[str, Any]) -> str:
-    return _OUTCOMES[row.get("met")] + (" (inconclusive)" if _inconclusive(row) else "")
+def _outcome(row: SweepRow) -> str:
+    return _OUTCOMES[row.met] + (" (inconclusive)" if _inconclusive(row) else "")
 
 
-def problems(sweep: Mapping[str, Any]) -> list[str]:
+def problems(sweep: SweepResult) -> list[str]:
     """Return a line for each point that failed, with the error."""
-    return [f"point {row['point']} failed: {row['error']}" for row in sweep["rows"] if row["status"] == "failed"]
+    return [f"point {row.point} failed: {row.error}" for row in sweep.rows if row.status == "failed"]
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, Mapping):
         text = "{" + ", ".join(f"{key}: {_value(inner)}" for key, inner in value.items()) + "}"
     elif isinstance(value, list):

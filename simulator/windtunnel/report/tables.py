@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import COMPLETED, STATUS, IntArray, Recording
+from windtunnel.core.recording import COMPLETED, STATUS, IntArray, Recording
 from windtunnel.core.ticks import TickArray
 
 COLUMNS = (

@@ -1,15 +1,12 @@
-"""States in words whether targets are met, by how much, and how certain that is.
-
-Reads the targets of result.json as ``windtunnel.scenario.target`` judges them.
-"""
+"""States in words whether targets are met, by how much, and how certain that is."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from windtunnel.core.results.run import TargetVerdict
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import NOTHING, exact_quantity, number, quantity, share
 from windtunnel.report.text import table_lines
@@ -58,48 +55,44 @@ class TargetLine:
         return self.ratio_to_limit is not None and self.ratio_to_limit > 1.5
 
 
-def target_line(target: Mapping[str, Any]) -> TargetLine:
-    """Return a target of result.json as text: the value, the limit, the margin, and whether it is conclusive."""
-    unit = target.get("unit") or "1"
-    # The result gives all of them in the target's own unit; numbers are formatted from SI.
-    to_si = parse_unit(unit).factor
-    value, limit, low, high = (
-        None if target.get(key) is None else target[key] * to_si for key in ("value", "limit", "low", "high")
-    )
-    if unit == "1" and "%" in str(target["text"]):
+def target_line(target: TargetVerdict) -> TargetLine:
+    """Return a target as text: the value, the limit, the margin, and whether it is conclusive."""
+    # The result gives all numbers in the target's own unit; numbers are formatted from SI.
+    unit, to_si = target.unit, parse_unit(target.unit).factor
+    value, low, high = (None if n is None else n * to_si for n in (target.value, target.low, target.high))
+    limit = target.limit * to_si
+    if unit == "1" and "%" in target.text:
         unit = "%"
-    sign = _SIGNS.get(str(target.get("comparison")), "")
-    met, reason = bool(target["met"]), target.get("reason")
     if value is None:
-        measured, margin = (NOTHING, str(reason)) if reason else ("nothing measured", "")
+        measured, margin = (NOTHING, target.reason) if target.reason else ("nothing measured", "")
     else:
         measured, margin = quantity(value, unit), _margin(value, limit) if limit else ""
-        if target.get("confidence") == "inconclusive":
-            upper = met == (target.get("comparison") == "<=")
+        if target.confidence == "inconclusive":
+            upper = target.met == (target.comparison == "<=")
             margin = f"95% CI {'upper' if upper else 'lower'} bound {quantity(high if upper else low, unit)}"
     return TargetLine(
-        text=re.sub(r"(?<=\d) %", "%", with_signs(target["text"])),
-        met=met,
+        text=re.sub(r"(?<=\d) %", "%", with_signs(target.text)),
+        met=target.met,
         doubt=_doubt(target),
         measured=measured,
         limit=exact_quantity(limit, unit),
-        bound=f"{sign} {exact_quantity(limit, unit)}".strip(),
+        bound=f"{_SIGNS[target.comparison]} {exact_quantity(limit, unit)}",
         margin=margin,
         ratio_to_limit=value / limit if value is not None and limit else None,
     )
 
 
-def _doubt(target: Mapping[str, Any]) -> str:
+def _doubt(target: TargetVerdict) -> str:
     """Return why the outcome of a target is uncertain, in a few words; empty if it is not."""
-    if target.get("confidence") == "inconclusive":
+    if target.confidence == "inconclusive":
         return "inconclusive"
-    untold = target.get("confidence") == "no interval" and target.get("metric") in _TIMED
-    return "no interval" if untold and target["value"] is not None else ""
+    untold = target.confidence == "no interval" and target.metric in _TIMED
+    return "no interval" if untold and target.value is not None else ""
 
 
-def with_signs(text: object) -> str:
+def with_signs(text: str) -> str:
     """Return ``text`` with ≤ and ≥ in place of <= and >=."""
-    return str(text).replace("<=", "≤").replace(">=", "≥")
+    return text.replace("<=", "≤").replace(">=", "≥")
 
 
 def _margin(value: float, limit: float) -> str:
@@ -116,11 +109,11 @@ def all_of(count: int) -> str:
     return {1: "The target", 2: "Both targets"}.get(count, f"All {count} targets")
 
 
-def verdict(targets: Sequence[Mapping[str, Any]]) -> str:
+def verdict(targets: Sequence[TargetVerdict]) -> str:
     """Return the answer in one line: how many targets are met, and how many of these outcomes are uncertain."""
     if not targets:
         return "No targets were set"
-    missed = sum(not target["met"] for target in targets)
+    missed = sum(not target.met for target in targets)
     doubts = [_doubt(target) for target in targets]
     if missed in (0, len(targets)):
         answer = f"{all_of(len(targets))}{' is' if len(targets) == 1 else ''} {'missed' if missed else 'met'}"
@@ -132,7 +125,7 @@ def verdict(targets: Sequence[Mapping[str, Any]]) -> str:
     return answer
 
 
-def overall_status(targets: Sequence[Mapping[str, Any]]) -> str:
+def overall_status(targets: Sequence[TargetVerdict]) -> str:
     """Return how the verdict is coloured: none, met, missed or inconclusive."""
     if not targets:
         return "none"
@@ -141,7 +134,7 @@ def overall_status(targets: Sequence[Mapping[str, Any]]) -> str:
     return next(status for status in ("missed", "inconclusive", "met") if status in statuses)
 
 
-def verdict_lines(targets: Sequence[Mapping[str, Any]]) -> list[str]:
+def verdict_lines(targets: Sequence[TargetVerdict]) -> list[str]:
     """Return the verdict and a line for each target, for a terminal."""
     rows = []
     for line in map(target_line, targets):

@@ -1,13 +1,22 @@
-"""The result of a validation for a terminal: the errors of the models, and what they are based on.
-
-Reads the results as `windtunnel validate --format json` prints them.
-"""
+"""The result of a validation for a terminal: the errors of the models, and what they are based on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from windtunnel.core.results.validation import (
+    CalibratedResult,
+    ComparedRow,
+    ErrorFigures,
+    HeldOutFit,
+    MakespanResult,
+    OmittedPoints,
+    OperationResult,
+    ReferencePoint,
+    SuspectRow,
+    UnsupportedPart,
+    ValidationResult,
+)
 from windtunnel.report.numbers import NOTHING, number, percent, plural, printable, quantity
 from windtunnel.report.text import table_lines
 
@@ -19,74 +28,73 @@ _WORST, _FAR = 3, 0.5
 HEADER = ("device", "op", "n", "MAPE", "median", "p90", "bias", "noise floor", "coverage")
 
 
-def cells(figures: Mapping[str, Any]) -> list[str]:
+def cells(figures: ErrorFigures) -> list[str]:
     """Return the number of rows and the error statistics as text, in the order of ``HEADER``."""
     return [
-        f"{figures['n']:,}",
-        *(percent(figures[key]) for key in ("mape", "median_ape", "p90_ape")),
-        percent(figures["bias"], signed=True),
-        percent(figures["noise_floor"]),
-        percent(figures["coverage"]),
+        f"{figures.n:,}",
+        *map(percent, (figures.mape, figures.median_ape, figures.p90_ape)),
+        percent(figures.bias, signed=True),
+        percent(figures.noise_floor),
+        percent(figures.coverage),
     ]
 
 
-def table(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def table(results: Sequence[ValidationResult]) -> list[list[str]]:
     """Return a header and rows: each device and operation, and below it each bound if there are several."""
     rows = [list(HEADER)]
     for result in results:
-        rows.append([result["device"], operation_name(result), *cells(result)])
-        if len(result["by_bound"]) > 1:
-            rows += [["", f"  {part['bound']}", *cells(part)] for part in result["by_bound"]]
+        rows.append([result.device, operation_name(result), *cells(result)])
+        if len(result.by_bound) > 1:
+            rows += [["", f"  {part.bound}", *cells(part.figures)] for part in result.by_bound]
     return rows
 
 
-def operation_name(result: Mapping[str, Any]) -> str:
+def operation_name(result: ValidationResult) -> str:
     """Return the operation; for a makespan with its device, since several devices may share one model."""
-    return f"makespan, {result['sources'][0]}" if result["op"] == "makespan" else str(result["op"])
+    return f"makespan, {result.sources[0]}" if isinstance(result, MakespanResult) else result.op
 
 
-def notes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def notes(results: Sequence[OperationResult]) -> Iterator[str]:
     """Yield the models and measurements behind the errors, and the rows that are excluded from them.
 
     Operations with the same model and measurements share a line.
     """
-    groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str, str, str], list[OperationResult]] = {}
     for result in results:
-        model = result["model"]
-        key = (result["device"], model["text"], ", ".join(result["sources"][:3]), model["basis"])
+        model = result.model
+        key = (result.device, model.text, ", ".join(result.sources[:3]), model.basis)
         groups.setdefault(key, []).append(result)
     for (device, text, sources, basis), members in groups.items():
-        yield f"{', '.join(result['op'] for result in members)} on {device}: {text}; measured: {sources}"
+        yield f"{', '.join(result.op for result in members)} on {device}: {text}; measured: {sources}"
         if basis == "measured":
             yield f"  {FITTED}"
-        once = [f"{result['op']} {result['n']}" for result in members if result["n"] and result["noise_floor"] is None]
+        once = [f"{result.op} {result.n}" for result in members if result.n and result.noise_floor is None]
         if once:
             yield f"  no noise floor, because each point was measured once: {', '.join(once)}"
         for result in members:
-            far = [row for row in result["worst"] if abs(row["error"]) > _FAR][:_WORST]
+            far = [row for row in result.worst if abs(row.error) > _FAR][:_WORST]
             if far:
-                yield f"  {result['op']}: largest errors: {'; '.join(map(_error_line, far))}"
-            for row in result["suspect"][:_SHOWN]:
-                work = "" if row["line"] else f" ({' '.join(map(plain, row['columns'].values()))})"
+                yield f"  {result.op}: largest errors: {'; '.join(map(_error_line, far))}"
+            for row in result.suspect[:_SHOWN]:
+                work = "" if row.line else f" ({' '.join(map(plain, row.columns.values()))})"
                 suspect = f"suspect measurement{work or row_line(row)}, excluded from all statistics"
-                yield f"  {result['op']}: {suspect}: {row['why']}"
-            if len(result["suspect"]) > _SHOWN:
-                hidden = len(result["suspect"]) - _SHOWN
-                yield f"  {result['op']}: {hidden} more suspect measurements (--format json lists all)"
-            for row in result["unsupported"][:_SHOWN]:
-                rows = plural(row["n"], "unsupported row")
-                yield f"  {result['op']}: {rows}{row_line(row)}: {row['why']}"
+                yield f"  {result.op}: {suspect}: {row.why}"
+            if len(result.suspect) > _SHOWN:
+                hidden = len(result.suspect) - _SHOWN
+                yield f"  {result.op}: {hidden} more suspect measurements (--format json lists all)"
+            for part in result.unsupported[:_SHOWN]:
+                yield f"  {result.op}: {plural(part.n, 'unsupported row')}{row_line(part)}: {part.why}"
 
 
-def _error_line(row: Mapping[str, Any]) -> str:
-    work = " ".join(map(plain, row["columns"].values()))
-    modelled, measured = quantity(row["modelled_s"], "s"), quantity(row["measured_s"], "s")
+def _error_line(row: ComparedRow) -> str:
+    work = " ".join(map(plain, row.columns.values()))
+    modelled, measured = quantity(row.modelled_s, "s"), quantity(row.measured_s, "s")
     return f"{work}{row_line(row)}: modelled {modelled}, measured {measured}"
 
 
-def row_line(row: Mapping[str, Any]) -> str:
+def row_line(row: ComparedRow | SuspectRow | UnsupportedPart) -> str:
     """Return the line of the file that a row comes from, in parentheses."""
-    return "" if row["line"] is None else f" (line {row['line']})"
+    return "" if row.line is None else f" (line {row.line})"
 
 
 FITTED = (
@@ -107,36 +115,45 @@ FIT_HEADER = (
 )
 
 
-def fit_rows(fits: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return a row for each fit, with its errors on the half of the rows that it did not use."""
+def held_out_fits(results: Sequence[ValidationResult]) -> list[HeldOutFit]:
+    """Return the fits to half of the rows."""
     return [
-        [
-            fit["device"],
-            fit["op"],
-            f"{fit['fitted']:,}",
-            f"{fit['held_out']:,}",
-            percent(fit["before"]["mape"]),
-            percent(fit["after"]["mape"]),
-            percent(fit["after"]["bias"], signed=True),
-            percent(fit["after"]["noise_floor"]),
-            percent(fit["after"]["coverage"]),
-        ]
-        for fit in fits
-        if fit["not_fitted"] is None
+        result.calibrated
+        for result in results
+        if isinstance(result, CalibratedResult) and result.calibrated is not None
     ]
 
 
-def fit_notes(fits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def fit_rows(fits: Sequence[HeldOutFit]) -> list[list[str]]:
+    """Return a row for each fit, with its errors on the half of the rows that it did not use."""
+    return [
+        [
+            fit.device,
+            fit.op,
+            f"{fit.fitted:,}",
+            f"{fit.held_out:,}",
+            percent(fit.before.mape),
+            percent(fit.after.mape),
+            percent(fit.after.bias, signed=True),
+            percent(fit.after.noise_floor),
+            percent(fit.after.coverage),
+        ]
+        for fit in fits
+        if fit.before is not None and fit.after is not None
+    ]
+
+
+def fit_notes(fits: Sequence[HeldOutFit]) -> Iterator[str]:
     """Yield how the rows were split, where the overlay is, and what could not be fitted, by device."""
     not_fitted: dict[str, list[str]] = {}
     for fit in fits:
-        if fit["not_fitted"] is not None:
-            not_fitted.setdefault(fit["device"], []).append(f"{fit['op']} ({fit['not_fitted']})")
+        if fit.calibration is None:
+            not_fitted.setdefault(fit.device, []).append(f"{fit.op} ({fit.not_fitted})")
         else:
-            written = f"; overlay {fit['overlay']}" if fit["overlay"] else ""
-            improves = fit["calibration"]["improves_on_prior"]
+            written = f"; overlay {fit.overlay}" if fit.overlay else ""
+            improves = fit.calibration.improves_on_prior
             doubt = "" if improves else "; cross-validation shows no improvement over the uncalibrated model"
-            yield f"{fit['op']} on {fit['device']}: {fit['split']}{written}{doubt}"
+            yield f"{fit.op} on {fit.device}: {fit.split}{written}{doubt}"
     for device, reasons in not_fitted.items():
         yield f"not fitted on {device}: {', '.join(reasons)}"
 
@@ -144,35 +161,35 @@ def fit_notes(fits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 API_HEADER = ("operation", "API", "measured", "ratio to best", "modelled", "timer")
 
 
-def api_rows(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def api_rows(results: Sequence[ValidationResult]) -> list[list[str]]:
     """Return the reference points of chips that were measured through several APIs, the fastest API first.
 
     In a device's name, the chip is before the ``@`` and the API after it.
     """
-    points: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = {}
+    points: dict[tuple[str, str], list[tuple[str, ReferencePoint]]] = {}
     for result in results:
-        chip, _, api = str(result["device"]).partition("@")
-        for point in result.get("reference_points") or ():
-            work = " ".join([str(result["op"]), *(plain(value) for value in point["columns"].values())])
+        chip, _, api = result.device.partition("@")
+        for point in result.reference_points if isinstance(result, OperationResult) else ():
+            work = " ".join([result.op, *(plain(value) for value in point.columns.values())])
             points.setdefault((chip, work), []).append((api or NOTHING, point))
     rows = []
     for (chip, work), apis in points.items():
         names = [api for api, _ in apis]
         if len(set(names)) < 2:
             continue
-        ordered = sorted(apis, key=lambda item: item[1]["measured_s"])
-        best_s = ordered[0][1]["measured_s"]
+        ordered = sorted(apis, key=lambda item: item[1].measured_s)
+        best_s = ordered[0][1].measured_s
         for api, point in ordered:
             # The source distinguishes two cards of one SKU.
-            label = api if names.count(api) == 1 else f"{api} ({point['source']})"
+            label = api if names.count(api) == 1 else f"{api} ({point.source})"
             rows.append(
                 [
                     f"{work} on {chip}",
                     label,
-                    quantity(point["measured_s"], "s"),
-                    f"×{number(point['measured_s'] / best_s)}",
-                    quantity(point["modelled_s"], "s"),
-                    point["timer"] or NOTHING,
+                    quantity(point.measured_s, "s"),
+                    f"×{number(point.measured_s / best_s)}",
+                    quantity(point.modelled_s, "s"),
+                    point.timer or NOTHING,
                 ]
             )
     return rows
@@ -183,37 +200,37 @@ def plain(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.10g}"
 
 
-def text(results: Sequence[Mapping[str, Any]], omitted: Sequence[Mapping[str, Any]] = ()) -> str:
+def text(results: Sequence[ValidationResult], omitted: Sequence[OmittedPoints] = ()) -> str:
     """Return the results as lines for a terminal. ``omitted``: the points that were not measured, and why."""
-    compared = [result for result in results if "model" in result]
+    compared = [result for result in results if isinstance(result, OperationResult)]
     apis = api_rows(results)
     lines = [*table_lines(table(results), "<<>"), *(["", *table_lines([API_HEADER, *apis], "<<>")] if apis else [])]
     lines += ["", *notes(compared), *makespan_lines(results), *omitted_lines(omitted)]
-    fits = [result["calibrated"] for result in results if result.get("calibrated") is not None]
-    if fits:
+    if fits := held_out_fits(results):
         rows = fit_rows(fits)
         lines += ["", *(table_lines([FIT_HEADER, *rows], "<<>") if rows else []), *fit_notes(fits)]
     return "\n".join(map(printable, lines))
 
 
-def makespan_lines(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def makespan_lines(results: Sequence[ValidationResult]) -> Iterator[str]:
     """Yield a line for each makespan: the time that the model predicts and the measured one."""
     for result in results:
-        if result["op"] == "makespan":
-            predicted, measured = quantity(result["predicted_s"], "s"), quantity(result["measured_s"], "s")
-            device = f"{result['device']} ({result['sources'][0]})"
-            yield f"makespan of {result['jobs']} jobs on {device}: predicted {predicted}, measured {measured}"
+        if isinstance(result, MakespanResult):
+            span = result.makespan
+            predicted, measured = quantity(span.predicted_s, "s"), quantity(span.measured_s, "s")
+            device = f"{result.device} ({result.sources[0]})"
+            yield f"makespan of {span.jobs} jobs on {device}: predicted {predicted}, measured {measured}"
 
 
-def omitted_lines(omitted: Sequence[Mapping[str, Any]], shown: int = _SHOWN) -> Iterator[str]:
+def omitted_lines(omitted: Sequence[OmittedPoints], shown: int = _SHOWN) -> Iterator[str]:
     """Yield for each device with points that were not measured a line for each reason, with the number of points."""
     sources: dict[str, dict[str, int]] = {}
     for point in omitted:
-        if point.get("hung"):
-            yield f"hung on {point['source']}: {point['why']}"
+        if point.hung:
+            yield f"hung on {point.source}: {point.why}"
             continue
-        counts = sources.setdefault(point["source"], {})
-        counts[point["why"]] = counts.get(point["why"], 0) + point["points"]
+        counts = sources.setdefault(point.source, {})
+        counts[point.why] = counts.get(point.why, 0) + point.points
     for source, counts in sources.items():
         listed = sorted(counts.items(), key=lambda item: -item[1])
         yield f"not measured on {source}:"
@@ -222,23 +239,23 @@ def omitted_lines(omitted: Sequence[Mapping[str, Any]], shown: int = _SHOWN) -> 
             yield f"  {plural(len(listed) - shown, 'more reason')}"
 
 
-def verdict(results: Sequence[Mapping[str, Any]], max_mape: float | None = None) -> str:
+def verdict(results: Sequence[ValidationResult], max_mape: float | None = None) -> str:
     """Return the answer in one line. ``max_mape`` is the largest MAPE that is accepted, as a fraction."""
-    errors = [result["mape"] for result in results if result["mape"] is not None]
+    errors = [result.mape for result in results if result.mape is not None]
     if not errors:
         return "No measurement to compare with"
-    floors = [result["noise_floor"] for result in results if result["noise_floor"] is not None]
+    floors = [result.noise_floor for result in results if result.noise_floor is not None]
     if len(results) == 1:
-        subject = f"{results[0]['op']} on {results[0]['device']}"
+        subject = f"{results[0].op} on {results[0].device}"
     else:
-        devices = plural(len({result["device"] for result in results}), "device")
-        subject = f"{plural(len({result['op'] for result in results}), 'operation')} on {devices}"
+        devices = plural(len({result.device for result in results}), "device")
+        subject = f"{plural(len({result.op for result in results}), 'operation')} on {devices}"
     answer = f"{subject}: MAPE {_range(errors)}"
     if floors:
         answer += f" (noise floor {_range(floors)})"
     if max_mape is None:
         return answer
-    above = sum(result["mape"] is None or result["mape"] > max_mape for result in results)
+    above = sum(result.mape is None or result.mape > max_mape for result in results)
     limit = f"the limit of {percent(max_mape)}"
     return f"{answer}; {above} of {len(results)} above {limit}" if above else f"{answer}; within {limit}"
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
+from windtunnel.core.results.data import to_data
+from windtunnel.core.results.validation import (
+    ChartPoints,
+    ConditionsSeen,
+    Environment,
+    OmittedPoints,
+    OperationResult,
+    ValidationResult,
+)
 from windtunnel.report import page
 from windtunnel.report.numbers import percent, plural, quantity
 from windtunnel.report.page import LegendItem
@@ -20,6 +28,7 @@ from windtunnel.report.validation import (
     cells,
     fit_notes,
     fit_rows,
+    held_out_fits,
     makespan_lines,
     omitted_lines,
     operation_name,
@@ -49,19 +58,19 @@ _SIZES = {"B": "bytes of the operands"}
 class ValidationReport:
     """What the sections show; see ``render``."""
 
-    results: Sequence[Mapping[str, Any]]
-    charts: Sequence[Mapping[str, Any]]
-    about: Mapping[str, Any]
+    results: Sequence[ValidationResult]
+    charts: Sequence[ChartPoints]
+    about: Environment
     max_mape: float | None
-    omitted: Sequence[Mapping[str, Any]]
+    omitted: Sequence[OmittedPoints]
 
 
 def render(
-    results: Sequence[Mapping[str, Any]],
-    charts: Sequence[Mapping[str, Any]],
-    about: Mapping[str, Any],
+    results: Sequence[ValidationResult],
+    charts: Sequence[ChartPoints],
+    about: Environment,
     max_mape: float | None = None,
-    omitted: Sequence[Mapping[str, Any]] = (),
+    omitted: Sequence[OmittedPoints] = (),
 ) -> str:
     """Return the validation as a complete HTML document.
 
@@ -77,25 +86,25 @@ def render(
         kind="Windtunnel validation",
         title="Models compared with measurements",
         facts=[
-            plural(sum(result["n"] for result in results), "measurement"),
-            plural(len({result["device"] for result in results}), "device"),
-            plural(len({result["op"] for result in results}), "operation"),
+            plural(sum(result.n for result in results), "measurement"),
+            plural(len({result.device for result in results}), "device"),
+            plural(len({result.op for result in results}), "operation"),
         ],
         sections=[part for section in SECTIONS for part in section(report)],
         script="validation.js",
-        charts=list(report.charts),
+        charts=to_data(report.charts),
         footer=["Formulas: docs/validation.md · all rows: the CSV files and validation.json beside this page"],
     )
 
 
 def _answer(report: ValidationReport) -> Iterator[Markup]:
     limit = report.max_mape
-    above = limit is not None and any(result["mape"] is None or result["mape"] > limit for result in report.results)
+    above = limit is not None and any(result.mape is None or result.mape > limit for result in report.results)
     yield page.answer("none" if limit is None else "missed" if above else "met", verdict(report.results, limit))
 
 
 def _all_operations(report: ValidationReport) -> Iterator[Markup]:
-    rows = [[result["device"], operation_name(result), *cells(result)] for result in report.results]
+    rows = [[result.device, operation_name(result), *cells(result)] for result in report.results]
     table = page.table("Errors of the model relative to the measurements", HEADER, rows, words=(0, 1))
     yield page.section("figures", "All devices and operations", table)
 
@@ -109,7 +118,7 @@ def _apis(report: ValidationReport) -> Iterator[Markup]:
 
 
 def _fits(report: ValidationReport) -> Iterator[Markup]:
-    fits = [result["calibrated"] for result in report.results if result.get("calibrated") is not None]
+    fits = held_out_fits(report.results)
     if not fits:
         return
     rows = fit_rows(fits)
@@ -119,47 +128,44 @@ def _fits(report: ValidationReport) -> Iterator[Markup]:
 
 
 def _details(report: ValidationReport) -> Iterator[Markup]:
-    drawn = {(chart["device"], chart["op"]): i for i, chart in enumerate(report.charts)}
+    drawn = {(chart.device, chart.op): i for i, chart in enumerate(report.charts)}
     for i, result in enumerate(report.results, 1):
-        if "model" in result:
-            yield _operation(result, i, drawn.get((result["device"], result["op"])), report.charts)
+        if isinstance(result, OperationResult):
+            yield _operation(result, i, drawn.get((result.device, result.op)), report.charts)
 
 
-def _operation(result: Mapping[str, Any], at: int, index: int | None, charts: Sequence[Mapping[str, Any]]) -> Markup:
+def _operation(result: OperationResult, at: int, index: int | None, charts: Sequence[ChartPoints]) -> Markup:
     """Return the section on one device and operation; ``index`` is the place of its chart."""
-    title, model = f"{result['op']} on {result['device']}", result["model"]
-    text = (
-        f"Model: {model['text']}. Least certain input: {model['provenance']}. Measured: {', '.join(result['sources'])}."
-    )
-    if model["basis"] == "measured":
+    title, model = f"{result.op} on {result.device}", result.model
+    text = f"Model: {model.text}. Least certain input: {model.provenance}. Measured: {', '.join(result.sources)}."
+    if model.basis == "measured":
         text += f" {FITTED[0].upper()}{FITTED[1:]}."
     excluded = [
-        *(f"suspect measurement{row_line(row)}: {row['why']}" for row in result["suspect"]),
-        *(f"{plural(row['n'], 'unsupported row')}{row_line(row)}: {row['why']}" for row in result["unsupported"]),
+        *(f"suspect measurement{row_line(row)}: {row.why}" for row in result.suspect),
+        *(f"{plural(row.n, 'unsupported row')}{row_line(row)}: {row.why}" for row in result.unsupported),
     ]
-    splits = (("Bound", "bound", result["by_bound"]), ("Number format", "dtype", result["by_dtype"]))
+    splits = {
+        "Bound": [[part.bound, *cells(part.figures)] for part in result.by_bound],
+        "Number format": [[part.dtype, *cells(part.figures)] for part in result.by_dtype],
+    }
     return page.section(
         f"part-{at}",
         title,
         page.hint(text),
         *([] if index is None else _plots(title, result, index, charts[index])),
-        *(
-            page.table(name, [name, *HEADER[2:]], [[part[key], *cells(part)] for part in parts])
-            for name, key, parts in splits
-            if len(parts) > 1
-        ),
+        *(page.table(name, [name, *HEADER[2:]], rows) for name, rows in splits.items() if len(rows) > 1),
         page.notes(excluded, "Excluded from all statistics"),
         _worst(result),
     )
 
 
-def _plots(title: str, result: Mapping[str, Any], index: int, chart: Mapping[str, Any]) -> list[Markup]:
-    legend = [LegendItem(str(bound), dot=min(i, 8)) for i, bound in enumerate(chart["bounds"], 1)]
+def _plots(title: str, result: OperationResult, index: int, chart: ChartPoints) -> list[Markup]:
+    legend = [LegendItem(bound, dot=min(i, 8)) for i, bound in enumerate(chart.bounds, 1)]
     legend.append(LegendItem("modelled = measured", line="mean", style="stroke: var(--ink); stroke-width: 1.5"))
-    if result["noise_floor"]:
-        points = plural(result["noise_points"], "repeated point")
-        legend.append(LegendItem(f"noise floor {percent(result['noise_floor'])}, from {points}", shade="floor"))
-    size = _SIZES.get(chart["size_unit"], chart["size_unit"])
+    if result.noise_floor:
+        points = plural(result.noise_points, "repeated point")
+        legend.append(LegendItem(f"noise floor {percent(result.noise_floor)}, from {points}", shade="floor"))
+    size = _SIZES.get(chart.size_unit, chart.size_unit)
     parts = [
         page.no_script("The plots need JavaScript; the CSV file beside this page contains every row of them."),
         page.legend(legend),
@@ -181,33 +187,31 @@ def _plots(title: str, result: Mapping[str, Any], index: int, chart: Mapping[str
             ),
         ),
     ]
-    if chart["shown"] != chart["all"]:
-        sample = (
-            f"{chart['shown']:,} of {chart['all']:,} rows are drawn: evenly by their time, and the ten largest errors."
-        )
+    if chart.shown != chart.all:
+        sample = f"{chart.shown:,} of {chart.all:,} rows are drawn: evenly by their time, and the ten largest errors."
         parts.append(page.hint(sample))
     return parts
 
 
-def _worst(result: Mapping[str, Any]) -> Markup | None:
-    if not result["worst"]:
+def _worst(result: OperationResult) -> Markup | None:
+    if not result.worst:
         return None
     rows = [
         [
-            " ".join(f"{key}={plain(value)}" for key, value in row["columns"].items()),
-            quantity(row["measured_s"], "s"),
-            quantity(row["modelled_s"], "s"),
-            percent(row["error"], signed=True),
-            row["bound"],
-            "yes" if row["inside"] else "no",
-            row["source"] + ("" if row["line"] is None else f", line {row['line']:,}"),
+            " ".join(f"{key}={plain(value)}" for key, value in row.columns.items()),
+            quantity(row.measured_s, "s"),
+            quantity(row.modelled_s, "s"),
+            percent(row.error, signed=True),
+            row.bound,
+            "yes" if row.inside else "no",
+            row.source + ("" if row.line is None else f", line {row.line:,}"),
         ]
-        for row in result["worst"]
+        for row in result.worst
     ]
     header = ["Row", "Measured", "Modelled", "Error", "Bound", "Inside 90% interval", "Source"]
-    caption = f"Largest errors of {result['op']} on {result['device']}"
+    caption = f"Largest errors of {result.op} on {result.device}"
     table = page.table(caption, header, rows, words=(0, 4, 5, 6), hidden_caption=True)
-    return page.details("Largest errors", f"{len(rows)} of {plural(result['n'], 'row')}", table, style="gap")
+    return page.details("Largest errors", f"{len(rows)} of {plural(result.n, 'row')}", table, style="gap")
 
 
 def _makespans(report: ValidationReport) -> Iterator[Markup]:
@@ -226,32 +230,37 @@ def _environment(report: ValidationReport) -> Iterator[Markup]:
     yield page.section("about", "Environment", page.definitions(list(_environment_rows(report.about))))
 
 
-def _environment_rows(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _environment_rows(about: Environment) -> Iterator[tuple[str, str]]:
     rows = (
-        ("Command", about["command"]),
-        ("Date", about["date"]),
-        ("Host", about["host"]),
-        ("Driver", about["driver"]),
-        ("Clocks", ", ".join(f"{name} {quantity(value, 'Hz')}" for name, value in about["clocks"].items())),
-        ("Conditions", "; ".join(f"{name}: {_conditions(seen)}" for name, seen in about["conditions"].items())),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in about["versions"].items())),
+        ("Command", about.command),
+        ("Date", about.date),
+        ("Host", about.host),
+        ("Driver", about.driver),
+        ("Clocks", ", ".join(f"{name} {quantity(value, 'Hz')}" for name, value in about.clocks.items())),
+        ("Conditions", "; ".join(f"{name}: {_conditions(seen)}" for name, seen in about.conditions.items())),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in about.versions.items())),
     )
     yield from ((name, text) for name, text in rows if text)
 
 
-def _conditions(seen: Mapping[str, Any]) -> str:
+def _conditions(seen: ConditionsSeen) -> str:
     """Return a device's clocks, power and temperature, from the lowest to the highest value during the measurement."""
-    low, high = seen["lowest"], seen["highest"]
-    names = {"sm_clock_hz": "SM", "memory_clock_hz": "memory", "power_w": "power", "power_limit_w": "power limit"}
-    texts = []
-    for key, name in names.items():
-        if key in low:
-            unit = "Hz" if key.endswith("_hz") else "W"
-            texts.append(f"{name} {_span(quantity(low[key], unit), quantity(high[key], unit))}")
-    if "temperature_c" in low:
-        texts.append(_span(*(format(ends["temperature_c"], ".0f") for ends in (low, high))) + " °C")
-    if "held_back" in high:
-        texts.append(f"clocks limited by {', '.join(high['held_back']) or 'nothing'}")
+    low, high = seen.lowest, seen.highest
+    ranges = (
+        ("SM", low.sm_clock_hz, high.sm_clock_hz, "Hz"),
+        ("memory", low.memory_clock_hz, high.memory_clock_hz, "Hz"),
+        ("power", low.power_w, high.power_w, "W"),
+        ("power limit", low.power_limit_w, high.power_limit_w, "W"),
+    )
+    texts = [
+        f"{name} {_span(quantity(least, unit), quantity(most, unit))}"
+        for name, least, most, unit in ranges
+        if least is not None
+    ]
+    if low.temperature_c is not None:
+        texts.append(f"{_span(f'{low.temperature_c:.0f}', f'{high.temperature_c:.0f}')} °C")
+    if high.held_back is not None:
+        texts.append(f"clocks limited by {', '.join(high.held_back) or 'nothing'}")
     return ", ".join(texts)
 
 

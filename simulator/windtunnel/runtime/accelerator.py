@@ -484,7 +484,7 @@ class Accelerator:
 
     # Faults.
 
-    def faults(self, *faults: Mapping[str, Any] | str | Fault, seed: int | None = None) -> ArmedFaults:
+    def faults(self, *faults: Mapping[str, object] | str | Fault, seed: int | None = None) -> ArmedFaults:
         """Arm faults for a ``with`` block or a decorated function: see ``runtime.faults``.
 
         Args:

@@ -17,7 +17,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
@@ -170,7 +169,7 @@ _RENAMED_KEYS: Mapping[str, str] = dict.fromkeys(("hang", "hang_s"), "watchdog_t
 """Former names of keys, and close ones that a comparison of letters does not find."""
 
 
-def fault_from(data: Mapping[str, Any] | str) -> Fault:
+def fault_from(data: Mapping[str, object] | str) -> Fault:
     """Return a fault from plain data. Raises InputError for unknown keys and kinds, and for one that cannot occur."""
     if not isinstance(data, (str, Mapping)):
         raise InputError(f"{data!r} is not a fault", expected="a kind, or a mapping such as {'kind': 'ecc', 'call': 3}")

@@ -10,11 +10,12 @@ from typing import Any, NoReturn, overload
 
 import numpy as np
 
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import InputError
 from windtunnel.core.stencil import stated, with_form
 from windtunnel.runtime.interface import Dims
 
-Work = Mapping[str, Any] | tuple[str, Mapping[str, Any]]
+Work = Columns | tuple[str, Columns]
 """An operation by its columns, as `windtunnel predict` takes it: ``{"op": "vector_add", "n": 1_000_000}``.
 
 Or by its name and columns: ``("elementwise", {"op": "relu", "rows": 64, "width": 64})`` has a column ``op`` of its own.

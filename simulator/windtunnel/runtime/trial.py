@@ -6,15 +6,14 @@ allocated and kernels compiled, without a warm-up. Measurements and fleets with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Literal, Protocol, runtime_checkable
 
+from windtunnel.core.columns import Columns
+from windtunnel.core.results.validation import Conditions
 from windtunnel.runtime.interface import DeviceInfo
 
 Timer = Literal["device", "host"]
-Conditions = Mapping[str, float | Sequence[str]]
-"""The state of a device, as far as it reports it: ``sm_clock_hz``, ``memory_clock_hz``, ``power_w``, ``power_limit_w``,
-``temperature_c``, and ``held_back``, the reasons why its clocks are below their maximum."""
 
 
 class Trial(Protocol):
@@ -53,14 +52,10 @@ class Operations(Protocol):
     def versions(self) -> Mapping[str, str]:
         """The versions of driver and libraries, which are recorded with measurements."""
 
-    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
-        """Return why this device does not support an operation; None if it does.
+    def refusal(self, op: str, columns: Columns) -> str | None:
+        """Return why this device does not support an operation; None if it does."""
 
-        ``columns`` are all columns of the operation, parsed (``core.ops.Column.parse``): counts are floats, choices
-        text.
-        """
-
-    def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
+    def trial(self, op: str, columns: Columns) -> Trial:
         """Prepare an operation. Raises UnsupportedOperationError, or DeviceOutOfMemory if it does not fit."""
 
     def energy_j(self) -> float | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from windtunnel.core.columns import Columns
 from windtunnel.core.ops import BYTES_PER_ELEMENT, OPERATIONS, Operation
 
 
@@ -14,7 +14,7 @@ class OpCount:
     """An operation, its column values except the number of tokens, and how often one step executes it."""
 
     op: type[Operation]
-    values: dict[str, Any]
+    values: dict[str, float | str]
     times: int
 
 
@@ -79,12 +79,12 @@ class Decoder:
 
     def head_operation(self) -> OpCount:
         """Return the projection to the vocabulary, for one token of each sequence that produces a token."""
-        values = {"n": self.vocabulary, "k": self.width, "dtype": self.dtype}
+        values: Columns = {"n": self.vocabulary, "k": self.width, "dtype": self.dtype}
         return OpCount(OPERATIONS["gemm"], self._with_context(values), 1)
 
     def attention_operation(self, phase: str) -> OpCount:
         """Return the attention of one phase, without the columns ``batch`` and ``kv_tokens``."""
-        values = {
+        values: Columns = {
             "phase": phase,
             "heads": self.heads,
             "kv_heads": self.kv_heads,
@@ -94,5 +94,5 @@ class Decoder:
         }
         return OpCount(OPERATIONS["attention"], self._with_context(values), self.layers)
 
-    def _with_context(self, values: dict[str, Any]) -> dict[str, Any]:
-        return values | {"dispatch": self.dispatch}
+    def _with_context(self, values: Columns) -> dict[str, float | str]:
+        return {**values, "dispatch": self.dispatch}

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import ErrorDetails
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
@@ -16,7 +17,7 @@ from windtunnel.core.yamlfile import Document, Path, format_path
 
 
 @cache
-def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+def _schema_of(model: type[BaseModel]) -> JsonSchemaValue:
     return model.model_json_schema(by_alias=True)
 
 
@@ -60,7 +61,7 @@ _EXAMPLES: Mapping[str, str] = {
 """Examples of keys that are often written wrongly."""
 
 
-def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: dict[str, Any]) -> InputError:
+def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: JsonSchemaValue) -> InputError:
     context = detail.get("ctx") or {}
     where = document.where(path)
     if detail["type"] == "windtunnel":
@@ -103,7 +104,7 @@ def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: 
 _KINDS: Mapping[type, str] = defaultdict(lambda: "not right", {dict: "a mapping", list: "a list", type(None): "empty"})
 
 
-def _missing(path: Path, data: Any, schema: dict[str, Any]) -> str:
+def _missing(path: Path, data: Any, schema: JsonSchemaValue) -> str:
     """Return what to write for a missing key: an example, or its description."""
     key = str(path[-1])
     if key in _EXAMPLES:
@@ -114,7 +115,7 @@ def _missing(path: Path, data: Any, schema: dict[str, Any]) -> str:
     return f"'{key}: ...'" + (f", {meaning}" if meaning else "")
 
 
-def _shape(path: Path, data: Any, schema: dict[str, Any]) -> str:
+def _shape(path: Path, data: Any, schema: JsonSchemaValue) -> str:
     """Return the content of a mapping or list: an example if there is one, otherwise the mapping's keys."""
     if path and path[-1] in _EXAMPLES:
         return f", such as {_EXAMPLES[str(path[-1])]}"
@@ -122,7 +123,7 @@ def _shape(path: Path, data: Any, schema: dict[str, Any]) -> str:
     return f" with keys such as {', '.join(keys[:6])}" if keys else ""
 
 
-def _expected(kind: str, context: Mapping[str, Any], otherwise: str) -> str:
+def _expected(kind: str, context: Mapping[str, object], otherwise: str) -> str:
     """Return what was expected, in words that do not require knowledge of Pydantic."""
     words = {
         "string_type": "text",
@@ -168,7 +169,7 @@ def _real_path(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> Path:
     return tuple(path)
 
 
-def _allowed_keys(path: Path, schema: dict[str, Any], data: Any) -> list[str]:
+def _allowed_keys(path: Path, schema: JsonSchemaValue, data: Any) -> list[str]:
     """Return the keys of the mapping at ``path`` of ``data``, from the schema."""
     names: list[str] = []
     for node in _nodes(path, schema, data):
@@ -176,21 +177,21 @@ def _allowed_keys(path: Path, schema: dict[str, Any], data: Any) -> list[str]:
     return names
 
 
-def _classes(path: Path, schema: dict[str, Any], data: Any) -> list[str]:
+def _classes(path: Path, schema: JsonSchemaValue, data: Any) -> list[str]:
     """Return the classes of the schema that the mapping at ``path`` of ``data`` may have."""
     return [str(node.get("title")) for node in _nodes(path, schema, data)]
 
 
-def _nodes(path: Path, schema: dict[str, Any], data: Any) -> list[dict[str, Any]]:
+def _nodes(path: Path, schema: JsonSchemaValue, data: Any) -> list[JsonSchemaValue]:
     """Return the schema's nodes for the value at ``path`` of ``data``."""
-    nodes: list[dict[str, Any]] = [schema]
+    nodes: list[JsonSchemaValue] = [schema]
     for part in path:
         nodes = [child for node in _resolve(nodes, schema, data) for child in _children(node, part)]
         data = data[part]
     return _resolve(nodes, schema, data)
 
 
-def _children(node: dict[str, Any], part: str | int) -> list[dict[str, Any]]:
+def _children(node: JsonSchemaValue, part: str | int) -> list[JsonSchemaValue]:
     if isinstance(part, int):
         return [node["items"]] if "items" in node else []
     properties = node.get("properties", {})
@@ -200,9 +201,9 @@ def _children(node: dict[str, Any], part: str | int) -> list[dict[str, Any]]:
     return [extra] if isinstance(extra, dict) else []
 
 
-def _resolve(nodes: Sequence[dict[str, Any]], schema: dict[str, Any], data: Any) -> list[dict[str, Any]]:
+def _resolve(nodes: Sequence[JsonSchemaValue], schema: JsonSchemaValue, data: Any) -> list[JsonSchemaValue]:
     """Return the nodes with references followed; of alternatives, the one that ``data`` names, or all."""
-    resolved: list[dict[str, Any]] = []
+    resolved: list[JsonSchemaValue] = []
     for node in nodes:
         if "$ref" in node:
             resolved += _resolve([schema["$defs"][node["$ref"].rsplit("/", 1)[1]]], schema, data)

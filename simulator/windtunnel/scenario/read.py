@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
+from pydantic.json_schema import JsonSchemaValue
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.yamlfile import Document
@@ -27,7 +27,7 @@ def read_scenario(path: Path, changes: Sequence[str] = (), *, seed: int | None =
     return check_scenario(read_document(path, changes, seed=seed))
 
 
-def scenario_from_data(data: Mapping[str, Any], file: str = "scenario") -> Scenario:
+def scenario_from_data(data: Mapping[str, object], file: str = "scenario") -> Scenario:
     """Return a scenario from plain data, as a file holds it; its files are relative to the folder of ``file``."""
     return check_scenario(Document(dict(data), file))
 
@@ -62,7 +62,7 @@ def check_scenario(document: Document) -> Scenario:
     return scenario
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> JsonSchemaValue:
     """Return the JSON Schema of a scenario file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

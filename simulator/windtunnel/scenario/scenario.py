@@ -338,6 +338,6 @@ class Scenario(_Model):
         """Return the parsed targets."""
         return [parse_target(text) for text in self.targets]
 
-    def resolved(self) -> dict[str, Any]:
+    def resolved(self) -> dict[str, object]:
         """Return the scenario with all defaults, as plain data in the format of a file."""
         return self.model_dump(mode="json", by_alias=True)

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.result import distribution
+from windtunnel.core.results.comparison import BothSides, ComparedMetric, Comparison, FleetEntry
+from windtunnel.core.results.run import Estimate, RunResult, distribution
 from windtunnel.core.rng import opened
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.run import replication_seed, simulate
 from windtunnel_models.catalogue import Catalogue
 
-if TYPE_CHECKING:
-    from windtunnel.engine.results.statistics import Estimate
-
 _TIMES = ("latency", "waiting", "ttft", "itl")
-_STATISTICS = ("mean", "p50", "p95", "p99")
-_NUMBERS = (
-    "throughput_per_s",
-    "utilisation",
-    "average_power_w",
-    "peak_power_w",
-    "cost_usd_per_h",
-    "availability",
-)
-
-
-_PER_JOB = {"energy_per_job_j": ("energy_j", 1.0), "total_cost_per_million_jobs_usd": ("total_cost_usd", 1e6)}
-"""Totals of a run, divided by the completed jobs because the two runs need not be of the same length."""
 
 SIDES = ("baseline", "candidate")
 
@@ -45,13 +29,13 @@ class _Side:
     executed: dict[str, int] = field(default_factory=dict)
     """Operations that real devices executed, by device."""
 
-    def add(self, result: Mapping[str, Any]) -> None:
+    def add(self, result: RunResult) -> None:
         """Count one more run."""
         self.metrics.append(_metrics(result))
-        self.unstable += result["statistics"]["steady_state"] == "unstable"
-        for device in result.get("real") or ():
-            name = f"'{device['name']}' ({device['real']})"
-            self.executed[name] = self.executed.get(name, 0) + device["operations"]
+        self.unstable += result.statistics.steady_state == "unstable"
+        for device in result.real or ():
+            name = f"'{device.name}' ({device.real})"
+            self.executed[name] = self.executed.get(name, 0) + device.operations
 
 
 def compare(
@@ -63,7 +47,7 @@ def compare(
     progress: Callable[[int, int], None] | None = None,
     *,
     names: tuple[str, str],
-) -> dict[str, Any]:
+) -> Comparison:
     """Return the differences of ``candidate`` from ``baseline``, by metric, over pairs of runs with common seeds.
 
     Random numbers are keyed by seed, workload and purpose. Both runs of a pair have the same arrivals and the same work
@@ -92,28 +76,28 @@ def compare(
             progress(replication + 1, replications)
         if opened() == drawn and not (baseline.real_devices or candidate.real_devices):
             break
-    return {
-        "baseline": names[0],
-        "candidate": names[1],
-        "fleets": {name: _fleet(side) for name, side in zip(SIDES, (baseline, candidate), strict=True)},
-        "replications": len(sides[0].metrics),
-        "seed": baseline.seed,
-        "unstable": {name: side.unstable for name, side in zip(SIDES, sides, strict=True)},
-        "metrics": _rows(*sides),
-        "notes": _notes(sides, replications),
-    }
+    first, second = sides
+    return Comparison(
+        baseline=names[0],
+        candidate=names[1],
+        fleets=BothSides(_fleet(baseline), _fleet(candidate)),
+        replications=len(first.metrics),
+        seed=baseline.seed,
+        unstable=BothSides(first.unstable, second.unstable),
+        metrics=_compared(first, second),
+        notes=_notes(sides, replications),
+    )
 
 
-def _fleet(scenario: Scenario) -> list[dict[str, Any]]:
-    """Return the entries of a fleet: the name of the device (SKU, with its API) and the number of them."""
-    return [{"device": entry.device, "count": entry.count} for entry in scenario.fleet]
+def _fleet(scenario: Scenario) -> list[FleetEntry]:
+    return [FleetEntry(entry.device, entry.count) for entry in scenario.fleet]
 
 
-def _rows(baseline: _Side, candidate: _Side) -> list[dict[str, Any]]:
-    """Return a row for each metric that every run of both sides has."""
+def _compared(baseline: _Side, candidate: _Side) -> list[ComparedMetric]:
+    """Return each metric that every run of both sides has."""
     from windtunnel.engine.results.statistics import over_replications, paired
 
-    rows = []
+    compared = []
     for name in baseline.metrics[0]:
         first = [value for run in baseline.metrics if (value := run.get(name)) is not None]
         second = [value for run in candidate.metrics if (value := run.get(name)) is not None]
@@ -121,16 +105,11 @@ def _rows(baseline: _Side, candidate: _Side) -> list[dict[str, Any]]:
             continue
         difference = _possible(paired(second, first), (first, second))
         low, high = difference.low, difference.high
-        rows.append(
-            {
-                "metric": name,
-                "baseline": over_replications(first).as_dict(),
-                "candidate": over_replications(second).as_dict(),
-                "difference": difference.as_dict(),
-                "significant": low is not None and high is not None and (low > 0 or high < 0),
-            }
+        significant = low is not None and high is not None and (low > 0 or high < 0)
+        compared.append(
+            ComparedMetric(name, over_replications(first), over_replications(second), difference, significant)
         )
-    return rows
+    return compared
 
 
 def _notes(sides: Sequence[_Side], replications: int) -> list[str]:
@@ -161,15 +140,24 @@ def _possible(difference: Estimate, numbers: Sequence[Sequence[float]]) -> Estim
     return replace(difference, low=max(difference.low, -float(np.mean(numbers[0]))))
 
 
-def _metrics(result: Mapping[str, Any]) -> dict[str, float | None]:
+def _metrics(result: RunResult) -> dict[str, float | None]:
+    """Return the compared metrics by name. Totals are divided by the completed jobs, because runs differ in length."""
     values: dict[str, float | None] = {}
     for metric in _TIMES:
         times = distribution(result, metric)
-        for statistic in _STATISTICS:
-            values[f"{metric}_s.{statistic}"] = None if times is None else times[statistic]["value"]
-    for name in _NUMBERS:
-        values[name] = result[name]
-    completed = values["completed"] = float(result["jobs"]["completed"])
-    for name, (total, scale) in _PER_JOB.items():
-        values[name] = result[total] / completed * scale if completed and result[total] is not None else None
+        if times is not None:
+            values |= {f"{metric}_s.{statistic}": estimate.value for statistic, estimate in times.by_name().items()}
+    values |= {
+        "throughput_per_s": result.throughput_per_s,
+        "utilisation": result.utilisation,
+        "average_power_w": result.average_power_w,
+        "peak_power_w": result.peak_power_w,
+        "cost_usd_per_h": result.cost_usd_per_h,
+        "availability": result.availability,
+        "completed": float(result.jobs.completed),
+    }
+    if result.jobs.completed:
+        values["energy_per_job_j"] = result.energy_j / result.jobs.completed
+        if result.total_cost_usd is not None:
+            values["total_cost_per_million_jobs_usd"] = result.total_cost_usd / result.jobs.completed * 1e6
     return values

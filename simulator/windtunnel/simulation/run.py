@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.recommendation import recommendation
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
+from windtunnel.core.results.placement import PlacementResult
+from windtunnel.core.results.run import RealDevice, RunResult
 from windtunnel.core.rng import opened
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.core.yamlfile import Document
@@ -25,7 +27,7 @@ from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, fleet_executors, policy_of
 from windtunnel.simulation.precision import until_precise
-from windtunnel.simulation.real_devices import add_rows, real_device_notes, real_device_rows
+from windtunnel.simulation.real_devices import added, real_device_notes, real_devices
 from windtunnel.simulation.sources import model_accuracy, provenance
 from windtunnel.simulation.versions import versions
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
@@ -62,8 +64,8 @@ def simulate(
     engine: str,
     catalogue: Catalogue,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[dict[str, Any], Recording]:
-    """Run a scenario; return the content of result.json, and the first replication's recording.
+) -> tuple[RunResult, Recording]:
+    """Run a scenario; return the result, and the first replication's recording.
 
     Raises InputError for an invalid scenario, or if ``engine`` does not support it.
     """
@@ -84,16 +86,16 @@ def _simulate(
     engine: str,
     catalogue: Catalogue,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[dict[str, Any], Recording]:
+) -> tuple[RunResult, Recording]:
     from windtunnel.engine.choice import choose, run_on
     from windtunnel.engine.prepare.checks import doubtful_settings
     from windtunnel.engine.results import invariants
-    from windtunnel.engine.results.metrics import summarise
+    from windtunnel.engine.results.metrics import notes_of, summarise
 
     recordings: list[Recording] = []
     first: PreparedRun | None = None
     chosen = why = ""
-    real: list[dict[str, Any]] = []
+    real: list[RealDevice] = []
     drawn = opened()
     for replication in range(replications):
         repeated = scenario if not replication else scenario.reseeded(replication_seed(scenario.seed, replication))
@@ -103,14 +105,15 @@ def _simulate(
             chosen, why = choose(prepared, engine)
         report = None if progress is None else partial(_report, progress, prepared.job_count)
         recording = run_on(chosen, prepared, report)
-        real = add_rows(real, real_device_rows(prepared, recording))
+        real = added(real, real_devices(prepared, recording))
         invariants.check(recording)
         recordings.append(recording)
         if opened() == drawn and not real:
             break
     assert first is not None  # noqa: S101  replications is at least 1
     measured = summarise(first, recordings, scenario.parsed_targets())
-    notes = [note for r in recordings for note in r.notes] + doubtful_settings(first) + measured.pop("notes")
+    notes = [note for r in recordings for note in r.notes]
+    notes += [*doubtful_settings(first), *notes_of(measured.statistics)]
     if scenario.records in ("sample", "none") and not first.streamed:
         notes.append(
             f"records: {scenario.records} was requested, but every job is kept: only the compiled engine summarises "
@@ -122,22 +125,22 @@ def _simulate(
             "intervals are those of one run"
         )
     notes += real_device_notes(real)
-    result = {
-        "name": scenario.name,
-        "description": scenario.description,
-        "engine": chosen,
-        "engine_reason": why,
-        "seed": scenario.seed,
-        "replications": len(recordings),
-        "policy": first.policy.name,
-        **measured,
-        "provenance": provenance(first.compiled, first.classes),
-        "model_accuracy": model_accuracy(first.compiled, first.classes),
-        **({"real": real} if real else {}),
-        "notes": list(dict.fromkeys(notes)),
-        "scenario": scenario.resolved(),
-        "versions": versions(),
-    }
+    result = RunResult(
+        name=scenario.name,
+        description=scenario.description,
+        engine=chosen,
+        engine_reason=why,
+        seed=scenario.seed,
+        replications=len(recordings),
+        policy=first.policy.name,
+        **vars(measured),
+        provenance=provenance(first.compiled, first.classes),
+        model_accuracy=model_accuracy(first.compiled, first.classes),
+        real=real or None,
+        notes=list(dict.fromkeys(notes)),
+        scenario=scenario.resolved(),
+        versions=versions(),
+    )
     return result, recordings[0]
 
 
@@ -157,7 +160,7 @@ def replication_seed(seed: int, replication: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(replication,)).generate_state(1, np.uint64)[0] >> 1)
 
 
-def one_job_s(target: Device, ops: Sequence[Mapping[str, Any]]) -> float:
+def one_job_s(target: Device, ops: Sequence[Mapping[str, object]]) -> float:
     """Return the time (s) of a single job with the program ``ops`` on ``target``, in the process engine."""
     from windtunnel.engine.prepare.scenario import prepare
     from windtunnel.engine.process import engine as process
@@ -178,17 +181,32 @@ SAMPLE_ABOVE = 200_000
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its result, and the first replication's recording."""
+    """A finished run of a fleet: its result, and the first replication's recording."""
 
-    result: dict[str, Any]
-    recording: Recording | PlacementRecording
+    result: RunResult
+    recording: Recording
     sample: np.ndarray | None = None
     """The jobs that are written to jobs.csv; None for all."""
 
     @property
     def met(self) -> bool:
         """Whether every target is met."""
-        return all(target["met"] for target in self.result["targets"])
+        return self.result.met
+
+
+@dataclass(frozen=True)
+class PlacementRun:
+    """A finished placement of tasks on a cluster: its result, and the first run's recording."""
+
+    result: PlacementResult
+    recording: PlacementRecording
+    sample: np.ndarray | None = None
+    """The tasks that are written to jobs.csv; None for all."""
+
+    @property
+    def met(self) -> bool:
+        """Whether every target is met."""
+        return self.result.met
 
 
 def checked(document: Document) -> Scenario | PlacementScenario:
@@ -206,7 +224,7 @@ def run(
     catalogue: Catalogue | None = None,
     all_jobs: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> Run:
+) -> Run | PlacementRun:
     """Simulate a scenario (or the file it is in).
 
     With ``replications`` above 1 the intervals come from independent runs, otherwise from batches of one run. Above
@@ -216,17 +234,19 @@ def run(
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed))
     if isinstance(scenario, PlacementScenario):
-        result, placed = placing.run_placement(scenario, replications, engine, catalogue or shipped_catalogue())
-        return Run(result, placed, _sample(result, len(placed.tasks), all_jobs))
+        placement, placed = placing.run_placement(scenario, replications, engine, catalogue or shipped_catalogue())
+        sample, notes = _sample(len(placed.tasks), all_jobs)
+        return PlacementRun(replace(placement, notes=[*placement.notes, *notes]), placed, sample)
     result, recording = simulate(scenario, replications, engine, catalogue or shipped_catalogue(), progress)
     if recording.tally is not None:
         return Run(result, recording)
-    return Run(result, recording, _sample(result, len(recording.jobs), all_jobs))
+    sample, notes = _sample(len(recording.jobs), all_jobs)
+    return Run(replace(result, notes=[*result.notes, *notes]), recording, sample)
 
 
-def _sample(result: dict[str, Any], count: int, all_jobs: bool) -> np.ndarray | None:
-    """Return which of ``count`` jobs are written to jobs.csv, None for all; the notes state a sample."""
+def _sample(count: int, all_jobs: bool) -> tuple[np.ndarray | None, list[str]]:
+    """Return which of ``count`` jobs are written to jobs.csv, None for all; and a note if it is a sample."""
     if count <= SAMPLE_ABOVE or all_jobs:
-        return None
-    result["notes"].append(f"jobs.csv contains an evenly spaced sample of {SAMPLE_ABOVE:,} of {count:,} jobs")
-    return np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64)
+        return None, []
+    note = f"jobs.csv contains an evenly spaced sample of {SAMPLE_ABOVE:,} of {count:,} jobs"
+    return np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64), [note]

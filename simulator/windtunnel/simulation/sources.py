@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from windtunnel.core.device import Device
 from windtunnel.core.provenance import SourcedValue
+from windtunnel.core.results.plan import TimeError
+from windtunnel.core.results.run import DeviceAccuracy, ModelInput
 from windtunnel.core.units import to_unit
 
 
-def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
+def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[ModelInput]:
     """Return every number that a run depends on: device, parameter, value in its unit, source and range."""
-    sources: dict[tuple[str, str], dict[str, Any]] = {}
+    sources: dict[tuple[str, str], ModelInput] = {}
     for (number, _), program in compiled.items():
         target: Device = classes[number].device
         for path, sourced in program.sources.items():
@@ -26,55 +27,43 @@ def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) 
     return [sources[key] for key in sorted(sources)]
 
 
-def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
+def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[DeviceAccuracy]:
     """Return the accuracy of the model of each operation of a run on each of its devices."""
     asked = {(number, op) for (number, _), program in compiled.items() for op in program.operations}
     accuracies = {}
     for number, op in sorted(asked):
         target: Device = classes[number].device
         if op != "service":  # a stated time has no model
-            accuracies[target.label, op] = {"device": target.label, **asdict(target.accuracy_of(op))}
+            accuracies[target.label, op] = DeviceAccuracy(target.label, target.accuracy_of(op))
     return [accuracies[key] for key in sorted(accuracies)]
 
 
-@dataclass(frozen=True)
-class TimeError:
-    """The factor by which the time of ``op`` may exceed its model's (90%), and the ``basis`` of that model."""
-
-    factor: float
-    op: str
-    basis: str
-
-
-def widest_error(accuracies: Sequence[Mapping[str, Any]], device: str) -> TimeError | None:
-    """Return the largest error among the operations of ``device``; None if none is known.
-
-    ``accuracies`` are rows of ``model_accuracy``.
-    """
+def widest_error(accuracies: Sequence[DeviceAccuracy], device: str) -> TimeError | None:
+    """Return the largest error among the operations of ``device``; None if none is known."""
     errors = []
-    for row in accuracies:
-        half = row["interval_half_width"]
-        factor = row["error_factor"] if half is None else 1 + half
-        if row["device"] == device and factor is not None:
-            errors.append(TimeError(factor, row["op"], row["basis"]))
+    for accuracy in (row.accuracy for row in accuracies if row.device == device):
+        half = accuracy.interval_half_width
+        factor = accuracy.error_factor if half is None else 1 + half
+        if factor is not None:
+            errors.append(TimeError(factor, accuracy.op, accuracy.basis))
     return max(errors, key=lambda error: (error.factor, error.op), default=None)
 
 
-def _source_row(target: Device, path: str, sourced: SourcedValue) -> dict[str, Any]:
+def _source_row(target: Device, path: str, sourced: SourcedValue) -> ModelInput:
     name, _, rest = path.partition(".")
     unit = "1" if name == "learned" else _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
     scale = partial(to_unit, unit=unit)
-    return {
-        "device": target.label,
-        "parameter": path,
-        "value": scale(sourced.value),
-        "unit": unit,
-        "provenance": sourced.provenance.label,
-        "source": sourced.source,
-        "low": None if sourced.low is None else scale(sourced.low),
-        "high": None if sourced.high is None else scale(sourced.high),
-        "reason": sourced.reason,
-    }
+    return ModelInput(
+        device=target.label,
+        parameter=path,
+        value=scale(sourced.value),
+        unit=unit,
+        provenance=sourced.provenance.label,
+        source=sourced.source,
+        low=None if sourced.low is None else scale(sourced.low),
+        high=None if sourced.high is None else scale(sourced.high),
+        reason=sourced.reason,
+    )
 
 
 def _api_unit(name: str) -> str:

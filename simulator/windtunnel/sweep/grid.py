@@ -21,6 +21,8 @@ from typing import Any
 import yaml
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.results.data import to_data
+from windtunnel.core.results.sweep import SweepAxis
 from windtunnel.core.yamlfile import Document, format_path, parse, read_text
 from windtunnel.scenario.changes import apply_change, parse_path
 from windtunnel.scenario.read import check_scenario
@@ -342,21 +344,50 @@ def digest(data: Any) -> str:
     return hashlib.sha256(canonical(data).encode()).hexdigest()
 
 
-def manifest(grid: Grid, resolved: Sequence[Mapping[str, Any]], common: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest of a sweep.
+@dataclass(frozen=True)
+class Common:
+    """What determines the results of all points besides their scenarios: settings, versions and digests of inputs."""
 
-    ``resolved`` are the points' resolved scenarios. ``common`` holds the other inputs of the results, which are the
-    same for every point (digests of inputs, versions, engine, replications), under readable names.
-    """
+    replications: int
+    engine: str
+    versions: Mapping[str, str]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    host: str | None = None
+    real_devices: Mapping[str, str | None] | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it under the names that manifest.json and errors show."""
+        real = {} if self.real_devices is None else {"real devices": self.real_devices}
+        return {
+            "inputs": self.inputs,
+            "replications": self.replications,
+            "engine": self.engine,
+            "versions": self.versions,
+            "host": self.host,
+            **real,
+        }
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The identity of a sweep. ``points`` are the names of the points' records."""
+
+    common: Common
+    axes: Sequence[SweepAxis]
+    points: Sequence[str]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the content of manifest.json."""
+        own = {"axes": to_data(self.axes), "points": list(self.points)}
+        return {"windtunnel_sweep": FORMAT, **self.common.to_dict(), **own}
+
+
+def manifest(grid: Grid, resolved: Sequence[Mapping[str, object]], common: Common) -> Manifest:
+    """Return the manifest of a sweep, whose points have the scenarios ``resolved``."""
     width = len(str(len(grid.points)))
-    shared = digest(common)
+    shared = digest(common.to_dict())
     names = [
         f"{point.number:0{width}d}-{digest([scenario, shared])[:12]}"
         for point, scenario in zip(grid.points, resolved, strict=True)
     ]
-    return {
-        "windtunnel_sweep": FORMAT,
-        **common,
-        "axes": [{"path": axis.path, "values": list(axis.values)} for axis in grid.axes],
-        "points": names,
-    }
+    return Manifest(common, [SweepAxis(axis.path, list(axis.values)) for axis in grid.axes], names)

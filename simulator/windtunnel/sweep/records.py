@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from windtunnel.core.errors import InputError, Location
-from windtunnel.sweep.grid import canonical
+from windtunnel.sweep.grid import Manifest, canonical
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,21 @@ class Records:
             failure = {"error": outcome.error, "exit_code": outcome.code, "traceback": outcome.traceback}
             self._write(folder / "error.json", json.dumps(failure, indent=2, ensure_ascii=False) + "\n")
 
-    def write_manifest(self, stated: Mapping[str, Any]) -> None:
+    def write_manifest(self, stated: Manifest) -> None:
         """Write the manifest after every point was checked, and delete the records of the previous sweep."""
         with _writing(self.folder):
             held = _manifest(self.folder) or {}
             for name in ("manifest.json", "sweep.csv", "sweep.json"):
                 (self.folder / name).unlink(missing_ok=True)
-            for key in held.get("points", ()):
+            points = held.get("points")
+            for key in points if isinstance(points, list) else ():
                 if isinstance(key, str) and re.fullmatch(r"[0-9]+-[0-9a-f]{12}", key):
                     shutil.rmtree(self.folder / "runs" / key, ignore_errors=True)
             with suppress(OSError):  # a folder with files of others stays
                 (self.folder / "runs").rmdir()
-            self._write(self.folder / "manifest.json", json.dumps(stated, indent=2, ensure_ascii=False) + "\n")
+            self._write(
+                self.folder / "manifest.json", json.dumps(stated.to_dict(), indent=2, ensure_ascii=False) + "\n"
+            )
 
     def _write(self, path: Path, text: str) -> None:
         aside = self.scratch / f"record-{os.getpid()}"
@@ -101,21 +104,21 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def records(folder: Path, stated: Mapping[str, Any], *, fresh: bool = False) -> Iterator[tuple[Records, bool]]:
+def records(folder: Path, stated: Manifest, *, fresh: bool = False) -> Iterator[tuple[Records, bool]]:
     """Return a sweep's folder, locked, and whether it already holds this sweep.
 
     Raises InputError if another sweep is running in it, or if it holds another sweep and ``fresh`` is False. With
     ``fresh`` the records of that sweep are deleted when this one begins.
     """
     where = Location(str(folder), field="--out")
-    held = Records(folder, stated["points"])
+    held = Records(folder, stated.points)
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("a+", encoding="utf-8")
     with lock:
         _lock(lock, where)
         with _writing(folder):
-            resumed = _known(folder, json.loads(canonical(stated)), where, fresh)
+            resumed = _known(folder, json.loads(canonical(stated.to_dict())), where, fresh)
             # Only a sweep that was killed leaves these files.
             shutil.rmtree(held.scratch, ignore_errors=True)
             held.scratch.mkdir()
@@ -141,7 +144,7 @@ def _lock(lock: TextIO, where: Location) -> None:
     lock.flush()
 
 
-def _manifest(folder: Path) -> dict[str, Any] | None:
+def _manifest(folder: Path) -> Mapping[str, object] | None:
     """Return the manifest of the folder, None if there is none; raises InputError if the file is not a manifest."""
     try:
         held = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
@@ -156,7 +159,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     )
 
 
-def _known(folder: Path, stated: Mapping[str, Any], where: Location, fresh: bool) -> bool:
+def _known(folder: Path, stated: Mapping[str, object], where: Location, fresh: bool) -> bool:
     """Return whether the folder holds the sweep ``stated``, which is then resumed."""
     held = _manifest(folder)
     if held is None:

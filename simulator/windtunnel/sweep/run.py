@@ -6,16 +6,16 @@ import json
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from windtunnel.core.errors import InputError, Location, WindtunnelError
-from windtunnel.sweep.grid import Grid, canonical, manifest
+from windtunnel.core.results.sweep import PointOutcome, SweepResult
+from windtunnel.sweep.grid import Common, Grid, canonical, manifest
 from windtunnel.sweep.records import Records, records
-from windtunnel.sweep.table import document, row, write_tables
+from windtunnel.sweep.table import outcome_of, sweep_result, write_tables
 from windtunnel.sweep.workers import DaskCluster, Executor, Facts, LocalPool, Task, Work, processors
 
 
@@ -36,13 +36,13 @@ class SweepOptions:
 
 def run_sweep(
     grid: Grid,
-    common: Mapping[str, Any],
+    common: Common,
     work: Work,
     facts: Facts,
     options: SweepOptions,
     progress: Callable[[int, int], None],
-) -> dict[str, Any]:
-    """Run the unfinished points of a grid, and return what sweep.json holds.
+) -> SweepResult:
+    """Run the unfinished points of a grid.
 
     ``common`` is what determines the results besides each point's scenario. ``work`` checks or runs a point. ``facts``
     returns the versions that the results of a machine depend on.
@@ -60,14 +60,14 @@ def run_sweep(
         kept, resumed = None, False
         if options.out is not None:
             kept, resumed = stack.enter_context(records(options.out, stated, fresh=options.fresh))
-        rows: list[dict[str, Any]] = [{}] * total
+        outcomes: dict[int, PointOutcome] = {}
         left = []
         for i in range(total):
             text = kept.result(i) if kept is not None and resumed else None
             if text is None:
                 left.append(i)
             else:
-                rows[i] = _done(text)
+                outcomes[i] = outcome_of(json.loads(text))
         code = 0
         if left:
             executor = _executor(stack, grid, work, facts, options, kept)
@@ -82,15 +82,15 @@ def run_sweep(
                 if kept is not None:
                     kept.write(left[place], outcome)
                 if outcome.result is None:
-                    rows[left[place]] = {"status": "failed", "error": outcome.error}
+                    outcomes[left[place]] = PointOutcome(status="failed", error=outcome.error)
                     code = max(code, outcome.code)
                 else:
-                    rows[left[place]] = _done(outcome.result)
+                    outcomes[left[place]] = outcome_of(json.loads(outcome.result))
                 progress(done, total)
-        content = document(grid, stated, rows, code)
+        result = sweep_result(grid, stated, [outcomes[i] for i in range(total)], code)
         if kept is not None:
-            write_tables(kept.folder, content)
-    return content
+            write_tables(kept.folder, result)
+    return result
 
 
 @contextmanager
@@ -106,10 +106,6 @@ def _broken_pipes_are_errors() -> Iterator[None]:
         signal.signal(signal.SIGPIPE, before)
 
 
-def _done(result: str) -> dict[str, Any]:
-    return {"status": "done", **row(json.loads(result))}
-
-
 def _executor(
     stack: ExitStack, grid: Grid, work: Work, facts: Facts, options: SweepOptions, kept: Records | None
 ) -> LocalPool | DaskCluster:
@@ -122,7 +118,7 @@ def _executor(
     return LocalPool(work, tree, options.workers or processors(), options.preload)
 
 
-def _check(executor: Executor, grid: Grid, resolved: list[dict[str, Any]]) -> None:
+def _check(executor: Executor, grid: Grid, resolved: Sequence[Mapping[str, object]]) -> None:
     """Prepare every point as a run does, in parallel; of points that differ only in their seed, one is prepared."""
     alike: dict[str, int] = {}
     for i, scenario in enumerate(resolved):

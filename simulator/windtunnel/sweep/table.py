@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from windtunnel.core.csvfile import write_whole
-from windtunnel.sweep.grid import FORMAT, Grid, canonical
+from windtunnel.core.results.data import result_json
+from windtunnel.core.results.sweep import PointOutcome, SweepResult, SweepRow
+from windtunnel.sweep.grid import FORMAT, Grid, Manifest, canonical
 
 # Keys that are not numbers of the run, or are elsewhere in the row.
 _LEFT_OUT = (
@@ -22,31 +23,33 @@ _LEFT_OUT = (
 _STATES = ("point", "key", "status", "error", "met", "missed", "inconclusive")
 
 
-def row(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a result by their path in result.json (``latency_s.p99``), with ``.low`` and ``.high``.
+def outcome_of(result: Mapping[str, Any]) -> PointOutcome:
+    """Return the outcome of a point from its stored result.json.
 
-    With several workloads, each has columns of its own: ``workloads.NAME.latency_s.p99``. ``met`` states whether all
-    targets are met (None without targets). ``missed`` lists those that are not, and ``inconclusive`` those whose 95%
-    interval contains the limit.
+    Numbers are found by their path (``latency_s.p99``), with ``.low`` and ``.high``. With several workloads, each has
+    columns of its own: ``workloads.NAME.latency_s.p99``. Inconclusive targets are those whose 95% interval contains the
+    limit.
     """
     targets = result.get("targets") or []
-    cells: dict[str, Any] = {
-        "met": all(target["met"] for target in targets) if targets else None,
-        "missed": "; ".join(target["text"] for target in targets if not target["met"]) or None,
-        "inconclusive": "; ".join(t["text"] for t in targets if t.get("confidence") == "inconclusive") or None,
-    }
+    numbers: dict[str, bool | float | str | None] = {}
     for key, value in result.items():
         if key not in _LEFT_OUT:
-            cells.update(_flat(key, value))
+            numbers.update(_flat(key, value))
     workloads = result.get("workloads") or []
     for workload in workloads if len(workloads) > 1 else []:
         for key, value in workload.items():
             if key not in ("name", "use_case"):
-                cells.update(_flat(f"workloads.{workload['name']}.{key}", value))
-    return cells
+                numbers.update(_flat(f"workloads.{workload['name']}.{key}", value))
+    return PointOutcome(
+        status="done",
+        met=all(target["met"] for target in targets) if targets else None,
+        missed="; ".join(target["text"] for target in targets if not target["met"]) or None,
+        inconclusive="; ".join(t["text"] for t in targets if t.get("confidence") == "inconclusive") or None,
+        numbers=numbers,
+    )
 
 
-def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _flat(path: str, value: object) -> Iterator[tuple[str, bool | float | str | None]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(path if key == "value" else f"{path}.{key}", inner)
@@ -54,7 +57,7 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def table(paths: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def table(paths: Sequence[str], rows: Sequence[Mapping[str, object]]) -> list[str]:
     """Return the columns of ``rows``, each once, in a common order: states, swept paths, numbers.
 
     A column without a value in any row is omitted if other columns have its values (a time with and without tokens).
@@ -78,31 +81,30 @@ def table(paths: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [column for column in order if column in fixed or column in filled or column not in parents]
 
 
-def document(grid: Grid, stated: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], code: int) -> dict[str, Any]:
-    """Return what sweep.json holds: the axes, and a row for each point in the order of the grid."""
+def sweep_result(grid: Grid, stated: Manifest, outcomes: Sequence[PointOutcome], code: int) -> SweepResult:
+    """Return the result of a sweep; ``code`` is the exit code of the worst point."""
     paths = [axis.path for axis in grid.axes]
-    whole = [
-        {"point": point.number, "key": key, "error": None, **cells, **dict(zip(paths, point.values, strict=True))}
-        for point, key, cells in zip(grid.points, stated["points"], rows, strict=True)
+    rows = [
+        SweepRow(point=point.number, key=key, swept=dict(zip(paths, point.values, strict=True)), **vars(outcome))
+        for point, key, outcome in zip(grid.points, stated.points, outcomes, strict=True)
     ]
-    columns = table(paths, whole)
-    return {
-        "windtunnel_sweep": FORMAT,
-        "scenario": grid.file,
-        "axes": stated["axes"],
-        "replications": stated["replications"],
-        "engine": stated["engine"],
-        "versions": stated["versions"],
-        "points": len(rows),
-        "failed": sum(cells["status"] == "failed" for cells in rows),
-        "missed": sum(cells.get("met") is False for cells in rows),
-        "exit_code": code,
-        "columns": columns,
-        "rows": [{column: cells.get(column) for column in columns} for cells in whole],
-    }
+    return SweepResult(
+        windtunnel_sweep=FORMAT,
+        scenario=grid.file,
+        axes=stated.axes,
+        replications=stated.common.replications,
+        engine=stated.common.engine,
+        versions=stated.common.versions,
+        points=len(rows),
+        failed=sum(row.status == "failed" for row in rows),
+        missed=sum(row.met is False for row in rows),
+        exit_code=code,
+        columns=table(paths, [row.cells() for row in rows]),
+        rows=rows,
+    )
 
 
-def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> str:
     """Return the table as CSV: an empty cell for no value, ``true`` and ``false``, numbers that read back exactly."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -111,7 +113,7 @@ def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     return stream.getvalue()
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
@@ -119,11 +121,11 @@ def _cell(value: Any) -> str:
     return repr(value) if isinstance(value, float) else canonical(value)
 
 
-def write_tables(folder: Path, document: Mapping[str, Any]) -> list[Path]:
+def write_tables(folder: Path, result: SweepResult) -> list[Path]:
     """Write sweep.csv and sweep.json of a finished sweep, each completely or not at all."""
     texts = {
-        "sweep.csv": csv_text(document["columns"], document["rows"]),
-        "sweep.json": json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+        "sweep.csv": csv_text(result.columns, [row.cells() for row in result.rows]),
+        "sweep.json": result_json(result),
     }
     for name, text in texts.items():
 

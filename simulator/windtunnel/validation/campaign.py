@@ -22,7 +22,9 @@ from windtunnel.backends.discovery.remote import OPEN_S, RemoteOperations
 from windtunnel.core.device import Device
 from windtunnel.core.errors import DeviceError, DeviceNotPresentError, InputError, Location, WindtunnelError, nearest
 from windtunnel.core.ops import OPERATIONS, one_row
-from windtunnel.core.result import COMPLETED
+from windtunnel.core.recording import COMPLETED
+from windtunnel.core.results.validation import Environment, Makespan, OmittedPoints
+from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import simulate
@@ -30,7 +32,7 @@ from windtunnel.simulation.versions import made_with
 from windtunnel.validation import suite
 from windtunnel.validation.budget import Budget
 from windtunnel.validation.measure import Measured, Point, Session
-from windtunnel.validation.rows import Environment, Measurement
+from windtunnel.validation.rows import Measurement
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 _SHARES: Mapping[str, float] = {"packets": 0.2, "offload": 0.6}
@@ -46,9 +48,9 @@ class MeasuredDevice:
     name: str
     model: str
     measured: Measured
-    info: Any
+    info: DeviceInfo
     versions: Mapping[str, str]
-    makespan: Mapping[str, Any] | None = None
+    makespan: Makespan | None = None
     no_makespan: str = ""
     """The reason if there is no makespan."""
 
@@ -75,20 +77,23 @@ class MeasurementResults:
             driver="; ".join(f"{device.name}: {device.info.name}, {device.info.driver}" for device in self.devices),
             versions={**made_with(), **versions},
             clocks={
-                f"{device.name} {clock} ({when})": float(values[f"{key}_clock_hz"])  # type: ignore[arg-type]
+                f"{device.name} {clock} ({when})": clock_hz
                 for device in self.devices
-                for when, values in device.measured.conditions.items()
-                for clock, key in (("SM", "sm"), ("memory", "memory"))
-                if f"{key}_clock_hz" in values
+                if device.measured.conditions is not None
+                for when, state in device.measured.conditions.by_name().items()
+                for clock, clock_hz in (("SM", state.sm_clock_hz), ("memory", state.memory_clock_hz))
+                if clock_hz is not None
             },
             date=datetime.now(UTC).replace(microsecond=0).isoformat(),
             command=self.command,
             conditions={
-                device.name: device.measured.conditions for device in self.devices if device.measured.conditions
+                device.name: device.measured.conditions
+                for device in self.devices
+                if device.measured.conditions is not None
             },
         )
 
-    def omitted(self) -> list[dict[str, Any]]:
+    def omitted(self) -> list[OmittedPoints]:
         """Return how many points were not measured, by device, operation and reason, and whether a call hung."""
         counts: dict[tuple[str, str, str], int] = {}
         hung = {(device.name, why) for device in self.devices for why in device.measured.hung}
@@ -105,7 +110,7 @@ class MeasurementResults:
                 counts[device.name, "makespan", device.no_makespan] = 1
         counts |= {(name, "all", why): len(list(suite.points())) for name, why in self.unopened.items()}
         return [
-            {"source": source, "op": op, "why": why, "points": n, "hung": (source, why) in hung}
+            OmittedPoints(source, op, why, points=n, hung=(source, why) in hung)
             for (source, op, why), n in sorted(counts.items())
         ]
 
@@ -302,7 +307,7 @@ _MIN_OPERATIONS = 3
 
 def _makespan(
     device: MeasuredDevice, budget: Budget, seed: int, calibration: str | None, catalogue: Catalogue
-) -> Mapping[str, Any] | str:
+) -> Makespan | str:
     """Execute one scenario on the real device and on its model, and return both makespans.
 
     The scenario has ``_JOBS`` jobs that arrive at once. Each is one operation, in turn, of a selection that is spread
@@ -313,7 +318,7 @@ def _makespan(
     points = suite.spread([Point(row.op, row.columns) for row in short], 8)
     if len(points) < _MIN_OPERATIONS:
         return f"only {len(points)} measured operations fit into the budget, at least {_MIN_OPERATIONS} are needed"
-    data: dict[str, Any] = {
+    data = {
         "schema": 1,
         "name": "makespan",
         "seed": seed,
@@ -347,4 +352,4 @@ def _makespan(
         return str(error)
     finally:
         executor.close_all()
-    return {"jobs": _JOBS, "operations": len(points), "predicted_s": ends["predicted"], "measured_s": ends["measured"]}
+    return Makespan(_JOBS, len(points), ends["predicted"], ends["measured"])

@@ -14,6 +14,16 @@ from windtunnel.core.device import Cost, Device, StrArray
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance
+from windtunnel.core.results.validation import (
+    BoundFigures,
+    ComparedRow,
+    DtypeFigures,
+    Figures,
+    ModelBasis,
+    OperationResult,
+    SuspectRow,
+    UnsupportedPart,
+)
 from windtunnel.validation.reference_points import measured_reference_points
 from windtunnel.validation.rows import Measurement
 from windtunnel.validation.statistics import figures, noise_floor, relative_errors
@@ -77,74 +87,63 @@ class Comparison:
         """The relative errors, modelled / measured - 1."""
         return relative_errors(self.modelled_s, self.measured_s)
 
-    def figures(self, kept: npt.NDArray[np.bool_] | None = None) -> dict[str, Any]:
+    def figures(self, kept: npt.NDArray[np.bool_] | None = None) -> Figures:
         """Return the figures of all rows, or of those where ``kept`` is true."""
         of = np.ones(len(self.rows), dtype=bool) if kept is None else kept
         rows = [row for row, keep in zip(self.rows, of.tolist(), strict=True) if keep]
         floor, points = noise_floor(repeated(rows))
         values = figures(self.modelled_s[of], self.measured_s[of], self.low_s[of], self.high_s[of])
-        return {**values, "noise_floor": floor, "noise_points": points}
+        return Figures(**vars(values) | {"noise_floor": floor, "noise_points": points})
 
-    def by_bound(self) -> list[dict[str, Any]]:
+    def by_bound(self) -> list[BoundFigures]:
         """Return the figures by the bound that the model predicts, the bound of most rows first."""
-        return [{"bound": word, **part} for word, part in self._split(self.bound)]
+        return [BoundFigures(word, part) for word, part in self._split(self.bound)]
 
-    def by_dtype(self) -> list[dict[str, Any]]:
+    def by_dtype(self) -> list[DtypeFigures]:
         """Return the figures by number format; an empty list for an operation without formats."""
         if not self.rows or "dtype" not in self.rows[0].columns:
             return []
         words = np.array([str(row.columns["dtype"]) for row in self.rows])
-        return [{"dtype": word, **part} for word, part in self._split(words)]
+        return [DtypeFigures(word, part) for word, part in self._split(words)]
 
-    def _split(self, words: StrArray) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _split(self, words: StrArray) -> Iterator[tuple[str, Figures]]:
         names, counts = np.unique(words, return_counts=True)
         for at in np.lexsort((names, -counts)):
             yield str(names[at]), self.figures(words == names[at])
 
-    def worst(self) -> list[dict[str, Any]]:
+    def worst(self) -> list[ComparedRow]:
         """Return the rows with the largest ratio of modelled and measured time, largest first."""
         apart = np.abs(np.log1p(self.errors))
         return [
-            {
-                "columns": dict(self.rows[i].columns),
-                "measured_s": self.rows[i].latency_s,
-                "modelled_s": float(self.modelled_s[i]),
-                "error": float(self.errors[i]),
-                "bound": str(self.bound[i]),
-                "inside": bool(self.low_s[i] <= self.rows[i].latency_s <= self.high_s[i]),
-                "source": self.rows[i].source,
-                "line": self.rows[i].line,
-            }
+            ComparedRow(
+                columns=self.rows[i].columns,
+                measured_s=self.rows[i].latency_s,
+                modelled_s=float(self.modelled_s[i]),
+                error=float(self.errors[i]),
+                bound=str(self.bound[i]),
+                inside=bool(self.low_s[i] <= self.rows[i].latency_s <= self.high_s[i]),
+                source=self.rows[i].source,
+                line=self.rows[i].line,
+            )
             for i in np.argsort(-apart, kind="stable")[:MOST_WORST].tolist()
         ]
 
-    def report(self) -> dict[str, Any]:
-        """Return the comparison as plain data. Errors are fractions."""
+    def report(self) -> OperationResult:
+        """Return the errors of the model, as fractions."""
         accuracy = self.device.accuracy_of(self.op)
-        whole = self.figures()
-        first = ("n", "mape", "median_ape", "p90_ape", "bias", "noise_floor")
-        return {
-            "device": self.name,
-            "op": self.op,
-            **{key: whole[key] for key in first},
-            **{key: value for key, value in whole.items() if key not in first},
-            "sources": sorted({row.source for row in (*self.rows, *self.suspects)}),
-            "model": {
-                "basis": accuracy.basis,
-                "text": accuracy.text,
-                "fitted_rows": accuracy.fitted_rows,
-                "provenance": self.provenance.label,
-            },
-            "by_bound": self.by_bound(),
-            "by_dtype": self.by_dtype(),
-            "worst": self.worst(),
-            "reference_points": measured_reference_points(zip(self.rows, self.modelled_s.tolist(), strict=True)),
-            "suspect": [
-                {"columns": dict(row.columns), "measured_s": row.latency_s, "why": row.suspect, "line": row.line}
-                for row in self.suspects
-            ],
-            "unsupported": [{"n": part.n, "why": part.reason, "line": part.first.line} for part in self.unsupported],
-        }
+        return OperationResult(
+            device=self.name,
+            op=self.op,
+            **vars(self.figures()),
+            sources=sorted({row.source for row in (*self.rows, *self.suspects)}),
+            model=ModelBasis(accuracy.basis, accuracy.text, accuracy.fitted_rows, self.provenance.label),
+            by_bound=self.by_bound(),
+            by_dtype=self.by_dtype(),
+            worst=self.worst(),
+            reference_points=measured_reference_points(zip(self.rows, self.modelled_s.tolist(), strict=True)),
+            suspect=[SuspectRow(row.columns, row.latency_s, row.suspect, row.line) for row in self.suspects],
+            unsupported=[UnsupportedPart(part.n, part.reason, part.first.line) for part in self.unsupported],
+        )
 
 
 def repeated(rows: Iterable[Measurement]) -> Iterator[tuple[Sequence[float], int]]:

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import (
     DeviceError,
     DeviceHang,
@@ -27,7 +27,9 @@ from windtunnel.core.errors import (
     DeviceOutOfMemory,
     UnsupportedOperationError,
 )
-from windtunnel.runtime.trial import Conditioned, Conditions, Operations, Trial
+from windtunnel.core.ops import Operation
+from windtunnel.core.results.validation import Conditions, ConditionsSeen
+from windtunnel.runtime.trial import Conditioned, Operations, Trial
 from windtunnel.validation.budget import Budget
 from windtunnel.validation.rows import Measurement
 
@@ -59,7 +61,7 @@ class Point:
     """An operation with all of its columns, parsed."""
 
     op: str
-    columns: Mapping[str, float | str]
+    columns: Columns
     share: float = 1 / 20
     """The share of the budget that this point may take."""
 
@@ -108,8 +110,8 @@ class Measured:
         over_budget: The points for which the budget was too small.
         rounds: The number of rounds.
         spent_s: The time spent, on the budget's clock.
-        conditions: Clocks, temperature and power at the ``begin`` and ``end``, and the ``lowest`` and ``highest`` of
-            those and of the values after each visit. Empty if the device does not report any.
+        conditions: Clocks, temperature and power at the beginning, after each visit and at the end. None if the device
+            does not report any.
         hung: Those reasons of ``refused`` that are calls without an answer.
     """
 
@@ -118,7 +120,7 @@ class Measured:
     over_budget: Sequence[Point]
     rounds: int
     spent_s: float
-    conditions: Mapping[str, Conditions] = field(default_factory=dict)
+    conditions: ConditionsSeen | None = None
     hung: Sequence[str] = ()
 
 
@@ -166,7 +168,7 @@ class Session:
         budget: Budget,
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
-        wait: Callable[[Any, float], None] = lambda _, __: None,
+        wait: Callable[[Operations, float], None] = lambda _, __: None,
     ) -> None:
         self.open, self.budget, self.clock, self.wait = open, budget, budget.clock, wait
         self.progress = progress or (lambda _: None)
@@ -287,7 +289,7 @@ class Session:
             with suppress(DeviceError, RuntimeError):
                 self.wait(self.operations, self.budget.least_patience_s)
                 conditions = self.operations.conditions()
-                if conditions:
+                if conditions != Conditions():
                     self.seen.append(conditions)
             self.wait(self.operations, self._waits_s)
 
@@ -409,20 +411,30 @@ class Session:
         )
 
 
-def summary(seen: Sequence[Conditions]) -> dict[str, Conditions]:
-    """Return the begin, end, lowest and highest of all readings; see ``Measured.conditions``."""
+def summary(seen: Sequence[Conditions]) -> ConditionsSeen | None:
+    """Return the first, the last and the extremes of all readings; None if there are none."""
     if not seen:
-        return {}
-    lowest: dict[str, float | Sequence[str]] = {}
-    highest: dict[str, float | Sequence[str]] = {}
-    for conditions in seen:
-        for name, value in conditions.items():
-            low, high = lowest.get(name, value), highest.get(name, value)
-            if isinstance(value, float) and isinstance(low, float) and isinstance(high, float):
-                lowest[name], highest[name] = min(low, value), max(high, value)
-            elif not isinstance(value, float) and not isinstance(high, float):
-                highest[name] = sorted({*high, *value})
-    return {"begin": seen[0], "end": seen[-1], "lowest": lowest, "highest": highest}
+        return None
+    reasons = [state.held_back for state in seen if state.held_back is not None]
+    held_back = sorted({reason for stated in reasons for reason in stated}) if reasons else None
+    highest = replace(_extreme(seen, max), held_back=held_back)
+    return ConditionsSeen(seen[0], seen[-1], _extreme(seen, min), highest)
+
+
+def _extreme(seen: Sequence[Conditions], choose: Callable[[Iterable[float]], float]) -> Conditions:
+    """Return the lowest or the highest of each number."""
+
+    def of(values: Iterable[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return choose(known) if known else None
+
+    return Conditions(
+        power_w=of(state.power_w for state in seen),
+        sm_clock_hz=of(state.sm_clock_hz for state in seen),
+        memory_clock_hz=of(state.memory_clock_hz for state in seen),
+        temperature_c=of(state.temperature_c for state in seen),
+        power_limit_w=of(state.power_limit_w for state in seen),
+    )
 
 
 def _family(point: Point) -> tuple[str, ...]:
@@ -451,7 +463,7 @@ def _interval_of_median(samples: Sequence[float]) -> tuple[float, float] | None:
     return ordered[max(below - 1, 0)], ordered[min(count - below, count - 1)]
 
 
-def point(op: Any, /, **given: object) -> Point:
+def point(op: type[Operation], /, **given: object) -> Point:
     """Return a point of the operation ``op``, with the defaults of columns that are not given."""
     values = {column.name: column.parse(given.pop(column.name, column.default)) for column in op.all_columns()}
     if given:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.ops import CONTEXT, OPERATIONS
+from windtunnel.core.results.validation import ChartPoints
 from windtunnel.validation.compare import Comparison
 
 MOST_POINTS = 20_000
@@ -18,19 +18,17 @@ FEWEST_POINTS = 400
 """The number of points that each comparison may have in any case."""
 
 
-def charts(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
+def charts(comparisons: Sequence[Comparison]) -> list[ChartPoints]:
     """Return the points of every comparison that has rows; see ``points``."""
     drawn = [comparison for comparison in comparisons if comparison.rows]
     most = max(FEWEST_POINTS, MOST_POINTS // max(len(drawn), 1))
     return [points(comparison, most) for comparison in drawn]
 
 
-def points(comparison: Comparison, most: int = MOST_POINTS) -> dict[str, Any]:
+def points(comparison: Comparison, most: int = MOST_POINTS) -> ChartPoints:
     """Return measured and modelled times (s), sizes and bounds of at most ``most`` points.
 
     Of more points these are every k-th in the order of the measured times, and the ten with the largest errors.
-    ``bound`` has indices into ``bounds`` (the most frequent first), ``choice`` indices into ``choices``; ``numbers``
-    are the operation's counts.
     """
     of = thinned(comparison, most)
     op = OPERATIONS.find(comparison.op)
@@ -47,24 +45,24 @@ def points(comparison: Comparison, most: int = MOST_POINTS) -> dict[str, Any]:
     ]
     choices = sorted(set(chosen))
     numbers = [column.name for column in op.all_columns() if column.kind != "choice"]
-    return {
-        "device": comparison.name,
-        "op": comparison.op,
-        "measured": _short(comparison.measured_s[of]),
-        "modelled": _short(comparison.modelled_s[of]),
-        "size": _short(comparison.size[of]),
-        "size_unit": comparison.size_unit,
-        "bounds": bounds,
-        "bound": [bounds.index(str(word)) for word in comparison.bound[of]],
-        "choices": choices,
-        "choice": [choices.index(word) for word in chosen],
-        "numbers": {
+    return ChartPoints(
+        device=comparison.name,
+        op=comparison.op,
+        measured=_short(comparison.measured_s[of]),
+        modelled=_short(comparison.modelled_s[of]),
+        size=_short(comparison.size[of]),
+        size_unit=comparison.size_unit,
+        bounds=bounds,
+        bound=[bounds.index(str(word)) for word in comparison.bound[of]],
+        choices=choices,
+        choice=[choices.index(word) for word in chosen],
+        numbers={
             name: _short(np.array([float(comparison.rows[i].columns[name]) for i in of.tolist()])) for name in numbers
         },
-        "noise_floor": comparison.figures()["noise_floor"],
-        "shown": len(of),
-        "all": len(comparison.rows),
-    }
+        noise_floor=comparison.figures().noise_floor,
+        shown=len(of),
+        all=len(comparison.rows),
+    )
 
 
 def thinned(comparison: Comparison, most: int) -> npt.NDArray[np.int64]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from windtunnel.core.columns import Columns
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.results.validation import ReferencePoint
 from windtunnel.validation.measure import Point, point
 from windtunnel.validation.rows import Measurement
 
@@ -19,28 +20,28 @@ REFERENCE_POINTS: Sequence[Point] = (
 with eager dispatch."""
 
 
-def is_reference_point(op: str, columns: Mapping[str, float | str]) -> bool:
+def is_reference_point(op: str, columns: Columns) -> bool:
     """Return whether an operation is a reference point, in all its columns."""
     return any(point_.op == op and point_.columns == columns for point_ in REFERENCE_POINTS)
 
 
-def measured_reference_points(rows: Iterable[tuple[Measurement, float]]) -> list[dict[str, Any]]:
-    """Return the reference points among ``rows`` as plain data.
+def measured_reference_points(rows: Iterable[tuple[Measurement, float]]) -> list[ReferencePoint]:
+    """Return the reference points among ``rows``.
 
     Args:
         rows: Measurements with their predicted times in seconds.
     """
     return [
-        {
-            "columns": dict(row.columns),
-            "measured_s": row.latency_s,
-            "modelled_s": modelled_s,
-            "low_s": row.low_s,
-            "high_s": row.high_s,
-            "source": row.source,
-            "timer": row.timer,
-            "note": row.note,
-        }
+        ReferencePoint(
+            columns=row.columns,
+            measured_s=row.latency_s,
+            modelled_s=modelled_s,
+            low_s=row.low_s,
+            high_s=row.high_s,
+            source=row.source,
+            timer=row.timer,
+            note=row.note,
+        )
         for row, modelled_s in rows
         if is_reference_point(row.op, row.columns)
     ]

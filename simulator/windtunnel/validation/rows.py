@@ -11,17 +11,19 @@ import csv
 import difflib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from windtunnel.core.columns import Columns
 from windtunnel.core.csvfile import Table, read_csv, write_whole
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Operation
 from windtunnel.core.optable import OpTable
-from windtunnel.runtime.trial import Conditions
+from windtunnel.core.results.data import Result
+from windtunnel.core.results.validation import Environment
 
 EXTRA = ("power_w", "low_s", "high_s", "samples", "repeats", "timer", "note", "suspect", "error_over_tolerance")
 """Optional columns in addition to the operation's own and ``latency_s``. ``repeats`` has times with semicolons."""
@@ -63,7 +65,7 @@ class Measurement:
     device: str
     source: str
     op: str
-    columns: Mapping[str, float | str]
+    columns: Columns
     latency_s: float
     low_s: float | None = None
     high_s: float | None = None
@@ -82,35 +84,19 @@ class Measurement:
         return Location(self.source, self.line)
 
 
-@dataclass(frozen=True)
-class Environment:
-    """The environment of measurements. What is unknown is empty."""
+@dataclass(frozen=True, kw_only=True)
+class MeasurementDocument(Result):
+    """A JSON document of measurements, which ``read_document`` reads."""
 
-    host: str = ""
-    """Processor and operating system."""
-    driver: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """Libraries and their versions."""
-    clocks: Mapping[str, float] = field(default_factory=dict)
-    """Clocks reported by the driver (Hz), by name and time: at the beginning and end, lowest and highest."""
-    date: str = ""
-    """ISO 8601, UTC."""
-    command: str = ""
-    conditions: Mapping[str, Mapping[str, Conditions]] = field(default_factory=dict)
-    """Clocks, power, temperature and throttle reasons by device; see ``measure.Measured.conditions``."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the environment as JSON has it."""
-        conditions = {
-            device: {when: dict(state) for when, state in of.items()} for device, of in self.conditions.items()
-        }
-        return {**self.__dict__, "versions": dict(self.versions), "clocks": dict(self.clocks), "conditions": conditions}
+    schema: int = SCHEMA
+    environment: Environment
+    measurements: Sequence[Measurement]
 
 
 def read_file(
     path: Path, *, op: str | None = None, device: str | None = None, context: Mapping[str, object] | None = None
 ) -> list[Measurement]:
-    """Return the measurements of a file: CSV (plain or .gz), or JSON as ``document`` makes it.
+    """Return the measurements of a file: CSV (plain or .gz), or a JSON ``MeasurementDocument``.
 
     Args:
         path: The file.
@@ -406,17 +392,6 @@ def _plain(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.0f}" if float(value).is_integer() else repr(value)
 
 
-def document(measurements: Iterable[Measurement], environment: Environment) -> dict[str, Any]:
-    """Return the rows and the environment as JSON has them."""
-    return {
-        "schema": SCHEMA,
-        "environment": environment.as_dict(),
-        "measurements": [
-            {**row.__dict__, "columns": dict(row.columns), "repeats": list(row.repeats)} for row in measurements
-        ],
-    }
-
-
 def read_document(path: Path) -> list[Measurement]:
     """Return the measurements of a JSON document.
 
@@ -460,10 +435,12 @@ def _from_json(entry: Any, file: str, at: str) -> Measurement:
     except InputError as error:
         raise error.at(Location(file, field=f"{at}.columns")) from None
     _check_numbers(entry, file, at)
-    return Measurement(**{**entry, "columns": columns, "repeats": tuple(map(float, entry.get("repeats", [])))})
+    row = Measurement(**{**entry, "columns": columns, "repeats": tuple(map(float, entry.get("repeats", [])))})
+    _check_interval(row.low_s, row.latency_s, row.high_s, lambda name: Location(file, field=f"{at}.{name}"))
+    return row
 
 
-def _check_types(entry: Mapping[str, Any], file: str, at: str) -> None:
+def _check_types(entry: Mapping[str, object], file: str, at: str) -> None:
     """Raise InputError unless texts, columns and the line of a measurement have the right type."""
     for name in (*_TEXTS, "columns", "latency_s"):
         expected_type = str if name in _TEXTS else dict if name == "columns" else (int, float)
@@ -479,8 +456,8 @@ def _check_types(entry: Mapping[str, Any], file: str, at: str) -> None:
         raise InputError(f"this is {line!r}", where=Location(file, field=f"{at}.line"), expected="a line, or null")
 
 
-def _check_numbers(entry: Mapping[str, Any], file: str, at: str) -> None:
-    """Raise InputError unless the numbers of a measurement are in range and its interval contains the median."""
+def _check_numbers(entry: Mapping[str, object], file: str, at: str) -> None:
+    """Raise InputError unless the numbers of a measurement are in range."""
     for name in ("latency_s", "low_s", "high_s", "power_w", "error_over_tolerance", "samples"):
         value = entry.get(name)
         least = 0.0 if name == "error_over_tolerance" else 1 if name == "samples" else 1e-12
@@ -489,8 +466,6 @@ def _check_numbers(entry: Mapping[str, Any], file: str, at: str) -> None:
             raise InputError(
                 f"this is {value!r}", where=Location(file, field=f"{at}.{name}"), expected="a number in SI"
             )
-    low_s, high_s = entry.get("low_s"), entry.get("high_s")
-    _check_interval(low_s, entry["latency_s"], high_s, lambda name: Location(file, field=f"{at}.{name}"))
     repeats = entry.get("repeats", [])
     if not isinstance(repeats, list) or not all(
         isinstance(time, (int, float)) and not isinstance(time, bool) and 1e-12 <= time <= 1e9 for time in repeats

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from windtunnel.core.ops import FloatArray
+from windtunnel.core.results.validation import ErrorFigures
 
 _SINGLE = math.sqrt(2.0)
 """The ratio of the difference of two measurements to the error of one (normal errors)."""
@@ -21,10 +22,8 @@ def relative_errors(modelled: FloatArray, measured: FloatArray) -> FloatArray:
     return np.asarray(modelled / measured - 1.0)
 
 
-def figures(
-    modelled: FloatArray, measured: FloatArray, low: FloatArray, high: FloatArray
-) -> dict[str, float | int | None]:
-    """Return n, mape, median_ape, p90_ape, bias and coverage, as fractions, or None for each if there is no row.
+def figures(modelled: FloatArray, measured: FloatArray, low: FloatArray, high: FloatArray) -> ErrorFigures:
+    """Return the error figures of rows, without their noise floor.
 
     Args:
         modelled: The predicted times (s), one per row.
@@ -33,17 +32,17 @@ def figures(
         high: The upper end (s).
     """
     if not len(measured):
-        return {"n": 0, **dict.fromkeys(("mape", "median_ape", "p90_ape", "bias", "coverage"))}
+        return ErrorFigures(n=0, mape=None, median_ape=None, p90_ape=None, bias=None, coverage=None)
     error = relative_errors(modelled, measured)
     absolute = np.abs(error)
-    return {
-        "n": len(measured),
-        "mape": float(absolute.mean()),
-        "median_ape": float(np.median(absolute)),
-        "p90_ape": float(np.quantile(absolute, 0.9)),
-        "bias": float(error.mean()),
-        "coverage": float(np.mean((measured >= low) & (measured <= high))),
-    }
+    return ErrorFigures(
+        n=len(measured),
+        mape=float(absolute.mean()),
+        median_ape=float(np.median(absolute)),
+        p90_ape=float(np.quantile(absolute, 0.9)),
+        bias=float(error.mean()),
+        coverage=float(np.mean((measured >= low) & (measured <= high))),
+    )
 
 
 def mean_difference(times: Sequence[float]) -> float:

@@ -8,13 +8,10 @@ of a calibrated device, a Gaussian process that is evaluated from a compact arra
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from windtunnel.core.device import Correction, Parameters, RawCost
+from windtunnel.core.device import Arrays, Correction, Parameters, RawCost
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.provenance import SourcedValue, assumed
 from windtunnel.core.spec import Parameter
@@ -160,12 +157,6 @@ def coordinates(p: Parameters, rows: Rows) -> FloatArray:
     sheet, flat = _sheet(p, rows.choices["dtype"]), _flat(rows)
     g = geometry(flat, sheet)
     return features(g, formula(g, sheet, lambda place: _numbers(p, place)), sheet)
-
-
-Arrays = Mapping[str, npt.NDArray[Any]]
-"""One device's fit: ``names`` [numbers]; ``numbers`` [regimes, numbers], logarithms; ``sheet`` [7], see ``Datasheet``;
-``halfwidth`` [regimes, 2], grouped and multi-head; ``centres_r`` [centres, features] and ``weights_r`` [centres] of
-regime r, where it had rows."""
 
 
 def frozen(arrays: Arrays) -> tuple[Datasheet, list[Numbers]]:

@@ -16,17 +16,14 @@ numbers at the time of the fit. The arrays of one device, for each table i (one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Correction
+from windtunnel.core.device import Arrays, Correction
 from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
 from windtunnel_models.kinds.gpu.gemm import MOST_SPREAD, STAND_INS, Numbers, formula_s
-
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 NAMES = (
     "efficiency",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from windtunnel.backends.common import system
 from windtunnel.backends.common.backend import DetectedDevice
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import (
     DeviceError,
     DeviceNotPresentError,
@@ -42,8 +43,6 @@ COLD_FACTOR = 2
 """Cold operands are this many times the last-level cache: with 1, a random or hashed replacement still hits."""
 
 NO_SUSTAINED = "clock=sustained describes a long run at a power cap and is not measured for single operations"
-
-Columns = Mapping[str, float | str]
 
 
 @dataclass(frozen=True)
@@ -244,7 +243,7 @@ class HostDevice:
         self._trials: list[HostTrial] = []
         self._closed = False
 
-    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+    def refusal(self, op: str, columns: Columns) -> str | None:
         """Return why ``op`` is not supported with these columns, or None. Raises InputError for invalid columns."""
         refusal = self._refusal(op, _complete(op, columns))
         return None if refusal is None else str(refusal)
@@ -265,7 +264,7 @@ class HostDevice:
             )
         return None
 
-    def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
+    def trial(self, op: str, columns: Columns) -> Trial:
         """Prepare ``op``. Raises UnsupportedOperationError where `refusal` gives a reason."""
         if self._closed:
             raise self.error(InvalidArgument, "the device is closed", op)
@@ -307,7 +306,7 @@ class HostDevice:
         self._trials.clear()
 
 
-def _complete(op: str, columns: Mapping[str, Any]) -> Columns:
+def _complete(op: str, columns: Columns) -> Columns:
     from windtunnel.core.ops import OPERATIONS  # imports NumPy, which finding devices must not
 
     return OPERATIONS.find(op).complete(columns)

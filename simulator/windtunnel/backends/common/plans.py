@@ -11,11 +11,13 @@ import ml_dtypes
 import numpy as np
 
 from windtunnel.backends.common import kernels
+from windtunnel.core.columns import Columns, numbers_of
 from windtunnel.core.ops import BYTES_PER_ELEMENT
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.interface import DeviceInfo, Dims
+from windtunnel.runtime.kernels import Kernel
 
-_DTYPES: Mapping[str, Any] = {
+_DTYPES: Mapping[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
     "tf32": np.dtype(np.float32),
     "float16": np.dtype(np.float16),
@@ -32,7 +34,7 @@ _TOLERANCE = {"float32": 2e-5, "tf32": 1e-3, "float16": 4e-3, "bfloat16": 3e-2}
 class Step:
     """One launch of a trial on one set of operands."""
 
-    kernel: Any
+    kernel: Kernel
     grid: Dims
     block: Dims
     arguments: Sequence[Any]
@@ -69,7 +71,7 @@ def _random(rng: np.random.Generator, size: int, dtype: str) -> np.ndarray:
     return np.resize(rng.standard_normal(count, dtype=np.float32).astype(_DTYPES[dtype]), size)
 
 
-def _vector_add(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
+def _vector_add(columns: Columns, _: DeviceInfo) -> Plan:
     n, dtype = int(columns["n"]), str(columns["dtype"])
     rng = np.random.default_rng(0)
     a, b = (_random(rng, n, dtype) for _ in range(2))
@@ -83,12 +85,12 @@ def _vector_add(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
     )
 
 
-_BINARY: Mapping[str, Any] = {"add": kernels.add, "mul": kernels.mul, "div": kernels.div, "pow": kernels.power}
-_UNARY: Mapping[str, Any] = {
+_BINARY: Mapping[str, Kernel] = {"add": kernels.add, "mul": kernels.mul, "div": kernels.div, "pow": kernels.power}
+_UNARY: Mapping[str, Kernel] = {
     "addu": kernels.addu, "mulu": kernels.mulu, "divu": kernels.divu, "powu": kernels.powu, "relu": kernels.relu,
     "gelu": kernels.gelu, "tanh": kernels.tanh,
 }  # fmt: skip
-_ROWWISE: Mapping[str, Any] = {"softmax": kernels.softmax, "ln": kernels.layer_norm}
+_ROWWISE: Mapping[str, Kernel] = {"softmax": kernels.softmax, "ln": kernels.layer_norm}
 _POSITIVE = ("div", "pow", "powu")
 
 
@@ -133,7 +135,7 @@ def operands(op: str, rows: int, width: int, dtype: str) -> tuple[np.ndarray, np
     return a.reshape(rows, width), b.reshape(rows, width)
 
 
-def _elementwise(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
+def _elementwise(columns: Columns, _: DeviceInfo) -> Plan:
     rows, width, dtype, op = int(columns["rows"]), int(columns["width"]), str(columns["dtype"]), str(columns["op"])
     a, b = operands(op, rows, width, dtype)
     arrays = {"a": a.reshape(-1), "out": np.zeros(rows * width, a.dtype)}
@@ -155,7 +157,7 @@ def _elementwise(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
     return Plan(arrays, steps, ("out",), expected, _TOLERANCE[dtype], f"{method}, {dtype}")
 
 
-def gemm_data(columns: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], Callable[[], Sequence[np.ndarray]], float]:
+def gemm_data(columns: Columns) -> tuple[dict[str, np.ndarray], Callable[[], Sequence[np.ndarray]], float]:
     """Return a GEMM's row-major ``a``, ``b``, ``c``, a function of the expected ``c`` (float64), and the tolerance."""
     m, n, k, batch = (int(columns[name]) for name in ("m", "n", "k", "batch"))
     dtype = str(columns["dtype"])
@@ -173,7 +175,7 @@ def gemm_data(columns: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], Callab
     return {"a": a, "b": b, "c": c}, expected, tolerance
 
 
-def _gemm(columns: Mapping[str, Any], info: DeviceInfo) -> Plan:
+def _gemm(columns: Columns, info: DeviceInfo) -> Plan:
     m, n, k, batch = (int(columns[name]) for name in ("m", "n", "k", "batch"))
     dtype = str(columns["dtype"])
     arrays, expected, tolerance = gemm_data(columns)
@@ -191,7 +193,7 @@ def _gemm(columns: Mapping[str, Any], info: DeviceInfo) -> Plan:
     )
 
 
-def _stencil(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
+def _stencil(columns: Columns, _: DeviceInfo) -> Plan:
     nx, ny, nz, dtype = int(columns["nx"]), int(columns["ny"]), int(columns["nz"]), str(columns["dtype"])
     a = _random(np.random.default_rng(0), nx * ny * nz, dtype)
     grid = (-(-nx // 64), -(-ny // 4), nz)
@@ -219,7 +221,7 @@ def stencil_reference(a: np.ndarray) -> np.ndarray:
     return result
 
 
-def fft_data(columns: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], Callable[[], Sequence[np.ndarray]], float]:
+def fft_data(columns: Columns) -> tuple[dict[str, np.ndarray], Callable[[], Sequence[np.ndarray]], float]:
     """Return an FFT's ``x``, ``y`` (interleaved complex), a function of the expected ``y``, and the tolerance."""
     n, batch, dtype = int(columns["n"]), int(columns["batch"]), str(columns["dtype"])
     x = _random(np.random.default_rng(0), 2 * n * batch, dtype)
@@ -232,7 +234,7 @@ def fft_data(columns: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], Callabl
     return {"x": x, "y": np.zeros_like(x)}, expected, _TOLERANCE[dtype]
 
 
-def _fft(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
+def _fft(columns: Columns, _: DeviceInfo) -> Plan:
     n, batch = int(columns["n"]), int(columns["batch"])
     rng = np.random.default_rng(0)
     real, imaginary = (_random(rng, n * batch, "float32") for _ in range(2))
@@ -273,7 +275,7 @@ def _fft(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
     )
 
 
-PLANS: Mapping[str, Callable[[Mapping[str, Any], DeviceInfo], Plan]] = {
+PLANS: Mapping[str, Callable[[Columns, DeviceInfo], Plan]] = {
     "vector_add": _vector_add,
     "elementwise": _elementwise,
     "gemm": _gemm,
@@ -290,15 +292,17 @@ DTYPES: Mapping[str, Sequence[str]] = {
 """Data types that there are kernels for."""
 
 
-def _size(columns: Mapping[str, Any], elements: float) -> float:
-    return elements * BYTES_PER_ELEMENT[str(columns.get("dtype", "float32"))]
-
-
-BYTES: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
-    "vector_add": lambda c: _size(c, 3.0 * c["n"]),
-    "elementwise": lambda c: _size(c, (3.0 if c["op"] in _BINARY else 2.0) * c["rows"] * c["width"]),
-    "gemm": lambda c: _size(c, c["batch"] * (c["m"] * c["k"] + c["k"] * c["n"])) + 4.0 * c["batch"] * c["m"] * c["n"],
-    "stencil": lambda c: _size(c, 2.0 * c["nx"] * c["ny"] * c["nz"]),
-    "fft": lambda c: 4.0 * (6.0 * c["n"] * c["batch"] + c["n"]),
-}
-"""Size (bytes) of one set of operands."""
+def operand_bytes(op: str, columns: Columns) -> float:
+    """Return the size (bytes) of one set of operands of an operation that has a plan."""
+    n, each = numbers_of(columns), BYTES_PER_ELEMENT[str(columns.get("dtype", "float32"))]
+    match op:
+        case "vector_add":
+            return each * 3.0 * n["n"]
+        case "elementwise":
+            return each * (3.0 if columns["op"] in _BINARY else 2.0) * n["rows"] * n["width"]
+        case "gemm":
+            return n["batch"] * (each * (n["m"] * n["k"] + n["k"] * n["n"]) + 4.0 * n["m"] * n["n"])
+        case "stencil":
+            return each * 2.0 * n["nx"] * n["ny"] * n["nz"]
+        case _:
+            return 4.0 * (6.0 * n["n"] * n["batch"] + n["n"])

@@ -18,7 +18,8 @@ import numpy as np
 from windtunnel.backends.common import kernels
 from windtunnel.backends.common.context import RealContext
 from windtunnel.backends.common.host_work import NO_SUSTAINED, SHARE, cold_operands
-from windtunnel.backends.common.plans import BYTES, DTYPES, PLANS, Plan, Step
+from windtunnel.backends.common.plans import DTYPES, PLANS, Plan, Step, operand_bytes
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.accelerator import Accelerator
@@ -175,7 +176,7 @@ class KernelOperations:
         """Description of the device."""
         return self.accelerator.info
 
-    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+    def refusal(self, op: str, columns: Columns) -> str | None:
         """Return why ``op`` is not supported with these columns, or None."""
         OPERATIONS.find(op)
         if op in ("copy", "launch"):
@@ -195,10 +196,10 @@ class KernelOperations:
             return self.lacks[dtype]
         if op == "fft" and int(columns["n"]) & (int(columns["n"]) - 1):
             return f"the FFT kernel requires a power of two, not {columns['n']:g} points"
-        size, limit = BYTES[op](columns), SHARE * self.info.memory_bytes
+        size, limit = operand_bytes(op, columns), SHARE * self.info.memory_bytes
         return f"one set of operands has {size:,.0f} bytes; the limit is {limit:,.0f}" if size > limit else None
 
-    def _copy_refusal(self, columns: Mapping[str, Any]) -> str | None:
+    def _copy_refusal(self, columns: Columns) -> str | None:
         memory = columns["memory"]
         if memory == "unified":
             return "unified memory is not copied: the device reads it directly"
@@ -209,14 +210,14 @@ class KernelOperations:
             return None
         return f"the API '{self.info.api}' has no pinned memory"
 
-    def _launch_refusal(self, columns: Mapping[str, Any]) -> str | None:
+    def _launch_refusal(self, columns: Columns) -> str | None:
         if columns["mode"] == "persistent":
             return "there is no persistent kernel for this API"
         if columns["mode"] == "graph" and "graphs" not in self.info.features:
             return f"the API '{self.info.api}' does not support graphs"
         return None
 
-    def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
+    def trial(self, op: str, columns: Columns) -> Trial:
         """Prepare ``op``. Raises UnsupportedOperationError where `refusal` gives a reason."""
         if self.accelerator.closed:
             raise self.accelerator.make_error(InvalidArgument, f"prepare '{op}'", "the device was closed")
@@ -227,7 +228,7 @@ class KernelOperations:
             return CopyTrial(self.accelerator, columns)
         if op == "launch":
             return LaunchTrial(self.accelerator, columns)
-        available = self.available_bytes(op, BYTES[op](columns))
+        available = self.available_bytes(op, operand_bytes(op, columns))
         plan = PLANS[op](columns, self.info)
         sets, set_note = self.operands(plan.arrays, columns, available)
         note = f"{plan.note}; {set_note}"
@@ -243,7 +244,7 @@ class KernelOperations:
         return available
 
     def operands(
-        self, arrays: Mapping[str, np.ndarray], columns: Mapping[str, Any], available: float
+        self, arrays: Mapping[str, np.ndarray], columns: Columns, available: float
     ) -> tuple[list[dict[str, Buffer]], str]:
         """Return sets of operands on the device and their description; for cold runs, more than caches hold.
 
@@ -284,7 +285,7 @@ class LaunchTrial:
 
     timer: Timer = "host"
 
-    def __init__(self, accelerator: Accelerator, columns: Mapping[str, Any]) -> None:
+    def __init__(self, accelerator: Accelerator, columns: Columns) -> None:
         self.accelerator, self.launches = accelerator, int(columns["count"])
         self.note = "empty kernels of one block of one thread, and one wait"
         self._ran = 0
@@ -331,7 +332,7 @@ class LaunchTrial:
 class CopyTrial:
     """A copy. The host's clock times copies of pageable memory, for which it waits; the device's clock all others."""
 
-    def __init__(self, accelerator: Accelerator, columns: Mapping[str, Any]) -> None:
+    def __init__(self, accelerator: Accelerator, columns: Columns) -> None:
         self.accelerator = accelerator
         self.direction, self.memory = str(columns["direction"]), str(columns["memory"])
         size = int(columns["bytes"])

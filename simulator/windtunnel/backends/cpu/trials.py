@@ -13,7 +13,6 @@ import numpy as np
 
 from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.common.host_work import (
-    Columns,
     HostDevice,
     HostTrial,
     Refusal,
@@ -21,8 +20,9 @@ from windtunnel.backends.common.host_work import (
     cold_operands,
     host_info,
 )
-from windtunnel.backends.common.plans import BYTES, PLANS, Plan
+from windtunnel.backends.common.plans import PLANS, Plan, operand_bytes
 from windtunnel.backends.common.trials import MAX_SETS, error_share
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import UnsupportedOperationError
 
 Call = Callable[[Mapping[str, np.ndarray]], Any]
@@ -35,7 +35,7 @@ class _ArrayTrial(HostTrial):
     """An operation on NumPy arrays. A call has completed when it returns."""
 
     def __init__(self, op: str, device: HostDevice, columns: Columns) -> None:
-        size = 2.0 * float(columns["bytes"]) if op == "copy" else BYTES[op](columns)
+        size = 2.0 * float(columns["bytes"]) if op == "copy" else operand_bytes(op, columns)
         count = cold_operands(size, 1, str(columns["cache"]), limit=MAX_SETS)
         sets = f"{count} set{'' if count == 1 else 's'} of operands"
         device.require_memory(count * size, sets)
@@ -90,7 +90,7 @@ def _loop(op: str, device: HostDevice, columns: Columns, plan: Plan) -> tuple[Ca
         sides = (int(columns["width"]),) if columns["op"] in ("softmax", "ln") else ()
         note = f"NumPy's functions, {device.versions['numpy']}, {workers} threads"
         return lambda operands: function(*(operands[name] for name in names), *sides, workers), note
-    loops: Mapping[str, Any] = {
+    loops: Mapping[str, Callable[..., None]] = {
         "add": threads.add, "mul": threads.mul, "div": threads.div, "addu": threads.addu,
         "mulu": threads.mulu, "divu": threads.divu, "relu": threads.relu,
     }  # fmt: skip

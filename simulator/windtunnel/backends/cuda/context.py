@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -130,7 +130,7 @@ class CupyContext(RealContext[Any, Any]):
             captured.launch(queue.native)
 
 
-def features_of(properties: dict[str, Any], *, hip: bool) -> frozenset[str]:
+def features_of(properties: Mapping[str, int], *, hip: bool) -> frozenset[str]:
     """Return a device's features, by the table of compute capabilities in the CUDA Programming Guide."""
     features = {"float16", "int8"}  # both are stored as such and computed in 32 bits
     if properties["canMapHostMemory"]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -333,6 +333,6 @@ def kernel_arguments(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(np.uint64(value.address) if isinstance(value, MemoryHandle) else value for value in values)
 
 
-def max_shared_bytes(properties: dict[str, Any]) -> int:
+def max_shared_bytes(properties: Mapping[str, int]) -> int:
     """Return the shared memory (bytes) that a block may have if its kernel opts in."""
     return max(int(properties["sharedMemPerBlock"]), int(properties.get("sharedMemPerBlockOptin", 0)))

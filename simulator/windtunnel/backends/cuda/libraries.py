@@ -26,6 +26,7 @@ from windtunnel.backends.common.host_work import NO_SUSTAINED
 from windtunnel.backends.common.plans import fft_data, gemm_data
 from windtunnel.backends.common.trials import KernelOperations, error_share, free_all
 from windtunnel.backends.cuda.context import CupyContext
+from windtunnel.core.columns import Columns, numbers_of
 from windtunnel.core.errors import (
     ApiCode,
     DeviceError,
@@ -179,7 +180,7 @@ class Libraries:
 
     # Refusals.
 
-    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+    def refusal(self, op: str, columns: Columns) -> str | None:
         """Return why an operation of `OPERATIONS` is not supported with these columns, or None."""
         if columns["clock"] == "sustained":
             return NO_SUSTAINED
@@ -195,7 +196,7 @@ class Libraries:
             return f"{library} through CuPy supports sizes up to {_MAX_SIZE:,}; too large: {', '.join(too_large)}"
         return self._gemm_refusal(columns) if op == "gemm" else self._fft_refusal(columns)
 
-    def _gemm_refusal(self, columns: Mapping[str, Any]) -> str | None:
+    def _gemm_refusal(self, columns: Columns) -> str | None:
         dtype = str(columns["dtype"])
         if dtype in _UNSUPPORTED:
             return _UNSUPPORTED[dtype]
@@ -216,7 +217,7 @@ class Libraries:
             return f"cuBLAS requires int8 rows of a multiple of 4 elements; not so for {', '.join(odd)}"
         return None
 
-    def _fft_refusal(self, columns: Mapping[str, Any]) -> str | None:
+    def _fft_refusal(self, columns: Columns) -> str | None:
         n, batch, half = int(columns["n"]), int(columns["batch"]), columns["dtype"] == "float16"
         if half and self.hip:
             return "hipFFT does not support float16"
@@ -229,7 +230,7 @@ class Libraries:
             return f"cuFFT's plans through CuPy support {_MAX_SIZE:,} points in total, not {n * batch:,}"
         return None
 
-    def trial(self, operations: KernelOperations, op: str, columns: Mapping[str, Any]) -> LibraryTrial:
+    def trial(self, operations: KernelOperations, op: str, columns: Columns) -> LibraryTrial:
         """Prepare an operation and execute it once, so that what the library rejects is reported here."""
         accelerator = operations.accelerator
         available = operations.available_bytes(op, _bytes(op, columns))
@@ -270,7 +271,7 @@ class Libraries:
             "int8": LibraryCall(tiny, _CUDA_R_32I, in_i32, i4, "int8, sums and result in int32"),
         }
 
-    def _gemm(self, columns: Mapping[str, Any]) -> Work:
+    def _gemm(self, columns: Columns) -> Work:
         m, n, k, batch = (int(columns[name]) for name in ("m", "n", "k", "batch"))
         types, blas, handle = self._calls()[str(columns["dtype"])], self.blas, self._handle
         arrays, expected, tolerance = gemm_data(columns)
@@ -297,7 +298,7 @@ class Libraries:
 
     # FFT.
 
-    def _fft(self, accelerator: Accelerator, columns: Mapping[str, Any]) -> Work:
+    def _fft(self, accelerator: Accelerator, columns: Columns) -> Work:
         n, batch, half = int(columns["n"]), int(columns["batch"]), columns["dtype"] == "float16"
         cupy, fft, index = self.driver.cupy, self.fft, self.driver.index
         arrays, expected, tolerance = fft_data(columns)
@@ -501,14 +502,13 @@ def _pointer(cupy: Any, buffer: Buffer, index: int) -> Any:
     return cupy.cuda.MemoryPointer(memory, 0)
 
 
-def _bytes(op: str, columns: Mapping[str, Any]) -> float:
+def _bytes(op: str, columns: Columns) -> float:
     """Return the size (bytes) of one set of operands; for a transform, with working memory of the result's size."""
-    size = BYTES_PER_ELEMENT[str(columns["dtype"])]
+    n, size = numbers_of(columns), BYTES_PER_ELEMENT[str(columns["dtype"])]
     if op == "fft":
-        return float(6.0 * size * columns["n"] * columns["batch"])
-    m, n, k = (columns[name] for name in ("m", "n", "k"))
+        return 6.0 * size * n["n"] * n["batch"]
     out = 4.0 if columns["dtype"] == "int8" else size
-    return float(columns["batch"] * (size * (m * k + k * n) + out * m * n))
+    return n["batch"] * (size * (n["m"] * n["k"] + n["k"] * n["n"]) + out * n["m"] * n["n"])
 
 
 def _version(number: int, major: int) -> str:

@@ -8,26 +8,15 @@ instantaneous power is therefore read first, which drivers have from version 530
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from windtunnel.core.results.validation import Conditions
 
 _REASONS: Mapping[int, str] = {
     0x1: "idle", 0x2: "application clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
     0x20: "thermal (software)", 0x40: "thermal (hardware)", 0x80: "power brake", 0x100: "display clocks",
 }  # fmt: skip
 """Reasons why the clocks are below their maximum, by nvmlClocksEventReason (nvml.h)."""
-
-
-@dataclass(frozen=True)
-class State:
-    """The state of a device; None for what it does not report."""
-
-    power_w: float | None
-    sm_clock_hz: float | None
-    memory_clock_hz: float | None
-    temperature_c: float | None
-    held_back: Sequence[str] | None
-    """Reasons why the clocks are below their maximum; empty if there are none."""
 
 
 class Nvml:
@@ -64,19 +53,20 @@ class Nvml:
         limit_mw = self._query(self._nvml.nvmlDeviceGetEnforcedPowerLimit)
         return None if limit_mw is None else limit_mw * 1e-3
 
-    def state(self) -> State:
-        """Return the present state of the device."""
+    def state(self) -> Conditions:
+        """Return the present state of the device, as far as it reports it."""
         nvml = self._nvml
         sm_mhz = self._query(lambda handle: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
         memory_mhz = self._query(lambda handle: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM))
         temperature_c = self._query(lambda handle: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
         throttle_bits = self._query(nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-        return State(
+        return Conditions(
             power_w=self.power_w(),
             sm_clock_hz=None if sm_mhz is None else sm_mhz * 1e6,
             memory_clock_hz=None if memory_mhz is None else memory_mhz * 1e6,
             temperature_c=None if temperature_c is None else float(temperature_c),
             held_back=None if throttle_bits is None else throttle_reasons(int(throttle_bits)),
+            power_limit_w=self.power_limit_w(),
         )
 
     @property

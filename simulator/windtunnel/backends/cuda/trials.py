@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from windtunnel.backends.common.trials import KernelOperations
 from windtunnel.backends.cuda.context import CupyContext
 from windtunnel.backends.cuda.libraries import OPERATIONS as LIBRARY
 from windtunnel.backends.cuda.libraries import Libraries
 from windtunnel.backends.cuda.persistent import MESSAGE, PersistentKernel
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import DeviceHang, InvalidArgument
-from windtunnel.runtime.trial import Conditions, Timer, Trial
+from windtunnel.core.results.validation import Conditions
+from windtunnel.runtime.trial import Timer, Trial
 
 _WARM_UP = 32
 """Commands that are not timed, after which the kernel runs and the queue's pages are where they will stay."""
@@ -27,16 +28,16 @@ class CupyOperations(KernelOperations):
         super().__init__(context, {**versions, **self.libraries.versions})
         self._cupy = context
 
-    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+    def refusal(self, op: str, columns: Columns) -> str | None:
         """Return why ``op`` is not supported, or None. If a library is missing, no kernel replaces it."""
         return self.libraries.refusal(op, columns) if op in LIBRARY else super().refusal(op, columns)
 
-    def _launch_refusal(self, columns: Mapping[str, Any]) -> str | None:
+    def _launch_refusal(self, columns: Columns) -> str | None:
         if columns["mode"] != "persistent":
             return super()._launch_refusal(columns)
         return PersistentKernel.refusal(self._cupy)
 
-    def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
+    def trial(self, op: str, columns: Columns) -> Trial:
         """Prepare ``op``."""
         if not self.accelerator.closed and self.refusal(op, columns) is None:
             if op in LIBRARY:
@@ -48,14 +49,7 @@ class CupyOperations(KernelOperations):
     def conditions(self) -> Conditions:
         """Return what NVML reports of the device; empty if it does not answer."""
         nvml = self._cupy.driver.nvml
-        if nvml is None:
-            return {}
-        state = {**vars(nvml.state()), "power_limit_w": nvml.power_limit_w()}
-        return {
-            name: value if isinstance(value, float) else list(value)
-            for name, value in state.items()
-            if value is not None
-        }
+        return Conditions() if nvml is None else nvml.state()
 
     def close(self) -> None:
         """Close the libraries and the device."""

@@ -13,10 +13,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 from windtunnel.backends.discovery import real_devices, registry
 from windtunnel.backends.discovery.remote import RemoteOperations
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import (
     DeviceError,
     DeviceHang,
@@ -26,7 +26,8 @@ from windtunnel.core.errors import (
     InputError,
     UnsupportedOperationError,
 )
-from windtunnel.core.executor import MOST_REAL_S, Columns, Executed
+from windtunnel.core.executor import MOST_REAL_S, Executed
+from windtunnel.core.results.run import RealWork
 from windtunnel.runtime.trial import Operations, Trial
 
 LIMIT_S = 60.0
@@ -49,7 +50,7 @@ class RealExecutor:
         self._ready: OrderedDict[tuple[object, ...], Trial] = OrderedDict()
         self._checked: dict[tuple[object, ...], float] = {}
         self._refused: dict[tuple[object, ...], str | None] = {}
-        self._executed: Counter[tuple[str, tuple[tuple[str, Any], ...]]] = Counter()
+        self._executed: Counter[tuple[str, tuple[tuple[str, float | str], ...]]] = Counter()
         self._measured_s = 0.0
         self._real_s = 0.0
         self._timers: set[str] = set()
@@ -93,26 +94,26 @@ class RealExecutor:
         self._measured_s += seconds
         return Executed(seconds)
 
-    def executed(self) -> Mapping[tuple[str, tuple[tuple[str, Any], ...]], int]:
+    def executed(self) -> Mapping[tuple[str, tuple[tuple[str, float | str], ...]], int]:
         """Return how often each operation was executed, by its name and columns, without failures."""
         return self._executed
 
-    def report(self) -> Mapping[str, Any]:
-        """Return the entry of the result: driver, operations, times, and failures."""
-        return {
-            "real": self.name,
-            "label": self.info.name,
-            "api": self.info.api,
-            "software": self.info.software,
-            "driver": self.info.driver,
-            "versions": self.versions,
-            "operations": self._executed.total(),
-            "measured_s": self._measured_s,
-            "timer": sorted(self._timers),
-            "checked": len(self._checked),
-            "worst_error_share": max((share for share in self._checked.values() if math.isfinite(share)), default=None),
-            "failures": list(self._failures),
-        }
+    def report(self) -> RealWork:
+        """Return what was executed: driver, operations, times, and failures."""
+        return RealWork(
+            real=self.name,
+            label=self.info.name,
+            api=self.info.api,
+            software=self.info.software,
+            driver=self.info.driver,
+            versions=self.versions,
+            operations=self._executed.total(),
+            measured_s=self._measured_s,
+            timer=sorted(self._timers),
+            checked=len(self._checked),
+            worst_error_share=max((share for share in self._checked.values() if math.isfinite(share)), default=None),
+            failures=tuple(self._failures),
+        )
 
     def reset(self) -> None:
         """Reset all counters for a new run, and open the device again if it was lost."""

@@ -19,14 +19,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from selectors import EVENT_READ, DefaultSelector
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import windtunnel.backends as package
 from windtunnel.backends.common.backend import DetectedDevice, RealBackend
 from windtunnel.backends.discovery import registry
+from windtunnel.backends.discovery.probe_child import Failure, ProbeAnswer
 from windtunnel.core.time_limits import time_limit
-
-Failure = Literal["absent", "missing package", "crashed", "hung", "failed"]
 
 _START = (
     "import json, sys; request = json.loads(sys.argv[1]); sys.path[:] = request['path']; "
@@ -58,7 +57,7 @@ class ProbeResult:
         return bool(self.devices)
 
 
-_TYPES: Mapping[str, Any] = {"str": str, "bool": bool, "int": int, "float": (int, float)}
+_TYPES: Mapping[str, type | tuple[type, ...]] = {"str": str, "bool": bool, "int": int, "float": (int, float)}
 
 _cache: dict[str, ProbeResult] = {}
 
@@ -222,7 +221,7 @@ class _Child:
     def _parse(self) -> None:
         line = self.answer.partition(b"\n")[0]
         try:
-            answer = json.loads(line)
+            answer: ProbeAnswer = json.loads(line)
             if "devices" not in answer:
                 if answer["failure"] not in get_args(Failure):
                     raise ValueError(answer["failure"])
@@ -247,7 +246,7 @@ def _close(children: Iterable[_Child]) -> None:
         child.close()
 
 
-def _device(fields_: Mapping[str, Any], backend: str) -> DetectedDevice:
+def _device(fields_: Any, backend: str) -> DetectedDevice:
     """Return a device of an answer. Raises TypeError or ValueError if it is invalid."""
     device = DetectedDevice(**fields_)
     for spec in fields(DetectedDevice):

@@ -10,16 +10,25 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Literal, TypedDict
 
 from windtunnel import backends
 from windtunnel.backends.discovery import registry
 from windtunnel.core.errors import DeviceNotPresentError
 
 _PR_SET_PDEATHSIG = 1
+Failure = Literal["absent", "missing package", "crashed", "hung", "failed"]
+
+
+class ProbeAnswer(TypedDict, total=False):
+    """The answer of a probe: the fields of each device, or the kind of the failure and its description."""
+
+    devices: Sequence[Mapping[str, object]]
+    failure: Failure
+    why: str
 
 
 def answer(name: str, descriptor: int, folders: Sequence[str]) -> None:
@@ -50,10 +59,10 @@ def tie_to_parent() -> None:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _result(name: str) -> dict[str, Any]:
-    """Return ``{"devices": [...]}``, or ``{"failure": ..., "why": ...}``."""
+def _result(name: str) -> ProbeAnswer:
+    """Return the devices of a back end, or why there are none."""
     try:
-        result = {"devices": [asdict(device) for device in registry.backend(name).find()]}
+        result: ProbeAnswer = {"devices": [asdict(device) for device in registry.backend(name).find()]}
         json.dumps(result, allow_nan=False)
     except ModuleNotFoundError as error:
         return {"failure": "missing package", "why": f"the package '{error.name}' is not installed"}

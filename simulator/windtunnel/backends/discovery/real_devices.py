@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windtunnel.backends.common import system
 from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.discovery import registry
 from windtunnel.backends.discovery.probe import ProbeResult, probe
 from windtunnel.core.errors import DeviceNotPresentError, InputError, UnsupportedOperationError
+from windtunnel.core.results.host import RealDeviceRow
 from windtunnel_models.labels import HOST, HOST_APIS, model_of
 
 if TYPE_CHECKING:
@@ -105,26 +106,26 @@ def _real_device(detected: DetectedDevice) -> RealDevice:
     return RealDevice(detected, sku, f"{sku}@{detected.api}" if modelled else None)
 
 
-def real_devices() -> list[dict[str, Any]]:
+def real_devices() -> list[RealDeviceRow]:
     """Return the rows of `windtunnel devices --real`: the devices detected on this host, hardware first."""
     rows = [
-        {
-            "name": real.detected.name,
-            "kind": real.detected.kind,
-            "api": real.detected.api,
-            "software": real.detected.software,
-            "driver": real.detected.driver,
-            "label": real.detected.label,
-            "vendor": real.detected.vendor,
-            "memory_bytes": real.detected.memory_bytes,
-            "backend": real.detected.backend,
-            "index": real.detected.index,
-            "model": real.sku,
-            "programs": real.runs_programs,
-        }
+        RealDeviceRow(
+            name=real.detected.name,
+            kind=real.detected.kind,
+            api=real.detected.api,
+            software=real.detected.software,
+            driver=real.detected.driver,
+            label=real.detected.label,
+            vendor=real.detected.vendor,
+            memory_bytes=real.detected.memory_bytes,
+            backend=real.detected.backend,
+            index=real.detected.index,
+            model=real.sku,
+            programs=real.runs_programs,
+        )
         for real in identify(probe())
     ]
-    return sorted(rows, key=lambda row: bool(row["software"]))
+    return sorted(rows, key=lambda row: row.software)
 
 
 def without_backend(devices: Iterable[RealDevice]) -> list[system.PciDevice]:

@@ -22,7 +22,9 @@ from typing import Any
 
 from windtunnel.backends.common.child_requests import ChildRequests
 from windtunnel.backends.discovery import remote_child
+from windtunnel.backends.discovery.remote_child import Answer, Prepared, Raised, Request
 from windtunnel.core import errors
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import (
     ApiCode,
     DeviceError,
@@ -34,10 +36,11 @@ from windtunnel.core.errors import (
     LaunchError,
     UnsupportedOperationError,
 )
+from windtunnel.core.results.validation import Conditions
 from windtunnel.core.time_limits import time_limit
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo, Limits
-from windtunnel.runtime.trial import Conditions, Timer
+from windtunnel.runtime.trial import Timer
 
 OPEN_S = 60.0
 """Time limit for a driver to open a device, including compilers."""
@@ -82,20 +85,18 @@ class RemoteOperations:
         except BaseException:
             self._kill()
             raise
-        limits: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in opened["limits"].items()
-        }
+        limits = {name: _as_tuple(value) for name, value in opened["limits"].items()}
         info = {**opened["info"], "limits": Limits(**limits), "features": frozenset(opened["info"]["features"])}
         self.info = DeviceInfo(**info)
         self._api = self.info.api
         self.versions: Mapping[str, str] = opened["versions"]
 
-    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+    def refusal(self, op: str, columns: Columns) -> str | None:
         """Return why ``op`` is not supported with these columns, or None."""
         refusal: str | None = self._ask({"do": "refusal", "op": op, "columns": dict(columns)}, READY_S)
         return refusal
 
-    def trial(self, op: str, columns: Mapping[str, Any]) -> RemoteTrial:
+    def trial(self, op: str, columns: Columns) -> RemoteTrial:
         """Prepare ``op``."""
         return RemoteTrial(self, self._ask({"do": "trial", "op": op, "columns": dict(columns)}, READY_S))
 
@@ -106,8 +107,7 @@ class RemoteOperations:
 
     def conditions(self) -> Conditions:
         """Return clocks, temperature and power of the device; empty if its back end does not report them."""
-        conditions: Conditions = self._ask({"do": "conditions"}, READY_S)
-        return conditions
+        return Conditions(**self._ask({"do": "conditions"}, READY_S))
 
     @property
     def alive(self) -> bool:
@@ -127,7 +127,7 @@ class RemoteOperations:
         self._end(errors.InvalidArgument, "the device was closed")
         self._kill()
 
-    def _ask(self, question: Mapping[str, Any], limit_s: float) -> Any:
+    def _ask(self, question: Request, limit_s: float) -> Any:
         """Return the answer to a request. An exception in the child is raised here."""
         operation = f"{question['do']} {question.get('op', '')}".strip()
         if self._ended is not None:
@@ -146,7 +146,7 @@ class RemoteOperations:
         if not line:
             self._end(DeviceLost, f"its process ended ({self._why()})")
             raise self._error(operation)
-        answer = json.loads(line)
+        answer: Answer = json.loads(line)
         if "raised" in answer:
             raised = answer["raised"]
             kind = _HOST_ERRORS.get(raised.get("host", ""))
@@ -221,14 +221,14 @@ class RemoteOperations:
 class RemoteTrial:
     """A trial in a child process. Implements `runtime.trial.Trial`."""
 
-    def __init__(self, owner: RemoteOperations, prepared: Mapping[str, Any]) -> None:
+    def __init__(self, owner: RemoteOperations, prepared: Prepared) -> None:
         self.owner, self._number = owner, prepared["number"]
         self.timer: Timer = prepared["timer"]
         self.note: str = prepared["note"]
 
     def run(self, count: int = 1, limit_s: float | None = None) -> float:
         """Run ``count`` times; return the mean seconds of one. Raises DeviceHang after ``limit_s`` seconds."""
-        question = {"do": "run", "number": self._number, "count": count}
+        question: Request = {"do": "run", "number": self._number, "count": count}
         return float(self.owner._ask(question, self.owner.limit_s if limit_s is None else limit_s))
 
     def check(self) -> float:
@@ -250,7 +250,7 @@ _HOST_ERRORS: Mapping[str, type[DeviceError]] = {"OSError": LaunchError, "Memory
 """What the host may lack for an operation, such as disk space for compiled code. The operation may succeed later."""
 
 
-def _exception(raised: Mapping[str, Any]) -> Exception:
+def _exception(raised: Raised) -> Exception:
     """Return an exception of the child."""
     name, message = raised["kind"], raised["message"]
     if name in _KINDS:
@@ -263,6 +263,11 @@ def _exception(raised: Mapping[str, Any]) -> Exception:
     if name in ("InputError", "KernelError"):
         return InputError(message)
     return RuntimeError(f"{name} in a back end's process: {message}\n{raised['trace']}")
+
+
+def _as_tuple(value: Any) -> Any:
+    """Return a list of JSON as a tuple, and any other value unchanged."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _environment() -> dict[str, str]:

@@ -14,12 +14,62 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Required, TypedDict
 
 from windtunnel.backends.discovery import registry
 from windtunnel.backends.discovery.probe_child import tie_to_parent
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import DeviceError
-from windtunnel.runtime.trial import Conditioned, Trial
+from windtunnel.runtime.trial import Conditioned, Operations, Timer, Trial
+
+
+class Request(TypedDict, total=False):
+    """A request: ``open``, ``refusal`` and ``trial`` (``op``, ``columns``), ``run``, ``check`` and ``drop`` of a trial
+    (``number``), ``energy``, ``conditions`` or ``close``.
+    """
+
+    do: Required[str]
+    op: str
+    columns: Columns
+    number: int
+    count: int
+
+
+class Opened(TypedDict):
+    """The answer to ``open``: the fields of the device's description and of its limits, and the versions."""
+
+    info: Mapping[str, object]
+    limits: Mapping[str, object]
+    versions: Mapping[str, str]
+
+
+class Prepared(TypedDict):
+    """The answer to ``trial``."""
+
+    number: int
+    timer: Timer
+    note: str
+
+
+class Raised(TypedDict, total=False):
+    """An exception. ``host`` is OSError or MemoryError if it is one of these; device errors have the other keys but
+    ``trace``.
+    """
+
+    kind: Required[str]
+    message: Required[str]
+    host: Required[str]
+    operation: str
+    device: str
+    code: tuple[str, str, int | None]
+    trace: str
+
+
+class Answer(TypedDict, total=False):
+    """The result of a request, or the exception that it raised."""
+
+    result: object
+    raised: Raised
 
 
 def serve(backend: str, index: int, descriptor: int) -> None:
@@ -30,17 +80,16 @@ def serve(backend: str, index: int, descriptor: int) -> None:
             Path("/proc/self/oom_score_adj").write_text("800", encoding="ascii")
     tie_to_parent()
     trials: dict[int, Trial] = {}
-    device: Any = None
+    device: Operations
     with os.fdopen(descriptor, "wb", buffering=0) as out:
         for line in sys.stdin.buffer:
-            request = json.loads(line)
+            request: Request = json.loads(line)
             try:
                 if request["do"] == "open":
                     device = registry.backend(backend).operations(index)
-                    result = _description(device)
+                    answer: Answer = {"result": _description(device)}
                 else:
-                    result = _execute(device, trials, request)
-                answer: dict[str, Any] = {"result": result}
+                    answer = {"result": _execute(device, trials, request)}
             except Exception as error:
                 answer = {"raised": _serialised(error)}
             out.write(json.dumps(answer).encode() + b"\n")
@@ -48,14 +97,14 @@ def serve(backend: str, index: int, descriptor: int) -> None:
                 return
 
 
-def _description(device: Any) -> dict[str, Any]:
+def _description(device: Operations) -> Opened:
     info = asdict(device.info)
     limits = info.pop("limits")
     info["features"] = sorted(info["features"])
     return {"info": info, "limits": limits, "versions": dict(device.versions)}
 
 
-def _execute(device: Any, trials: dict[int, Trial], request: Mapping[str, Any]) -> Any:
+def _execute(device: Operations, trials: dict[int, Trial], request: Request) -> object:
     match request["do"]:
         case "refusal":
             return device.refusal(request["op"], request["columns"])
@@ -68,25 +117,26 @@ def _execute(device: Any, trials: dict[int, Trial], request: Mapping[str, Any]) 
         case "check":
             return trials[request["number"]].check()
         case "drop":
-            return trials.pop(request["number"]).close()
+            trials.pop(request["number"]).close()
+            return None
         case "energy":
             return device.energy_j()
         case "conditions":
-            return device.conditions() if isinstance(device, Conditioned) else {}
+            return device.conditions().to_dict() if isinstance(device, Conditioned) else {}
         case _:
             for trial in trials.values():
                 trial.close()
-            return device.close()
+            device.close()
+            return None
 
 
-def _serialised(error: Exception) -> dict[str, Any]:
-    """Return an exception as JSON; ``host``: OSError or MemoryError if it is one of these."""
+def _serialised(error: Exception) -> Raised:
     host = next((kind.__name__ for kind in (OSError, MemoryError) if isinstance(error, kind)), "")
-    data: dict[str, Any] = {"kind": type(error).__name__, "message": str(error), "host": host}
+    data: Raised = {"kind": type(error).__name__, "message": str(error), "host": host}
     if isinstance(error, DeviceError):
         code = error.code
         data |= {"message": error.problem, "operation": error.operation, "device": error.device}
-        data["code"] = [code.api, code.name, code.number]
+        data["code"] = (code.api, code.name, code.number)
     else:
         data["trace"] = "".join(traceback.format_exception(error))
     return data

@@ -18,6 +18,7 @@ import numpy as np
 from windtunnel.backends.fpga.rtl import icarus
 from windtunnel.backends.fpga.rtl.designs import FLOATS, WORKS, Build, Work, bits_equal
 from windtunnel.backends.fpga.rtl.icarus import API, STEADY, Compiled, Flow, Run
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import InvalidArgument, LaunchError, UnsupportedOperationError, list_choices
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.codes import code_of
@@ -46,7 +47,7 @@ class Pipeline:
     """Cycles between two starts, from the distance of their results; NaN if there are too few results."""
 
 
-def measure_pipeline(op: str, columns: Mapping[str, Any], build: Build | None = None, flow: Flow = STEADY) -> Pipeline:
+def measure_pipeline(op: str, columns: Columns, build: Build | None = None, flow: Flow = STEADY) -> Pipeline:
     """Simulate the operation once and return its timing.
 
     ``columns`` are completed with the registry's defaults; the context of the measurement is ignored.
@@ -91,7 +92,7 @@ class RtlTrial:
 
     timer: Timer = "device"
 
-    def __init__(self, device: RtlDevice, op: str, columns: Mapping[str, Any]) -> None:
+    def __init__(self, device: RtlDevice, op: str, columns: Columns) -> None:
         self._device, self._op = device, op
         build = device.build
         self._work = WORKS[op](columns, build, np.random.default_rng(SEED))
@@ -182,7 +183,7 @@ class RtlDevice:
         """The simulator's version."""
         return {icarus.LABEL: self.version}
 
-    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+    def refusal(self, op: str, columns: Columns) -> str | None:
         """Return why the operation is not supported, or None if it is."""
         OPERATIONS.find(op)
         refused = _refusal(op, columns, self.build)
@@ -196,7 +197,7 @@ class RtlDevice:
             return "card memory is not simulated: operands are on the chip (cache=warm)"
         return None
 
-    def trial(self, op: str, columns: Mapping[str, Any]) -> RtlTrial:
+    def trial(self, op: str, columns: Columns) -> RtlTrial:
         """Create the operands and compile the design."""
         self.require_open(f"prepare {op}")
         refused = self.refusal(op, columns)
@@ -220,14 +221,14 @@ class RtlDevice:
         self._closed = True
 
 
-def _refusal(op: str, columns: Mapping[str, Any], build: Build) -> str | None:
+def _refusal(op: str, columns: Columns, build: Build) -> str | None:
     """Return why no design supports the operation, whatever the context; None if one does."""
     if op not in WORKS:
         return f"there is no RTL design for '{op}'; expected {list_choices(sorted(WORKS))}"
     dtype = str(columns["dtype"])
     if dtype != "int8" and dtype not in FLOATS:
         return f"there is no RTL design for {dtype}; expected {list_choices([*FLOATS, 'int8'])}"
-    if op == "fft" and (columns["n"] < 4 or int(columns["n"]) & (int(columns["n"]) - 1)):
+    if op == "fft" and (float(columns["n"]) < 4 or int(columns["n"]) & (int(columns["n"]) - 1)):
         return f"the design transforms powers of two of at least 4 points, not {int(columns['n'])} points"
     int8_step_s = INT8_ADD_S if op == "vector_add" else INT8_CELL_S
     steps, step_s = _effort(op, columns, build), FLOAT_S if dtype in FLOATS else int8_step_s
@@ -239,7 +240,7 @@ def _refusal(op: str, columns: Mapping[str, Any], build: Build) -> str | None:
     return None
 
 
-def _effort(op: str, columns: Mapping[str, Any], build: Build) -> float:
+def _effort(op: str, columns: Columns, build: Build) -> float:
     """Return unit-cycles: how many adders, multipliers or cells work in how many cycles. Simulation time follows it."""
     if op == "vector_add":
         return float(columns["n"])

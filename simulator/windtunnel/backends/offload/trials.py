@@ -43,7 +43,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from windtunnel.backends.common.host_work import (
-    Columns,
     HostDevice,
     HostTrial,
     Refusal,
@@ -53,6 +52,7 @@ from windtunnel.backends.common.host_work import (
 )
 from windtunnel.backends.offload.libraries import openssl, versions
 from windtunnel.backends.offload.sample_data import MAX_POOL_BYTES, SEED, cut, sample_pool
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.rng import stream
 

@@ -16,7 +16,6 @@ import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from windtunnel.backends.common.child_requests import ChildRequests
 from windtunnel.backends.common.host_work import device_error
@@ -50,7 +49,7 @@ class Child:
             raise DeviceNotPresentError(f"packets:0 not found: {why}")
         self.versions: Mapping[str, str] = reply["ready"]
 
-    def ask(self, device: str, do: str, ring: int, limit_s: float, **arguments: Any) -> dict[str, Any]:
+    def ask(self, device: str, do: str, ring: int, limit_s: float, **arguments: int) -> veth.Transfer:
         """Send a request and return its answer.
 
         Raises DeviceHang if the answer takes longer than ``limit_s`` seconds, after ending the child; DeviceLost if
@@ -73,9 +72,9 @@ class Child:
             raise device_error(kind, why, operation=do, device=device)
         if "failed" in reply:
             raise device_error(CopyError, reply["failed"], operation=do, device=device)
-        return dict(reply["answer"])
+        return reply["answer"]
 
-    def _line(self, limit_s: float) -> dict[str, Any] | None:
+    def _line(self, limit_s: float) -> veth.Message | None:
         """Return the child's next message; None if it ends or sends none within ``limit_s`` seconds."""
         assert self._process.stdout is not None  # noqa: S101  a pipe was requested
         until = time.monotonic() + limit_s
@@ -89,7 +88,7 @@ class Child:
                     return None
                 self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+        message: veth.Message = json.loads(line)
         return message
 
     def close(self) -> None:

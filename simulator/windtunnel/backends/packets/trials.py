@@ -20,7 +20,6 @@ from functools import partial
 
 from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.common.host_work import (
-    Columns,
     HostDevice,
     HostTrial,
     Refusal,
@@ -31,6 +30,7 @@ from windtunnel.backends.common.host_work import (
 )
 from windtunnel.backends.packets import veth
 from windtunnel.backends.packets.driver import Child
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import CopyError, DeviceHang, DeviceLost, InvalidArgument, UnsupportedOperationError
 
 MIN_BYTES, MAX_BYTES = 64, veth.MTU + veth.HEADER_BYTES + veth.CHECK_BYTES

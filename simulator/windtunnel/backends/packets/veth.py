@@ -16,10 +16,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,7 +160,7 @@ class Ring:
         self._received[:] = 0
         self._lap, self._at = self._lap + 1, 0
 
-    def forward(self, count: int, runs: int) -> dict[str, float]:
+    def forward(self, count: int, runs: int) -> Transfer:
         """Send and receive ``runs`` times ``count`` packets in batches; return the time and the lost and wrong ones."""
         seconds, lost, wrong = 0.0, 0, 0
         left = runs * count
@@ -212,7 +212,7 @@ class Ring:
         lengths = self._to_receive["len"][begin:end]
         return int(((sent != received).any(axis=1) | (lengths != sent.shape[1])).sum())
 
-    def round_trip(self, count: int) -> dict[str, float]:
+    def round_trip(self, count: int) -> Transfer:
         """Send ``count`` packets there and back, one after another; return the time and the lost and wrong ones."""
         import numpy as np
 
@@ -271,15 +271,44 @@ def _messages(frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return messages, vectors
 
 
+class Request(TypedDict, total=False):
+    """A request: ``prepare`` (``frame_bytes``, ``rows``), ``release``, ``round_trip`` (``count``) or ``forward``."""
+
+    do: str
+    ring: int
+    limit_s: float
+    frame_bytes: int
+    rows: int
+    count: int
+    runs: int
+
+
+class Transfer(TypedDict, total=False):
+    """The time that packets took, and how many of them were lost, or arrived with other bytes."""
+
+    seconds: float
+    lost: int
+    wrong: int
+
+
+class Message(TypedDict, total=False):
+    """A line of the child: first ``ready`` (versions) or ``error``, then ``answer`` or ``failed`` to each request."""
+
+    ready: Mapping[str, str]
+    error: str
+    answer: Transfer
+    failed: str
+
+
 class Server:
-    """Answers requests. A request is a dictionary with ``do`` and its arguments."""
+    """Answers requests."""
 
     def __init__(self, here: Port, there: Port) -> None:
         self._here, self._there = here, there
         self._rings: dict[int, Ring] = {}
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Execute a request and return its answer."""
+    def answer(self, request: Request) -> Transfer:
+        """Execute a request and return its answer, which is empty unless packets are moved."""
         do, key = request["do"], request["ring"]
         if do == "prepare":
             self._rings[key] = Ring(self._here, self._there, request["frame_bytes"], request["rows"])
@@ -298,7 +327,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
-    def reply(**message: Any) -> None:
+    def reply(message: Message) -> None:
         answers.write(json.dumps(message) + "\n")
 
     try:
@@ -311,19 +340,19 @@ def main() -> None:
             raise RuntimeError(f"cannot create a veth pair in {how}: {type(error).__name__}: {error}") from error
         import pyroute2
 
-        reply(ready={"Linux": platform.release(), "pyroute2": pyroute2.__version__, "how": how})
+        reply({"ready": {"Linux": platform.release(), "pyroute2": pyroute2.__version__, "how": how}})
     except Exception as error:
         # Whatever prevents the set-up is the reason to report.
-        reply(error=str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}")
+        reply({"error": str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}"})
         return
     for line in sys.stdin:
         request = json.loads(line)
         # If the parent has ended, no request runs longer than its limit.
         signal.alarm(int(request["limit_s"]) + 1)
         try:
-            reply(answer=server.answer(request))
+            reply({"answer": server.answer(request)})
         except (OSError, MemoryError) as error:
-            reply(failed=f"{type(error).__name__}: {error}")
+            reply({"failed": f"{type(error).__name__}: {error}"})
         signal.alarm(0)
 
 

@@ -21,7 +21,8 @@ import numpy as np
 from scipy.special import erf
 
 from windtunnel.backends.common.backend import DetectedDevice
-from windtunnel.backends.common.host_work import Columns, HostDevice, HostTrial, Refusal, TrialFactory, cold_operands
+from windtunnel.backends.common.host_work import HostDevice, HostTrial, Refusal, TrialFactory, cold_operands
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import DeviceOutOfMemory, LaunchError, UnsupportedOperationError
 from windtunnel.runtime.interface import DeviceInfo, Limits
 
@@ -67,7 +68,7 @@ class JaxDevice(HostDevice):
         waits = dispatch == "eager" and not self.info.software
         return super()._context_refusal(op, {**columns, "dispatch": "device"} if waits else columns)
 
-    def trial(self, op: str, columns: Mapping[str, Any]) -> Any:
+    def trial(self, op: str, columns: Columns) -> Any:
         """Prepare ``op``. Raises a DeviceError for what JAX raises."""
         with self.errors(op):
             return super().trial(op, columns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -107,7 +107,7 @@ class Api:
         self.ffi, self.lib, self.vk = vulkan.ffi, vulkan.lib, vulkan
         self.null = self.ffi.NULL
         self._held: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
-        self._calls: dict[str, Any] = {}
+        self._calls: dict[str, Callable[..., int | None]] = {}
         # Finalizers use these, and the garbage collector may run one while cffi builds another function for the first
         # time. cffi 2.1 aborts the process if it is entered again there (realize_c_type.c), so they are built now.
         for name in _IN_FINALIZERS:
@@ -120,7 +120,7 @@ class Api:
             raise VulkanError(name, code)
         return code or 0
 
-    def _load(self, name: str) -> Any:
+    def _load(self, name: str) -> Callable[..., int | None]:
         return self._calls.setdefault(name, getattr(self.lib, name))
 
     def new(self, kind: str, **fields: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-_UFUNCS: Mapping[str, Any] = {
+_UFUNCS: Mapping[str, np.ufunc] = {
     "add": np.add, "sub": np.subtract, "max": np.fmax, "min": np.fmin, "and_": np.bitwise_and, "or_": np.bitwise_or,
     "xor": np.bitwise_xor,
 }  # fmt: skip

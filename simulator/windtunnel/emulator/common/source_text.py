@@ -17,7 +17,7 @@ class Writer:
     """Collects the lines of a function. Values that are not text become constants, which the text names."""
 
     def __init__(self) -> None:
-        self.constants: dict[str, Any] = {}
+        self.constants: dict[str, object] = {}
         self.lines: list[str] = []
         self.depth = 1
         self._count = 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from windtunnel.core.columns import Columns
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS, one_row
@@ -78,7 +79,7 @@ class DeviceCosts:
         return _LaunchParts(dispatch, rest - back, back, floor, self.overhead("graph_node_s", interval))
 
     def _launch_s(self, count: int, interval: Interval) -> float:
-        columns = {"mode": "stream", "count": count}
+        columns: Columns = {"mode": "stream", "count": count}
         seconds, self._launch_provenance, *_ = self._cost("launch", columns, interval)
         return seconds
 
@@ -95,7 +96,7 @@ class DeviceCosts:
         provenance = self.device.api.values[name].provenance
         self.provenance = max(self.provenance or Provenance.MEASURED, provenance)
 
-    def price(self, op: str, columns: Mapping[str, Any]) -> Price:
+    def price(self, op: str, columns: Columns) -> Price:
         """Return the price of one operation. Raises InputError, or UnsupportedOperationError."""
         key = (op, *columns.items())
         price = self._prices.get(key)
@@ -127,9 +128,9 @@ class DeviceCosts:
                 columns = dict(work)
                 if "op" not in columns:
                     raise InputError(f"a kernel's work of {sorted(columns)} names no operation", expected="a key 'op'")
-                op = columns.pop("op")
+                op = str(columns.pop("op"))
             try:
-                prices.append(self.price(str(op), columns))
+                prices.append(self.price(op, columns))
             except UnsupportedOperationError as error:
                 raise UnsupportedOperationError(
                     f"no cost model for '{op}' on this device: {error}; declare the kernel's work with "
@@ -147,7 +148,7 @@ class DeviceCosts:
         except UnsupportedOperationError:
             return "compute"  # devices whose engines are of one kind
 
-    def _cost(self, op: str, columns: Mapping[str, Any], interval: Interval) -> tuple[float, Provenance, float, str]:
+    def _cost(self, op: str, columns: Columns, interval: Interval) -> tuple[float, Provenance, float, str]:
         """Return (seconds, their provenance, power in W, hardware engine) of an operation."""
         rows = one_row(OPERATIONS.find(op), columns)
         cost = self.device.cost(rows, intervals=interval != "best")

@@ -207,7 +207,7 @@ def _run_lockstep(
 ) -> None:
     program, grid, checked = kernel.program, launch.grid, launch.checked
     arrays: dict[str, LockstepArray] = {}
-    scalars: dict[str, Any] = {}
+    scalars: dict[str, np.generic] = {}
     nothing = [None] * len(arguments)
     flags, recorders = list(uninitialised) or nothing, list(recorders) or nothing
     for number, parameter in enumerate(program.parameters):

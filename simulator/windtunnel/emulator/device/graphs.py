@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import MissingSync
 from windtunnel.emulator.device.base import EmulatedDevice
 from windtunnel.emulator.device.kernels import KernelLaunch, Kernels
@@ -81,7 +82,7 @@ class Replay:
             assert node.buffer is not None  # noqa: S101  a copy has one
             size = node.buffer.nbytes if node.array is None else node.array.nbytes
             memory = "pinned" if node.pinned or node.what == "copy_within" else "pageable"
-            columns = {"bytes": max(size, 1), "direction": _DIRECTIONS[node.what], "memory": memory}
+            columns: Columns = {"bytes": max(size, 1), "direction": _DIRECTIONS[node.what], "memory": memory}
             price = costs.price_of_work([("copy", columns)])
         ticks, share = device.fit(price, share, node.name)
         ticks = max(round(ticks * scale) + lead, 0)

@@ -37,7 +37,7 @@ from windtunnel.language import definite_assignment, flow, ir
 from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
 
-_HELPERS: Mapping[str, Any] = {
+_HELPERS: Mapping[str, object] = {
     "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "select_values": select_values,
     "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
     "take_copy": take_copy, "m": mathematics, "require_warp": require_warp, "LoopStateTracker": LoopStateTracker,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,7 @@ class ThreadKernel:
         changed = {_address(array) for name, array in named if name in self.written}
         shared = frozenset(name for name, array in named if _address(array) in changed)
         arrays: dict[str, ThreadArray] = {}
-        scalars: dict[str, Any] = {}
+        scalars: dict[str, np.generic] = {}
         nothing = [None] * len(arguments)
         flags, recorders = list(uninitialised) or nothing, list(recorders) or nothing
         for number, parameter in enumerate(self.program.parameters):
@@ -106,5 +106,4 @@ class ThreadKernel:
 
 def _address(array: np.ndarray) -> int:
     """Return the address of an array. Parameters that begin at one address are one array."""
-    interface: Mapping[str, Any] = array.__array_interface__
-    return int(interface["data"][0])
+    return int(array.__array_interface__["data"][0])

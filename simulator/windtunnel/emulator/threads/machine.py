@@ -45,7 +45,7 @@ class Machine(LaunchState):
         program: ThreadProgram,
         launch: Launch,
         arrays: Mapping[str, ThreadArray],
-        scalars: Mapping[str, Any],
+        scalars: Mapping[str, np.generic],
         *,
         ready: Schedule[Thread],
         resident: int,

@@ -13,7 +13,7 @@ from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.policy import OwnFunction
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
 from windtunnel.core.signals import HeldSignals
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
 from windtunnel.engine.compiled.kernels import compiled_key, compiled_score, kernel, variant_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windtunnel.core.result import (
+from windtunnel.core.recording import (
     COMPLETED,
     FAILED,
     QUEUED,

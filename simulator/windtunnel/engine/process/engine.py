@@ -14,7 +14,7 @@ import numpy as np
 import simpy
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
 from windtunnel.engine.prepare.fault_schedule import initial_horizon
 from windtunnel.engine.prepare.jobs import job_blocks

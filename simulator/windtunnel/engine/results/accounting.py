@@ -9,7 +9,7 @@ from typing import overload
 
 import numpy as np
 
-from windtunnel.core.result import (
+from windtunnel.core.recording import (
     COMPLETED,
     FAILED,
     QUEUED,
@@ -106,7 +106,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         notes=notes,
         degraded=degraded_intervals_of(prepared, end, resets),
         returned=int(count.sum()),
-        extra={"interrupted_at_end": int(count[(interrupted == end) & (began < end)].sum())} if len(count) else {},
+        interrupted_at_end=int(count[(interrupted == end) & (began < end)].sum()),
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
     )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import Recording, Scaling, Steps
+from windtunnel.core.recording import Recording, Scaling, Steps
+from windtunnel.core.results.run import ScaledEntry, ScalingSeries
 from windtunnel.core.ticks import FloatArray, TickArray
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.autoscaling import OFF, ON
@@ -80,31 +80,30 @@ def scaling_of(
     return records
 
 
-def sections(prepared: PreparedRun, recording: Recording) -> list[dict[str, Any]]:
+def scaled_entries(prepared: PreparedRun, recording: Recording) -> list[ScaledEntry]:
     """Return the section ``autoscale`` of the result: one object for each scaled entry, as docs/metrics.md defines."""
-    rows = []
+    entries = []
     for (c, _), scaling in zip(prepared.scaled, recording.scaling, strict=True):
         ticks = sum(_rented(d.rented_ticks, recording.end) for d in recording.devices[c.first : c.first + c.count])
         price = c.price_usd_per_s
-        times, on, rented, downsampled = _series(scaling.in_service, scaling.rented)
-        rows.append(
-            {
-                "entry": scaling.entry,
-                "min": scaling.min,
-                "max": scaling.max,
-                "scale_ups": scaling.scale_ups,
-                "scale_downs": scaling.scale_downs,
-                "mean_in_service": scaling.in_service.mean(),
-                "min_in_service": int(scaling.in_service.values.min()),
-                "max_in_service": int(scaling.in_service.values.max()),
-                "mean_rented": scaling.rented.mean(),
-                "max_rented": int(scaling.rented.values.max()),
-                "rented_s": ticks / 1e12,
-                "cost_usd": None if price is None else price * (ticks / 1e12),
-                "series": {"time_s": times, "in_service": on, "rented": rented, "downsampled": downsampled},
-            }
+        entries.append(
+            ScaledEntry(
+                entry=scaling.entry,
+                min=scaling.min,
+                max=scaling.max,
+                scale_ups=scaling.scale_ups,
+                scale_downs=scaling.scale_downs,
+                mean_in_service=scaling.in_service.mean(),
+                min_in_service=int(scaling.in_service.values.min()),
+                max_in_service=int(scaling.in_service.values.max()),
+                mean_rented=scaling.rented.mean(),
+                max_rented=int(scaling.rented.values.max()),
+                rented_s=ticks / 1e12,
+                cost_usd=None if price is None else price * (ticks / 1e12),
+                series=_series(scaling.in_service, scaling.rented),
+            )
         )
-    return rows
+    return entries
 
 
 def rented_devices(prepared: PreparedRun, recording: Recording, c: FleetClass) -> float:
@@ -119,10 +118,10 @@ def _rented(ticks: int | None, end: int) -> int:
     return end if ticks is None else ticks
 
 
-def _series(on: Steps, rented: Steps) -> tuple[list[float], list[float], list[float], bool]:
+def _series(on: Steps, rented: Steps) -> ScalingSeries:
     ticks = np.union1d(on.ticks, rented.ticks)
     if len(ticks) > _POINTS:
         times, mean_on, _ = on.sampled(_POINTS)
-        return times.tolist(), mean_on.tolist(), rented.sampled(_POINTS)[1].tolist(), True
+        return ScalingSeries(times.tolist(), mean_on.tolist(), rented.sampled(_POINTS)[1].tolist(), True)
     at = [s.values[np.searchsorted(s.ticks, ticks, side="right") - 1].tolist() for s in (on, rented)]
-    return (ticks / 1e12).tolist(), at[0], at[1], False
+    return ScalingSeries((ticks / 1e12).tolist(), at[0], at[1], False)

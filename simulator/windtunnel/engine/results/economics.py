@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from windtunnel.core.result import Steps
+from windtunnel.core.recording import Steps
+from windtunnel.core.results.run import SiteResult
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, to_second_array
 from windtunnel.scenario.site import HOURS, Site
 
@@ -35,7 +34,7 @@ def joules_by_hour(power: Steps, start_time_s: int) -> FloatArray:
 
 def economics(
     power: Steps, site: Site | None, rent_usd_per_s: float | None, by_hour_j: FloatArray | None = None
-) -> dict[str, Any] | None:
+) -> SiteResult | None:
     """Return the section ``site`` of the result, or None without a site; docs/metrics.md defines its keys.
 
     Figures whose price, carbon intensity or rent is unknown are None.
@@ -58,13 +57,14 @@ def economics(
 
     rent = None if rent_usd_per_s is None else rent_usd_per_s * span_s
     total = None if cost is None or rent is None else rent + cost
-    return {
-        "pue": site.pue,
-        "energy_kwh": float(metered.sum()) / _J_PER_KWH,
-        "energy_cost_usd": cost,
-        "energy_cost_usd_per_h": hourly(cost),
-        "carbon_kg": None if grams is None else grams / 1e3,
-        "carbon_kg_per_h": None if grams is None else hourly(grams / 1e3),
-        "cost_usd": total,
-        "cost_usd_per_h": hourly(total),
-    }
+    carbon_kg = None if grams is None else grams / 1e3
+    return SiteResult(
+        pue=site.pue,
+        energy_kwh=float(metered.sum()) / _J_PER_KWH,
+        energy_cost_usd=cost,
+        energy_cost_usd_per_h=hourly(cost),
+        carbon_kg=carbon_kg,
+        carbon_kg_per_h=hourly(carbon_kg),
+        cost_usd=total,
+        cost_usd_per_h=hourly(total),
+    )

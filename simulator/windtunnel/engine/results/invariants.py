@@ -22,7 +22,7 @@ from typing import NoReturn
 import numpy as np
 
 from windtunnel.core.errors import InvariantError
-from windtunnel.core.result import COMPLETED, QUEUED, Recording, Tally
+from windtunnel.core.recording import COMPLETED, QUEUED, Recording, Tally
 
 
 def _violated(name: str, what: str) -> NoReturn:
@@ -55,7 +55,7 @@ def check(recording: Recording) -> None:
     waiting = recording.waiting.values
     # The last step holds until just before the end: jobs that started at that tick were still waiting, and jobs that
     # were interrupted at that tick were not yet waiting.
-    still = -int(recording.extra.get("interrupted_at_end", 0))
+    still = -recording.interrupted_at_end
     still += int(((jobs.arrival < recording.end) & ((jobs.start < 0) | (jobs.start == recording.end))).sum())
     if waiting.min() < 0 or int(waiting[-1]) != still:
         _violated(
@@ -71,7 +71,6 @@ def check(recording: Recording) -> None:
     )
     idle /= 1e12
     attributed = idle + math.fsum(jobs.energy_j.tolist()) if len(jobs) < 100_000 else idle + float(jobs.energy_j.sum())
-    attributed += float(recording.extra.get("unattributed_j", 0.0))
     if abs(attributed - energy) > 1e-9 * max(abs(energy), 1e-300):
         _violated("I7", f"jobs and idle power account for {attributed!r} J of the devices' {energy!r} J")
     for device in recording.devices:

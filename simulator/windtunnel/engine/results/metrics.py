@@ -1,14 +1,14 @@
-"""Computes the measured part of result.json: times, tokens, power, cost and targets (docs/metrics.md defines them)."""
+"""Computes the measured part of a result: times, tokens, power, cost and targets (docs/metrics.md defines them)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import astuple, replace
 
 import numpy as np
 
-from windtunnel.core.result import (
+from windtunnel.core.recording import (
     COMPLETED,
     DEGRADATION_CAUSES,
     FAILED,
@@ -16,18 +16,33 @@ from windtunnel.core.result import (
     DeviceRecord,
     IntArray,
     Recording,
+)
+from windtunnel.core.results.run import (
+    DeviceResult,
+    EntryFaults,
+    Estimate,
+    FaultCount,
+    FaultResult,
+    JobCounts,
+    Measured,
+    PartStatistics,
+    RunStatistics,
+    Serving,
+    SiteResult,
+    Timed,
+    TimeDistribution,
+    WorkloadResult,
     distribution,
 )
 from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.prepare.fault_schedule import is_straggler
-from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.results.autoscaling import rented_devices, sections
+from windtunnel.engine.prepare.prepared import JobClass, PreparedRun
+from windtunnel.engine.results.autoscaling import rented_devices, scaled_entries
 from windtunnel.engine.results.economics import economics
 from windtunnel.engine.results.power_budget import power_budget
 from windtunnel.engine.results.statistics import (
     METHOD,
     STATISTICS,
-    Estimate,
     estimates,
     over_replications,
     widen_to_waiting,
@@ -35,40 +50,34 @@ from windtunnel.engine.results.statistics import (
 from windtunnel.engine.results.steady import TOO_FEW
 from windtunnel.engine.results.times import Times, times_of
 from windtunnel.scenario.faults import OperationFault, Straggler
-from windtunnel.scenario.judging import judge
+from windtunnel.scenario.judging import judge, measured
 from windtunnel.scenario.program import Generate
 from windtunnel.scenario.target import Target
 
-_OF_DEVICES = ("utilisation", "rented_s", "energy_j", "availability")
-_OF_FIRST_REPLICATION = ("autoscale", "power_budget")
-"""Sections with series over time, which have no mean over replications."""
-_ORDER = ("arrived", "completed", "dropped", "failed", "running", "queued")
+_METRICS = ("latency", "waiting", "ttft", "itl")
 
 
-def summarise(prepared: PreparedRun, recordings: Sequence[Recording], targets: Sequence[Target]) -> dict[str, Any]:
-    """Return the measured part of result.json, from one recording or from several replications.
+def summarise(prepared: PreparedRun, recordings: Sequence[Recording], targets: Sequence[Target]) -> Measured:
+    """Return the measured part of a result, from one recording or from several replications.
 
     With replications, job counts are totals, all other values are means, and confidence intervals come from the
     variance between replications. Series over time (scaled entries, budgets) are those of the first replication.
-    ``notes`` has sentences that a reader of the averages must know.
     """
     runs = [_run_result(prepared, recording) for recording in recordings]
-    first = runs[0]
-    result = first if len(runs) == 1 else _over_replications(runs)
-    result["targets"] = [judge(target, result) for target in targets]
-    result["notes"] = _notes(result["statistics"])
-    return result
+    result = runs[0] if len(runs) == 1 else _over_replications(runs)
+    return replace(result, targets=[judge(target, measured(target, result)) for target in targets])
 
 
-def _notes(statistics: Mapping[str, Any]) -> list[str]:
+def notes_of(statistics: RunStatistics) -> list[str]:
+    """Return sentences that a reader of the averages must know."""
     notes = []
-    if statistics["steady_state"] == "unstable":
+    if statistics.unstable_reason is not None:
         # Without averages there is no warm-up that they exclude.
-        return [f"unstable: {statistics['steady_state_reason']}; no average is given"]
-    if statistics["steady_state"] == "not shown" and statistics["steady_state_reason"] != TOO_FEW:
-        notes.append(f"a steady state is not shown: {statistics['steady_state_reason']}")
-    cut = statistics["warmup_jobs"]
-    if isinstance(cut, list):
+        return [f"{statistics.unstable_reason}; no average is given"]
+    if statistics.steady_state == "not shown" and statistics.steady_state_reason != TOO_FEW:
+        notes.append(f"a steady state is not shown: {statistics.steady_state_reason}")
+    cut = statistics.warmup_jobs
+    if not isinstance(cut, int):
         if any(cut):
             notes.append("time statistics exclude the warm-up of each replication")
     elif cut:
@@ -77,22 +86,22 @@ def _notes(statistics: Mapping[str, Any]) -> list[str]:
 
 
 # Long: it has one expression for each key of the result.
-def _run_result(prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
+def _run_result(prepared: PreparedRun, recording: Recording) -> Measured:
     span_s = recording.end / 1e12
     devices = [
-        {
-            "name": d.name,
-            "sku": d.label,
-            "entry": prepared.classes[cls].name,
-            "kind": d.kind,
-            "utilisation": _utilisation(d, recording),
-            "rented_s": _rented(d, recording) / 1e12,
-            "energy_j": d.energy_j,
-            "jobs": d.jobs,
-            "power_limit_w": d.power_limit_w,
-            "idle_power_w": d.idle_power_w,
-            "availability": 1.0 - d.down_ticks / recording.end if recording.end else 1.0,
-        }
+        DeviceResult(
+            name=d.name,
+            sku=d.label,
+            entry=prepared.classes[cls].name,
+            kind=d.kind,
+            utilisation=_utilisation(d, recording),
+            rented_s=_rented(d, recording) / 1e12,
+            energy_j=d.energy_j,
+            jobs=d.jobs,
+            power_limit_w=d.power_limit_w,
+            idle_power_w=d.idle_power_w,
+            availability=1.0 - d.down_ticks / recording.end if recording.end else 1.0,
+        )
         for d, cls in zip(recording.devices, prepared.class_of_device().tolist(), strict=True)
     ]
     prices = [c.price_usd_per_s for c in prepared.classes]
@@ -101,58 +110,60 @@ def _run_result(prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
         rate = sum(rented_devices(prepared, recording, c) * (c.price_usd_per_s or 0.0) for c in prepared.classes)
     times = times_of(prepared, recording)
     steady = times.steady
-    whole = _times(times, None, prepared, recording)
+    whole = _part(times, None, prepared, recording)
     energy_j = math.fsum(d.energy_j for d in recording.devices) if recording.tally else recording.power.integral()
-    peak_w = float(recording.power.values.max()) if recording.tally is None else recording.tally.peak_w
-    alone = len(prepared.workloads) == 1
     by_hour_j = None if recording.tally is None else recording.tally.joules_by_hour
     site = economics(recording.power, prepared.scenario.site, rate, by_hour_j)
-    return {
-        "simulated_s": span_s,
-        **whole,
-        "statistics": {
-            "method": METHOD,
-            "stationary": steady.state is not None,
-            "warmup_jobs": steady.job,
-            "warmup_reason": steady.reason,
-            "steady_state": None if steady.state is None else steady.state.verdict,
-            "steady_state_reason": None if steady.state is None else steady.state.reason,
-            "offered_load": None if steady.load is None else steady.load.offered,
-            **whole["statistics"],
-        },
-        "throughput_per_s": whole["jobs"]["completed"] / span_s if span_s else 0.0,
-        "workloads": [
-            {
-                "name": w.workload.name,
-                "use_case": w.workload.use_case,
-                **(whole if alone else _times(times, w.number, prepared, recording)),
-            }
+    return Measured(
+        simulated_s=span_s,
+        jobs=whole.jobs,
+        latency_s=whole.latency_s,
+        waiting_s=whole.waiting_s,
+        serving=whole.serving,
+        statistics=RunStatistics(
+            method=METHOD,
+            stationary=steady.state is not None,
+            warmup_jobs=steady.job,
+            warmup_reason=steady.reason,
+            steady_state=None if steady.state is None else steady.state.verdict,
+            steady_state_reason=None if steady.state is None else steady.state.reason,
+            offered_load=None if steady.load is None else steady.load.offered,
+            effective_sample_size=whole.statistics.effective_sample_size,
+            batches=whole.statistics.batches,
+            missing_interval_reasons=whole.statistics.missing_interval_reasons,
+        ),
+        throughput_per_s=whole.jobs.completed / span_s if span_s else 0.0,
+        workloads=[
+            replace(whole, name=w.workload.name, use_case=w.workload.use_case)
+            if len(prepared.workloads) == 1
+            else _part(times, w, prepared, recording)
             for w in prepared.workloads
         ],
-        "devices": devices,
-        "faults": _faults(prepared, recording),
-        "autoscale": sections(prepared, recording),
-        "utilisation": _mean_utilisation(recording),
-        "availability": float(np.mean([d["availability"] for d in devices])),
-        "energy_j": energy_j,
-        "average_power_w": energy_j / span_s if recording.tally else recording.power.mean(),
-        "peak_power_w": peak_w,
-        "power_limit_w": sum(c.count * c.limit_w for c in prepared.classes),
-        "power_budget": power_budget(prepared, recording),
-        "cost_usd": None if rate is None else rate * span_s,
-        "cost_usd_per_h": None if rate is None else rate * 3600,
-        "total_cost_usd": None if site is None else site["cost_usd"],
-        "site": site,
-    }
+        devices=devices,
+        faults=_faults(prepared, recording),
+        autoscale=scaled_entries(prepared, recording),
+        utilisation=_mean_utilisation(recording),
+        availability=float(np.mean([d.availability for d in devices])),
+        energy_j=energy_j,
+        average_power_w=energy_j / span_s if recording.tally else recording.power.mean(),
+        peak_power_w=float(recording.power.values.max()) if recording.tally is None else recording.tally.peak_w,
+        power_limit_w=sum(c.count * c.limit_w for c in prepared.classes),
+        power_budget=power_budget(prepared, recording),
+        cost_usd=None if rate is None else rate * span_s,
+        cost_usd_per_h=None if rate is None else rate * 3600,
+        total_cost_usd=None if site is None else site.cost_usd,
+        site=site,
+        targets=(),
+    )
 
 
-def _faults(prepared: PreparedRun, recording: Recording) -> dict[str, Any] | None:
+def _faults(prepared: PreparedRun, recording: Recording) -> FaultResult | None:
     """Return the section ``faults`` of the result; None if the scenario has no fault."""
     if not prepared.scenario.faults:
         return None
     degraded, end_s = recording.degraded, recording.end / 1e12
     class_of = prepared.class_of_device()
-    entries: list[dict[str, Any]] = []
+    entries: list[EntryFaults] = []
     events = dict.fromkeys(DEGRADATION_CAUSES, 0)
     if degraded is not None:
         counts = np.bincount(degraded.cause, minlength=len(DEGRADATION_CAUSES))
@@ -166,39 +177,37 @@ def _faults(prepared: PreparedRun, recording: Recording) -> dict[str, Any] | Non
         for fleet_class in prepared.classes:
             total_s, number = fleet_class.count * end_s, fleet_class.number
             entries.append(
-                {
-                    "name": fleet_class.name,
-                    "devices": fleet_class.count,
-                    "failures": int(counts_of[number, 0]),
-                    "down_s": float(lasted_s[number, 0]),
-                    "unreachable_s": float(lasted_s[number, 1]),
-                    "throttled_s": float(lasted_s[number, 2]),
-                    "availability": 1.0 - float(lasted_s[number, 0]) / total_s if total_s else 1.0,
-                }
+                EntryFaults(
+                    name=fleet_class.name,
+                    devices=fleet_class.count,
+                    failures=int(counts_of[number, 0]),
+                    down_s=float(lasted_s[number, 0]),
+                    unreachable_s=float(lasted_s[number, 1]),
+                    throttled_s=float(lasted_s[number, 2]),
+                    availability=1.0 - float(lasted_s[number, 0]) / total_s if total_s else 1.0,
+                )
             )
     slow = _slow_jobs(prepared, recording)
     failed = recording.jobs.status == FAILED if recording.tally is None else recording.tally.counts[:, FAILED]
-    return {
-        "events": events,
-        "stragglers": int(np.count_nonzero(np.any(list(slow.values()), axis=0))) if slow else None,
-        "interrupted": recording.returned + int(failed.sum()),
-        "restarts": recording.returned,
-        "failed": int(failed.sum()),
-        "corrupted_jobs": recording.corrupted,
-        "entries": entries,
-        "by_fault": _by_fault(prepared, recording, slow),
-    }
+    return FaultResult(
+        events=events,
+        stragglers=int(np.count_nonzero(np.any(list(slow.values()), axis=0))) if slow else None,
+        interrupted=recording.returned + int(failed.sum()),
+        restarts=recording.returned,
+        failed=int(failed.sum()),
+        corrupted_jobs=recording.corrupted,
+        entries=entries,
+        by_fault=_by_fault(prepared, recording, slow),
+    )
 
 
-def _by_fault(
-    prepared: PreparedRun, recording: Recording, slow: Mapping[int, np.ndarray] | None
-) -> list[dict[str, Any]]:
+def _by_fault(prepared: PreparedRun, recording: Recording, slow: Mapping[int, np.ndarray] | None) -> list[FaultCount]:
     """Return how often each fault of the scenario occurred, in their order.
 
     An occurrence is an interval on one device, a straggling job (None if not every job is kept), or an operation. For
     faults of operations, the number of eligible operations is returned too.
     """
-    rows = []
+    counts = []
     for number, fault in enumerate(prepared.scenario.faults):
         operations: int | None = None
         occurrences: int | None
@@ -209,8 +218,8 @@ def _by_fault(
         else:
             assert prepared.faults is not None  # noqa: S101  the schedule has this fault
             occurrences = prepared.faults.count_begun(number, recording.end)
-        rows.append({"kind": fault.kind, "occurrences": occurrences, "eligible_operations": operations})
-    return rows
+        counts.append(FaultCount(fault.kind, occurrences, operations))
+    return counts
 
 
 def _slow_jobs(prepared: PreparedRun, recording: Recording) -> dict[int, np.ndarray] | None:
@@ -252,55 +261,57 @@ def _mean_utilisation(recording: Recording) -> float:
     return float(np.average(shares, weights=np.array(rented, dtype=np.float64)))
 
 
-# Long: it has one expression for each key of the result.
-def _times(times: Times, work: int | None, prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
-    by_status = times.counts(work)
-    counts = {"arrived": int(by_status.sum())} | {name: int(by_status[code]) for code, name in enumerate(STATUS)}
+def _part(times: Times, of: JobClass | None, prepared: PreparedRun, recording: Recording) -> WorkloadResult:
+    """Return the jobs and times of one workload, or of all, which then have no name."""
+    work = None if of is None else of.number
+    counts = {name: int(count) for name, count in zip(STATUS, times.counts(work).tolist(), strict=True)}
     samples, steady = times.samples(work), times.steady
-    by_metric: dict[str, dict[str, Estimate] | None] = {}
+    by_metric: dict[str, dict[str, Estimate]] = {}
     for name, sample in samples.items():
         if sample is None:
-            by_metric[name] = None
-        elif steady.state is not None and steady.state.verdict == "unstable":
+            continue
+        if steady.state is not None and steady.state.verdict == "unstable":
             # Delays that grow without bound have no mean: it would depend only on the length of the run.
             by_metric[name] = dict.fromkeys(STATISTICS, Estimate(None, reason=steady.state.reason))
         else:
             by_metric[name] = estimates(sample, within=steady.correlation, reason=steady.too_short)
-    waiting = by_metric["waiting_s"]
     for name in ("latency_s", "ttft_s"):
-        latency = by_metric[name]
-        if latency is not None and waiting is not None:
-            by_metric[name] = widen_to_waiting(latency, waiting)
-    return {
-        "jobs": {name: counts[name] for name in _ORDER},
-        **{name: _dicts_or_none(by_metric[name]) for name in ("latency_s", "waiting_s")},
-        "serving": _serving(by_metric, work, prepared, recording),
-        "statistics": {
-            "effective_sample_size": {
+        if name in by_metric:
+            by_metric[name] = widen_to_waiting(by_metric[name], by_metric["waiting_s"])
+    distributions = {name: TimeDistribution(**by_name) for name, by_name in by_metric.items()}
+    return WorkloadResult(
+        name="" if of is None else of.workload.name,
+        use_case=None if of is None else of.workload.use_case,
+        jobs=JobCounts(arrived=sum(counts.values()), **counts),
+        latency_s=distributions["latency_s"],
+        waiting_s=distributions["waiting_s"],
+        serving=_serving(distributions, work, prepared, recording),
+        statistics=PartStatistics(
+            effective_sample_size={
                 name: {statistic: estimate.effective_sample_size for statistic, estimate in by_name.items()}
                 for name, by_name in by_metric.items()
-                if by_name is not None
             },
-            "batches": {
+            batches={
                 name: {statistic: estimate.batches for statistic, estimate in by_name.items()}
                 for name, by_name in by_metric.items()
-                if by_name is not None
             },
-            "missing_interval_reasons": {
-                name: {statistic: estimate.reason for statistic, estimate in by_name.items() if estimate.low is None}
-                for name, by_name in by_metric.items()
-                if by_name is not None and any(estimate.low is None for estimate in by_name.values())
-            },
-        },
+            missing_interval_reasons=_missing(distributions),
+        ),
+    )
+
+
+def _missing(distributions: Mapping[str, TimeDistribution]) -> dict[str, dict[str, str | None]]:
+    """Return the reason for each estimate without an interval, by metric and statistic."""
+    missing = {
+        name: {statistic: e.reason for statistic, e in times.by_name().items() if e.low is None}
+        for name, times in distributions.items()
     }
+    return {name: reasons for name, reasons in missing.items() if reasons}
 
 
 def _serving(
-    by_metric: Mapping[str, Mapping[str, Estimate] | None],
-    work: int | None,
-    prepared: PreparedRun,
-    recording: Recording,
-) -> dict[str, Any] | None:
+    distributions: Mapping[str, TimeDistribution], work: int | None, prepared: PreparedRun, recording: Recording
+) -> Serving | None:
     """Return token times and rates of one workload, or of all; None if no job generates tokens."""
     if not any(
         isinstance(stage, Generate)
@@ -314,105 +325,123 @@ def _serving(
     if work is not None:
         completed &= jobs.workload == work
     tokens = int(jobs.tokens[completed].sum())
-    return {
-        "ttft_s": _dicts_or_none(by_metric["ttft_s"]),
-        "itl_s": _dicts_or_none(by_metric["itl_s"]),
-        "output_tokens_per_s": tokens / span_s if tokens and span_s else None,
-    }
-
-
-def _dicts_or_none(estimates: Mapping[str, Estimate] | None) -> dict[str, dict[str, float | None]] | None:
-    return None if estimates is None else _dicts(estimates)
-
-
-def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
-    return {name: estimate.as_dict() for name, estimate in estimates.items()}
+    return Serving(
+        ttft_s=distributions.get("ttft_s"),
+        itl_s=distributions.get("itl_s"),
+        output_tokens_per_s=tokens / span_s if tokens and span_s else None,
+    )
 
 
 # Long: it states for each section of the result how replications are merged.
-def _over_replications(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _over_replications(runs: Sequence[Measured]) -> Measured:
     """Merge the results of replications, as ``summarise`` describes."""
-    merged, missing = _merge_times(runs)
-    for key in runs[0]:
-        if (
-            key in merged
-            or key in _OF_FIRST_REPLICATION
-            or key in ("devices", "workloads", "statistics", "site", "faults")
-        ):
-            continue
-        merged[key] = _mean([run[key] for run in runs])
-    site = runs[0]["site"]
-    merged["site"] = None if site is None else {key: _mean([run["site"][key] for run in runs]) for key in site}
-    merged["devices"] = [
-        {
-            **device,
-            **{key: _mean([run["devices"][i][key] for run in runs]) for key in _OF_DEVICES},
-            "jobs": sum(run["devices"][i]["jobs"] for run in runs),
-        }
-        for i, device in enumerate(runs[0]["devices"])
-    ]
-    merged |= {key: runs[0][key] for key in _OF_FIRST_REPLICATION}
-    merged["faults"] = _over_faults([run["faults"] for run in runs if run["faults"] is not None])
-    statistics = [run["statistics"] for run in runs]
+    first = runs[0]
+    whole = _merged("", None, runs)
+    statistics = [run.statistics for run in runs]
     # The worst replication decides: if one is unstable, the mean over all has no meaning.
-    worst = max(statistics, key=lambda s: ("reached", "not shown", "unstable").index(s["steady_state"] or "reached"))
-    merged["statistics"] = {
-        "method": "replications: Student's t over their values",
-        "stationary": worst["stationary"],
-        "warmup_jobs": [run["warmup_jobs"] for run in statistics],
-        "warmup_reason": statistics[0]["warmup_reason"],
-        "steady_state": worst["steady_state"],
-        "steady_state_reason": _in_how_many(worst, statistics),
-        "offered_load": worst["offered_load"],
-        "replications": len(runs),
-        "missing_interval_reasons": missing,
-    }
-    merged["workloads"] = []
-    for i, w in enumerate(runs[0]["workloads"]):
-        part, missing = _merge_times([run["workloads"][i] for run in runs])
-        merged["workloads"].append(
-            {"name": w["name"], "use_case": w["use_case"], **part, "statistics": {"missing_interval_reasons": missing}}
-        )
-    return merged
+    worst = max(statistics, key=lambda s: ("reached", "not shown", "unstable").index(s.steady_state or "reached"))
+    sites = [run.site for run in runs if run.site is not None]
+    return replace(
+        first,
+        simulated_s=_mean([run.simulated_s for run in runs]),
+        jobs=whole.jobs,
+        latency_s=whole.latency_s,
+        waiting_s=whole.waiting_s,
+        serving=whole.serving,
+        statistics=replace(
+            worst,
+            method="replications: Student's t over their values",
+            warmup_jobs=[run.warmup_jobs for run in statistics if isinstance(run.warmup_jobs, int)],
+            warmup_reason=statistics[0].warmup_reason,
+            steady_state_reason=_in_how_many(worst, statistics),
+            replications=len(runs),
+            effective_sample_size=None,
+            batches=None,
+            missing_interval_reasons=whole.statistics.missing_interval_reasons,
+        ),
+        throughput_per_s=_mean([run.throughput_per_s for run in runs]),
+        workloads=[
+            _merged(workload.name, workload.use_case, [run.workloads[i] for run in runs])
+            for i, workload in enumerate(first.workloads)
+        ],
+        devices=[
+            replace(
+                device,
+                utilisation=_mean([run.devices[i].utilisation for run in runs]),
+                rented_s=_mean([run.devices[i].rented_s for run in runs]),
+                energy_j=_mean([run.devices[i].energy_j for run in runs]),
+                availability=_mean([run.devices[i].availability for run in runs]),
+                jobs=sum(run.devices[i].jobs for run in runs),
+            )
+            for i, device in enumerate(first.devices)
+        ],
+        faults=_over_faults([run.faults for run in runs if run.faults is not None]),
+        utilisation=_mean([run.utilisation for run in runs]),
+        availability=_mean([run.availability for run in runs]),
+        energy_j=_mean([run.energy_j for run in runs]),
+        average_power_w=_mean([run.average_power_w for run in runs]),
+        peak_power_w=_mean([run.peak_power_w for run in runs]),
+        power_limit_w=_mean([run.power_limit_w for run in runs]),
+        cost_usd=_known_mean([run.cost_usd for run in runs]),
+        cost_usd_per_h=_known_mean([run.cost_usd_per_h for run in runs]),
+        total_cost_usd=_known_mean([run.total_cost_usd for run in runs]),
+        site=_over_sites(sites) if sites else None,
+    )
 
 
-def _in_how_many(worst: Mapping[str, Any], statistics: Sequence[Mapping[str, Any]]) -> str | None:
-    alike = sum(run["steady_state"] == worst["steady_state"] for run in statistics)
-    if worst["steady_state_reason"] is None or alike == len(statistics):
-        reason: str | None = worst["steady_state_reason"]
-        return reason
-    return f"in {alike:,} of {len(statistics):,} replications {worst['steady_state_reason']}"
+def _over_sites(sites: Sequence[SiteResult]) -> SiteResult:
+    return SiteResult(
+        pue=_mean([site.pue for site in sites]),
+        energy_kwh=_mean([site.energy_kwh for site in sites]),
+        energy_cost_usd=_known_mean([site.energy_cost_usd for site in sites]),
+        energy_cost_usd_per_h=_known_mean([site.energy_cost_usd_per_h for site in sites]),
+        carbon_kg=_known_mean([site.carbon_kg for site in sites]),
+        carbon_kg_per_h=_known_mean([site.carbon_kg_per_h for site in sites]),
+        cost_usd=_known_mean([site.cost_usd for site in sites]),
+        cost_usd_per_h=_known_mean([site.cost_usd_per_h for site in sites]),
+    )
 
 
-def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def _in_how_many(worst: RunStatistics, statistics: Sequence[RunStatistics]) -> str | None:
+    alike = sum(run.steady_state == worst.steady_state for run in statistics)
+    if worst.steady_state_reason is None or alike == len(statistics):
+        return worst.steady_state_reason
+    return f"in {alike:,} of {len(statistics):,} replications {worst.steady_state_reason}"
+
+
+def _over_faults(parts: Sequence[FaultResult]) -> FaultResult | None:
     """Merge the section ``faults``: counts and times are totals over the replications, shares are means."""
     if not parts:
         return None
     first = parts[0]
-    entries: list[dict[str, Any]] = []
-    for i, entry in enumerate(first["entries"]):
-        rows = [part["entries"][i] for part in parts]
-        totals = {
-            key: sum(part[key] for part in rows) for key in ("failures", "down_s", "unreachable_s", "throttled_s")
-        }
-        entries.append({**entry, **totals, "availability": _mean([part["availability"] for part in rows])})
-    return {
-        "events": {name: sum(part["events"][name] for part in parts) for name in first["events"]},
-        "stragglers": _total([part["stragglers"] for part in parts]),
-        **{key: sum(part[key] for part in parts) for key in ("interrupted", "restarts", "failed")},
-        "corrupted_jobs": _total([part["corrupted_jobs"] for part in parts]),
-        "entries": entries,
-        "by_fault": [
-            {
-                "kind": fault["kind"],
-                **{
-                    key: _total([part["by_fault"][i][key] for part in parts])
-                    for key in ("occurrences", "eligible_operations")
-                },
-            }
-            for i, fault in enumerate(first["by_fault"])
+    entries = [
+        replace(
+            rows[0],
+            failures=sum(row.failures for row in rows),
+            down_s=sum(row.down_s for row in rows),
+            unreachable_s=sum(row.unreachable_s for row in rows),
+            throttled_s=sum(row.throttled_s for row in rows),
+            availability=_mean([row.availability for row in rows]),
+        )
+        for rows in zip(*(part.entries for part in parts), strict=True)
+    ]
+    return FaultResult(
+        events={name: sum(part.events[name] for part in parts) for name in first.events},
+        stragglers=_total([part.stragglers for part in parts]),
+        interrupted=sum(part.interrupted for part in parts),
+        restarts=sum(part.restarts for part in parts),
+        failed=sum(part.failed for part in parts),
+        corrupted_jobs=_total([part.corrupted_jobs for part in parts]),
+        entries=entries,
+        by_fault=[
+            FaultCount(
+                kind=counts[0].kind,
+                occurrences=_total([count.occurrences for count in counts]),
+                eligible_operations=_total([count.eligible_operations for count in counts]),
+            )
+            for counts in zip(*(part.by_fault for part in parts), strict=True)
         ],
-    }
+    )
 
 
 def _total(values: Sequence[int | None]) -> int | None:
@@ -421,34 +450,37 @@ def _total(values: Sequence[int | None]) -> int | None:
     return sum(numbers) if len(numbers) == len(values) else None
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+def _known_mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values that are known; None if none is."""
     numbers = [value for value in values if value is not None]
-    return float(np.mean(numbers)) if numbers else None
+    return _mean(numbers) if numbers else None
 
 
-def _merge_times(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+def _merged(name: str, use_case: str | None, parts: Sequence[Timed]) -> WorkloadResult:
     """Return the merged jobs and times of replications, and the reasons for missing values and intervals."""
-    missing: dict[str, dict[str, str]] = {}
-    merged: dict[str, Any] = {"jobs": {name: sum(part["jobs"][name] for part in parts) for name in _ORDER}}
-    for metric in ("latency", "waiting", "ttft", "itl"):
-        key = f"{metric}_s"
-        distributions = [distribution(part, metric) for part in parts]
-        if all(times is None for times in distributions):
-            merged[key] = None
-            continue
-        by_name = {
-            name: over_replications([None if times is None else times[name]["value"] for times in distributions])
-            for name in STATISTICS
-        }
-        merged[key] = _dicts(by_name)
-        if any(estimate.low is None for estimate in by_name.values()):
-            missing[key] = {name: e.reason or "" for name, e in by_name.items() if e.low is None}
-    token_times = {key: merged.pop(key) for key in ("ttft_s", "itl_s")}
-    serving = [part["serving"] for part in parts if part["serving"] is not None]
-    merged["serving"] = None
-    if serving:
-        merged["serving"] = {
-            **token_times,
-            "output_tokens_per_s": _mean([part["output_tokens_per_s"] for part in serving]),
-        }
-    return merged, missing
+    merged: dict[str, TimeDistribution] = {}
+    for metric in _METRICS:
+        found = [distribution(part, metric) for part in parts]
+        if any(times is not None for times in found):
+            values = ([None if times is None else times.of(s).value for times in found] for s in STATISTICS)
+            merged[f"{metric}_s"] = TimeDistribution(*map(over_replications, values))
+    serving = [part.serving for part in parts if part.serving is not None]
+    return WorkloadResult(
+        name=name,
+        use_case=use_case,
+        jobs=JobCounts(*map(sum, zip(*(astuple(part.jobs) for part in parts), strict=True))),
+        latency_s=merged["latency_s"],
+        waiting_s=merged["waiting_s"],
+        serving=Serving(
+            ttft_s=merged.get("ttft_s"),
+            itl_s=merged.get("itl_s"),
+            output_tokens_per_s=_known_mean([part.output_tokens_per_s for part in serving]),
+        )
+        if serving
+        else None,
+        statistics=PartStatistics(missing_interval_reasons=_missing(merged)),
+    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
+from windtunnel.core.results.run import BudgetResult, BudgetSeries
 from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.prepare.checks import max_power
 from windtunnel.engine.prepare.fault_schedule import CAP
@@ -17,7 +17,7 @@ SERIES = 400
 """The largest number of points of the series; a longer one is replaced by the minimum of each of as many intervals."""
 
 
-def power_budget(prepared: PreparedRun, recording: Recording) -> dict[str, Any] | None:
+def power_budget(prepared: PreparedRun, recording: Recording) -> BudgetResult | None:
     """Return the section ``power_budget`` of the result, or None if neither a budget nor a brown-out limits power.
 
     A budget in W is None while no limit applies, if only brown-outs limit it.
@@ -34,12 +34,12 @@ def power_budget(prepared: PreparedRun, recording: Recording) -> dict[str, Any] 
         values, ticks = np.minimum.reduceat(filled, np.searchsorted(at, edges)), edges
     levels = [None if math.isinf(value) else float(value) for value in values.tolist()]
     limits = [level for level in levels if level is not None]
-    return {
-        "normal_w": None if math.isinf(prepared.budget_w) else prepared.budget_w,
-        "min_w": min(limits) if limits else None,
-        "max_active_devices": _max_active_devices(prepared),
-        "series": {"time_s": to_second_array(ticks).tolist(), "budget_w": levels, "downsampled": downsampled},
-    }
+    return BudgetResult(
+        normal_w=None if math.isinf(prepared.budget_w) else prepared.budget_w,
+        min_w=min(limits) if limits else None,
+        max_active_devices=_max_active_devices(prepared),
+        series=BudgetSeries(to_second_array(ticks).tolist(), levels, downsampled),
+    )
 
 
 def _steps(prepared: PreparedRun, end: int) -> tuple[np.ndarray, np.ndarray]:

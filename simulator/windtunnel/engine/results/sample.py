@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from windtunnel.core.result import IntArray
+from windtunnel.core.recording import IntArray
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.results.sketch import GAMMA, RELATIVE_ERROR, quantile_of_bins
 

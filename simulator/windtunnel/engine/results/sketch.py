@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from windtunnel.core.result import IntArray
+from windtunnel.core.recording import IntArray
 from windtunnel.core.ticks import FloatArray
 
 RELATIVE_ERROR = 0.005

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from windtunnel.core.results.run import Estimate
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.steady import UNBOUNDED, Correlation, correlation, merged
@@ -49,31 +50,6 @@ _MAX_RELATIVE_HALF_WIDTH = 3.0
 _SKEW_BATCHES = 32
 _SKEW_NOISE = 0.03
 """About half the standard error of the skewness of a sum of 32 symmetric batches."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value and its 95% confidence interval; both are None if there is nothing to estimate them from.
-
-    Attributes:
-        value: The estimate, in the unit of the sample.
-        low: The lower end of the interval, or None.
-        high: The upper end of the interval, or None.
-        reason: Why there is no interval, or None.
-        effective_sample_size: The number of independent observations with the same variance, if it is known.
-        batches: The number of batches, which is the largest effective sample size that could be observed.
-    """
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    reason: str | None = None
-    effective_sample_size: float | None = None
-    batches: int | None = None
-
-    def as_dict(self) -> dict[str, float | None]:
-        """Return value, low and high, as result.json holds them."""
-        return {"value": self.value, "low": self.low, "high": self.high}
 
 
 def estimates(

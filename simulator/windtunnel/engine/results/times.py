@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from windtunnel.core.result import COMPLETED, IntArray, Recording, Tally
+from windtunnel.core.recording import COMPLETED, IntArray, Recording, Tally
 from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.prepare.offered_load import Load, offered_load
 from windtunnel.engine.prepare.prepared import PreparedRun

@@ -15,12 +15,12 @@ import ml_dtypes
 import numpy as np
 
 from windtunnel.backends.fpga.rtl.icarus import Design
+from windtunnel.core.columns import Columns
 from windtunnel.core.errors import InputError
 
 if TYPE_CHECKING:
     from windtunnel.backends.fpga.rtl.icarus import Words
 
-Columns = Mapping[str, Any]
 Array = np.ndarray[Any, Any]
 
 FLOATS: Mapping[str, tuple[Any, int, int]] = {

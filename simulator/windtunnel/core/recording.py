@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -217,7 +216,8 @@ class Recording:
     """Whether ``slices`` is a sample of the run; every page that shows them states it."""
     notes: Sequence[str] = ()
     """Remarks for the reader: fallbacks, limits of batches, sampling."""
-    extra: dict[str, Any] = field(default_factory=dict)
+    interrupted_at_end: int = 0
+    """How many jobs were interrupted at the last tick, so that they do not wait yet."""
     degraded: DegradedIntervals | None = None
     """None where no fault affects devices or power."""
     returned: int = 0
@@ -229,22 +229,3 @@ class Recording:
     tally: Tally | None = None
     scaling: Sequence[Scaling] = ()
     """The scaled entries."""
-
-
-def result_json(result: Mapping[str, Any]) -> str:
-    """Return ``result`` as the text of result.json: the same bytes for the same run."""
-    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-SERVING_METRICS = ("ttft", "itl")
-"""The timed metrics of jobs that generate tokens: result.json has them under ``serving``."""
-
-
-def distribution(part: Mapping[str, Any], metric: str) -> Mapping[str, Any] | None:
-    """Return the mean and percentiles (s) of a timed metric in a result, or in a workload's part of one.
-
-    None where the result has none, such as ``ttft`` where no job generates tokens.
-    """
-    holder = (part.get("serving") or {}) if metric in SERVING_METRICS else part
-    distribution: Mapping[str, Any] | None = holder.get(f"{metric}_s")
-    return distribution

@@ -1,0 +1,1 @@
+"""The typed results of runs, comparisons, plans and sweeps. ``data`` writes them as JSON."""

@@ -1,0 +1,432 @@
+"""The result of a run. Fields have the names and the units of result.json, which docs/metrics.md defines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Protocol
+
+from windtunnel.core.device import ModelAccuracy
+from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
+
+
+@dataclass(frozen=True)
+class Estimate(Result):
+    """A value and its 95% confidence interval; both are None if there is nothing to estimate them from.
+
+    Attributes:
+        value: The estimate, in the unit of the sample.
+        low: The lower end of the interval, or None.
+        high: The upper end of the interval, or None.
+        reason: Why there is no interval, or None.
+        effective_sample_size: The number of independent observations with the same variance, if it is known.
+        batches: The number of batches, which is the largest effective sample size that could be observed.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = field(default=None, metadata=HIDDEN)
+    effective_sample_size: float | None = field(default=None, metadata=HIDDEN)
+    batches: int | None = field(default=None, metadata=HIDDEN)
+
+
+@dataclass(frozen=True)
+class TimeDistribution(Result):
+    """The mean and the percentiles (s) of a time of single jobs."""
+
+    mean: Estimate
+    p50: Estimate
+    p95: Estimate
+    p99: Estimate
+
+    def by_name(self) -> Mapping[str, Estimate]:
+        """Return the estimates by the names of their statistics, as targets name them."""
+        return {"mean": self.mean, "p50": self.p50, "p95": self.p95, "p99": self.p99}
+
+    def of(self, statistic: str | None) -> Estimate:
+        """Return the estimate of the statistic with this name."""
+        return self.by_name()[str(statistic)]
+
+
+@dataclass(frozen=True)
+class JobCounts(Result):
+    """The number of jobs that arrived, and how many of them are in each state at the end of the run."""
+
+    arrived: int
+    completed: int
+    dropped: int
+    failed: int
+    running: int
+    queued: int
+
+
+@dataclass(frozen=True)
+class Serving(Result):
+    """Token times (s) and rate of the jobs that generate tokens."""
+
+    ttft_s: TimeDistribution | None
+    itl_s: TimeDistribution | None
+    output_tokens_per_s: float | None
+
+
+class Timed(Protocol):
+    """A result, or the part of one workload: jobs and their times (s)."""
+
+    @property
+    def jobs(self) -> JobCounts:
+        """The numbers of jobs."""
+
+    @property
+    def latency_s(self) -> TimeDistribution:
+        """The time from arrival to completion."""
+
+    @property
+    def waiting_s(self) -> TimeDistribution:
+        """The queueing delay."""
+
+    @property
+    def serving(self) -> Serving | None:
+        """The times of tokens; None if no job generates tokens."""
+
+
+def distribution(part: Timed, metric: str) -> TimeDistribution | None:
+    """Return the mean and percentiles (s) of a timed metric, named as in targets: latency, waiting, ttft or itl.
+
+    None where there is none, such as ``ttft`` where no job generates tokens.
+    """
+    if metric in ("latency", "waiting"):
+        return part.latency_s if metric == "latency" else part.waiting_s
+    if part.serving is None:
+        return None
+    return {"ttft": part.serving.ttft_s, "itl": part.serving.itl_s}.get(metric)
+
+
+ByStatistic = Mapping[str, Mapping[str, float | None]]
+"""A number for each statistic of each timed metric, by the metric's key in the result."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartStatistics(Result):
+    """How certain the times of one workload are; with replications only the reasons are known."""
+
+    effective_sample_size: ByStatistic | None = field(default=None, metadata=OPTIONAL)
+    batches: ByStatistic | None = field(default=None, metadata=OPTIONAL)
+    missing_interval_reasons: Mapping[str, Mapping[str, str | None]]
+
+
+@dataclass(frozen=True)
+class Stopped(Result):
+    """The precision at which a run stopped. ``achieved_error`` is None without a confidence interval."""
+
+    metric: str
+    requested_error: float
+    achieved_error: float | None
+    jobs: int
+    attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatistics(Result):
+    """The statistical method of a run, its warm-up and steady state, and how certain its times are."""
+
+    method: str
+    stationary: bool
+    warmup_jobs: int | Sequence[int]
+    """The first jobs, which the times exclude; of each replication, if there are several."""
+    warmup_reason: str
+    steady_state: str | None
+    """``reached``, ``not shown`` or ``unstable``; None if arrivals are not stationary."""
+    steady_state_reason: str | None
+    offered_load: float | None
+    replications: int | None = field(default=None, metadata=OPTIONAL)
+    effective_sample_size: ByStatistic | None = field(default=None, metadata=OPTIONAL)
+    batches: ByStatistic | None = field(default=None, metadata=OPTIONAL)
+    missing_interval_reasons: Mapping[str, Mapping[str, str | None]]
+    stopped: Stopped | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def unstable_reason(self) -> str | None:
+        """Why the times have no mean ("unstable: ..."); None for a run that is not unstable."""
+        return f"unstable: {self.steady_state_reason}" if self.steady_state == "unstable" else None
+
+
+@dataclass(frozen=True)
+class WorkloadResult(Result):
+    """The jobs of one workload."""
+
+    name: str
+    use_case: str | None
+    jobs: JobCounts
+    latency_s: TimeDistribution
+    waiting_s: TimeDistribution
+    serving: Serving | None
+    statistics: PartStatistics
+
+
+@dataclass(frozen=True)
+class DeviceResult(Result):
+    """One device over the run."""
+
+    name: str
+    sku: str
+    entry: str
+    """The name of its fleet entry."""
+    kind: str
+    utilisation: float
+    rented_s: float
+    energy_j: float
+    jobs: int
+    power_limit_w: float
+    idle_power_w: float
+    availability: float
+
+
+@dataclass(frozen=True)
+class EntryFaults(Result):
+    """The faults of the devices of one fleet entry."""
+
+    name: str
+    devices: int
+    failures: int
+    down_s: float
+    unreachable_s: float
+    throttled_s: float
+    availability: float
+
+
+@dataclass(frozen=True)
+class FaultCount(Result):
+    """How often a fault of the scenario occurred, and among how many operations. None where it is not known."""
+
+    kind: str
+    occurrences: int | None
+    eligible_operations: int | None
+
+
+@dataclass(frozen=True)
+class FaultResult(Result):
+    """The faults of a run, and the jobs that they affected. ``events`` counts degraded intervals by cause."""
+
+    events: Mapping[str, int]
+    stragglers: int | None
+    interrupted: int
+    restarts: int
+    failed: int
+    corrupted_jobs: int | None
+    entries: Sequence[EntryFaults]
+    by_fault: Sequence[FaultCount]
+
+
+@dataclass(frozen=True)
+class ScalingSeries(Result):
+    """The devices of a scaled entry over time; means over equal intervals if ``downsampled``."""
+
+    time_s: Sequence[float]
+    in_service: Sequence[float]
+    rented: Sequence[float]
+    downsampled: bool
+
+
+@dataclass(frozen=True)
+class ScaledEntry(Result):
+    """A fleet entry whose number of devices changes during the run."""
+
+    entry: str
+    min: int
+    max: int
+    scale_ups: int
+    scale_downs: int
+    mean_in_service: float
+    min_in_service: int
+    max_in_service: int
+    mean_rented: float
+    max_rented: int
+    rented_s: float
+    cost_usd: float | None
+    series: ScalingSeries
+
+
+@dataclass(frozen=True)
+class BudgetSeries(Result):
+    """The power budget over time; None where no limit applies. Minima of intervals if ``downsampled``."""
+
+    time_s: Sequence[float]
+    budget_w: Sequence[float | None]
+    downsampled: bool
+
+
+@dataclass(frozen=True)
+class BudgetResult(Result):
+    """The power budget of the fleet. ``normal_w`` is None if only brown-outs limit the power."""
+
+    normal_w: float | None
+    min_w: float | None
+    max_active_devices: int | None
+    series: BudgetSeries
+
+
+@dataclass(frozen=True)
+class SiteResult(Result):
+    """Energy, its cost and its emissions at the site of the fleet. ``cost_usd`` includes the rent. None if unknown."""
+
+    pue: float
+    energy_kwh: float
+    energy_cost_usd: float | None
+    energy_cost_usd_per_h: float | None
+    carbon_kg: float | None
+    carbon_kg_per_h: float | None
+    cost_usd: float | None
+    cost_usd_per_h: float | None
+
+
+@dataclass(frozen=True)
+class TargetVerdict(Result):
+    """A target, its value with the 95% interval, and whether it is met; numbers are in the target's ``unit``.
+
+    ``confidence`` is a member of ``scenario.target.CONFIDENCE``; ``reason`` says why there is no interval or value.
+    """
+
+    text: str
+    met: bool
+    confidence: str
+    value: float | None
+    low: float | None
+    high: float | None
+    reason: str | None
+    metric: str
+    statistic: str | None
+    workload: str | None
+    comparison: str
+    limit: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class ModelInput(Result):
+    """A number on which the result depends, in ``unit``, with its provenance, source and range."""
+
+    device: str
+    parameter: str
+    value: float
+    unit: str
+    provenance: str
+    source: str | None
+    low: float | None
+    high: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class DeviceAccuracy(Result):
+    """The accuracy of the model of one operation on one device."""
+
+    device: str
+    accuracy: ModelAccuracy = field(metadata=INLINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealWork(Result):
+    """The measured work of a real device."""
+
+    real: str
+    label: str
+    api: str
+    software: bool
+    driver: str
+    versions: Mapping[str, str]
+    operations: int
+    measured_s: float
+    timer: Sequence[str]
+    checked: int
+    worst_error_share: float | None
+    failures: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealDevice(RealWork):
+    """The measured work of a real device of a fleet, with the time that its model predicts for it (s)."""
+
+    name: str
+    model: str
+    jobs: int
+    modelled_s: float
+
+    def _keys(self) -> Sequence[str]:
+        """Return the keys in their order."""
+        return ["name", "model", "jobs", "modelled_s", *(field.name for field in fields(RealWork))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(Result):
+    """The measured part of a result: of one run, or of several replications.
+
+    With replications, job counts are totals, other values are means, and series are those of the first replication.
+    """
+
+    simulated_s: float
+    jobs: JobCounts
+    latency_s: TimeDistribution
+    waiting_s: TimeDistribution
+    serving: Serving | None
+    statistics: RunStatistics
+    throughput_per_s: float
+    workloads: Sequence[WorkloadResult]
+    devices: Sequence[DeviceResult]
+    faults: FaultResult | None
+    """None if the scenario has no fault."""
+    autoscale: Sequence[ScaledEntry]
+    utilisation: float
+    availability: float
+    energy_j: float
+    average_power_w: float
+    peak_power_w: float
+    power_limit_w: float
+    power_budget: BudgetResult | None
+    cost_usd: float | None
+    cost_usd_per_h: float | None
+    total_cost_usd: float | None
+    site: SiteResult | None
+    targets: Sequence[TargetVerdict]
+
+
+_BEFORE = ("name", "description", "engine", "engine_reason", "seed", "replications", "policy")
+"""The keys that stand before the measured part."""
+_REPLICATED = (
+    "jobs", "latency_s", "waiting_s", "serving", "simulated_s", "throughput_per_s", "utilisation", "availability",
+    "energy_j", "average_power_w", "peak_power_w", "power_limit_w", "cost_usd", "cost_usd_per_h", "total_cost_usd",
+    "site", "devices", "autoscale", "power_budget", "faults", "statistics", "workloads", "targets",
+)  # fmt: skip
+"""The order of the measured part with replications."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult(Measured):
+    """The result of a run, as result.json holds it."""
+
+    name: str
+    description: str | None
+    engine: str
+    engine_reason: str
+    seed: int
+    replications: int
+    policy: str
+    provenance: Sequence[ModelInput]
+    model_accuracy: Sequence[DeviceAccuracy]
+    real: Sequence[RealDevice] | None = field(default=None, metadata=OPTIONAL)
+    """The real devices of the fleet; None if there are none."""
+    notes: Sequence[str]
+    scenario: Mapping[str, object]
+    """The complete scenario, with all defaults."""
+    versions: Mapping[str, str]
+
+    def _keys(self) -> Sequence[str]:
+        """Return the keys of result.json in their order, which differs with replications."""
+        measured = _REPLICATED if self.replications > 1 else tuple(f.name for f in fields(Measured))
+        own = (f.name for f in fields(self) if f.name not in _BEFORE and f.name not in measured)
+        return [*_BEFORE, *measured, *own]
+
+    @property
+    def met(self) -> bool:
+        """Whether every target is met."""
+        return all(target.met for target in self.targets)

@@ -1,0 +1,96 @@
+"""Typed results as JSON: attributes have the names of the keys, and the keys of result.json do not change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import windtunnel
+from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result, result_json, to_data
+from windtunnel.core.results.run import Estimate, RunResult
+from windtunnel.scenario.read import scenario_from_data
+
+KEYS = [
+    "name",
+    "description",
+    "engine",
+    "engine_reason",
+    "seed",
+    "replications",
+    "policy",
+    "simulated_s",
+    "jobs",
+    "latency_s",
+    "waiting_s",
+    "serving",
+    "statistics",
+    "throughput_per_s",
+    "workloads",
+    "devices",
+    "faults",
+    "autoscale",
+    "utilisation",
+    "availability",
+    "energy_j",
+    "average_power_w",
+    "peak_power_w",
+    "power_limit_w",
+    "power_budget",
+    "cost_usd",
+    "cost_usd_per_h",
+    "total_cost_usd",
+    "site",
+    "targets",
+    "provenance",
+    "model_accuracy",
+    "notes",
+    "scenario",
+    "versions",
+]
+
+
+@dataclass(frozen=True)
+class Inner(Result):
+    a: int
+    b: float | None = None
+
+
+@dataclass(frozen=True)
+class Outer(Result):
+    first: tuple[Inner, ...]
+    inner: Inner = field(metadata=INLINE)
+    absent: int | None = field(default=None, metadata=OPTIONAL)
+    zero: int | None = field(default=0, metadata=OPTIONAL)
+    own: str = field(default="not written", metadata=HIDDEN)
+
+
+def test_a_field_can_be_left_out_inlined_or_hidden() -> None:
+    outer = Outer((Inner(1),), Inner(2, 3.0))
+    assert outer.to_dict() == {"first": [{"a": 1, "b": None}], "a": 2, "b": 3.0, "zero": 0}
+    assert to_data({"nested": [outer]}) == {"nested": [outer.to_dict()]}
+    assert Estimate(1.0, 0.5, 2.0, "a reason").to_dict() == {"value": 1.0, "low": 0.5, "high": 2.0}
+
+
+def ran(queue: Any, replications: int) -> RunResult:
+    finished = windtunnel.run(scenario_from_data(queue(stop={"jobs": 500})), replications=replications)
+    assert isinstance(finished.result, RunResult)
+    return finished.result
+
+
+def test_the_keys_of_result_json_are_the_attributes_in_a_fixed_order(queue: Any) -> None:
+    single, repeated = ran(queue, 1), ran(queue, 2)
+    assert list(single.to_dict()) == KEYS
+    assert sorted(repeated.to_dict()) == sorted(KEYS)
+    assert list(repeated.to_dict())[7:11] == ["jobs", "latency_s", "waiting_s", "serving"]
+    assert set(single.to_dict()["statistics"]) ^ set(repeated.to_dict()["statistics"]) == {
+        "effective_sample_size", "batches", "replications"
+    }  # fmt: skip
+
+
+def test_result_json_is_the_text_of_the_attributes(queue: Any) -> None:
+    result = ran(queue, 1)
+    data = json.loads(result_json(result))
+    assert data == result.to_dict()
+    assert data["latency_s"]["p99"]["value"] == result.latency_s.p99.value
+    assert data["workloads"][0]["jobs"] == vars(result.jobs)
