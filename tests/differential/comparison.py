@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import windtunnel
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run

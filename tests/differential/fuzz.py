@@ -18,7 +18,7 @@ import numpy as np
 from tests.differential.comparison import assert_same, prepared
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import Recording
+from windtunnel.core.recording import Recording
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import engine as process
