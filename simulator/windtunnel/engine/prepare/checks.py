@@ -86,13 +86,16 @@ def check_batches(
     """
     if policy.batch.kind == "none":
         return
-    models = {stage.model for w in workloads for stage in w.program if isinstance(stage, Generate)}
-    if policy.batch.kind == "continuous" and len(models) > 1:
-        raise InputError(
-            f"continuous batching supports one model, but the workloads use {', '.join(sorted(models))}",
-            where=scenario.where("models"),
-            expected="one model",
-        )
+    for number, entry in enumerate(scenario.fleet):
+        served = [workloads[work].program for cls, work in compiled if cls == number]
+        models = {stage.model for program in served for stage in program if isinstance(stage, Generate)}
+        if policy.batch.kind == "continuous" and len(models) > 1:
+            raise InputError(
+                f"with continuous batching a device serves one model, but {entry.name or entry.device} would serve "
+                f"{', '.join(sorted(models))}",
+                where=scenario.where("fleet", number),
+                expected="a fleet entry for each model, and `devices` in the workloads",
+            )
     for (class_number, job_number), program in compiled.items():
         plain = all(isinstance(stage, OpStage) for stage in workloads[job_number].program)
         if policy.batch.kind == "request" and program.decoder is None and not plain:

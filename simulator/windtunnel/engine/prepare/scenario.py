@@ -25,7 +25,7 @@ from windtunnel.engine.prepare.real_devices import check_executable, check_real
 from windtunnel.engine.prepare.users import first_capacity, user_class
 from windtunnel.scenario.arrivals import Closed, Trace
 from windtunnel.scenario.autoscale import Autoscale
-from windtunnel.scenario.faults import BrownOut, Straggler
+from windtunnel.scenario.faults import BrownOut, OperationFault, Straggler
 from windtunnel.scenario.program import OpStage
 from windtunnel.scenario.scenario import Scenario
 
@@ -295,11 +295,16 @@ def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float
 
 
 def can_be_streamed(scenario: Scenario) -> bool:
-    """Return whether jobs can be drawn while a run goes on, which traces, users and `generate` prevent."""
+    """Return whether jobs can be drawn while a run goes on, and only sums and a sample of them kept.
+
+    The sums do not have what traces, users, `generate`, streams, autoscaling and faults of operations need.
+    """
     stopped = scenario.stop is not None and (scenario.stop.jobs is not None or scenario.stop.time is not None)
     drawn = all(not isinstance(w.arrivals, Trace | Closed) for w in scenario.workload)
     plain = all(isinstance(stage, OpStage) for program in scenario.programs for stage in program)
-    return stopped and drawn and plain
+    one_at_a_time = all(entry.streams == 1 for entry in scenario.fleet)
+    fixed = not scenario.autoscale and not any(isinstance(fault, OperationFault) for fault in scenario.faults)
+    return stopped and drawn and plain and one_at_a_time and fixed
 
 
 def expected_jobs(scenario: Scenario) -> int:

@@ -1,0 +1,126 @@
+"""The table of what does not combine in docs/engine.md states exactly what the program refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import windtunnel
+from windtunnel.core.errors import InputError
+from windtunnel.engine.choice import choose
+from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.run import prepare_run
+
+PAGE = Path(__file__).parents[2] / "docs" / "engine.md"
+MODEL = {"layers": 2, "width": 256, "heads": 4, "feed_forward": 512}
+SERVICE = {"service": {"mean": "1 ms"}}
+GENERATE = {"generate": {"model": "m", "prompt": 10, "output": 5}}
+OTHER = {"generate": {"model": "n", "prompt": 10, "output": 5}}
+STREAMS = {"streams": [[{"launch": {}}], [{"launch": {}}]]}
+GPU = {"device": "h100-sxm-80gb"}
+CPU = {"device": "host", "real": "cpu:0"}
+OPERATION = {"vector_add": {"n": 1000}}
+RULE = {"entry": "h100-sxm-80gb", "max": 2, "up": {"queue_per_device": 2}, "provisioning": "1 s"}
+
+
+def batch(kind: str) -> dict[str, Any]:
+    return {"name": "fifo", "batch": {"kind": kind, "size": 2}}
+
+
+def outcome(
+    *programs: list[Any], fleet: list[Any] | None = None, arrivals: Any = None, engine: str = "auto", **more: Any
+) -> str:
+    """Return the error of a scenario, or the notes of its run."""
+    data = {
+        "schema": 1,
+        "name": "refused",
+        "fleet": fleet or [GPU],
+        "models": {"m": MODEL, "n": MODEL},
+        "workload": [
+            {"name": f"w{i}", "arrivals": arrivals or {"process": "poisson", "rate": "1000 /s"}, "ops": ops}
+            for i, ops in enumerate(programs)
+        ],
+        "stop": {"jobs": 5},
+        **more,
+    }
+    try:
+        scenario = scenario_from_data(data)
+        prepared = prepare_run(scenario, windtunnel.catalogue(), engine)
+        choose(prepared, engine)
+        return " ".join(windtunnel.run(scenario, engine=engine).result.notes)
+    except InputError as error:
+        return str(error)
+
+
+USERS = {"process": "closed", "users": 2, "think": {"distribution": "exponential", "mean": "1 ms"}}
+CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
+    "continuous batching with other programs than one `generate`": [
+        ([[SERVICE]], {"policy": batch("continuous")}),
+        ([[GENERATE, OPERATION]], {"policy": batch("continuous")}),
+    ],
+    "request-level batches with `streams` in a program, or with `generate` beside operations": [
+        ([[STREAMS]], {"policy": batch("request")}),
+        ([[GENERATE, OPERATION]], {"policy": batch("request")}),
+    ],
+    "batches with `streams` above 1": [
+        ([[SERVICE]], {"policy": batch("request"), "fleet": [{**GPU, "streams": 2}]}),
+        ([[GENERATE]], {"policy": batch("continuous"), "fleet": [{**GPU, "streams": 2}]}),
+    ],
+    "continuous batching of several models on one fleet entry": [
+        ([[GENERATE], [OTHER]], {"policy": batch("continuous")})
+    ],
+    "`records: sample` with traces, closed loops, `generate`, streams, autoscaling or faults of operations": [
+        ([[SERVICE]], {"records": "sample", "arrivals": USERS}),
+        ([[GENERATE]], {"records": "sample"}),
+        ([[STREAMS]], {"records": "sample"}),
+        ([[SERVICE]], {"records": "sample", "fleet": [{**GPU, "streams": 2}]}),
+        ([[SERVICE]], {"records": "sample", "autoscale": [RULE]}),
+        ([[OPERATION]], {"records": "sample", "faults": [{"kind": "ecc", "call": 1}]}),
+    ],
+    "`records: sample` in the process engine": [([[SERVICE]], {"records": "sample", "engine": "process"})],
+    "a real device in the compiled engine": [([[OPERATION]], {"fleet": [CPU], "engine": "compiled"})],
+    "a real device with batches": [([[OPERATION]], {"fleet": [CPU], "policy": batch("request")})],
+    "a real device with `streams` above 1": [([[OPERATION]], {"fleet": [{**CPU, "streams": 2}]})],
+    "a real device with `generate`": [([[GENERATE]], {"fleet": [CPU]})],
+    "a real device with autoscaling": [([[OPERATION]], {"fleet": [CPU], "autoscale": [{**RULE, "entry": "host"}]})],
+}
+
+
+def rows() -> dict[str, str]:
+    """Return the error of each combination in the table."""
+    lines = re.findall(r"^\| (.*?) \| (.*?) \| .* \|$", PAGE.read_text(), re.MULTILINE)
+    heading = lines.index(("combination", "error"))
+    table = dict(lines[heading + 1 : heading + 1 + len(CASES)])
+    return {combination: error for combination, error in table.items() if combination != "---"}
+
+
+def test_the_table_has_these_rows() -> None:
+    assert list(rows()) == list(CASES)
+
+
+@pytest.mark.parametrize("combination", CASES)
+def test_each_combination_of_the_table_is_refused_in_its_words(combination: str) -> None:
+    words = rows()[combination].replace("`", "")
+    for programs, more in CASES[combination]:
+        assert words in outcome(*programs, **more).replace("`", "")
+
+
+@pytest.mark.parametrize("entry", [{"streams": 2}, {}])
+@pytest.mark.parametrize(
+    "more", [{"faults": [{"kind": "ecc", "call": 1}]}, {"autoscale": [RULE]}, {"power_budget": "2 kW"}]
+)
+def test_what_the_table_does_not_name_is_not_refused(entry: Any, more: Any) -> None:
+    for engine in ("process", "compiled"):
+        assert outcome([OPERATION], fleet=[{**GPU, **entry}], engine=engine, **more) == ""
+
+
+def test_entries_may_serve_different_models() -> None:
+    fleet = [{**GPU, "name": "one"}, {**GPU, "name": "other"}]
+    workload = [
+        {"name": name, "arrivals": {"process": "poisson", "rate": "1000 /s"}, "ops": [ops], "devices": [name]}
+        for name, ops in (("one", GENERATE), ("other", OTHER))
+    ]
+    assert "serves one model" not in outcome(fleet=fleet, workload=workload, policy=batch("continuous"))
