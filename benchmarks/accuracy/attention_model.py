@@ -1,7 +1,7 @@
-"""The shipped attention model as the experiments take it: tables that mix phases and types, numbers as one vector.
+"""The shipped attention model in the form that the fits use: tables of mixed phases and types, parameters as a vector.
 
-Formula, residual and their sources are the package's (``windtunnel_models.kinds.gpu.attention_formula`` and
-``kinds.gpu.attention``); nothing is computed here.
+The formula, the residual and their sources are in the package (``windtunnel_models.kinds.gpu.attention_formula`` and
+``kinds.gpu.attention``). This module computes nothing of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,18 @@ from windtunnel_models.kinds.gpu.attention_formula import features as package_fe
 from windtunnel_models.kinds.gpu.attention_formula import geometry as package_geometry
 from windtunnel_models.kinds.gpu.attention_formula import parts as package_parts
 
-__all__ = ["NAMES", "PRIOR", "REGIMES", "SHEETS", "Datasheet", "Geometry", "base", "features", "geometry", "regime"]
+__all__ = [
+    "NAMES",
+    "PRIOR",
+    "REGIMES",
+    "SHEETS",
+    "Datasheet",
+    "Geometry",
+    "features",
+    "formula_times",
+    "geometry",
+    "regime",
+]
 
 Rows: TypeAlias = Mapping[str, np.ndarray]
 """Equal-length arrays: batch, heads, kv_heads, head_dim, kv_tokens, decode (bool), dtype_bytes, kv_bytes."""
@@ -44,16 +55,16 @@ SHEETS = {
 }
 
 HOPPER_TAIL = 0.15
-"""FlashAttention-3 starts long blocks first, so little idles at the end: where its fit of ``tail`` starts."""
+"""Start value of ``tail`` for FlashAttention-3. It starts long blocks first, so that few units are idle at the end."""
 
 AMPLITUDE = 0.01
-"""Variance of the rest before it is learned: 10% of the formula."""
+"""Prior variance of the log residual: a standard deviation of 10% of the formula's time."""
 
 similar = similarity
 
 
 def prior(sheet: Datasheet) -> np.ndarray:
-    """Logarithms of the numbers before any measurement, [numbers]."""
+    """Logarithms of the parameters' prior values, [parameters]."""
     out = np.log([value for value, _ in PRIOR.values()])
     if sheet.hopper:
         out[NAMES.index("tail")] = np.log(HOPPER_TAIL)
@@ -61,7 +72,7 @@ def prior(sheet: Datasheet) -> np.ndarray:
 
 
 def _groups(rows: Rows) -> list[tuple[np.ndarray, OpRows]]:
-    """Places and rows of each phase and type of keys and values."""
+    """Indices and rows of each phase and data type of the keys and values."""
     groups = []
     for decode in (False, True):
         for fp8 in (False, True):
@@ -80,10 +91,10 @@ def _groups(rows: Rows) -> list[tuple[np.ndarray, OpRows]]:
     return groups
 
 
-def _joined(rows: Rows, ask: Callable[[OpRows], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _joined(rows: Rows, compute: Callable[[OpRows], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     out: dict[str, np.ndarray] = {}
     for index, part in _groups(rows):
-        for name, value in ask(part).items():
+        for name, value in compute(part).items():
             out.setdefault(name, np.empty(len(rows["decode"]), dtype=value.dtype))[index] = value
     return out
 
@@ -93,39 +104,39 @@ def geometry(rows: Rows, sheet: Datasheet) -> Geometry:
     return Geometry(**_joined(rows, lambda part: vars(package_geometry(part, sheet))))
 
 
-def parts(g: Geometry, sheet: Datasheet, numbers: np.ndarray) -> TimeComponents:
-    """The times with one vector of numbers (logarithms, in the order of NAMES)."""
-    return package_parts(g, sheet, dict(zip(NAMES, np.exp(numbers).tolist(), strict=True)))
+def parts(g: Geometry, sheet: Datasheet, parameters: np.ndarray) -> TimeComponents:
+    """The formula's times with one parameter vector for all rows (logarithms, in the order of NAMES)."""
+    return package_parts(g, sheet, dict(zip(NAMES, np.exp(parameters).tolist(), strict=True)))
 
 
-def base(g: Geometry, sheet: Datasheet, numbers: np.ndarray) -> TimeComponents:
-    """The times with each row's own vector; ``numbers`` [regimes, numbers]."""
-    regimes = [dict(zip(NAMES, np.exp(row).tolist(), strict=True)) for row in numbers]
+def formula_times(g: Geometry, sheet: Datasheet, parameters: np.ndarray) -> TimeComponents:
+    """The formula's times with the parameter vector of each row's regime; ``parameters`` [regimes, parameters]."""
+    regimes = [dict(zip(NAMES, np.exp(row).tolist(), strict=True)) for row in parameters]
     return formula(g, sheet, regimes.__getitem__)
 
 
 def features(rows: Rows, g: Geometry, p: TimeComponents, sheet: Datasheet) -> np.ndarray:
-    """[rows, features], each over its length."""
+    """[rows, features], each divided by its length scale."""
     del rows
     return package_features(g, p, sheet)
 
 
 def log_factor(arrays: Arrays, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of measured over formula and its half-width of 90%, [rows] each."""
+    """Estimated ln(measured / formula) and the half-width of its 90% interval, [rows] each."""
 
-    evaluate = LearnedAttention(arrays)
+    learned = LearnedAttention(arrays)
 
-    def ask(part: OpRows) -> dict[str, np.ndarray]:
-        factor, width, _ = evaluate.log_factor(part)
+    def compute(part: OpRows) -> dict[str, np.ndarray]:
+        factor, width, _ = learned.log_factor(part)
         return {"factor": factor, "width": width}
 
-    joined = _joined(rows, ask)
+    joined = _joined(rows, compute)
     return joined["factor"], joined["width"]
 
 
-def seconds(arrays: Arrays, rows: Rows, sheet: Datasheet | None = None, rest: bool = True) -> np.ndarray:
-    """Predicted seconds on ``sheet`` (that of the fit if None), with or without the learned rest."""
+def seconds(arrays: Arrays, rows: Rows, sheet: Datasheet | None = None, residual: bool = True) -> np.ndarray:
+    """Estimated seconds on ``sheet`` (the fitted device's if None), with or without the learned residual."""
     own, regimes = frozen(arrays)
     sheet = sheet or own
     total = formula(geometry(rows, sheet), sheet, regimes.__getitem__).total
-    return np.asarray(total * np.exp(log_factor(arrays, rows)[0])) if rest else total
+    return np.asarray(total * np.exp(log_factor(arrays, rows)[0])) if residual else total

@@ -1,8 +1,9 @@
-"""Collectives of an A100 DGX: the shipped cost functions with sizes left out, and with worker counts left out.
+"""Collectives of an A100 DGX, with message sizes and with worker counts left out of the fit.
 
     .venv/bin/python benchmarks/accuracy/collectives.py ../shared/truth [reports/validation/published/collectives.md]
 
-The numbers that the GPU kind gives all devices are fitted again to what is left, through the same cost functions.
+The parameters that the GPU kind has for all devices are fitted again to the other rows, and the shipped cost functions
+estimate the rows that were left out.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CATALOGUE = Catalogue()
 SKU = "a100-sxm-80gb"
 FOLDS = 5
 SAMPLE = 200
-"""Sizes of each set of workers that a fit sees."""
+"""Message sizes of each set of workers that a fit uses."""
 
 START = {
     "scale_up_efficiency.all_reduce": (0.7, 1.0),
@@ -46,9 +47,9 @@ START = {
     "protocol_share.ll": (0.3, 1.0),
     "protocol_share.ll128": (0.9, 0.05),
 }
-"""Start of every fit and the standard deviation (log) that a number may differ by.
+"""Start values of every fit, and the prior standard deviation (log) of each parameter around its start value.
 
-Latencies of steps are held near those by which the library itself chooses between its protocols.
+The prior of the latencies of steps is narrow, around the values by which the library itself selects its protocol.
 """
 
 
@@ -90,26 +91,26 @@ def predict(tables: list[Table], values: Mapping[str, float]) -> list[np.ndarray
 
 
 def fit(tables: list[Table]) -> dict[str, float]:
-    """The numbers of least soft log error; every set of workers weighs the same."""
+    """The parameters that minimise a soft log error, with equal weight for every set of workers."""
     rng = np.random.default_rng(0)
     thin = [t.take(rng.choice(len(t.size), size=min(SAMPLE, len(t.size)), replace=False)) for t in tables]
     start = np.log([value for value, _ in START.values()])
-    hold = np.array([deviation for _, deviation in START.values()])
+    deviation = np.array([deviation for _, deviation in START.values()])
 
     def residual(x: np.ndarray) -> np.ndarray:
-        modelled = predict(thin, dict(zip(START, np.exp(x).tolist(), strict=True)))
-        errors = [np.log(m / t.seconds) for m, t in zip(modelled, thin, strict=True)]
-        return np.concatenate([*errors, 0.5 * (x - start) / hold])
+        estimated = predict(thin, dict(zip(START, np.exp(x).tolist(), strict=True)))
+        errors = [np.log(e / t.seconds) for e, t in zip(estimated, thin, strict=True)]
+        return np.concatenate([*errors, 0.5 * (x - start) / deviation])
 
     solution = least_squares(residual, start, loss="soft_l1", f_scale=0.1, max_nfev=60, diff_step=1e-2)
     return dict(zip(START, np.exp(solution.x).tolist(), strict=True))
 
 
-def straight(train: list[Table], test: Table) -> np.ndarray:
-    """Three numbers: a latency, one more for each further worker, and the attained share of the link."""
+def three_parameters(train: list[Table], test: Table) -> np.ndarray:
+    """A baseline: a latency, one more for each further worker, and the attained share of the link."""
     link = 300e9 if test.workers <= test.per_node else 12.5e9
-    alike = [t for t in train if t.op == test.op and (t.workers <= t.per_node) == (test.workers <= test.per_node)]
-    if not alike:
+    similar = [t for t in train if t.op == test.op and (t.workers <= t.per_node) == (test.workers <= test.per_node)]
+    if not similar:
         return np.full(len(test.size), np.nan)
 
     def model(t: Table, x: np.ndarray) -> np.ndarray:
@@ -118,7 +119,7 @@ def straight(train: list[Table], test: Table) -> np.ndarray:
         return np.asarray(1e-6 * (latency + step * (t.workers - 1.0)) + volume * t.size / (link * share))
 
     def residual(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([*(np.log(model(t, x) / t.seconds) for t in alike), 0.1 * (x - start)])
+        return np.concatenate([*(np.log(model(t, x) / t.seconds) for t in similar), 0.1 * (x - start)])
 
     start = np.log([20.0, 3.0, 0.6])
     return model(test, least_squares(residual, start, loss="soft_l1", f_scale=0.1).x)
@@ -131,7 +132,7 @@ def main() -> None:
     fold = [np.array([fold_of[s] for s in t.size]) for t in tables]
     by_size = [np.empty(len(t.size)) for t in tables]
     by_workers = [np.empty(len(t.size)) for t in tables]
-    lines_of = [np.empty(len(t.size)) for t in tables]
+    baseline = [np.empty(len(t.size)) for t in tables]
     fits = []
     for f in range(FOLDS):
         train = [t.take(np.flatnonzero(g != f)) for t, g in zip(tables, fold, strict=True)]
@@ -144,57 +145,67 @@ def main() -> None:
         fits.append(values)
         for i, t in enumerate(tables):
             if t.workers == workers and t.op == "all_reduce":
-                by_workers[i], lines_of[i] = predict([t], values)[0], straight(train, t)
+                by_workers[i], baseline[i] = predict([t], values)[0], three_parameters(train, t)
     for i, t in enumerate(tables):
         if t.op == "send_recv":
-            by_workers[i][:], lines_of[i][:] = np.nan, np.nan
+            by_workers[i][:], baseline[i][:] = np.nan, np.nan
     lines = [
-        "# Collectives",
+        "# Collectives: message sizes and worker counts left out of the fit",
         "",
-        "Made by `benchmarks/accuracy/collectives.py`. A100 DGX, 2 kB to 67 MB, from microsoft/vidur@7d47513 (MIT).",
-        "Errors are absolute, relative to what was measured. Sizes are left out in five folds; a number of workers is",
-        "left out with all of its sets at once. `three numbers`: a latency, one for each worker, a share of the link,",
-        "with the number of workers left out as well. No target is stated.",
+        "Generated by `benchmarks/accuracy/collectives.py` from microsoft/vidur@7d47513 (MIT): A100 DGX, 2 kB to",
+        "67 MB. No accuracy target is defined.",
         "",
-        "| operation | workers | of a node | sizes left out | under 1 MB | bias | p90 "
-        "| workers left out | three numbers |",
+        "- `per node`: workers in each node.",
+        "- `sizes left out`: MAPE with message sizes left out of the fit, in five folds. `under 1 MB`, `log bias`,",
+        "  `p90`: the MAPE of messages under 1 MB, the median of ln(estimated / measured), and the 90th percentile of",
+        "  the absolute percentage error, in the same cross-validation.",
+        "- `workers left out`: MAPE with a worker count left out of the fit, in all its sets of workers at once.",
+        "- `three parameters`: MAPE of a baseline, also with the worker count left out of the fit: a latency, a",
+        "  latency for each further worker, and a share of the link's bandwidth.",
+        "- –: not applicable, because send_recv has only one worker count.",
+        "",
+        "| operation | workers | per node | sizes left out | under 1 MB | log bias | p90 "
+        "| workers left out | three parameters |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    inside: list[float] = []
+    within_node: list[float] = []
     logs: dict[tuple[str, bool], list[np.ndarray]] = {}
-    for t, s, w, three in zip(tables, by_size, by_workers, lines_of, strict=True):
+    for t, s, w, three in zip(tables, by_size, by_workers, baseline, strict=True):
         m = metrics(t.seconds, s)
         small = t.size < 1e6
         cells = [
             f"{m['mape']:.1%}",
             f"{np.abs(s / t.seconds - 1.0)[small].mean():.1%}",
-            f"{m['bias']:+.3f}",
+            f"{m['log_bias']:+.3f}",
             f"{m['p90']:.1%}",
-            *("" if np.isnan(x).any() else f"{np.abs(x / t.seconds - 1.0).mean():.1%}" for x in (w, three)),
+            *("–" if np.isnan(x).any() else f"{np.abs(x / t.seconds - 1.0).mean():.1%}" for x in (w, three)),
         ]
         lines.append(f"| {t.op} | {t.workers} | {t.per_node} | " + " | ".join(cells) + " |")
         local = t.workers <= t.per_node
         logs.setdefault((t.op, local), []).append(np.abs(np.log(s / t.seconds)))
         if local:
-            inside.append(m["mape"])
-    lines += ["", f"Mean inside a node, sizes left out: {np.mean(inside):.1%}.", ""]
+            within_node.append(m["mape"])
+    lines += ["", f"Mean MAPE within a node, with sizes left out: {np.mean(within_node):.1%}.", ""]
+    lines += ["Error factor that contains 90% of the rows, with sizes left out:", ""]
     for (op, local), errors in sorted(logs.items()):
         factor = np.exp(np.quantile(np.concatenate(errors), 0.9))
-        lines.append(f"- factor that holds 90% of {op} {'inside a node' if local else 'across nodes'}: {factor:.2f}")
+        lines.append(f"- {op} {'within a node' if local else 'across nodes'}: {factor:.2f}")
     everything = fit(tables)
     lines += [
         "",
-        "Times of small collectives jump between about 20 and 60 us from one run of sizes to the next, without order:",
-        "no model of size and workers explains them. Across nodes the rate depends on how many ports the rings leave",
-        "by, which four sets of workers cannot tell apart from the fabric's own troubles (8 workers of 4 a node move",
-        "data faster than 16 of 8 a node); it is the cluster's number, and an overlay should state its own.",
+        "The measured times of small messages vary between about 20 and 60 us from one set of sizes to the next,",
+        "without order. No model of size and worker count can explain them. Across nodes, the bandwidth depends on the",
+        "number of ports through which the rings leave a node. Four sets of workers are not enough to separate this",
+        "from other effects of the network (8 workers in nodes of 4 move data faster than 16 workers in nodes of 8).",
+        "The number of ports is a property of the cluster, so an overlay should contain the cluster's own value.",
         "",
-        "| number | shipped | fitted to all | with worker counts left out |",
+        "| parameter | shipped | fitted to all | range with a worker count left out |",
         "|---|---|---|---|",
     ]
     for name in START:
-        got = [v[name] for v in fits]
-        lines.append(f"| `{name}` | {_shipped(name):.3g} | {everything[name]:.3g} | {min(got):.3g} to {max(got):.3g} |")
+        values_of_fits = [v[name] for v in fits]
+        spread = f"{min(values_of_fits):.3g} to {max(values_of_fits):.3g}"
+        lines.append(f"| `{name}` | {_shipped(name):.3g} | {everything[name]:.3g} | {spread} |")
     text = "\n".join(lines) + "\n"
     if len(sys.argv) > 2:
         Path(sys.argv[2]).write_text(text)

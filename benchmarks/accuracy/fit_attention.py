@@ -1,10 +1,10 @@
-"""Fits the attention model to measurements, and prints what it is worth on head sets and devices held back.
+"""Fits the attention model to measurements, and computes its errors on head sets and devices left out of the fit.
 
-    python benchmarks/accuracy/fit_attention.py ../shared/truth [held|table OUT.md|ship|transfer|monotone]
+    python benchmarks/accuracy/fit_attention.py ../shared/truth [cross-validate|table OUT.md|ship|transfer|monotone]
 
-``held`` (and ``table``) holds back whole head sets, (heads, kv_heads, head_dim); ``ship`` writes the calibrations;
-``transfer`` predicts each device from the other's fit; ``monotone`` counts pairs where more work costs less. Fitting
-needs SciPy, and the package's two source roots on the path.
+``cross-validate`` (the default) and ``table`` leave out whole head sets, (heads, kv_heads, head_dim). ``ship`` writes
+the calibrations. ``transfer`` estimates each device from the fit of the other. ``monotone`` counts pairs in which more
+work has a shorter estimated time. The script needs the package's two source roots on the path.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from attention_model import (
     Datasheet,
     Geometry,
     Rows,
-    base,
     features,
+    formula_times,
     geometry,
     log_factor,
     parts,
@@ -49,12 +49,15 @@ SOURCE = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), attention; fitted by be
 _NOISE = 0.03
 _CENTRES = 400
 _SHARES = ("efficiency", "bandwidth", "write", "part_bytes", "warm_fit", "write_fit")
-"""Numbers that are shares of what the datasheet says: never over one."""
+"""Parameters that are shares of datasheet values, so at most 1."""
 _WIDTHS = np.array([[0.08, 0.12], [0.11, 0.13]])
-"""Half-widths of 90% (logarithm) before calibration: one query, prompt by grouped, multi-head; wide ones five times."""
+"""Half-widths of the 90% interval (logarithm) before their calibration: [one query, prompt] by [grouped, multi-head].
+
+They are multiplied by five for head_dim over 256.
+"""
 
 
-def _fit_numbers(
+def _fit_parameters(
     g: Geometry, sheet: Datasheet, y: np.ndarray, start: np.ndarray, pull: float, count: int
 ) -> np.ndarray:
     from scipy.optimize import least_squares
@@ -74,21 +77,27 @@ def _fit_numbers(
     return np.asarray(solution.x)
 
 
-def fit_numbers(g: Geometry, sheet: Datasheet, y: np.ndarray, count: int = 1500) -> np.ndarray:
-    """A device's numbers from log seconds ``y``: all usual rows, then each regime near that, [regimes, numbers]."""
+def fit_parameters(g: Geometry, sheet: Datasheet, y: np.ndarray, count: int = 1500) -> np.ndarray:
+    """A device's parameters fitted to the log seconds ``y``, [regimes, parameters].
+
+    The first fit is to all rows with head_dim up to 256. Each regime's fit starts from it and is pulled towards it.
+    """
     kind = regime(g)
     usual = np.flatnonzero(kind < 4)
-    both = _fit_numbers(g.take(usual), sheet, y[usual], prior(sheet), 0.3, count)
+    both = _fit_parameters(g.take(usual), sheet, y[usual], prior(sheet), 0.3, count)
     out = np.stack([both] * len(REGIMES))
     for r in range(len(REGIMES)):
         index = np.flatnonzero(kind == r)
         start = out[r % 2] if r > 1 else both
-        out[r] = _fit_numbers(g.take(index), sheet, y[index], start, 0.4, count) if len(index) else start
+        out[r] = _fit_parameters(g.take(index), sheet, y[index], start, 0.4, count) if len(index) else start
     return out
 
 
-def _fit_rest(x: np.ndarray, r: np.ndarray, centres: int = _CENTRES) -> tuple[np.ndarray, np.ndarray]:
-    """Gaussian process on a subset of rows as centres, outliers weighed down; the centres and their weights."""
+def _fit_residual(x: np.ndarray, r: np.ndarray, centres: int = _CENTRES) -> tuple[np.ndarray, np.ndarray]:
+    """The centres of a Gaussian process, which are a subset of the rows, and their weights.
+
+    Outliers have a reduced weight.
+    """
     r = np.clip(r, -0.5, 0.5)
     chosen = x[np.random.default_rng(0).permutation(len(x))[:centres]]
     inner = AMPLITUDE * similar(chosen, chosen).astype(float)
@@ -102,14 +111,14 @@ def _fit_rest(x: np.ndarray, r: np.ndarray, centres: int = _CENTRES) -> tuple[np
 
 
 def fit_device(rows: Rows, sheet: Datasheet, y: np.ndarray, count: int = 1500, centres: int = _CENTRES) -> Arrays:
-    """Numbers and rest of one device from log seconds ``y`` [rows] of its own rows."""
+    """The parameters and the residual of one device, fitted to the log seconds ``y`` [rows] of its own rows."""
     g = geometry(rows, sheet)
-    numbers = fit_numbers(g, sheet, y, count)
-    p = base(g, sheet, numbers)
+    parameters = fit_parameters(g, sheet, y, count)
+    p = formula_times(g, sheet, parameters)
     x, r, kind = features(rows, g, p, sheet), y - np.log(p.total), regime(g)
     out: Arrays = {
         "names": np.array(NAMES),
-        "numbers": numbers,
+        "numbers": parameters,
         "sheet": np.array([float(v) for v in vars(sheet).values()]),
     }
     out["halfwidth"] = (
@@ -117,7 +126,7 @@ def fit_device(rows: Rows, sheet: Datasheet, y: np.ndarray, count: int = 1500, c
     )
     for k in np.unique(kind):
         index = np.flatnonzero(kind == k)
-        out[f"centres_{k}"], out[f"weights_{k}"] = _fit_rest(x[index], r[index], centres)
+        out[f"centres_{k}"], out[f"weights_{k}"] = _fit_residual(x[index], r[index], centres)
     return out
 
 
@@ -126,7 +135,7 @@ def fit_device(rows: Rows, sheet: Datasheet, y: np.ndarray, count: int = 1500, c
 
 @dataclass(frozen=True)
 class Table:
-    """One device's rows and their log seconds."""
+    """The rows of one device, and their log seconds."""
 
     sku: str
     rows: dict[str, np.ndarray]
@@ -145,7 +154,7 @@ class Table:
 
 
 def read(folder: Path) -> list[Table]:
-    """``attention.csv.gz`` by device."""
+    """The rows of ``attention.csv.gz``, by device."""
     with gzip.open(folder / "attention.csv.gz", "rt", newline="") as file:
         lines = list(csv.DictReader(file))
     out = []
@@ -162,14 +171,14 @@ def read(folder: Path) -> list[Table]:
 
 
 def set_fold(table: Table, folds: int, seed: int = 0) -> np.ndarray:
-    """The fold of each row: whole head sets, dealt at random."""
+    """The fold of each row. Whole head sets are assigned to folds at random."""
     sets = sorted(set(table.sets()))
     order = np.random.default_rng(seed).permutation(len(sets))
     fold = {sets[j]: i % folds for i, j in enumerate(order)}
     return np.array([fold[s] for s in table.sets()])
 
 
-def _cells(table: Table) -> list[tuple[str, np.ndarray]]:
+def _subsets(table: Table) -> list[tuple[str, np.ndarray]]:
     decode, fp8, wide = table.rows["decode"], table.rows["kv_bytes"] < 2, table.rows["head_dim"] > 256
     mha = table.rows["heads"] == table.rows["kv_heads"]
     out = []
@@ -184,22 +193,22 @@ def _cells(table: Table) -> list[tuple[str, np.ndarray]]:
     return [(name, index) for name, index in out if index.any()]
 
 
-def show(table: Table, predicted: np.ndarray, width: np.ndarray | None = None) -> None:
-    """MAPE, median, p90, bias, coverage and half-width of log predictions, by phase and kind of head set."""
-    error = np.abs(np.exp(predicted - table.y) - 1.0)
-    for name, i in _cells(table):
+def show(table: Table, estimated: np.ndarray, width: np.ndarray | None = None) -> None:
+    """Print MAPE, median, p90, log bias, coverage and half-width of log estimates, by phase and kind of head set."""
+    error = np.abs(np.exp(estimated - table.y) - 1.0)
+    for name, i in _subsets(table):
         line = (
             f"{table.sku[:4]} {name:22s} n={i.sum():5d} MAPE {error[i].mean():6.2%} median {np.median(error[i]):6.2%} "
-            f"p90 {np.quantile(error[i], 0.9):6.1%} bias {np.median((predicted - table.y)[i]):+.3f}"
+            f"p90 {np.quantile(error[i], 0.9):6.1%} log bias {np.median((estimated - table.y)[i]):+.3f}"
         )
         if width is not None:
-            inside = np.abs(predicted - table.y)[i] <= width[i]
-            line += f" inside {inside.mean():.1%} half-width {np.median(np.sinh(width[i])):.1%}"
+            covered = np.abs(estimated - table.y)[i] <= width[i]
+            line += f" coverage {covered.mean():.1%} half-width {np.median(np.sinh(width[i])):.1%}"
         print(line, flush=True)
 
 
-def show_sets(table: Table, predicted: np.ndarray) -> None:
-    error, sets = np.abs(np.exp(predicted - table.y) - 1.0), np.array(table.sets())
+def show_sets(table: Table, estimated: np.ndarray) -> None:
+    error, sets = np.abs(np.exp(estimated - table.y) - 1.0), np.array(table.sets())
     for phase in (False, True):
         cells = []
         for s in sorted(set(table.sets())):
@@ -213,21 +222,27 @@ FOLDS = {"a100-sxm-80gb": 6, "h100-sxm-80gb": 11}
 """A100 has six head sets, H100 22."""
 
 
-def held_out(table: Table, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log prediction of base and whole, and half-width before calibration; each row from a fit without its head set."""
+def cross_validate(table: Table, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log estimates of the formula and of the model, and the interval's half-widths before their calibration.
+
+    Each row is estimated from a fit without its head set.
+    """
     fold = set_fold(table, FOLDS[table.sku], seed)
     plain, whole, width = np.zeros_like(table.y), np.zeros_like(table.y), np.zeros_like(table.y)
     for f in range(FOLDS[table.sku]):
         train, test = table.take(np.flatnonzero(fold != f)), table.take(np.flatnonzero(fold == f))
         arrays = fit_device(train.rows, train.sheet, train.y)
-        plain[fold == f] = np.log(seconds(arrays, test.rows, rest=False))
+        plain[fold == f] = np.log(seconds(arrays, test.rows, residual=False))
         factor, width[fold == f] = log_factor(arrays, test.rows)
         whole[fold == f] = plain[fold == f] + factor
     return plain, whole, width
 
 
 def calibrated(table: Table, whole: np.ndarray, width: np.ndarray, target: float = 0.93) -> np.ndarray:
-    """Factor on each half-width that puts ``target`` of the held-out rows inside, [regimes, 2]; none for wide ones."""
+    """The factors on the half-widths with which the interval coverage is ``target``, [regimes, 2].
+
+    The factor is 1 for head_dim over 256.
+    """
     g = geometry(table.rows, table.sheet)
     kind, alone = regime(g), (g.group == 1.0).astype(int)
     score = np.abs(whole - table.y) / width
@@ -240,7 +255,7 @@ def calibrated(table: Table, whole: np.ndarray, width: np.ndarray, target: float
 
 
 def nested_width(table: Table, whole: np.ndarray, width: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Half-widths where each fold's factor comes from the other folds' held-out rows."""
+    """Half-widths in which the factor of each fold comes from the rows of the other folds."""
     out = width.copy()
     g = geometry(table.rows, table.sheet)
     kind, alone = regime(g), (g.group == 1.0).astype(int)
@@ -250,15 +265,15 @@ def nested_width(table: Table, whole: np.ndarray, width: np.ndarray, fold: np.nd
     return out
 
 
-def run_held(tables: list[Table]) -> None:
+def run_cross_validation(tables: list[Table]) -> None:
     means = []
     for table in tables:
         start = time.time()
-        plain, whole, width = held_out(table)
+        plain, whole, width = cross_validate(table)
         width = nested_width(table, whole, width, set_fold(table, FOLDS[table.sku]))
-        print("base alone")
+        print("formula alone")
         show(table, plain)
-        print(f"with the rest ({time.time() - start:.0f} s)")
+        print(f"formula and residual ({time.time() - start:.0f} s)")
         show(table, whole, width)
         show_sets(table, whole)
         error, fp8 = np.abs(np.exp(whole - table.y) - 1.0), table.rows["kv_bytes"] < 2
@@ -267,28 +282,34 @@ def run_held(tables: list[Table]) -> None:
             i = table.rows["decode"] == phase
             means.append([error[i & ~fp8 & ~wide].mean(), error[i & ~fp8].mean(), error[i].mean()])
     for name, value in zip(("bf16 keys and values", "with head_dim 512", "all rows"), np.mean(means, 0), strict=True):
-        print(f"mean of prefill and decode on two devices, {name}: {value:.2%}")
+        print(f"mean MAPE of prefill and decode on two devices, {name}: {value:.2%}")
 
 
-HEADER = """# Attention on head sets held back
+HEADER = """# Attention: head sets left out of the fit
 
-Made by `benchmarks/accuracy/fit_attention.py`, on ai-dynamo/aiconfigurator@095f58a (Apache-2.0). Every figure is of head sets
-(heads, kv_heads, head_dim) that no fit saw: A100 has six of them, in six folds; H100 22, in eleven. Errors are absolute,
-relative to what was measured; bias is the median logarithm of modelled over measured. `formula`: the kernels' block
-structure with its fitted numbers, without the learned rest. `inside`: measurements within the 90% interval, whose width
-comes from the other folds.
+Generated by `benchmarks/accuracy/fit_attention.py` from ai-dynamo/aiconfigurator@095f58a (Apache-2.0). The table is a
+cross-validation in which all rows of a head set (heads, kv_heads, head_dim) are in the same fold. A100 has six head sets, in
+six folds; H100 has 22, in eleven folds.
 
-The formula's form and the values it starts from were found by looking at the errors of all head sets of both devices;
-only its fitted numbers and the learned rest are truly held out, so expect the true figures somewhat worse. There is one
-head set over head_dim 256, (1, 1, 512), which another kernel runs: its interval was set by hand after seeing it.
+- `roofline`, `formula`, `model`: MAPE of the estimated duration. `roofline` uses datasheet values only. `formula` is the block
+  structure of the kernels with fitted parameters, without the learned residual. `model` is the shipped model.
+- `median`, `p90`: median and 90th percentile of the absolute percentage error of the model. `log bias`: median of
+  ln(estimated / measured).
+- `coverage`: interval coverage of the 90% interval, whose width comes from the other folds. `half-width`: median half-width of
+  that interval, relative to the estimate.
 
-| device | rows of | rows | roofline | formula | **model** | median | p90 | bias | inside | half-width |
+The structure of the formula and the start values of its parameters were chosen while the errors of all head sets of both
+devices were visible. Only the fitted parameters and the learned residual are cross-validated, so the errors on new head sets
+will be somewhat larger. Only one head set has a head_dim over 256: (1, 1, 512). Another kernel executes it, and its interval was
+set by hand after its measurements had been seen.
+
+| device | subset | rows | roofline | formula | **model** | median | p90 | log bias | coverage | half-width |
 |---|---|---|---|---|---|---|---|---|---|---|
 """  # noqa: E501
 
 
 def roofline(table: Table) -> np.ndarray:
-    """Logarithm of the longest of arithmetic at the datasheet's peak and of each operand moved once."""
+    """Logarithm of the roofline: the longer of arithmetic at the datasheet's peak and of moving each operand once."""
     r, sheet = table.rows, table.sheet
     queries = np.where(r["decode"], 1.0, r["kv_tokens"])
     scores = np.where(r["decode"], r["kv_tokens"], r["kv_tokens"] * (r["kv_tokens"] + 1.0) / 2.0)
@@ -301,30 +322,31 @@ def roofline(table: Table) -> np.ndarray:
 def run_table(tables: list[Table], out: Path) -> None:
     lines, means = [], []
     for table in tables:
-        plain, whole, width = held_out(table)
+        plain, whole, width = cross_validate(table)
         width = nested_width(table, whole, width, set_fold(table, FOLDS[table.sku]))
         simple = roofline(table)
-        for name, i in _cells(table):
-            errors = [np.abs(np.exp(predicted - table.y) - 1.0)[i] for predicted in (simple, plain, whole)]
+        for name, i in _subsets(table):
+            errors = [np.abs(np.exp(estimated - table.y) - 1.0)[i] for estimated in (simple, plain, whole)]
             cells = [table.sku, name, str(int(i.sum())), *(f"{e.mean():.1%}" for e in errors[:2])]
             cells += [
                 f"**{errors[2].mean():.2%}**",
                 f"{np.median(errors[2]):.1%}",
                 f"{np.quantile(errors[2], 0.9):.1%}",
             ]
-            inside = np.abs(whole - table.y)[i] <= width[i]
-            cells += [f"{np.median((whole - table.y)[i]):+.3f}", f"{inside.mean():.0%}"]
+            covered = np.abs(whole - table.y)[i] <= width[i]
+            cells += [f"{np.median((whole - table.y)[i]):+.3f}", f"{covered.mean():.0%}"]
             lines.append(f"| {' | '.join([*cells, f'{np.median(np.sinh(width[i])):.0%}'])} |")
             if name in ("prefill", "decode"):
                 means.append(errors[2].mean())
-    mean = f"\nMean of prefill and decode on the two devices, 16-bit keys, head_dim to 256: **{np.mean(means):.2%}**.\n"
+    subset = "prefill and decode on the two devices, 16-bit keys and values, head_dim up to 256"
+    mean = f"\nMean MAPE of {subset}: **{np.mean(means):.2%}**.\n"
     out.write_text(HEADER + "\n".join(lines) + "\n" + mean, encoding="utf-8")
 
 
 def run_ship(tables: list[Table]) -> None:
-    """Each device's calibration from all its rows; half-widths and reported figures from head sets held back."""
+    """Write the calibration of each device from all its rows. Half-widths and errors come from cross-validation."""
     for table in tables:
-        _, whole, width = held_out(table)
+        _, whole, width = cross_validate(table)
         arrays = fit_device(table.rows, table.sheet, table.y, count=3000)
         arrays["halfwidth"] = arrays["halfwidth"] * calibrated(table, whole, width)
         family = "fa3" if table.sheet.hopper else "fa2"
@@ -338,7 +360,7 @@ def run_ship(tables: list[Table]) -> None:
         inner = nested_width(table, whole, width, set_fold(table, FOLDS[table.sku]))
         error = np.abs(np.exp(whole - table.y) - 1.0)
         usual = table.rows["head_dim"] <= 256
-        cells = [f"{name} {100 * error[index].mean():.1f}%" for name, index in _cells(table)]
+        cells = [f"{name} {100 * error[index].mean():.1f}%" for name, index in _subsets(table)]
         fit = Fit(
             "attention",
             len(table.y),
@@ -355,32 +377,31 @@ def run_ship(tables: list[Table]) -> None:
 
 
 def run_transfer(tables: list[Table]) -> None:
-    """Each device from the other's fit and its own sheet; then with 100 of its rows."""
+    """Print the errors of each device from the other's fit and its own datasheet, then with 100 of its own rows."""
     for table in tables:
         other = next(t for t in tables if t.sku != table.sku)
         arrays = fit_device(other.rows, other.sheet, other.y)
         g = geometry(table.rows, table.sheet)
-        print(f"{table.sku} before any measurement (numbers of PRIOR)")
-        show(table, np.log(base(g, table.sheet, np.stack([prior(table.sheet)] * len(REGIMES))).total))
-        plain = np.log(seconds(arrays, table.rows, table.sheet, rest=False))
+        print(f"{table.sku} without any measurement (parameters of PRIOR)")
+        show(table, np.log(formula_times(g, table.sheet, np.stack([prior(table.sheet)] * len(REGIMES))).total))
+        plain = np.log(seconds(arrays, table.rows, table.sheet, residual=False))
         factor, _ = log_factor(arrays, table.rows)
         for weight in (0.0, 0.5, 1.0):
-            print(f"{table.sku} from {other.sku}, share of the rest {weight}")
+            print(f"{table.sku} from {other.sku}, weight of the residual {weight}")
             show(table, plain + weight * factor)
         for seed in range(2):
             chosen = np.random.default_rng(seed).choice(len(table.y), 100, replace=False)
-            left = np.setdiff1d(np.arange(len(table.y)), chosen)
-            few = table.take(chosen)
-            mine = fit_device(few.rows, few.sheet, few.y, centres=100)
-            rest = table.take(left)
+            train = table.take(chosen)
+            test = table.take(np.setdiff1d(np.arange(len(table.y)), chosen))
+            mine = fit_device(train.rows, train.sheet, train.y, centres=100)
             print(f"{table.sku} from 100 of its own rows, seed {seed}")
-            show(rest, np.log(seconds(mine, rest.rows)))
+            show(test, np.log(seconds(mine, test.rows)))
 
 
 def run_monotone(tables: list[Table], count: int = 20000) -> None:
-    """Random pairs in which the second asks for more; the share where it costs over 1% less.
+    """Print the share of random pairs in which the larger operation has an estimated time over 1% shorter.
 
-    Prompts of one token and head dims over 256 are left out: other kernels run there, and are slower.
+    Prompts of one token and head_dim over 256 are excluded, because other kernels execute them, which are slower.
     """
     g = np.random.default_rng(0)
     for table in tables:
@@ -392,8 +413,8 @@ def run_monotone(tables: list[Table], count: int = 20000) -> None:
         rows["kv_tokens"] = np.maximum(1.0, np.round(rows["kv_tokens"] * jitter))
         rows["batch"] = np.maximum(1.0, np.round(rows["batch"] * np.where(g.random(count) < 0.5, jitter, 1.0)))
         start = time.time()
-        plain_s, plain = seconds(arrays, rows), seconds(arrays, rows, rest=False)
-        print(f"{table.sku} {count} rows {time.time() - start:.2f} s, twice base and once the rest")
+        plain_s, plain = seconds(arrays, rows), seconds(arrays, rows, residual=False)
+        print(f"{table.sku} {count} rows {time.time() - start:.2f} s for two formulas and one residual")
         steps: dict[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] = {
             "batch x 2": lambda r: r | {"batch": r["batch"] * 2},
             "kv_tokens x 2": lambda r: r | {"kv_tokens": r["kv_tokens"] * 2},
@@ -404,18 +425,20 @@ def run_monotone(tables: list[Table], count: int = 20000) -> None:
         }
         for name, change in steps.items():
             larger = change(dict(rows))
-            low, low_plain = seconds(arrays, larger) / plain_s - 1.0, seconds(arrays, larger, rest=False) / plain - 1.0
+            change_full = seconds(arrays, larger) / plain_s - 1.0
+            change_formula = seconds(arrays, larger, residual=False) / plain - 1.0
             print(
-                f"  {name:20s} over 1% cheaper: {(low < -0.01).mean():6.2%} (base {(low_plain < -0.01).mean():6.2%}), "
-                f"by over 5%: {(low < -0.05).mean():6.2%}, worst {low.min():+.1%}"
+                f"  {name:20s} over 1% shorter: {(change_full < -0.01).mean():6.2%} "
+                f"(formula {(change_formula < -0.01).mean():6.2%}), "
+                f"over 5% shorter: {(change_full < -0.05).mean():6.2%}, largest decrease {change_full.min():+.1%}"
             )
 
 
 def main() -> None:
     tables = read(Path(sys.argv[1]))
-    what = sys.argv[2] if len(sys.argv) > 2 else "held"
-    if what == "held":
-        run_held(tables)
+    what = sys.argv[2] if len(sys.argv) > 2 else "cross-validate"
+    if what == "cross-validate":
+        run_cross_validation(tables)
     elif what == "table":
         run_table(tables, Path(sys.argv[3]))
     elif what == "ship":

@@ -1,9 +1,10 @@
-"""Matrix products on a device left out: from its datasheet and the other devices' files, and after a few measurements.
+"""GEMM on a device that was left out of the fit, without and with a few measurements of it.
 
     .venv/bin/python benchmarks/accuracy/gemm_devices.py ../shared/truth [OUT.md]
 
-Every device's calibration file is fitted to that device alone. So what the catalogue answers with
-``--calibration none`` is a device left out whole, and ``calibrate`` starts from there: this asks the shipped code.
+The calibration file of each device is fitted to that device alone. With ``--calibration none``, the catalogue therefore
+estimates a device from its datasheet and the calibrations of the other devices, and ``calibrate`` starts from that
+model. All estimates come from the shipped code.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from windtunnel_models.learned.write import overlay_data, overlay_text
 
 DEVICES = (*sp.FOUR, "arc-pro-b60")
 DRAWS = 3
-MOST_ASKED = 4000
+MOST_ESTIMATED = 4000
 
 
 def rows_of(t: sp.Table) -> Rows:
@@ -36,7 +37,7 @@ def rows_of(t: sp.Table) -> Rows:
 
 
 def as_table(t: sp.Table) -> OpTable:
-    """The rows as `windtunnel calibrate` reads them."""
+    """The rows in the form in which `windtunnel calibrate` reads them."""
     lines = [
         [f"{m:.0f}", f"{n:.0f}", f"{k:.0f}", t.dtype, t.clock]
         for m, n, k in zip(t.m.tolist(), t.n.tolist(), t.k.tolist(), strict=True)
@@ -45,11 +46,12 @@ def as_table(t: sp.Table) -> OpTable:
     return OpTable(OPERATIONS["gemm"], table)
 
 
-def judge(device: Device, t: sp.Table) -> dict[str, float]:
+def evaluate(device: Device, t: sp.Table) -> dict[str, float]:
+    """The errors and the interval coverage of the device's estimates for a table."""
     cost = device.cost(rows_of(t))
     figures = sp.metrics(t.seconds, cost.duration_s)
-    inside, half = sp.interval_metrics(t.seconds, cost.duration_s, cost.duration_low_s, cost.duration_high_s)
-    return figures | {"inside": inside, "half_width": half}
+    coverage, half = sp.interval_metrics(t.seconds, cost.duration_s, cost.duration_low_s, cost.duration_high_s)
+    return figures | {"coverage": coverage, "half_width": half}
 
 
 def roofline(t: sp.Table) -> float:
@@ -62,50 +64,64 @@ def roofline(t: sp.Table) -> float:
 
 
 def calibrated_on(catalogue: Catalogue, sku: str, table: OpTable, seconds: np.ndarray) -> tuple[Device, Calibration]:
-    """The device with the overlay that a calibration on these rows writes, and the calibration."""
+    """The device with the overlay that a calibration on these rows writes; and that calibration."""
     calibration = calibrate(catalogue.device(sku, calibrated=False), table, seconds)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "overlay.yaml"
-        path.write_text(overlay_text(overlay_data(calibration, "a draw", "")), encoding="utf-8")
+        path.write_text(overlay_text(overlay_data(calibration, "random rows", "")), encoding="utf-8")
         return catalogue.device(sku, calibration=read_overlay(path, sku, "gpu")), calibration
 
 
-def after(catalogue: Catalogue, t: sp.Table, count: int, draw: int) -> dict[str, float]:
-    """The device calibrated on ``count`` rows drawn at random, asked for others."""
-    drawn = sp.few(count, t, draw)
+def evaluate_after(catalogue: Catalogue, t: sp.Table, count: int, draw: int) -> dict[str, float]:
+    """The errors, on other rows, of the device calibrated on ``count`` rows drawn at random."""
+    drawn = sp.random_rows(count, t, draw)
     rest = np.setdiff1d(np.arange(len(t)), drawn)
-    rest = np.random.default_rng(draw).choice(rest, min(MOST_ASKED, len(rest)), replace=False)
-    few = t.take(drawn)
+    rest = np.random.default_rng(draw).choice(rest, min(MOST_ESTIMATED, len(rest)), replace=False)
+    fitted = t.take(drawn)
     began = time.perf_counter()
-    device, calibration = calibrated_on(catalogue, t.sku, as_table(few), few.seconds)
+    device, calibration = calibrated_on(catalogue, t.sku, as_table(fitted), fitted.seconds)
     took = time.perf_counter() - began
-    return judge(device, t.take(rest)) | {"seconds": took, "said": calibration.cross_validation_error}
+    return evaluate(device, t.take(rest)) | {"seconds": took, "cv_error": calibration.cross_validation_error}
+
+
+def percent(value: float) -> str:
+    """A share as a percentage; a dash where there is no measurement."""
+    return "–" if np.isnan(value) else f"{value:.1%}"
 
 
 def main() -> None:
-    data, known = sp.read(Path(sys.argv[1])), Catalogue()
+    data, catalogue = sp.read(Path(sys.argv[1])), Catalogue()
     lines = [
-        "# Matrix products on a device left out whole",
+        "# GEMM: devices left out of the fit",
         "",
-        "Made by `benchmarks/accuracy/gemm_devices.py`: bfloat16, bursts, cold, of ai-dynamo/aiconfigurator@095f58a",
-        "(Apache-2.0). No row: `--calibration none`, so the datasheet and the other devices' files. After N rows: what",
-        "`windtunnel calibrate` makes of N rows drawn at random, asked for rows it did not see; means of three draws.",
-        "Errors are absolute, relative to what was measured; `said` is what the calibration reported from its folds.",
+        "Generated by `benchmarks/accuracy/gemm_devices.py` from ai-dynamo/aiconfigurator@095f58a (Apache-2.0):",
+        "bfloat16, `clock=burst`, `cache=cold`. With 0 fitted rows (`--calibration none`), the device is estimated",
+        "from its datasheet and the calibrations of the other devices. With N fitted rows, `windtunnel calibrate` was",
+        "given N rows of the device, drawn at random. The errors are those of rows that were not drawn (means of",
+        "three draws).",
         "",
-        "| device left out | rows | error | median | p90 | bias | under 10 us | inside | half-width | said | fit, s |",
+        "- `MAPE`, `median`, `p90`: mean, median and 90th percentile of the absolute percentage error. `log bias`:",
+        "  median of ln(estimated / measured). `under 10 us`: MAPE of the measurements under 10 us.",
+        "- `coverage`: interval coverage of the 90% interval. `half-width`: its median half-width, relative to the",
+        "  estimate.",
+        "- `CV error`: cross-validation error that the calibration reported. `fit, s`: duration of the calibration.",
+        "- –: not applicable. Nothing was fitted, or the device has no measurement under 10 us.",
+        "",
+        "| device | fitted rows | MAPE | median | p90 | log bias | under 10 us | coverage | half-width "
+        "| CV error | fit, s |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for sku in DEVICES:
         t = data[sku, "bfloat16", "burst"]
         print(f"{sku}: datasheet roofline {roofline(t):.1%}", file=sys.stderr)
-        results = [(0, judge(known.device(sku, calibrated=False), t))]
+        results = [(0, evaluate(catalogue.device(sku, calibrated=False), t))]
         for count in (20, 100, 500):
-            draws = [after(known, t, count, draw) for draw in range(DRAWS)]
+            draws = [evaluate_after(catalogue, t, count, draw) for draw in range(DRAWS)]
             results.append((count, {name: float(np.mean([e[name] for e in draws])) for name in draws[0]}))
         for count, r in results:
-            shown = [f"**{r['mape']:.1%}**", f"{r['median']:.1%}", f"{r['p90']:.1%}", f"{r['bias']:+.3f}"]
-            shown += [f"{r['mape_short']:.1%}", f"{r['inside']:.0%}", f"{r['half_width']:.0%}"]
-            shown += [f"{r['said']:.1%}", f"{r['seconds']:.1f}"] if count else ["–", "–"]
+            shown = [f"**{r['mape']:.1%}**", f"{r['median']:.1%}", f"{r['p90']:.1%}", f"{r['log_bias']:+.3f}"]
+            shown += [percent(r["mape_short"]), f"{r['coverage']:.0%}", f"{r['half_width']:.0%}"]
+            shown += [f"{r['cv_error']:.1%}", f"{r['seconds']:.1f}"] if count else ["–", "–"]
             lines.append(f"| {sku} | {count} | {' | '.join(shown)} |")
             print(lines[-1], file=sys.stderr, flush=True)
     text = "\n".join(lines) + "\n"

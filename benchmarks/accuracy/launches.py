@@ -1,9 +1,9 @@
-"""Launch times and host copies by API and vendor, every device left out in turn.
+"""Launch times and host copies by API and vendor, with each device left out in turn.
 
     .venv/bin/python benchmarks/accuracy/launches.py ../shared/truth [reports/validation/published/launches.md]
 
-The rule that ships is a median: of the devices of a vendor behind an API where there are some, else of the API. Here it
-answers for each device from the others.
+The shipped rule is a median: of the devices of the same API and vendor if there are any, else of those of the API.
+Here, each device is estimated from the others by that rule.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PLATFORMS = {
     "Intel_Graphics_Compute_Runtime": "intel",
     "Apple": "apple",
 }
-"""Drivers of GPUs, by the folder that clpeak keeps their results in. Portable and software drivers are left aside."""
+"""The vendor of each GPU driver, by clpeak's folder of results. Portable and software drivers are excluded."""
 
 PROCESSORS = ("FX_8350", "Athlon", "Phenom", "Core", "Xeon", "i3_", "i7-", "cpu", "llvmpipe", "Threadripper", "E-350")
 OLD = (
@@ -43,7 +43,7 @@ OLD = (
     "Mac_Pro",
     "Iris",
 )
-"""AMD before ROCm and Apple before its own silicon: other drivers than today's, left aside."""
+"""AMD devices before ROCm and Apple devices before its own silicon. They had other drivers, so they are excluded."""
 
 COPIES = {
     "AMD_MI100": "mi100",
@@ -54,7 +54,7 @@ COPIES = {
     "Tesla_T4": "t4",
     "Tesla_V100": "v100-pcie-32gb",
 }
-"""Devices of the table that are in the catalogue, so that their link is known."""
+"""The devices of the table that are in the catalogue, which has their host link."""
 
 CATALOGUE = Catalogue()
 
@@ -71,7 +71,7 @@ class Measured:
 
 
 def read(folder: Path) -> list[Measured]:
-    """GPUs behind the drivers of their vendors."""
+    """The measurements of GPUs through the drivers of their vendors."""
     measured = []
     with (folder / "launch_transfer.csv").open(newline="") as file:
         for r in csv.DictReader(file):
@@ -79,7 +79,7 @@ def read(folder: Path) -> list[Measured]:
             vendor = PLATFORMS.get(parts[1] if parts[0] == "old" else parts[0])
             if (
                 vendor is None
-                or any(word in r["device"] for word in (*PROCESSORS, *OLD))
+                or any(part in r["device"] for part in (*PROCESSORS, *OLD))
                 or r["api"] in ("cpu", "oneapi")
             ):
                 continue
@@ -104,10 +104,10 @@ def read(folder: Path) -> list[Measured]:
     return measured
 
 
-def left_out(
+def estimates(
     rows: list[Measured], value: Callable[[Measured], float | None], i: int
 ) -> tuple[float | None, float | None]:
-    """The median of the other devices of the API, and of those of the vendor behind it."""
+    """The median over the other devices of the API, and over those of the same API and vendor."""
     others = [r for j, r in enumerate(rows) if j != i and r.device != rows[i].device and value(r) is not None]
     api = [value(r) for r in others if r.api == rows[i].api]
     vendor = [value(r) for r in others if r.api == rows[i].api and r.vendor == rows[i].vendor]
@@ -119,7 +119,7 @@ def launches(rows: list[Measured], name: str, value: Callable[[Measured], float 
     for i, r in enumerate(rows):
         measured = value(r)
         if measured is not None:
-            groups.setdefault((r.api, r.vendor), []).append((measured, *left_out(rows, value, i)))
+            groups.setdefault((r.api, r.vendor), []).append((measured, *estimates(rows, value, i)))
     lines = []
     for (api, vendor), members in sorted(groups.items()):
         median = float(np.median([m for m, _, _ in members]))
@@ -127,9 +127,9 @@ def launches(rows: list[Measured], name: str, value: Callable[[Measured], float 
         cells = []
         for place in (1, 2):
             pairs = [(m[0], m[place]) for m in members if m[place] is not None]
-            error = [abs(p / m - 1.0) for m, p in pairs if p is not None]
-            factor = [max(p / m, m / p) for m, p in pairs if p is not None]
-            cells.append(f"{np.mean(error):.0%} / {np.median(factor):.2f}" if error else "")
+            error = [abs(e / m - 1.0) for m, e in pairs if e is not None]
+            factor = [max(e / m, m / e) for m, e in pairs if e is not None]
+            cells.append(f"{np.mean(error):.0%} / {np.median(factor):.2f}" if error else "–")
         lines.append(
             f"| {name} | {api} | {vendor} | {len(members)} | {median:.3g} | {spread} | {cells[0]} | {cells[1]} |"
         )
@@ -146,18 +146,18 @@ def copies(rows: list[Measured]) -> list[str]:
         link = (device.number("host_link_bytes_per_s") or 0.0) * (device.number("host_link_efficiency") or 0.0) / 1e9
         others = [v for other, v in pageable.items() if other != sku]
         staged = float(np.median(others))
-        answer = (link**-4 + staged**-4) ** -0.25
+        estimated = (link**-4 + staged**-4) ** -0.25
         half = 0.5 * link
         lines.append(
-            f"| {sku} | pageable | {rate:.1f} | {answer:.1f} | {abs(answer / rate - 1):.0%} "
+            f"| {sku} | pageable | {rate:.1f} | {estimated:.1f} | {abs(estimated / rate - 1):.0%} "
             f"| {half:.1f} | {abs(half / rate - 1):.0%} |"
         )
     for sku, rate in sorted(pinned.items()):
         size = 1_000_000_000
         device = CATALOGUE.device(sku, calibrated=False)
         cost = device.cost(one_row(OPERATIONS["copy"], {"bytes": size, "direction": "h2d", "memory": "pinned"}))
-        answer = size / float(cost.duration_s[0]) / 1e9
-        lines.append(f"| {sku} | pinned | {rate:.1f} | {answer:.1f} | {abs(answer / rate - 1):.0%} | | |")
+        estimated = size / float(cost.duration_s[0]) / 1e9
+        lines.append(f"| {sku} | pinned | {rate:.1f} | {estimated:.1f} | {abs(estimated / rate - 1):.0%} | – | – |")
     return lines
 
 
@@ -166,33 +166,41 @@ def main() -> None:
     lines = [
         "# Launches and host copies",
         "",
-        "Made by `benchmarks/accuracy/launches.py` from krrishnarraj/clpeak before a89d2ae (Apache-2.0): GPUs behind",
-        "their vendors' drivers, AMD from ROCm on, Apple from its own silicon on. Each device is answered for by the",
-        "median of the others: of the API alone, and of its vendor behind the API. Errors: mean absolute, then the",
-        "median factor.",
+        "Generated by `benchmarks/accuracy/launches.py` from krrishnarraj/clpeak before a89d2ae (Apache-2.0): GPUs",
+        "with their vendors' drivers, AMD since ROCm, Apple since its own silicon.",
         "",
-        "| time (us) | API | vendor | devices | median | range | by API | by vendor |",
+        "- `median`, `range`: measured times (us).",
+        "- `by API`, `by vendor`: errors if each device is estimated by the median of the other devices of its API, or",
+        "  by that of the other devices of its API and vendor. The first value is the MAPE. The second is the median",
+        "  error factor (the larger of estimated / measured and its inverse).",
+        "- –: no other device.",
+        "",
+        "| time | API | vendor | devices | median | range | by API | by vendor |",
         "|---|---|---|---|---|---|---|---|",
         *launches(rows, "round trip", lambda r: r.round_trip_us),
         *launches(rows, "dispatch", lambda r: r.dispatch_us),
         "",
-        "Launch times are the host's and the driver's as much as the device's: a median factor of 1.3 to 1.6 between",
-        "devices of one vendor is what remains. Old runs give one number, said to be a round trip, though shorter than",
-        "the enqueue alone that newer runs tell apart (RTX 5060: 15.7 and 6.5 us; older boards: 3.4 to 8 us). A single",
-        "device stands for CUDA, HIP and Metal, so nothing can be left out there: those profiles are of that device.",
-        "Apple's OpenCL says 1.45 and 6.92 us on M1 and 197 us on M1 Pro: the last is of a run that tells apart.",
+        "Launch times depend on the host and the driver as much as on the device: between devices of one vendor, a",
+        "median error factor of 1.3 to 1.6 remains. Old runs have a single value, which their source calls a round",
+        "trip, although it is as short as the enqueue alone of newer runs, which measure the two separately (RTX 5060:",
+        "round trip 15.7 us and enqueue 6.5 us; older boards: 3.4 to 8 us). CUDA, HIP and Metal were measured on a",
+        "single device each, which therefore cannot be left out: these API profiles are those of that device. For",
+        "OpenCL on Apple, the values are 1.45 and 6.92 us on M1 and 197 us on M1 Pro. The last one is from a run with",
+        "separate measurements.",
         "",
         "## Copies between host and device (GB/s)",
         "",
-        "A pageable copy passes through the driver's own pinned buffer, so it takes the slower of the link and of the",
-        "host's copying; each device is answered for with its link and the median pageable rate of the others. Beside",
-        "it: half of the pinned rate, the rule before.",
+        "A pageable copy passes through a pinned buffer of the driver, so its rate is that of the link or that of the",
+        "host's copying, whichever is lower. The rate of each device is estimated from its link and the median",
+        "pageable rate of the other devices (`model`). `half of pinned` is the previous rule, half of the pinned rate.",
+        "`error` is the absolute percentage error of the column before it. –: not applicable to pinned memory.",
         "",
         "| device | memory | measured | model | error | half of pinned | error |",
         "|---|---|---|---|---|---|---|",
         *copies(rows),
         "",
-        "T4 copies far slower than its link: its host does. Pinned copies: one device with a known link.",
+        "The copies of T4 are much slower than its link, because of its host. Pinned copies were measured on only one",
+        "device whose link is known.",
     ]
     text = "\n".join(lines) + "\n"
     if len(sys.argv) > 2:

@@ -1,8 +1,8 @@
-"""Splits, metrics and baselines for GEMM: whole shapes and whole devices are held back, never single points.
+"""Splits, error metrics and baselines for GEMM. A split leaves out whole shapes or whole devices, never single points.
 
     python benchmarks/accuracy/split.py ../shared/truth
 
-prints the two baselines of the data's README (datasheet roofline, three fitted numbers) device by device.
+prints the two baselines of the data's README (datasheet roofline, three fitted parameters) for each device.
 Only NumPy is needed.
 """
 
@@ -19,15 +19,15 @@ from pathlib import Path
 import numpy as np
 
 FOUR = ("a100-sxm-80gb", "h100-sxm-80gb", "l40s", "b200-sxm-180gb")
-"""The calibrated devices that the targets name."""
+"""The calibrated devices for which the accuracy targets are defined."""
 
 BYTES = {"bfloat16": 2.0, "float16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "int8": 1.0, "nvfp4": 0.5625}
-"""Bytes of one operand element; nvfp4 carries a one-byte scale for every 16 elements."""
+"""Bytes of one operand element. nvfp4 has a one-byte scale for every 16 elements."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """What a datasheet says: units, clock (Hz), memory (B/s), last-level cache (B), matrix peaks (FLOP/s)."""
+    """Datasheet values: units, clock (Hz), memory bandwidth (B/s), last-level cache (B), power (W), peaks (FLOP/s)."""
 
     units: float
     clock: float
@@ -54,12 +54,12 @@ SHEETS = {
     "gb200": _sheet(148, 2062, 8000, 126, 1200, bfloat16=2500, float16=2500, fp8=5000, int8=5000, nvfp4=10000),
     "rtx-pro-6000-server": _sheet(188, 2430, 1792, 128, 600, bfloat16=467.8, fp8=935.6, int8=935.6, nvfp4=1871.2),
 }
-"""From device_models/windtunnel_models/catalog/gpu; the conflicts between sources are noted there."""
+"""From device_models/windtunnel_models/catalog/gpu, where the conflicts between sources are noted."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one device, type and clock."""
+    """Rows of one device, data type and clock."""
 
     sku: str
     dtype: str
@@ -81,7 +81,7 @@ class Table:
 
 
 def read(folder: Path) -> dict[tuple[str, str, str], Table]:
-    """All rows of ``gemm.csv.gz`` by device, type and clock."""
+    """All rows of ``gemm.csv.gz`` by device, data type and clock."""
     groups: dict[tuple[str, str, str], list[tuple[float, ...]]] = {}
     with gzip.open(folder / "gemm.csv.gz", "rt", newline="") as file:
         for r in csv.DictReader(file):
@@ -91,25 +91,28 @@ def read(folder: Path) -> dict[tuple[str, str, str], Table]:
 
 
 def shape_fold(n: np.ndarray, k: np.ndarray, folds: int, salt: str = "gemm") -> np.ndarray:
-    """The fold of each row: by a hash of its (n, k), so a shape is in one fold on every device and type."""
+    """The fold of each row, from a hash of its (n, k): a shape is in the same fold on every device and data type."""
     names = {pair: zlib.crc32(f"{salt}/{pair[0]:.0f}/{pair[1]:.0f}".encode()) for pair in set(zip(n, k, strict=True))}
     order = {pair: i % folds for i, pair in enumerate(sorted(names, key=lambda p: names[p]))}
     return np.array([order[pair] for pair in zip(n, k, strict=True)])
 
 
-def few(count: int, table: Table, seed: int) -> np.ndarray:
-    """Row numbers of ``count`` measurements drawn at random from a device's table."""
+def random_rows(count: int, table: Table, seed: int) -> np.ndarray:
+    """Indices of ``count`` measurements drawn at random from a device's table."""
     return np.random.default_rng(seed).choice(len(table), size=min(count, len(table)), replace=False)
 
 
-def metrics(seconds: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    """Mean, median and 90th percentile of the absolute percentage error, and the signed bias (log, median)."""
-    error = np.abs(predicted / seconds - 1.0)
+def metrics(seconds: np.ndarray, estimated: np.ndarray) -> dict[str, float]:
+    """Mean, median and 90th percentile of the absolute relative error, and the median of ln(estimated / measured).
+
+    ``mape_short`` and ``mape_long`` are the MAPE of measurements under 10 us and of the others.
+    """
+    error = np.abs(estimated / seconds - 1.0)
     out = {
         "mape": float(error.mean()),
         "median": float(np.median(error)),
         "p90": float(np.quantile(error, 0.9)),
-        "bias": float(np.median(np.log(predicted / seconds))),
+        "log_bias": float(np.median(np.log(estimated / seconds))),
     }
     short = seconds < 10e-6
     out["mape_short"] = float(error[short].mean()) if short.any() else float("nan")
@@ -118,11 +121,11 @@ def metrics(seconds: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
 
 
 def interval_metrics(
-    seconds: np.ndarray, predicted: np.ndarray, low: np.ndarray, high: np.ndarray
+    seconds: np.ndarray, estimated: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[float, float]:
-    """Share of measurements inside, and median half-width relative to the value."""
-    inside = (seconds >= low) & (seconds <= high)
-    return float(inside.mean()), float(np.median((high - low) / 2.0 / predicted))
+    """Interval coverage, and the median of the interval's half-width relative to the estimate."""
+    covered = (seconds >= low) & (seconds <= high)
+    return float(covered.mean()), float(np.median((high - low) / 2.0 / estimated))
 
 
 def flops(t: Table) -> np.ndarray:
@@ -130,7 +133,7 @@ def flops(t: Table) -> np.ndarray:
 
 
 def traffic(t: Table) -> np.ndarray:
-    """Bytes of A and B in their type and of C in 16 bits."""
+    """Bytes of A and B in their data type and of C in 16 bits."""
     return BYTES[t.dtype] * (t.m * t.k + t.k * t.n) + 2.0 * t.m * t.n
 
 
@@ -138,8 +141,11 @@ def roofline(t: Table) -> np.ndarray:
     return np.maximum(flops(t) / t.sheet.peak[t.dtype], traffic(t) / t.sheet.bandwidth)
 
 
-def three_numbers(train: Table, test: Table) -> np.ndarray:
-    """t0 + max(compute / a, memory / b), the three numbers of least mean absolute log error (coordinate search)."""
+def three_parameters(train: Table, test: Table) -> np.ndarray:
+    """t0 + max(compute / a, memory / b), whose three parameters minimise the mean absolute log error.
+
+    The parameters are found by a coordinate search.
+    """
     c, b, t = flops(train) / train.sheet.peak[train.dtype], traffic(train) / train.sheet.bandwidth, train.seconds
     grid = np.exp(np.linspace(-0.35, 0.35, 15))
     x = np.array([0.75, 0.75, max(float(t.min()), 1e-6)])
@@ -161,17 +167,17 @@ Fit = Callable[[list[Table]], Callable[[Table], np.ndarray]]
 
 
 def folds_of(tables: list[Table], folds: int) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:
-    """Train and test row numbers of every table, fold by fold; a shape is held back on all tables at once."""
+    """Training and test rows of every table, for each fold. A shape is left out of all tables at once."""
     which = [shape_fold(t.n, t.k, folds) for t in tables]
     for f in range(folds):
         yield [np.flatnonzero(w != f) for w in which], [np.flatnonzero(w == f) for w in which]
 
 
-def line(name: str, seconds: np.ndarray, predicted: np.ndarray) -> str:
-    m = metrics(seconds, predicted)
+def line(name: str, seconds: np.ndarray, estimated: np.ndarray) -> str:
+    m = metrics(seconds, estimated)
     return (
         f"{name:34s} n={len(seconds):6d} MAPE {m['mape']:6.2%} median {m['median']:6.2%} p90 {m['p90']:6.1%} "
-        f"bias {m['bias']:+.3f} under 10 us {m['mape_short']:6.2%} over {m['mape_long']:6.2%}"
+        f"log bias {m['log_bias']:+.3f} MAPE under 10 us {m['mape_short']:6.2%} others {m['mape_long']:6.2%}"
     )
 
 
@@ -182,8 +188,8 @@ def main() -> None:
     for key, table in tables.items():
         out = np.empty(len(table))
         for train, test in folds_of([table], 5):
-            out[test[0]] = three_numbers(table.take(train[0]), table.take(test[0]))
-        print(line("three numbers " + "/".join(key), table.seconds, out))
+            out[test[0]] = three_parameters(table.take(train[0]), table.take(test[0]))
+        print(line("three parameters " + "/".join(key), table.seconds, out))
 
 
 if __name__ == "__main__":

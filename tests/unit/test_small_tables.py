@@ -1,4 +1,4 @@
-"""What the models of TPU and FPGA say of rows that were left out of their fits, by the harness of benchmarks/accuracy."""
+"""Cross-validation errors of the TPU and FPGA models, computed by the script of benchmarks/accuracy."""
 
 from __future__ import annotations
 
@@ -30,46 +30,46 @@ def _harness() -> ModuleType:
 small_tables = _harness()
 
 
-def _error(seconds: np.ndarray, said: np.ndarray) -> float:
-    return float(np.abs(said / seconds - 1.0).mean())
+def _error(seconds: np.ndarray, estimated: np.ndarray) -> float:
+    return float(np.abs(estimated / seconds - 1.0).mean())
 
 
-def test_products_on_a_tpu_come_within_5_percent_when_their_whole_shape_was_left_out() -> None:
+def test_gemm_on_a_tpu_is_within_5_percent_when_its_whole_shape_was_left_out() -> None:
     study = small_tables.tpu(DATA)
-    said, low, high = small_tables.left_out(study, study.groups["weights (n,k)"])
-    assert _error(study.seconds, said) < 0.05
+    estimated, low, high = small_tables.cross_validate(study, study.groups["weight shape (n,k)"])
+    assert _error(study.seconds, estimated) < 0.05
     assert 0.85 <= np.mean((study.seconds >= low) & (study.seconds <= high)) <= 0.97
-    assert np.median((high - low) / 2.0 / said) < 0.1
-    assert _error(study.seconds, said) < 0.6 * _error(study.seconds, small_tables.constants(study))
+    assert np.median((high - low) / 2.0 / estimated) < 0.1
+    assert _error(study.seconds, estimated) < 0.6 * _error(study.seconds, small_tables.constants(study))
 
 
-def test_kernels_on_fpgas_come_within_7_percent_when_left_out_of_the_fit() -> None:
-    seconds, said, inside = [], [], []
+def test_kernels_on_fpgas_are_within_7_percent_when_left_out_of_the_fit() -> None:
+    seconds, estimated, covered = [], [], []
     for study in (small_tables.fpga_gemm(DATA), small_tables.fpga_gemv(DATA)):
-        found, low, high = small_tables.left_out(study, study.groups["row"])
+        estimate, low, high = small_tables.cross_validate(study, study.groups["row"])
         seconds.append(study.seconds)
-        said.append(found)
-        inside.append((study.seconds >= low) & (study.seconds <= high))
-    assert _error(np.concatenate(seconds), np.concatenate(said)) < 0.07
-    assert _error(seconds[0], said[0]) < 0.05
-    assert 0.85 <= np.mean(np.concatenate(inside)) <= 0.97
+        estimated.append(estimate)
+        covered.append((study.seconds >= low) & (study.seconds <= high))
+    assert _error(np.concatenate(seconds), np.concatenate(estimated)) < 0.07
+    assert _error(seconds[0], estimated[0]) < 0.05
+    assert 0.85 <= np.mean(np.concatenate(covered)) <= 0.97
 
 
-def test_launches_in_flight_come_within_3_percent_in_most_cases_when_left_out_of_the_fit() -> None:
+def test_launches_in_flight_are_within_3_percent_in_most_cases_when_left_out_of_the_fit() -> None:
     study = small_tables.fpga_launch(DATA)
-    said, low, high = small_tables.left_out(study, study.groups["row"])
-    assert np.median(np.abs(said / study.seconds - 1.0)) < 0.03
-    assert _error(study.seconds, said) < 0.6 * _error(study.seconds, small_tables.constants(study))
+    estimated, low, high = small_tables.cross_validate(study, study.groups["row"])
+    assert np.median(np.abs(estimated / study.seconds - 1.0)) < 0.03
+    assert _error(study.seconds, estimated) < 0.6 * _error(study.seconds, small_tables.constants(study))
     assert 0.85 <= np.mean((study.seconds >= low) & (study.seconds <= high)) <= 0.97
 
 
-def test_a_device_that_nobody_measured_is_told_with_an_interval_that_holds_most_of_what_was() -> None:
+def test_an_uncalibrated_device_has_an_interval_that_contains_most_measurements() -> None:
     for study, most in ((small_tables.tpu(DATA), 0.07), (small_tables.fpga_gemm(DATA), 0.15)):
         plain = Catalogue().device(study.sku, calibrated=False)
-        said, low, high = small_tables.costs(study, plain, np.arange(len(study)), intervals=True)
-        assert _error(study.seconds, said) < most
+        estimated, low, high = small_tables.costs(study, plain, np.arange(len(study)), intervals=True)
+        assert _error(study.seconds, estimated) < most
         assert np.mean((study.seconds >= low) & (study.seconds <= high)) >= 0.85
-        assert np.median((high - low) / 2.0 / said) < 0.6
+        assert np.median((high - low) / 2.0 / estimated) < 0.6
 
 
 @pytest.mark.parametrize("make", ["tpu", "fpga_gemm", "fpga_gemv", "fpga_launch"])
