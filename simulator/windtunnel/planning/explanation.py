@@ -248,7 +248,7 @@ def sentences(plan: PlanResult) -> list[str]:
     below = explanation.next_cheapest
     if below is not None:
         lines.append(
-            f"The next-{comparatives.least} simulated fleet, {below.fleet} at {below.objective_text}, "
+            f"The closest {comparatives.less} fleet of those simulated, {below.fleet} at {below.objective_text}, "
             f"{'fails' if below.verdict == 'fails' else 'is inconclusive'}: {'; '.join(below.violations)}."
         )
     lines += _inconclusive_fleets(plan)

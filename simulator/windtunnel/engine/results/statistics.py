@@ -244,7 +244,10 @@ def _logistic(odds: float) -> float:
 
 
 def _too_short(effective: float) -> str:
-    return f"the run is too short (effective sample size about {effective:.1f}, at least {_MIN_EFFECTIVE:.0f} needed)"
+    about = f"the run is too short (effective sample size about {effective:.1f}"
+    if effective < _MIN_EFFECTIVE:
+        return f"{about}, at least {_MIN_EFFECTIVE:.0f} needed)"
+    return f"{about}, so the interval has no upper end)"
 
 
 def over_replications(values: Sequence[float | None]) -> Estimate:
