@@ -34,8 +34,10 @@ test-optional: $(TEST_STAMP)
 	WINDTUNNEL_REQUIRE=tpu $(BIN)/pytest -n 2 --dist worksteal tests/backends/test_tpu.py tests/backends/test_fake_cupy.py \
 		tests/backends/test_cupy_libraries.py tests/backends/test_cuda.py tests/conformance/test_operations.py
 
-# Benchmarks and studies that take too long for the test suite. They write to reports/benchmarks.
+# Benchmarks and studies that take too long for the test suite, and more seeds of the fuzz test of the engines. The
+# benchmarks write to reports/benchmarks.
 study: $(TEST_STAMP)
+	PYTHONPATH=. $(BIN)/python -m tests.differential.fuzz 0 1000
 	$(BIN)/python benchmarks/process_engine.py --out reports/benchmarks
 	$(BIN)/python benchmarks/engines.py --out reports/benchmarks
 	$(BIN)/python benchmarks/commands.py --out reports/benchmarks
