@@ -384,7 +384,7 @@ def run_table(data: dict[tuple[str, str, str], sp.Table], out: Path, logs: Seque
         for train, test in sp.folds_of([t], 5):
             three[test[0]] = sp.three_parameters(t.take(train[0]), t.take(test[0]))
         plain = [float(np.mean(np.abs(x / t.seconds - 1.0))) for x in (sp.roofline(t), three)]
-        short = "–" if np.isnan(r["mape_short"]) else f"{r['mape_short']:.1%}"
+        short = sp.percent(r["mape_short"])
         cells = [sku, f"{dtype}, {clock}", rows, *(f"{x:.1%}" for x in (*plain, r["formula"])), f"**{r['mape']:.2%}**"]
         cells += [f"{r['median']:.1%}", f"{r['p90']:.1%}", f"{r['log_bias']:+.3f}", short]
         cells += [f"{r['coverage']:.0%}", f"{r['half_width']:.0%}"]

@@ -84,11 +84,6 @@ def evaluate_after(catalogue: Catalogue, t: sp.Table, count: int, draw: int) -> 
     return evaluate(device, t.take(rest)) | {"seconds": took, "cv_error": calibration.cross_validation_error}
 
 
-def percent(value: float) -> str:
-    """A share as a percentage; a dash where there is no measurement."""
-    return "–" if np.isnan(value) else f"{value:.1%}"
-
-
 def main() -> None:
     data, catalogue = sp.read(Path(sys.argv[1])), Catalogue()
     lines = [
@@ -120,7 +115,7 @@ def main() -> None:
             results.append((count, {name: float(np.mean([e[name] for e in draws])) for name in draws[0]}))
         for count, r in results:
             shown = [f"**{r['mape']:.1%}**", f"{r['median']:.1%}", f"{r['p90']:.1%}", f"{r['log_bias']:+.3f}"]
-            shown += [percent(r["mape_short"]), f"{r['coverage']:.0%}", f"{r['half_width']:.0%}"]
+            shown += [sp.percent(r["mape_short"]), f"{r['coverage']:.0%}", f"{r['half_width']:.0%}"]
             shown += [f"{r['cv_error']:.1%}", f"{r['seconds']:.1f}"] if count else ["–", "–"]
             lines.append(f"| {sku} | {count} | {' | '.join(shown)} |")
             print(lines[-1], file=sys.stderr, flush=True)

@@ -173,11 +173,17 @@ def folds_of(tables: list[Table], folds: int) -> Iterator[tuple[list[np.ndarray]
         yield [np.flatnonzero(w != f) for w in which], [np.flatnonzero(w == f) for w in which]
 
 
+def percent(value: float, digits: int = 1) -> str:
+    """A share as a percentage, or a dash if it is not a number, as the error of a subset without rows."""
+    return "–" if np.isnan(value) else f"{value:.{digits}%}"
+
+
 def line(name: str, seconds: np.ndarray, estimated: np.ndarray) -> str:
     m = metrics(seconds, estimated)
     return (
         f"{name:34s} n={len(seconds):6d} MAPE {m['mape']:6.2%} median {m['median']:6.2%} p90 {m['p90']:6.1%} "
-        f"log bias {m['log_bias']:+.3f} MAPE under 10 us {m['mape_short']:6.2%} others {m['mape_long']:6.2%}"
+        f"log bias {m['log_bias']:+.3f} MAPE under 10 us {percent(m['mape_short'], 2):>6s} "
+        f"others {percent(m['mape_long'], 2):>6s}"
     )
 
 
