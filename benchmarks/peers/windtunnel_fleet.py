@@ -11,7 +11,7 @@ from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import simulate
 
 
-def scenario(count, per_class=250, policy="shortest-expected-completion", records="drop"):
+def scenario(count, per_class=250, policy="shortest-expected-completion", records="none"):
     return scenario_from_data(
         {
             "schema": 1,
