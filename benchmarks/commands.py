@@ -1,9 +1,9 @@
-"""How long whole commands take here: start-up, a table of predictions, the main job, writing a million jobs.
+"""Duration of whole commands: start-up, a table of predictions, and two runs that write their output files.
 
     python benchmarks/commands.py [--rounds 3] [--out DIR]
 
-Wall seconds of whole processes, with Python's own start-up beside them for scale (`python -c pass` with the same
-interpreter): absolute figures are this machine's, ratios travel better.
+Measures the wall time of whole processes, and that of `python -c pass` with the same interpreter for comparison. The
+absolute times depend on the machine; ratios depend on it less.
 """
 
 from __future__ import annotations
@@ -56,13 +56,15 @@ def main() -> None:
             "python -c pass": [sys.executable, "-c", "pass"],
             "windtunnel --help": [*windtunnel, "--help"],
             "windtunnel devices": [*windtunnel, "devices", "--format", "json"],
-            "predict, a table of 100,000 rows": [*windtunnel, *predict],
-            "the main job, written out": [*windtunnel, "run", "scenarios/azure-code.yaml", "--out", str(here / "run")],
-            "mm64, a million jobs, all written out": [
+            "windtunnel predict, a table of 100,000 rows": [*windtunnel, *predict],
+            "windtunnel run azure-code, with output files": [
+                *windtunnel, "run", "scenarios/azure-code.yaml", "--out", str(here / "run"),
+            ],
+            "windtunnel run mm64, a million jobs, with all jobs in the output files": [
                 *windtunnel, "run", "scenarios/mm64.yaml", "--all-jobs", "--out", str(here / "mm64"),
             ],
         }  # fmt: skip
-        lines = ["| command | median wall s | of |", "|---|---|---|"]
+        lines = ["| command | median wall time (s) | runs |", "|---|---|---|"]
         for name, command in commands.items():
             seconds = []
             for _ in range(options.rounds):
@@ -74,7 +76,9 @@ def main() -> None:
     print(text)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "commands.md").write_text("# Whole commands\n\n" + text)
+        (options.out / "commands.md").write_text(
+            "# Duration of whole commands\n\nWritten by `python benchmarks/commands.py`.\n\n" + text
+        )
 
 
 if __name__ == "__main__":

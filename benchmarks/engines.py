@@ -1,10 +1,10 @@
-"""The compiled engine beside SimPy, Ciw, salabim and a C++ loop: the same jobs, fleet, policy and statistics.
+"""The compiled engine compared with SimPy, Ciw, salabim and a C++ loop: same jobs, fleet, policy and statistics.
 
-Jobs are drawn once by Windtunnel and written to a file that all peers read; Windtunnel draws them again, within its
-own time. Every program runs in a process of its own, in turn, several times over; figures are CPU seconds (model, run,
-statistics), and ratios are taken within a round, since a machine's speed varies more between rounds than within one.
-Ciw and salabim are not among Windtunnel's dependencies: --peers names a Python that has them; otherwise they are left
-out of the table.
+Windtunnel generates the jobs once and writes them to a file that all other programs read. Windtunnel generates them
+again within its own CPU time. The programs run in turn, each in its own process, for several rounds. The table has CPU
+seconds (model, run, statistics). Ratios are computed within a round, because the speed of a machine varies more between
+rounds than within one. Ciw and salabim are not dependencies of Windtunnel: --peers names a Python interpreter that has
+them. Otherwise they are not in the table.
 
     python benchmarks/engines.py --out reports/benchmarks [--peers PYTHON] [--jobs 1000000] [--rounds 5]
 """
@@ -28,11 +28,11 @@ PEERS = HERE / "peers"
 sys.path.insert(0, str(PEERS))
 
 SHORT = {"ciw_fleet.py": 5_000, "salabim_fleet.py": 20_000}
-"""Jobs for those that would take hours for a million."""
+"""Number of jobs for the programs that would take hours for a million."""
 
 
 def write_jobs(path: Path, count: int) -> None:
-    """Windtunnel's own draws of the scenario: gaps and sizes."""
+    """Write the interarrival times and sizes that Windtunnel generates for the scenario."""
     from windtunnel_fleet import scenario
 
     import windtunnel
@@ -56,7 +56,7 @@ def measured(command: list[str]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--peers", help="a Python that has simpy, ciw and salabim; this one unless given")
+    parser.add_argument("--peers", help="a Python interpreter that has simpy, ciw and salabim (default: this one)")
     parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--long", type=int, default=100_000_000, help="jobs of the long run; 0: none")
@@ -80,7 +80,7 @@ def main() -> None:
                 programs[module] = [python, str(PEERS / script), str(jobs), str(min(count, chosen.jobs))]
         rounds: list[dict[str, dict[str, Any]]] = []
         for number in range(chosen.rounds):
-            # The slow ones once; a ratio of five would be no better known.
+            # Slow programs run in fewer rounds, since more would not improve the ratio much.
             names = [
                 n
                 for n in programs
@@ -113,14 +113,17 @@ def table(rounds: list[dict[str, dict[str, Any]]], scaling: list[Any], long: dic
     first = rounds[0]
     own = first["windtunnel"]
     lines = [
-        "# The compiled engine beside other simulators",
+        "# The compiled engine compared with other simulators",
         "",
-        f"Made by `benchmarks/engines.py`; {platform.python_implementation()} {platform.python_version()}, one process "
-        "at a time. 1,000 devices in four speed classes at load 0.85, shortest expected completion, lognormal sizes; "
-        "the same jobs for all. CPU time of model, run and statistics (mean, p50, p99, energy); Windtunnel's also of "
-        "drawing the jobs. Ratios are medians over rounds in which both ran, smallest to largest in brackets.",
+        f"Written by `benchmarks/engines.py`; {platform.python_implementation()} {platform.python_version()}, one "
+        "process at a time. The scenario has 1,000 devices in four speed classes at load 0.85, the policy "
+        "`shortest-expected-completion`, and lognormal job sizes. All programs simulate the same jobs. The CPU time "
+        "includes model, run and statistics (mean, p50, p99, energy), and for Windtunnel also the generation of the "
+        "jobs. A ratio is the median over the rounds in which both programs ran, with the smallest and the largest "
+        "in parentheses.",
         "",
-        "| program | jobs | CPU µs a job | times Windtunnel's | peak MB | mean latency differs by |",
+        "| program | jobs | CPU time per job (µs) | CPU time relative to Windtunnel | peak memory (MB) "
+        "| difference of mean latency from C++ |",
         "|---|---|---|---|---|---|",
     ]
     for name, result in first.items():
@@ -131,9 +134,9 @@ def table(rounds: list[dict[str, dict[str, Any]]], scaling: list[Any], long: dic
             if name in r
         ]
         same = result["jobs"] == own["jobs"]
-        differs = f"{abs(result['mean_s'] / first['c++']['mean_s'] - 1):.1e}" if same else "fewer jobs"
+        differs = f"{abs(result['mean_s'] / first['c++']['mean_s'] - 1):.1e}" if same else "not compared (fewer jobs)"
         if name == "windtunnel":
-            differs += f" (leaves out {own['warm_up_jobs']:,} jobs of warm-up)"
+            differs += f" (without {own['warm_up_jobs']:,} warm-up jobs)"
         ratio = f"{statistics.median(ratios):.3g} ({min(ratios):.3g} to {max(ratios):.3g})"
         cells = (
             result["peer"],
@@ -146,15 +149,19 @@ def table(rounds: list[dict[str, dict[str, Any]]], scaling: list[Any], long: dic
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        f"Energy differs from the C++ loop's by {abs(own['energy_j'] / first['c++']['energy_j'] - 1):.1e}.",
+        "The relative difference of the energy between Windtunnel and C++ is "
+        f"{abs(own['energy_j'] / first['c++']['energy_j'] - 1):.1e}.",
         "",
-        "## Cost of a job by size of the fleet",
+        "## CPU time of a job by size of the fleet",
         "",
-        f"CPU µs that each further job takes, from {own['jobs']:,} to {4 * own['jobs']:,} of them, at load 0.85. What "
-        "a fleet costs apart from its jobs (a name, a record and a line of the result for each device) is in the last "
-        "column.",
+        f"CPU time of each additional job (µs), from {own['jobs']:,} to {4 * own['jobs']:,} jobs at load 0.85. The "
+        "last column is the CPU time that does not depend on the number of jobs, such as the name, the record and "
+        "the row of the result for each device. It is a difference of two measurements, so small values can be "
+        "negative.",
         "",
-        "| devices | " + " | ".join(dict.fromkeys(policy for _, policy, _, _ in scaling)) + " | s for the fleet |",
+        "| devices | "
+        + " | ".join(dict.fromkeys(policy for _, policy, _, _ in scaling))
+        + " | CPU time of the fleet (s) |",
         "|---" * (2 + len({policy for _, policy, _, _ in scaling})) + "|",
     ]
     for devices in dict.fromkeys(d for d, _, _, _ in scaling):
@@ -167,8 +174,8 @@ def table(rounds: list[dict[str, dict[str, Any]]], scaling: list[Any], long: dic
             "",
             "## A long run",
             "",
-            f"{long['jobs']:,} jobs on 1,000 devices, nothing kept of each: {long['cpu_s']:.0f} s of CPU, "
-            f"{long['peak_mb']:.0f} MB at most.",
+            f"{long['jobs']:,} jobs on 1,000 devices, without a record of each job: {long['cpu_s']:.0f} s of CPU time, "
+            f"{long['peak_mb']:.0f} MB of memory at most.",
         ]
     return "\n".join(lines) + "\n"
 

@@ -1,9 +1,10 @@
-"""How often the engine's 95% intervals hold the truth: 400 seeded runs of each of many systems, against closed forms.
+"""Interval coverage of the engine's 95% confidence intervals: 400 runs of each system, compared with closed forms.
 
     python benchmarks/interval_coverage.py [--runs 400] [--workers 2] [--out DIR] [--only PART ...]
 
-Fast simulators of the same systems (Lindley's recursion, Kiefer and Wolfowitz' for many servers, autoregressions), all
-starting empty, feed the functions that `windtunnel run` uses. Parts: coverage, methods, bins, warmup, growth, stopping.
+Fast simulators of the systems (Lindley's recursion, that of Kiefer and Wolfowitz for many servers, autoregressions)
+start empty and pass their values to the functions that `windtunnel run` uses. Parts: coverage, methods, bins, warmup,
+growth, stopping.
 """
 
 from __future__ import annotations
@@ -73,12 +74,12 @@ def autoregression(noise, weight):
 
 
 def run(model: str, load: float, jobs: int, seed: int) -> np.ndarray:
-    """Values of one run in order: waits, or with `sojourn` latencies; service times have mean 1."""
+    """The values of one run in order: queueing delays, or latencies with `sojourn`. Service times have mean 1."""
     return run_with_waits(model, load, jobs, seed)[0]
 
 
 def run_with_waits(model: str, load: float, jobs: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """The same, and the waits where the values are not waits themselves."""
+    """The same, and the queueing delays if the values are latencies."""
     rng = np.random.default_rng([seed, zlib.crc32(f"{model} {load}".encode())])
     if model == "AR(1)":
         return 10 + autoregression(rng.standard_normal(jobs), load), None
@@ -94,7 +95,7 @@ def run_with_waits(model: str, load: float, jobs: int, seed: int) -> tuple[np.nd
 
 @cache
 def truth(model: str, load: float) -> dict[str, float]:
-    """Mean and percentiles in the steady state."""
+    """The true mean and percentiles in the steady state."""
     quantiles = {name: p for name, p in STATISTICS.items() if p is not None}
     if model == "AR(1)":
         return {"mean": 10.0} | {name: 10 + float(norm.ppf(p)) for name, p in quantiles.items()}
@@ -108,7 +109,7 @@ def truth(model: str, load: float) -> dict[str, float]:
 
 
 def _mg1(load: float, sojourn: bool, quantiles: dict[str, float]) -> dict[str, float]:
-    """Pollaczek and Khinchine's geometric sum of residual services, on a grid, by FFT (damped against aliasing)."""
+    """The geometric sum of residual services of Pollaczek and Khinchine, by an FFT that is damped against aliasing."""
     step, size = 0.002, 2**22
     edge = np.maximum((np.arange(size + 1) - 0.5) * step, 1e-300)
     normal = (np.log(edge) + SIGMA2 / 2) / math.sqrt(SIGMA2)
@@ -136,7 +137,7 @@ Interval = tuple[float, float] | None
 
 
 def ours(values: np.ndarray, waits: np.ndarray | None, model: str, load: float) -> dict[str, Interval]:
-    """As `windtunnel run` does: one warm-up for all, the waits' correlation a bound for the latencies'."""
+    """The method of `windtunnel run`: a common warm-up; the correlation of delays bounds that of latencies."""
     sample = BatchedSample.from_values(values)
     cut = steady.warm_up(sample)
     of_waits = sample if waits is None else BatchedSample.from_values(waits)
@@ -158,29 +159,29 @@ def ours(values: np.ndarray, waits: np.ndarray | None, model: str, load: float) 
 
 
 def through_bins(values: np.ndarray) -> dict[str, Interval]:
-    """The same from 2,048 sums and 64 histograms."""
+    """The same method with 2,048 batch sums and 64 histograms."""
     edges = np.arange(2049) * len(values) // 2048
     sums = np.add.reduceat(values, edges[:-1])
-    stretches = np.arange(65) * 32
+    section_edges = np.arange(65) * 32
     bins = np.zeros(len(values), dtype=np.int64)
     positive = values > 0
     bins[positive] = sketch.bins_of(values[positive])
     lowest = int(bins[positive].min())
     width = int(bins[positive].max()) - lowest + 1
     counts, zeros = [], []
-    for i, j in pairwise(edges[stretches]):
+    for i, j in pairwise(edges[section_edges]):
         part = bins[i:j][positive[i:j]]
         counts.append(np.bincount(part - lowest, minlength=width))
         zeros.append((j - i) - len(part))
     sample = BatchedSample.from_batches(
-        np.diff(edges), sums, Histograms(np.array(counts), np.array(zeros), stretches, lowest)
+        np.diff(edges), sums, Histograms(np.array(counts), np.array(zeros), section_edges, lowest)
     )
     intervals = estimates(sample.without(steady.warm_up(sample).batches))
     return {name: None if e.low is None or e.high is None else (e.low, e.high) for name, e in intervals.items()}
 
 
 def sectioning(values: np.ndarray, batches: int = 20, cut: int | None = None) -> dict[str, Interval]:
-    """What Windtunnel did before: twenty sections, Student's t (Asmussen and Glynn, 2007)."""
+    """The previous method of Windtunnel: twenty sections and Student's t (Asmussen and Glynn, 2007)."""
     values = values[cut:] if cut is not None else values
     sections = np.array_split(values, batches)
     intervals: dict[str, Interval] = {}
@@ -198,7 +199,7 @@ def sectioning_after_mser5(values: np.ndarray) -> dict[str, Interval]:
 
 
 def order_statistics(values: np.ndarray) -> dict[str, Interval]:
-    """As if jobs were independent."""
+    """Intervals for independent observations."""
     ordered, count = np.sort(values), len(values)
     intervals: dict[str, Interval] = {}
     for name, p in STATISTICS.items():
@@ -217,7 +218,7 @@ def _batch_means(residuals: np.ndarray) -> float:
 
 
 def symmetric(values: np.ndarray, *, by: str) -> dict[str, Interval]:
-    """The correlation of one estimator alone, Student's t, symmetric: without what skewness needs."""
+    """A symmetric interval of two standard errors from one estimator, without a correction for skewness."""
     sample = kept(values)
     intervals: dict[str, Interval] = {}
     for name, p in STATISTICS.items():
@@ -241,18 +242,18 @@ def symmetric(values: np.ndarray, *, by: str) -> dict[str, Interval]:
 
 METHODS: dict[str, Callable[[np.ndarray], dict[str, Interval]]] = {
     "sums and histograms": through_bins,
-    "sectioning, 20 (before)": sectioning,
+    "sectioning, 20 (previous method)": sectioning,
     "sectioning, 20, after MSER-5": sectioning_after_mser5,
     "autoregression, symmetric": partial(symmetric, by="autoregression"),
     "batch means, symmetric": partial(symmetric, by="batch means"),
-    "as if independent": order_statistics,
+    "independent observations assumed": order_statistics,
 }
 
 Cell = tuple[str, float, int]
 
 
 def cover(task: tuple[str, Cell, int]) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
-    """(intervals that hold, intervals given, median half-width over the truth), by statistic."""
+    """(intervals that contain the true value, intervals given, mean half-width over the true value), by statistic."""
     method, (model, load, jobs), runs = task
     right = truth(model, load)
     held, given = dict.fromkeys(right, 0), dict.fromkeys(right, 0)
@@ -263,7 +264,7 @@ def cover(task: tuple[str, Cell, int]) -> tuple[dict[str, int], dict[str, int], 
         for name, interval in intervals.items():
             if interval is not None:
                 given[name] += 1
-                # A percentile that is exactly zero lies on the edge of what is possible.
+                # The tolerance is for a percentile that is exactly zero.
                 held[name] += interval[0] <= right[name] + 1e-12 and right[name] - 1e-12 <= interval[1]
                 if right[name] > 0:
                     widths[name].append((interval[1] - interval[0]) / 2 / right[name])
@@ -297,7 +298,7 @@ def cell_line(first: str, runs: int, counts: tuple[dict[str, int], dict[str, int
     cells = []
     for name in STATISTICS:
         if not given[name]:
-            cells.append("none given")
+            cells.append("no interval")
             continue
         declined = runs - given[name]
         text = f"{100 * held[name] / given[name]:.1f}"
@@ -317,11 +318,13 @@ def coverage_part(pool: Pool, runs: int) -> Iterable[str]:
     done = dict(zip(order, pool.map(cover, [("used", cells[i], runs) for i in order], chunksize=1), strict=True))
     yield "## Coverage\n"
     yield (
-        f"Of {runs} seeded runs: how many per cent of the intervals given hold the truth, the mean half-width over the "
-        "truth, and how many runs had none. The parameter of AR(1) is its lag-1 correlation (mean 10, deviation 1).\n"
+        f"Each cell summarises {runs} runs with different seeds: the coverage in percent of the intervals that the "
+        "method gave, their mean half-width relative to the true value, and the share of runs without an interval "
+        "(`none`). For a true value of 0 there is no relative half-width (`truth 0`). The parameter of AR(1) in the "
+        "column `load` is its lag-1 correlation; its mean is 10 and its standard deviation 1.\n"
     )
     yield "| system | load | jobs " + HEADER + "|---|---|---|" + "---|" * 4
-    inside = wrong = many = missing = 0
+    good = low = many = missing = 0
     for i, (model, load, jobs) in enumerate(cells):
         yield cell_line(f"| {model} | {load:g} | {jobs:,}", runs, done[i])
         held, given, _ = done[i]
@@ -330,12 +333,12 @@ def coverage_part(pool: Pool, runs: int) -> Iterable[str]:
                 missing += truth(model, load)[name] > 0
                 continue
             many += 1
-            inside += 0.91 <= held[name] / given[name] <= 0.98
-            wrong += held[name] / given[name] < 0.91
+            good += 0.91 <= held[name] / given[name] <= 0.98
+            low += held[name] / given[name] < 0.91
     yield (
-        f"\nOf the {many} figures with an interval in at least half of the runs and a truth above 0, {inside} lie "
-        f"within 91 to 98%, {wrong} below and {many - inside - wrong} above; {missing} more were mostly declined. The "
-        "standard error of one figure is about 1.1 points at 95%.\n"
+        f"\n{many} cells have an interval in at least half of the runs and a true value above 0. Of these, {good} "
+        f"have a coverage of 91 to 98%, {low} a lower and {many - good - low} a higher one. {missing} further cells "
+        "have no interval in most runs. The standard error of a coverage of 95% is about 1.1 percentage points.\n"
     )
 
 
@@ -360,8 +363,11 @@ def bins_part(pool: Pool, runs: int) -> Iterable[str]:
     tasks = [(name, cell, runs) for cell in cells for name in ("used", "sums and histograms")]
     counts = pool.map(cover, tasks, chunksize=1)
     yield "## From sums and histograms\n"
-    yield "2,048 batch sums and 64 histograms, as very long runs keep them, beside the same runs with every value.\n"
-    yield "| system | load | jobs | from " + HEADER + "|---|---|---|---|" + "---|" * 4
+    yield (
+        "Very long runs keep 2,048 batch sums and 64 histograms. The table compares them with the same runs when "
+        "every value is kept.\n"
+    )
+    yield "| system | load | jobs | computed from " + HEADER + "|---|---|---|---|" + "---|" * 4
     for (name, (model, load, jobs), _), counted in zip(tasks, counts, strict=True):
         kind = "values" if name == "used" else name
         yield cell_line(f"| {model} | {load:g} | {jobs:,} | {kind}", runs, counted)
@@ -372,7 +378,7 @@ def bins_part(pool: Pool, runs: int) -> Iterable[str]:
 
 
 def mser5(values: np.ndarray) -> int:
-    """MSER-5 (White, Cobb, Spratt, 2000): jobs to cut; 0 where its minimum is in the second half."""
+    """Number of jobs that MSER-5 (White, Cobb, Spratt, 2000) excludes; 0 if its minimum is in the second half."""
     means = values[: len(values) // 5 * 5].reshape(-1, 5).mean(axis=1)
     left = np.arange(len(means), 0, -1)
     tail = np.cumsum(means[::-1])[::-1] / left
@@ -386,13 +392,13 @@ def ours_cut(values: np.ndarray) -> int:
 
 
 def started(model: str, load: float, jobs: int, seed: int, shift: float, length: int) -> np.ndarray:
-    """A run with a transient on top: ``shift`` times its mean, decaying over ``length`` jobs."""
+    """A run with an added transient: ``shift`` times its mean, decaying over ``length`` jobs."""
     values = run(model, load, jobs, seed)
     return values + shift * truth(model, load)["mean"] * np.exp(-np.arange(jobs) / length) if shift else values
 
 
 def warm(task: tuple[str, float, int, float, int, int]) -> list[tuple[float, float, float, float]]:
-    """For nothing, MSER-5 and ours: (relative bias of the mean, its root mean square error, mean and p90 cut)."""
+    """For no warm-up, MSER-5 and the method of Windtunnel: (relative bias of the mean, rms error, mean and p90 cut)."""
     model, load, jobs, shift, length, runs = task
     right = truth(model, load)["mean"]
     rows = []
@@ -431,9 +437,10 @@ def warmup_part(pool: Pool, runs: int) -> Iterable[str]:
     ]
     yield "## Warm-up\n"
     yield (
-        "Bias and root mean square error of the mean over the truth, and the share of jobs cut (mean; 90th "
-        "percentile). All runs start empty; the last ones carry a transient besides: a multiple of the mean that "
-        "decays over so many jobs.\n"
+        "Each cell has the bias and the root mean square error (`rms`) of the mean relative to the true value, and "
+        "the share of jobs excluded as warm-up (mean, and 90th percentile in parentheses). `used` is the method of "
+        "Windtunnel. All runs start with an empty system. The last four rows also have a transient: a multiple of "
+        "the mean that decays exponentially with the given number of jobs.\n"
     )
     yield "| system | load | jobs | transient | none | MSER-5 | used |\n|---|---|---|---|---|---|---|"
     for (model, load, jobs, shift, length, _), rows in zip(tasks, pool.map(warm, tasks, chunksize=1), strict=True):
@@ -462,10 +469,10 @@ def growth_part(pool: Pool, runs: int) -> Iterable[str]:
     models = ("M/M/1 wait", "M/M/64 wait", "M/G/1 wait")
     tasks = [(model, load, jobs, runs) for model in models for jobs in lengths for load in loads]
     shares = dict(zip(tasks, pool.map(grow, tasks, chunksize=1), strict=True))
-    yield "## Growth without bound\n"
+    yield "## Detection of unstable runs\n"
     yield (
-        "Per cent of runs said to grow without bound (below load 1: false alarms), and after the stroke per cent in "
-        "which no steady state could be shown.\n"
+        "Each cell has the percentage of runs reported as unstable (false alarms at a load below 1), and after the "
+        "slash the percentage of runs without evidence of a steady state (`not shown`).\n"
     )
     yield "| system | jobs | " + " | ".join(f"load {load:g}" for load in loads) + " |\n|---|---|" + "---|" * len(loads)
     for model in models:
@@ -481,7 +488,7 @@ _MOST_JOBS = 2_000_000
 
 
 def stop(task: tuple[str, float, float, int]) -> tuple[float, float, float, float, int]:
-    """(held, relative bias, mean jobs, mean attempts, runs that hit the ceiling) of runs that stop when precise."""
+    """(coverage, relative bias, mean jobs, mean attempts, runs above the limit) of runs that stop at a precision."""
     model, load, error, runs = task
     right = truth(model, load)["mean"]
     held, values, jobs_used, attempts, ceiling = 0, [], [], 0, 0
@@ -515,9 +522,15 @@ def stopping_part(pool: Pool, runs: int) -> Iterable[str]:
         )
         for error in errors
     ]
-    yield "## Running until precise\n"
-    yield "From 5,000 jobs, as many attempts as `jobs_needed` asks for, each a longer run of the same seed.\n"
-    yield "| system | load | asked | intervals that hold | bias of the mean | mean jobs | attempts | gave up |"
+    yield "## Runs that stop at a precision\n"
+    yield (
+        "A run starts with 5,000 jobs. As long as the interval is wider than the target, a longer run with the same "
+        "seed replaces it, with the number of jobs that `jobs_needed` estimates.\n"
+    )
+    yield (
+        "| system | load | target half-width | coverage | bias of the mean | mean jobs | mean attempts | runs above "
+        "the limit of jobs |"
+    )
     yield "|---|---|---|---|---|---|---|---|"
     for (model, load, error, _), row in zip(tasks, pool.map(stop, tasks, chunksize=1), strict=True):
         held, bias, jobs, attempts, ceiling = row
@@ -545,7 +558,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
     options = parser.parse_args()
-    lines = ["# Intervals: how often they hold the truth\n", "Made by `python benchmarks/interval_coverage.py`.\n"]
+    lines = [
+        "# Interval coverage of the confidence intervals of one run\n",
+        "Written by `python benchmarks/interval_coverage.py`. All intervals are 95% confidence intervals. In the "
+        "column `system`, `wait` is the queueing delay and `sojourn` the latency.\n",
+    ]
     with Pool(options.workers) as pool:
         for name in options.only:
             for line in PARTS[name](pool, options.runs):

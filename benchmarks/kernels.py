@@ -1,11 +1,11 @@
-"""Kernels executed side by side: what watching costs, and beside them Numba's CUDA simulator and PoCL.
+"""Emulated kernels: the cost of the detectors, and a comparison with Numba's CUDA simulator and PoCL.
 
     python benchmarks/kernels.py --out reports/benchmarks [--rounds 5] [--only NAME ...]
 
-Each kernel is launched watched and unwatched in turn, in one process; the best of the rounds counts, and the ratio is
-of the two bests. All detectors are on where it is watched, and the arrays that a kernel only writes begin unwritten.
-Numba's simulator runs two of the kernels in a process of its own, on a few of the blocks, a second time after a first;
-PoCL runs what the OpenCL emitter writes, timed from its start to its end, without copies and without compiling.
+Each kernel is launched alternately with and without detectors, in one process. A rate is the best of all rounds, and
+the ratio compares the best rates. With detectors, all of them are on, and arrays that a kernel only writes start
+uninitialised. Numba's simulator executes some blocks of two of the kernels in a separate process, and the second launch
+is timed. PoCL executes the code of the OpenCL emitter, timed from start to end, without copies and compilation.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def reduction(x: f32[:], out: f32[:], n: i32):
 
 @windtunnel.kernel
 def transpose(m: f32[:, :], out: f32[:, :], n: i32):
-    # One column of padding, so that a column of the tile lies in different banks.
+    # One column of padding, so that the elements of a column are in different banks.
     tile = shared.array((SIDE, SIDE + 1), f32)
     x = blockIdx.x * SIDE + threadIdx.x
     y = blockIdx.y * SIDE + threadIdx.y
@@ -151,7 +151,7 @@ def stencil(x: f32[:, :], out: f32[:, :], n: i32):
 
 @windtunnel.kernel
 def softmax(x: f32[:, :], out: f32[:, :], columns: i32):
-    # A block a row.
+    # One block per row.
     part = shared.array(BLOCK, f32)
     t = threadIdx.x
     row = blockIdx.x
@@ -190,7 +190,7 @@ def collatz(steps: i32[:], n: i32):
         x = u32(i + 1)
         count = 0
         while x != u32(1):
-            if x % u32(2) == u32(0):  # noqa: SIM108  as people write it
+            if x % u32(2) == u32(0):  # noqa: SIM108  as users write it
                 x = x // u32(2)
             else:
                 x = u32(3) * x + u32(1)
@@ -229,7 +229,7 @@ def permuted(x: f32[:], place: i32[:], out: f32[:], n: i32):
 
 @windtunnel.kernel
 def scattered(x: f32[:], place: i32[:], out: f32[:], n: i32):
-    # Elements are met again in the second half of the loop, by the same threads.
+    # The second iteration accesses the same elements, by the same threads.
     i = grid(1)
     for turn in range(2):
         if i < n:
@@ -238,7 +238,7 @@ def scattered(x: f32[:], place: i32[:], out: f32[:], n: i32):
 
 @windtunnel.kernel
 def exchanged(x: f32[:], between: f32[:], out: f32[:]):
-    # Through the grid's memory, and in order by the barrier alone: every access has to be looked at.
+    # Only the barrier orders the accesses to global memory, so the detectors check every access.
     i = grid(1)
     between[i ^ 1] = x[i]
     syncthreads()
@@ -247,7 +247,7 @@ def exchanged(x: f32[:], between: f32[:], out: f32[:]):
 
 @windtunnel.kernel
 def bitonic(x: f32[:]):
-    # Each block sorts its own stretch.
+    # Each block sorts its own section.
     part = shared.array(BLOCK, f32)
     t = threadIdx.x
     part[t] = x[grid(1)]
@@ -274,7 +274,7 @@ Dims = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Case:
-    """A launch. ``units``: how many of ``unit`` it does; ``fresh``: arrays that nobody has written before it."""
+    """A launch. ``units``: its number of units of work; ``uninitialised``: arrays that were not written before it."""
 
     name: str
     kernel: Any
@@ -283,7 +283,7 @@ class Case:
     arguments: dict[str, Any]
     unit: str
     units: int
-    fresh: tuple[str, ...] = ()
+    uninitialised: tuple[str, ...] = ()
     blocks_for_numba: Dims | None = None
 
 
@@ -308,7 +308,7 @@ def cases() -> list[Case]:
         arguments = {"a": draws(side, side), "b": draws(side, side), "c": np.zeros((side, side), np.float32), "n": side}
         fewer = (1, 1, 1) if side == 64 else None
         listed.append(
-            Case(f"tiled product of {side}", matmul, *square(side), arguments, "multiply-adds", side**3, ("c",), fewer)
+            Case(f"tiled GEMM of {side}", matmul, *square(side), arguments, "multiply-adds", side**3, ("c",), fewer)
         )
     out = np.zeros(size // BLOCK, np.float32)
     same = np.zeros((n, n), np.float32)
@@ -321,27 +321,27 @@ def cases() -> list[Case]:
         Case("histogram", histogram, *flat(size),
              {"x": numbers.integers(0, 2**32, size).astype(np.uint32), "counts": np.zeros(BINS, np.uint32), "n": size},
              "threads", size),
-        Case("scan within blocks", scan, *flat(size),
+        Case("block scan", scan, *flat(size),
              {"x": draws(size), "out": np.zeros(size, np.float32), "n": size}, "threads", size, ("out",)),
         Case("tiled stencil", stencil, *square(n),
              {"x": draws(n + 2, n + 2), "out": np.zeros((n + 2, n + 2), np.float32), "n": n}, "threads", n * n,
              ("out",)),
-        Case("softmax of rows", softmax, (rows, 1, 1), (BLOCK, 1, 1),
+        Case("row softmax", softmax, (rows, 1, 1), (BLOCK, 1, 1),
              {"x": draws(rows, columns), "out": np.zeros((rows, columns), np.float32), "columns": columns},
              "elements", rows * columns, ("out",)),
         Case("permutation", permuted, *flat(size),
              {"x": draws(size), "place": numbers.permutation(size).astype(np.int32), "out": np.zeros(size, np.float32),
               "n": size}, "threads", size, ("out",)),
-        Case("permutation, added to twice", scattered, *flat(size),
+        Case("permutation, two additions", scattered, *flat(size),
              {"x": draws(size), "place": numbers.permutation(size).astype(np.int32), "out": np.zeros(size, np.float32),
               "n": size}, "threads", size),
-        Case("exchange through the grid's memory", exchanged, *flat(size),
+        Case("exchange through global memory", exchanged, *flat(size),
              {"x": draws(size), "between": np.zeros(size, np.float32), "out": np.zeros(size, np.float32)}, "threads",
              size, ("between", "out")),
-        Case("bitonic sort within blocks", bitonic, *flat(1 << 18), {"x": draws(1 << 18)}, "elements", 1 << 18),
+        Case("block bitonic sort", bitonic, *flat(1 << 18), {"x": draws(1 << 18)}, "elements", 1 << 18),
         Case("Collatz", collatz, *flat(1 << 16), {"steps": np.zeros(1 << 16, np.int32), "n": 1 << 16}, "threads",
              1 << 16, ("steps",)),
-        Case("bodies", bodies, *flat(count),
+        Case("n-body", bodies, *flat(count),
              {"x": draws(count), "y": draws(count), "mass": draws(count), "force": np.zeros(count, np.float32),
               "n": count}, "pairs", count * count, ("force",)),
     ]  # fmt: skip
@@ -349,29 +349,29 @@ def cases() -> list[Case]:
 
 
 def emulated(case: Case) -> tuple[Callable[[bool], None], dict[str, Any]]:
-    """(a launch, watched or not; the arguments that it writes to)."""
+    """(a launch with or without detectors; the arguments that it writes to)."""
     executable = Executable(case.kernel.function)
     arguments = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in case.arguments.items()}
     given = list(arguments.values())
     code = executable.specialised(given)
 
-    def launch(watched: bool) -> None:
-        missing = [np.ones(arguments[name].size, bool) if name in case.fresh else None for name in arguments]
+    def launch(detectors: bool) -> None:
+        missing = [np.ones(arguments[name].size, bool) if name in case.uninitialised else None for name in arguments]
         executable.launch(
             code,
             case.grid,
             case.block,
             given,
             device=DEVICE,
-            checked=watched,
-            uninitialised=missing if watched else (),
+            checked=detectors,
+            uninitialised=missing if detectors else (),
         )
 
     return launch, arguments
 
 
 def opencl(case: Case) -> Callable[[], float]:
-    """A launch through PoCL: its seconds."""
+    """A function that launches the kernel through PoCL and returns the seconds."""
     import pyopencl
 
     emitted = transpile(case.kernel.function, "opencl", case.block)
@@ -382,7 +382,7 @@ def opencl(case: Case) -> Callable[[], float]:
         pyopencl.Program(context, emitted.source).build(options=list(emitted.options)), emitted.signature.name
     )
     flags = pyopencl.mem_flags.READ_WRITE | pyopencl.mem_flags.COPY_HOST_PTR
-    held: list[Any] = []  # PoCL does not keep them, so ``launch`` does
+    held: list[Any] = []  # PoCL keeps no references to them, so ``launch`` does
     for argument in emitted.signature.arguments:
         if isinstance(argument, Buffer):
             held.append(pyopencl.Buffer(context, flags, hostbuf=case.arguments[argument.name]))
@@ -404,7 +404,7 @@ def opencl(case: Case) -> Callable[[], float]:
 
 
 def numba_seconds(case: Case) -> tuple[float, float]:
-    """(seconds that Numba's simulator takes for some of the blocks, the share that they are of all)."""
+    """(seconds of Numba's simulator for some of the blocks, their share of all blocks)."""
     blocks = case.blocks_for_numba
     assert blocks is not None
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
@@ -417,21 +417,21 @@ def numba_seconds(case: Case) -> tuple[float, float]:
 
 
 def measured(case: Case, rounds: int) -> dict[str, float]:
-    """Units a second: watched, unwatched, through PoCL, in Numba's simulator (where it is asked)."""
+    """Units per second: with detectors, without, through PoCL, and in Numba's simulator (for some kernels)."""
     launch, _ = emulated(case)
     pocl = opencl(case)
-    seconds: dict[str, list[float]] = {"watched": [], "unwatched": [], "pocl": []}
+    seconds: dict[str, list[float]] = {"detectors": [], "no detectors": [], "pocl": []}
     began = time.perf_counter()
     launch(True)
-    # Short ones more often: what disturbs them is longer than they are.
+    # Short kernels are launched more often, because disturbances last longer than a launch.
     turns = min(max(round(0.02 / (time.perf_counter() - began)), 1), 20)
     for number in range(rounds * turns + 1):
-        for name, watched in (("watched", True), ("unwatched", False)):
+        for name, detectors in (("detectors", True), ("no detectors", False)):
             began = time.perf_counter()
-            launch(watched)
+            launch(detectors)
             seconds[name].append(time.perf_counter() - began)
         seconds["pocl"].append(pocl())
-        if not number:  # what only the first launch does
+        if not number:  # discard the first launch
             for times in seconds.values():
                 times.clear()
     rates = {name: case.units / min(times) for name, times in seconds.items()}
@@ -443,27 +443,28 @@ def measured(case: Case, rounds: int) -> dict[str, float]:
 
 def table(chosen: list[Case], results: list[dict[str, float]], rounds: int) -> str:
     lines = [
-        "# Kernels executed side by side",
+        "# Emulated kernels: cost of the detectors",
         "",
         f"Written by `python benchmarks/kernels.py`: {platform.python_implementation()} {platform.python_version()}, "
-        f"NumPy {np.__version__}, {os.cpu_count()} cores, {platform.machine()}; the best of {rounds} launches each, "
-        "watched and unwatched in turn (short ones more often). Absolute figures are this machine's, and it had other "
-        "work: from run to run ratios differ by a third. Numba's simulator has 2,048 threads of saxpy, and one block "
-        "of the product of 64.",
+        f"NumPy {np.__version__}, {os.cpu_count()} cores, {platform.machine()}. Each rate is the best of {rounds} "
+        "launches (more for short kernels), alternately with and without detectors. The absolute rates depend on the "
+        "machine, which also had other work: ratios differ by up to a third from run to run. Numba's CUDA simulator "
+        "executes 2,048 threads of saxpy, and one block of the tiled GEMM of 64. The last two columns compare the "
+        "emulator with detectors to PoCL and to Numba's simulator.",
         "",
-        "| kernel | what is counted | unwatched, a second | watched, a second | watching costs, times | "
-        "PoCL is faster than watched, times | faster than Numba's simulator, watched, times |",
+        "| kernel | unit | without detectors (units/s) | with detectors (units/s) | slowdown by detectors | "
+        "speed-up of PoCL over the emulator | speed-up of the emulator over Numba's simulator |",
         "|---|---|---|---|---|---|---|",
     ]
     for case, rates in zip(chosen, results, strict=True):
-        numba = f"{rates['watched'] / rates['numba']:,.0f}" if "numba" in rates else ""
+        numba = f"{rates['detectors'] / rates['numba']:,.0f}" if "numba" in rates else ""
         cells = (
             case.name,
             case.unit,
-            f"{rates['unwatched']:.2g}",
-            f"{rates['watched']:.2g}",
-            f"{rates['unwatched'] / rates['watched']:.2f}",
-            f"{rates['pocl'] / rates['watched']:.3g}",
+            f"{rates['no detectors']:.2g}",
+            f"{rates['detectors']:.2g}",
+            f"{rates['no detectors'] / rates['detectors']:.2f}",
+            f"{rates['pocl'] / rates['detectors']:.3g}",
             numba,
         )
         lines.append(f"| {' | '.join(cells)} |")
@@ -473,7 +474,7 @@ def table(chosen: list[Case], results: list[dict[str, float]], rounds: int) -> s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", help="kernels whose names begin so")
+    parser.add_argument("--only", nargs="+", help="beginnings of the names of the kernels")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     chosen = [case for case in cases() if not options.only or case.name.startswith(tuple(options.only))]

@@ -1,11 +1,11 @@
-"""Six placement policies on the openb cluster: GPU allocation and fragmentation against arrived demand.
+"""Six placement policies on the openb cluster: GPU allocation and fragmentation as functions of the arrived demand.
 
     python benchmarks/openb.py [--runs 10] [--out DIR]
 
-The experiment of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023): tasks drawn from the trace with replacement
-arrive and never leave, until they have asked for 130% of the GPUs. Every policy sees the same draws. Two more rows show
-what ties do: gradient descent with ties broken anew each time, as plain Kubernetes does, and with its scores cut to
-whole numbers from 0 to 100, as in the simulator the paper was evaluated with.
+The experiment is that of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023). Tasks are sampled from the trace
+with replacement. They arrive and never leave, until their demand is 130% of the GPUs. All policies get the same tasks.
+Two more rows show the effect of ties: gradient descent with a random order of ties for each task, as in Kubernetes, and
+gradient descent with scores rounded down to integers from 0 to 100, as in the simulator of the paper.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MARKS = (0.9, 1.0, 1.3)
 DESCENT = "fragmentation-gradient-descent"
 
 
-def cut_scores(policy: PlacementPolicy) -> PlacementPolicy:
-    """The policy with scores floor(100 / (1 + exp(-decrease in GPUs)))."""
+def integer_scores(policy: PlacementPolicy) -> PlacementPolicy:
+    """The policy with the scores floor(100 / (1 + exp(-decrease in GPUs)))."""
 
     def score(nodes: Any, classes: Any, c: int, target: Any, largest: Any, which: Any, out: Any) -> None:
         policy.score(nodes, classes, c, target, largest, which, out)
@@ -45,7 +45,7 @@ def cut_scores(policy: PlacementPolicy) -> PlacementPolicy:
 
 
 def states(policy: PlacementPolicy, ties: str, runs: int) -> tuple[np.ndarray, float]:
-    """(allocated and fragmented shares, shape (runs, marks, 2); CPU seconds a run)."""
+    """(allocated and fragmented shares, shape (runs, marks, 2); CPU seconds per run)."""
     document = read_document(ROOT / "scenarios" / "openb-inflate.yaml", [f"ties={ties}"])
     scenario = check_placement(document)
     prepared = prepare_placement(scenario)
@@ -63,7 +63,7 @@ def states(policy: PlacementPolicy, ties: str, runs: int) -> tuple[np.ndarray, f
 
 
 def shown(values: np.ndarray) -> str:
-    """Mean and half-width of its 95% interval (Student's)."""
+    """The mean and the half-width of its 95% confidence interval (Student's t)."""
     half = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / math.sqrt(len(values))
     return f"{values.mean():.1%} ± {half * 100:.1f}"
 
@@ -76,14 +76,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = placement_run.policies()
     rows = [(name, PLACEMENTS[name], "shuffled") for name in names]
     rows += [
-        (f"{DESCENT}, ties anew each time", PLACEMENTS[DESCENT], "random"),
-        (f"{DESCENT}, scores cut", cut_scores(PLACEMENTS[DESCENT]), "shuffled"),
+        (f"{DESCENT}, random ties", PLACEMENTS[DESCENT], "random"),
+        (f"{DESCENT}, integer scores", integer_scores(PLACEMENTS[DESCENT]), "shuffled"),
     ]
     lines = [
         "# Placement on the openb cluster",
         "",
+        "Written by `python benchmarks/openb.py`.",
+        "",
         "| policy | allocated at 90% | at 100% | at 130% | fragmented at 90% | at 100% | at 130% "
-        "| idle GPUs at 130% | CPU s a run |",
+        "| idle GPUs at 130% | CPU time per run (s) |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for label, policy, ties in rows:
@@ -94,14 +96,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(lines[-1], flush=True)
     lines += [
         "",
-        f"Shares of the cluster's 6,212 GPUs, by the demand that had arrived; means of {asked.runs} runs with the",
-        "half-width of their 95% interval, the same draws for every policy. Tasks are drawn from the trace's 8,152",
-        "with replacement and never leave. Fragmented: what a task of the target mix (the classes that make up 95% of",
-        "the trace) could not use, in expectation. Ties go to the first node in an order drawn once a run, but for the",
-        "row that says otherwise. *Scores cut*: to whole numbers from 0 to 100, as the paper's own simulator does.",
-        "The CPU seconds include checking the invariants.",
-        "",
-        "    python benchmarks/openb.py",
+        "The percentages are shares of the 6,212 GPUs of the cluster, at an arrived demand of 90%, 100% and",
+        f"130% of its capacity. Each value is the mean of {asked.runs} runs, with the half-width of its 95% confidence",
+        "interval. The tasks are sampled with replacement from the 8,152 tasks of the trace and never",
+        "leave; all policies get the same tasks. `fragmented` is the expected share that a task of the",
+        "target mix (the classes that make up 95% of the trace) could not use. Ties go to the first node in",
+        "an order that is random but fixed for a run; with `random ties`, the order is random for each",
+        "task. With `integer scores`, scores are rounded down to integers from 0 to 100, as in the",
+        "simulator of the paper. The CPU time includes the check of the invariants.",
     ]
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "openb.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

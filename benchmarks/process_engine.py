@@ -1,11 +1,11 @@
-"""The process engine beside a process-per-job SimPy program doing the same work, in one run on one machine.
+"""The process engine compared with a SimPy program that simulates the same system with one process per job.
 
     python benchmarks/process_engine.py [--jobs 1000000] [--rounds 3] [--out DIR]
 
-Both simulate M/M/64 at load 0.9 on the same kind of sample path. Windtunnel keeps a record of every job and the
-fleet's power at every instant, checks its invariants and makes intervals; the SimPy program keeps waits only.
-CPU seconds are compared as a ratio, run by run: machines differ and are noisy, ratios much less. Each side runs in
-a process of its own, so that peak memory is its own too.
+Both simulate M/M/64 at load 0.9, with different random numbers. Windtunnel records every job and the power of the fleet
+at all times, checks its invariants and computes confidence intervals. The SimPy program keeps queueing delays only. The
+ratio of CPU times is computed for each round, because it varies less than the times. Each program runs in its own
+process, so its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def main() -> None:
     rows = [{side: measured(side, options.jobs) for side in SIDES} for _ in range(options.rounds)]
     ratios = [row["simpy"]["cpu_s"] / row["windtunnel"]["cpu_s"] for row in rows]
     lines = [
-        "| round | SimPy, CPU s | Windtunnel, CPU s | ratio | Windtunnel peak, MB | mean waits |",
+        "| round | SimPy, CPU time (s) | Windtunnel, CPU time (s) | ratio | Windtunnel, peak memory (MB) | mean "
+        "queueing delay, SimPy / Windtunnel |",
         "|---|---|---|---|---|---|",
     ]
     for i, (row, ratio) in enumerate(zip(rows, ratios, strict=True), 1):
@@ -110,13 +111,14 @@ def main() -> None:
             f"| {i} | {a['cpu_s']:.2f} | {b['cpu_s']:.2f} | {ratio:.2f} | {b['peak_mb']:.0f} "
             f"| {a['mean_wait']:.4f} / {b['mean_wait']:.4f} s |"
         )
-    lines.append(f"\n{options.jobs:,} jobs of M/M/64 at load 0.9. Median ratio {statistics.median(ratios):.2f}.")
+    lines.append(f"\n{options.jobs:,} jobs of M/M/64 at load 0.9. The median ratio is {statistics.median(ratios):.2f}.")
     text = "\n".join(lines) + "\n"
     print(text)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "process_engine.md").write_text(
-            "# Process engine against a process-per-job SimPy program\n\n" + text
+            "# The process engine compared with a SimPy program with one process per job\n\n"
+            "Written by `python benchmarks/process_engine.py`.\n\n" + text
         )
 
 

@@ -1,10 +1,10 @@
-"""Emulated calls a second, and what the plugin adds to pytest's start.
+"""Rate of emulated calls, and the time that the plugin adds to the start of pytest.
 
     python benchmarks/runtime.py [--calls 100000] [--rounds 5] [--out DIR]
 
-Calls come from one Python thread, each with all of its checks; the best of the rounds counts. The plugin's cost is the
-difference of two whole `pytest` processes that collect one empty test, one with the plugin and one without, taken in
-turn; the median of the pairs' differences counts.
+One Python thread makes the calls, with all checks. The result is the best of the rounds. The time of the plugin is the
+difference between two `pytest` processes that collect one empty test, with and without the plugin. The processes run
+alternately, and the result is the median difference of the pairs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def double(a: np.ndarray) -> None:
 
 
 def calls_per_second(calls: int) -> dict[str, float]:
-    """By what is called."""
+    """Calls per second for each kind of call."""
     device = windtunnel.device("h100-sxm-80gb")
     a, array = device.empty(1000), np.ones(1000, np.float32)
     streams = [device.stream() for _ in range(4)]
@@ -80,15 +80,16 @@ def main() -> None:
         ]
     added = statistics.median(explicit - other for explicit, other in pairs)
     lines = [
-        "# The runtime's own speed",
+        "# Speed of the emulated runtime",
         "",
-        "Written by `python benchmarks/runtime.py`. Absolute figures are this machine's.",
+        "Written by `python benchmarks/runtime.py`. The absolute rates depend on the machine.",
         "",
-        "| call | a second |",
+        "| call | calls per second |",
         "|---|---|",
         *(f"| {name} | {max(result[name] for result in rounds):,.0f} |" for name in rounds[0]),
         "",
-        f"The plugin adds {1000 * added:.0f} ms to pytest's {statistics.median(other for _, other in pairs):.2f} s.",
+        f"The pytest plugin adds {1000 * added:.0f} ms to the {statistics.median(other for _, other in pairs):.2f} s "
+        "that pytest takes without it.",
     ]
     text = "\n".join(lines) + "\n"
     print(text)

@@ -1,10 +1,10 @@
-"""How much faster two workers sweep than one: the same grid of equal points, start-up and checks included.
+"""Speed-up of a sweep with two workers over one, for a grid of equal points, including start-up and checks.
 
     python benchmarks/sweep.py [--points 12] [--jobs 1000000 10000000] [--rounds 3] [--patience 60]
                                [--out DIR]
 
-Wall seconds of whole `windtunnel sweep` processes. One worker and two take turns, and of each the least of all rounds
-counts: what else the machine does can only add to it. Absolute figures are this machine's.
+Measures the wall time of whole `windtunnel sweep` processes, alternately with one and with two workers. The result is
+the minimum of all rounds, because other work of the machine can only add time. Absolute times depend on the machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def sweep(workers: int, points: int, jobs: int, out: Path) -> float:
 
 
 def idle_share(seconds: float = 1.0) -> float:
-    """Share of the machine's processor time that nobody used for a while (Linux)."""
+    """Share of idle processor time of the machine over a while (Linux)."""
 
     def counters() -> tuple[int, int]:
         numbers = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
@@ -42,7 +42,7 @@ def idle_share(seconds: float = 1.0) -> float:
 
 
 def wait_for_quiet(patience_s: float) -> None:
-    """Wait until little else runs, or until patience ends."""
+    """Wait until the machine is nearly idle, or until the time limit."""
     end = time.monotonic() + patience_s
     while time.monotonic() < end and idle_share() < 0.95:
         pass
@@ -70,29 +70,32 @@ def main() -> None:
                 }
                 assert len(tables) == 1, "the number of workers changed the table"
         nothing = [sweep(2, 1, 1, Path(folder) / f"nothing-{number}") for number in range(options.rounds)]
-    busy = min(loads) > 2.5  # what two workers alone leave behind is 2
+    busy = min(loads) > 2.5  # two workers alone give a load average of 2
     rows = []
     for jobs in options.jobs:
         single, two = (took[jobs, workers] for workers in (1, 2))
         listed = "; ".join(", ".join(f"{t:.1f}" for t in times) for times in (single, two))
         rows.append(f"| {jobs:,} | {min(single):.2f} | {min(two):.2f} | **{min(single) / min(two):.2f}** | {listed} |")
     lines = [
-        "# Sweeping with one worker and with two",
+        "# Speed-up of a sweep with two workers",
         "",
-        "Written by `python benchmarks/sweep.py`. Absolute times are this machine's; the ratio travels better.",
+        "Written by `python benchmarks/sweep.py`. The absolute times depend on the machine; the ratio depends on it "
+        "less.",
         "",
-        f"{options.points} points of `scenarios/mm64.yaml`, by whichever engine suits, {os.cpu_count()} processors; "
-        f"wall seconds of the whole command, the least of {options.rounds} rounds. Each worker uses one processor.",
+        f"The sweep has {options.points} points of `scenarios/mm64.yaml`, with `engine: auto`, on {os.cpu_count()} "
+        f"processors. Each time is the wall time of the whole command, the minimum of {options.rounds} rounds. Each "
+        "worker uses one processor.",
         "",
-        "| jobs a point | one worker, s | two workers, s | ratio | rounds (one; two) |",
+        "| jobs per point | one worker (s) | two workers (s) | speed-up | all rounds (s; one worker; two workers) |",
         "|---|---|---|---|---|",
         *rows,
         "",
         f"Load average before each command: {min(loads):.1f} to {max(loads):.1f}.",
-        *(["**Other work held the processors: the ratios say nothing of the sweep. Run it again.**"] * busy),
+        *(["**Other programs used the processors, so the speed-ups are not valid. Repeat the benchmark.**"] * busy),
         "",
-        "The tables of one worker and of two are the same, byte for byte. A sweep of one point of one job takes "
-        f"{min(nothing):.2f} s: starting, checking, importing, which two workers do not share.",
+        "The tables of one worker and of two workers are identical. A sweep with almost no work (two workers, one "
+        f"point of one job) takes {min(nothing):.2f} s for start-up, checks and imports. A second worker does not "
+        "reduce this time.",
     ]
     text = "\n".join(lines) + "\n"
     print(text)

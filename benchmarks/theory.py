@@ -1,9 +1,10 @@
-"""The engine beside closed forms of queueing theory, over many seeds: what tests/theory judges, as a table.
+"""The engine compared with closed forms of queueing theory, over many seeds: the checks of tests/theory as a table.
 
     python benchmarks/theory.py [--seeds 30] [--out DIR]
 
-Each system is run with so many seeds, the first tenth of each run left out. A mean is compared by a t-test of the runs'
-means; a percentile by the share of jobs beyond the theory's, which is unbiased however correlated jobs are.
+Each system is simulated with several seeds, and the first tenth of each run is excluded. Means are compared by a t-test
+of the means of the runs. Percentiles are compared by the share of jobs above the theoretical percentile, which is
+unbiased even if jobs are correlated.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ import windtunnel  # noqa: E402
 from windtunnel.scenario.read import scenario_from_data  # noqa: E402
 
 _RARE_S = 1e-10
-"""A mean wait so short that no job of these runs is expected to wait at all."""
+"""A mean queueing delay so short that no job of these runs is expected to wait."""
 LOADS = (0.3, 0.5, 0.8, 0.9, 0.95)
 
 
 def systems() -> Iterator[tuple[str, theory.System]]:
-    """Every family at loads 0.3 to 0.95; longer runs where the queue forgets slowly."""
+    """All families at loads 0.3 to 0.95, with longer runs at high load, where correlations last longer."""
     for load in LOADS:
         jobs = {0.9: 100_000, 0.95: 200_000}.get(load, 30_000)
         for servers in (1, 4, 64):
@@ -43,7 +44,7 @@ def systems() -> Iterator[tuple[str, theory.System]]:
 
 
 def compared(values: Sequence[float], truth: float) -> tuple[str, float]:
-    """(mean and half-width of its 95% interval beside the truth, two-sided p-value of Student's t)."""
+    """(mean, half-width of its 95% confidence interval and theoretical value; two-sided p-value of Student's t)."""
     means = np.array(values)
     error = float(means.std(ddof=1)) / math.sqrt(len(means))
     if not error:
@@ -53,7 +54,7 @@ def compared(values: Sequence[float], truth: float) -> tuple[str, float]:
 
 
 def rows(seeds: int) -> Iterator[tuple[list[str], list[float]]]:
-    """Cells, and the p-values in them."""
+    """The cells of each row, and its p-values."""
     for number, (name, system) in enumerate(systems()):
         waits, sojourns = [], []
         for seed in range(seeds):
@@ -89,7 +90,7 @@ def rows(seeds: int) -> Iterator[tuple[list[str], list[float]]]:
     for i, alone_s in enumerate(alone):
         truth = theory.mg1_ps_mean_sojourn_s(0.7 / mean_s, mean_s, alone_s)
         cell, p = compared((shared[:, i] / alone_s).tolist(), truth / alone_s)
-        name = f"processor sharing, size {(1, 4)[i]}: sojourn over its own time"
+        name = f"processor sharing, size {(1, 4)[i]}: latency over service time"
         yield [name, "0.7", cell, "–", "–", "–", "–", f"{p:.2g}"], [p]
 
 
@@ -102,19 +103,21 @@ def main() -> None:
     chances = [p for _, p_values in comparisons for p in p_values]
     low = sum(p < 0.05 for p in chances)
     lines = [
-        "# The engine beside queueing theory",
+        "# The engine compared with queueing theory",
         "",
-        f"Written by `python benchmarks/theory.py`: {options.seeds} seeds of each system (16 of the last five rows), "
-        "mean service 1 s. Figures are the mean over seeds ± its 95% interval, and the theory's in brackets. For "
-        "percentiles it is the share (%) of jobs beyond the theory's.",
+        f"Written by `python benchmarks/theory.py`: {options.seeds} seeds for each system (16 for the last five "
+        "rows), mean service time 1 s. Each cell has the mean over seeds ± the half-width of its 95% confidence "
+        "interval, and the theoretical value in parentheses. The percentile columns have the share (%) of jobs "
+        "above the theoretical percentile.",
         "",
-        "| system | load | mean wait, s | wait beyond p95 | p99 | sojourn beyond p95 | p99 | least p-value |",
+        "| system | load | mean queueing delay (s) | delays above p95 (%) | above p99 (%) | latencies above p95 (%) "
+        "| above p99 (%) | smallest p-value |",
         "|---|---|---|---|---|---|---|---|",
         *(f"| {' | '.join(cells)} |" for cells, _ in comparisons),
         "",
-        f"Of {len(chances)} comparisons {low} have a p-value below 0.05, where {0.05 * len(chances):.0f} would be "
-        f"expected of a right engine and independent comparisons; the least is {min(chances):.2g}. Figures of one row "
-        "are of the same runs and move together; rows are drawn apart.",
+        f"{low} of {len(chances)} comparisons have a p-value below 0.05; the smallest is {min(chances):.2g}. For a "
+        f"correct engine and independent comparisons, {0.05 * len(chances):.0f} are expected. The values of a row "
+        "come from the same runs and are correlated; different rows are independent.",
     ]
     text = "\n".join(lines) + "\n"
     print(text)

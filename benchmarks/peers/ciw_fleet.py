@@ -1,4 +1,4 @@
-"""Ciw: a node that sends each customer on at once, and a node a device."""
+"""Ciw: one node without service time that routes each customer, and one node per device."""
 
 import time
 

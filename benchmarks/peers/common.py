@@ -1,8 +1,9 @@
-"""What the peers share: the same jobs read from one file, the same policy, the same statistics.
+"""Code that all programs share: jobs from one file, policy and statistics.
 
-A file holds n gaps between arrivals and n sizes (seconds at speed 1), as float64. The fleet: 1,000 devices, 250 of each
-of four speeds, shortest expected completion (the least (jobs present + 1) / speed; ties to the faster class, then the
-lowest number). Timed: model, run and statistics; neither start nor reading of the file.
+The file has n interarrival times and n sizes (seconds at speed 1) as float64. The fleet has 1,000 devices, 250 of each
+of four speeds. The policy is shortest expected completion: the smallest (jobs present + 1) / speed, with ties to the
+faster class, then to the lowest device number. The time includes model, run and statistics, but not the start of the
+process and reading the file.
 """
 
 import json
@@ -18,7 +19,7 @@ IDLE_W, BUSY_W = 60.0, 300.0
 
 
 def jobs():
-    """(gaps, sizes) of the file named on the command line, and how many of them to take."""
+    """(interarrival times, sizes) of the file named on the command line, and the number of jobs to use."""
     data = np.fromfile(sys.argv[1])
     count = int(sys.argv[2])
     half = len(data) // 2
@@ -26,7 +27,7 @@ def jobs():
 
 
 def high_water_mb():
-    """The most memory this program had; what the system tells of it reckons with the program that started it too."""
+    """Peak memory of this process (getrusage would include the process that started it)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return int(line.split()[1]) / 1024
@@ -44,7 +45,7 @@ def report(name, count, began, latencies, busy_s, end_s):
 
 
 class ShortestExpectedCompletion:
-    """Devices of a class by how many jobs they have: a bit mask for each number. A decision looks at one a class."""
+    """Devices of a class by their number of jobs: one bit mask for each number. A decision reads one mask per class."""
 
     def __init__(self):
         self.masks = [[(1 << PER_CLASS) - 1, 0] for _ in SPEEDS]

@@ -1,4 +1,4 @@
-// The practical limit: a heap of busy devices, arrivals merged outside it, a bit set a class and number of jobs present.
+// The practical limit: a heap of busy devices, arrivals merged outside it, a bit set for each class and number of jobs.
 //   g++ -O3 -std=c++17 fleet.cpp -o fleet && ./fleet JOBS.bin N
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-"""Kernels in Numba's CUDA simulator: seconds of a launch, on the last line. NUMBA_ENABLE_CUDASIM=1 must be set.
+"""Kernels in Numba's CUDA simulator. The last line is the seconds of a launch. Requires NUMBA_ENABLE_CUDASIM=1.
 
 python numba_simulator.py KERNEL '[GRID, BLOCK]'
 """
@@ -48,7 +48,7 @@ def main() -> None:
         n = grid[0] * block[0]
         kernel, arguments = saxpy, (numbers.random(n, np.float32), numbers.random(n, np.float32), 2.0, n)
     else:
-        # A block walks over the whole inner side, so that a block is a block's share of the product of 64.
+        # A block loops over the whole inner dimension, so it does its share of the GEMM of 64.
         n = 64
         a, b = (numbers.random((n, n), np.float32) for _ in range(2))
         kernel, arguments = matmul, (a, b, np.zeros((n, n), np.float32), n)

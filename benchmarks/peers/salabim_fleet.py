@@ -1,4 +1,4 @@
-"""salabim: a component a job that requests the resource of its device, without generators."""
+"""salabim: one component per job, which requests the resource of its device."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""SimPy at its fastest: events with callbacks, queues of our own, no processes and no resources."""
+"""The fastest form of SimPy: events with callbacks and plain queues, without processes and resources."""
 
 import time
 from collections import deque

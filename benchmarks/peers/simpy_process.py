@@ -1,4 +1,4 @@
-"""SimPy as its documentation shows it: a process a job, a resource a device."""
+"""SimPy in the style of its documentation: one process per job and one resource per device."""
 
 import time
 
@@ -33,4 +33,4 @@ slowness = [1.0 / SPEEDS[device // PER_CLASS] for device in range(total)]
 latencies, busy_s = [0.0] * count, [0.0] * total
 env.process(source(env, gaps, sizes, devices, ShortestExpectedCompletion(), slowness, latencies, busy_s))
 env.run()
-report("SimPy, a process a job", count, began, latencies, busy_s, env.now)
+report("SimPy, one process per job", count, began, latencies, busy_s, env.now)

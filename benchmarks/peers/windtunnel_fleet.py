@@ -1,4 +1,4 @@
-"""Windtunnel's compiled engine on the same fleet and jobs, which it draws itself: draws, ticks and energy count."""
+"""Windtunnel's compiled engine with the same fleet and jobs. Its CPU time includes the generation of the jobs."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ def main():
     per_class = int(sys.argv[3]) if len(sys.argv) > 3 else 250
     policy = sys.argv[4] if len(sys.argv) > 4 else "shortest-expected-completion"
     known = windtunnel.catalogue()
-    # Machine code is loaded, as the peers' interpreters and modules are, before the clock starts.
+    # Machine code is loaded before the clock starts, as are the interpreters and modules of the other programs.
     simulate(scenario(2000, 3, policy), 1, "compiled", known)
     asked = scenario(count, per_class, policy)
     began = time.process_time()
