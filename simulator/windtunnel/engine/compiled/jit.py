@@ -6,7 +6,9 @@ feature constants of that variant and with the compiled forms of the functions t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from types import FunctionType
 from typing import Any, cast
 
@@ -39,6 +41,22 @@ def prefetch(_typing: Any, rows: Any, at: Any) -> Any:
     return types.void(rows, at), generate
 
 
+@contextmanager
+def _one_process(path: Path) -> Iterator[None]:
+    """Let one process at a time execute the block, where the system has file locks and the folder can be written to."""
+    try:
+        import fcntl
+
+        path.parent.mkdir(exist_ok=True)
+        file = path.open("w")
+    except (ImportError, OSError):
+        yield
+        return
+    with file:  # closing it releases the lock
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 class Variant:
     """The transitions, compiled with some of the features.
 
@@ -67,10 +85,13 @@ class Variant:
         return self._compiled[function]
 
     def entry(self, function: Callable[..., Any], signature: Any) -> Callable[..., int]:
-        """Return a transition compiled for a signature; its machine code is cached beside its source."""
-        compiled: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(
-            self._copy(function)
-        )
+        """Return a transition compiled for a signature; its machine code is cached beside its source.
+
+        If another process compiles the same variant, this one waits, and then loads the machine code.
+        """
+        copy = self._copy(function)
+        with _one_process(Path(function.__code__.co_filename).parent / "__pycache__" / f"{copy.__qualname__}.lock"):
+            compiled: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(copy)
         return compiled
 
     def _copy(self, function: Callable[..., Any]) -> FunctionType:
