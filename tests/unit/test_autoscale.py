@@ -281,16 +281,19 @@ def test_another_device_is_provisioned_for_one_that_failed(tmp_path: Any) -> Non
     assert series(finished)[:3] == [(0.0, 2, 2), (decision, 2, 3), (decision + 15.0, 3, 3)]
 
 
-def test_a_device_that_failed_while_it_drained_returns_its_job(tmp_path: Any) -> None:
-    """Two jobs on a device each; one device drains from 20 s on and fails at 25 s. Its job waits for the other device."""
-    faults = [{"kind": "failure", "at": ["25 s"], "duration": "5 s", "devices": ["s"]}]
-    rules = [rule(min=1, down={"utilisation": "79%", "for": "0 s"}, up={"utilisation": "80%"}, max=2)]
+@pytest.mark.parametrize("policy", ["fifo", "least-loaded"])
+def test_a_device_that_failed_while_it_drained_returns_its_job(policy: str, tmp_path: Any) -> None:
+    """Two jobs start at 49 s. The second device drains from 50 s on, and both fail at 60 s for 5 s.
+
+    The job of the device that drained then runs on the other one, after that one's own job.
+    """
+    faults = [{"kind": "failure", "at": ["60 s"], "duration": "5 s"}]
+    rules = [rule(every="50 s", down={"utilisation": "90%", "for": "0 s"}, up={"utilisation": "95%"}, max=2)]
     fleet = [{"device": "server", "name": "s", "count": 2, "power": {"idle": "10 W", "max": "30 W"}}]
-    for policy in ("fifo", "least-loaded"):
-        finished = windtunnel.run(
-            scenario([], 40.0, rules, tmp_path, faults=faults, fleet=fleet, policy=policy, stop={"jobs": 1})
-        )
-        assert (finished.recording.jobs.finish > 0).all(), policy
+    more = {"faults": faults, "fleet": fleet, "policy": policy, "stop": {"jobs": 3}}
+    jobs = windtunnel.run(scenario([49.0, 49.0], 40.0, rules, tmp_path, **more)).recording.jobs
+    assert jobs.device.tolist()[1:] == [0, 0]
+    assert sorted(jobs.start.tolist()[1:]) == [65 * 10**12, 105 * 10**12]
 
 
 def test_provisioned_devices_draw_idle_power_from_the_budget(tmp_path: Any) -> None:

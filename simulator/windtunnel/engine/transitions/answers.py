@@ -175,7 +175,8 @@ class Answers:
         """Return whether a request of the workload is in the present step of a device."""
         if w.decoding_of[device, work]:
             return True
-        slot, v = int(w.servers[device].reading), w.servers[device]
+        v = w.servers[device]
+        slot = int(v.reading)
         for _ in range(int(v.chunks)):
             if w.slots[slot].work == work:
                 return True
@@ -190,7 +191,7 @@ class Answers:
             task = w.tasks[number]
             s, cls = w.slots[task.slot], int(w.devices[device].cls)
             place = int(task.segment - way_of(w, device, int(task.slot)).first)
-            name = self._name(cls, int(s.work), int(s.rank), place)
+            name = self._segment(cls, int(s.work), int(s.rank), place).name
             key = int(s.rank), int(s.starts), place
             ticks, effect = self._with_faults(w, Operation(cls, [int(s.work)], key, name, round(float(task.left))))
             if effect is not None:
@@ -217,9 +218,6 @@ class Answers:
     def _segment(self, cls: int, work: int, rank: int, place: int) -> Segment:
         phases = self._prepared.compiled[cls, work].phases(rank)
         return [segment for phase in phases for body in phase for segment in body][place]
-
-    def _name(self, cls: int, work: int, rank: int, place: int) -> str:
-        return self._segment(cls, work, rank, place).name
 
     def _fail_operation(self, w: World, device: int) -> None:
         """Retry, migrate or fail the jobs whose operation failed; reset the device if the fault says so."""
