@@ -370,7 +370,7 @@ def test_the_comparison_bites(what: str) -> None:
 
 def test_auto_takes_the_compiled_engine_for_the_main_job() -> None:
     ready = prepare_run(check_scenario(read_document(Path("scenarios/azure-code.yaml"))), CATALOGUE)
-    assert choose(ready, "auto") == ("compiled", "8,819 jobs of 251,089 steps")
+    assert choose(ready, "auto") == ("compiled", "it supports the scenario")
 
 
 def test_both_engines_record_the_same_for_the_shipped_scenarios() -> None:
@@ -401,16 +401,6 @@ def test_cached_machine_code_depends_on_all_that_the_kernels_import() -> None:
         "core/policy.py",
     }
     assert "compiled/run.py" not in sources  # only drives the kernels
-
-
-def test_auto_compiles_what_generates_many_tokens() -> None:
-    data = crowded()
-    assert choose(prepared(data), "auto")[0] == "process"
-    data["fleet"][0]["memory"] = "1 GB"
-    data["workload"][0]["ops"] = [{"generate": {"model": "small", "prompt": 20, "output": 4_000}}]
-    data["stop"] = {"jobs": 60}
-    engine, why = choose(prepared(data), "auto")
-    assert engine == "compiled" and why == "60 jobs of 120,900 steps"
 
 
 @pytest.mark.parametrize("policy", ["fifo", "shortest-expected-completion", "shortest-job-first", "round-robin"])

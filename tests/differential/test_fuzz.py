@@ -17,11 +17,7 @@ def test_both_engines_agree_on_random_scenarios_over_all_features() -> None:
 
 
 def test_the_random_scenarios_combine_the_features() -> None:
-    """Among 1,000 seeds every pair of features occurs, except for pairs that are refused."""
-    seen: set[frozenset[str]] = set()
-    for seed in range(1_000):
-        present = features(scenario(seed)[0])
-        seen |= {frozenset((one, other)) for one in present for other in present}
+    """Among the first 1,000 seeds every pair of features occurs, except for pairs that are refused."""
     refused = {
         frozenset(pair)
         for pair in (
@@ -32,5 +28,12 @@ def test_the_random_scenarios_combine_the_features() -> None:
             ("request", "streams of a job"),
         )
     }
-    every = {frozenset((one, other)) for one in FEATURES for other in FEATURES}
-    assert every - seen == refused - seen and not refused & seen
+    missing = {frozenset((one, other)) for one in FEATURES for other in FEATURES} - refused
+    for seed in range(1_000):
+        present = features(scenario(seed)[0])
+        seen = {frozenset((one, other)) for one in present for other in present}
+        assert not refused & seen
+        missing -= seen
+        if not missing:
+            break
+    assert missing == set()

@@ -55,7 +55,8 @@ def test_the_plugin_is_found_in_a_repository_that_has_a_simulator_folder_of_its_
         "    assert simulator.MINE\n"
         "    run = windtunnel_run({'schema': 1, 'name': 'q', 'fleet': [{'device': 'server'}], 'stop': {'jobs': 100},\n"
         "        'workload': [{'name': 'w', 'arrivals': {'process': 'deterministic', 'rate': '10 /s'},\n"
-        "                      'ops': [{'service': {'mean': '1 ms', 'distribution': 'deterministic'}}]}]})\n"
+        "                      'ops': [{'service': {'mean': '1 ms', 'distribution': 'deterministic'}}]}]},\n"
+        "        engine='process')\n"
         "    assert run.result.jobs.completed == 100\n"
     )
     done = run(fresh / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, cwd=tmp_path)

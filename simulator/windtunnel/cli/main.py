@@ -7,6 +7,7 @@ it runs.
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,9 @@ def script() -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # A termination request unwinds the stack, so that half-written files are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if sys.stderr.isatty():
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("windtunnel").setLevel(logging.INFO)
     with _discarded_exits_raised_again():
         main()
 

@@ -6,6 +6,7 @@ feature constants of that variant and with the compiled forms of the functions t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from numba.extending import intrinsic
 
 from windtunnel.engine.transitions import containers
 from windtunnel.engine.transitions.features import FEATURES, INLINED
+
+_LOG = logging.getLogger(__name__)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -90,7 +93,10 @@ class Variant:
         If another process compiles the same variant, this one waits, and then loads the machine code.
         """
         copy = self._copy(function)
-        with _one_process(Path(function.__code__.co_filename).parent / "__pycache__" / f"{copy.__qualname__}.lock"):
+        cache = Path(function.__code__.co_filename).parent / "__pycache__"
+        if not any(cache.glob(f"*.{copy.__qualname__}-*.nbi")):
+            _LOG.info("Compiling the simulation engine for runs of this kind. This happens once, and takes about 20 s.")
+        with _one_process(cache / f"{copy.__qualname__}.lock"):
             compiled: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(copy)
         return compiled
 
