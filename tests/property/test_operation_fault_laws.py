@@ -12,10 +12,11 @@ from scipy.stats import binom, chi2, kstest
 
 import windtunnel
 from windtunnel.core.recording import COMPLETED, FAILED, QUEUED, RUNNING, Recording
-from windtunnel.core.rng import KeyedRandom
-from windtunnel.engine.prepare.operation_faults import Operation, OperationEffect, operation_faults_of
+from windtunnel.core.rng import key_words
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
+from windtunnel.engine.transitions.build import Words, build
+from windtunnel.engine.transitions.operation_faults import consider, decided, take_effect, threefry, uniform
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
@@ -135,17 +136,29 @@ def test_what_harms_nothing_changes_nothing(stated: list[dict[str, Any]], more: 
     assert {number: both.fault_occurrences[number] for number in plain.fault_occurrences} == plain.fault_occurrences
 
 
-def struck_by(stated: list[dict[str, Any]], seed: int = 1, jobs: int = 60, **more: Any) -> list[OperationEffect | None]:
-    """What takes effect on the kernel of each job's attempts, of a run's first fault; nothing limits how often."""
-    prepared = prepare_run(scenario_from_data(data(stated, seed=seed, **more)), CATALOGUE)
-    strikes = operation_faults_of(prepared)
-    assert strikes is not None
-    return [
-        strikes.effect_on(Operation(0, [0], (rank, attempt, place), "vector_add", 1_000), 0)
-        for rank in range(jobs)
-        for attempt in (1, 2, 3)
-        for place in (0, 1)
-    ]
+Key = tuple[int, int, int]
+Effect = tuple[int, int, int, int] | None
+"""Ticks, the fault that ends the operation, whether its time is stated, and whether its data are corrupted."""
+
+
+def effects(stated: list[dict[str, Any]], keys: list[Key], seed: int = 1, **more: Any) -> list[Effect]:
+    """What takes effect on the kernel of the first workload, for each key: job, attempt and place."""
+    world = build(prepare_run(scenario_from_data(data(stated, seed=seed, **more)), CATALOGUE), Words())
+    program = world.programs[0]
+    kernel = world.segments[world.ways[program.ways].first + 1]
+    found: list[Effect] = []
+    for key in keys:
+        applies = consider(world, kernel.faults_at, kernel.faults, 0, *key)
+        found.append(take_effect(world, 1_000) if applies else None)
+        decided(world)
+    return found
+
+
+def struck_by(stated: list[dict[str, Any]], seed: int = 1) -> list[Effect]:
+    """What takes effect on the kernels of 60 jobs' attempts; nothing limits how often."""
+    return effects(
+        stated, [(rank, attempt, place) for rank in range(60) for attempt in (1, 2, 3) for place in (0, 1)], seed
+    )
 
 
 @settings(max_examples=30)
@@ -156,7 +169,7 @@ def test_a_fault_at_the_end_of_the_list_changes_no_draw(p: float, more: list[dic
     assert alone == [strike is not None for strike in struck_by([first, *more], seed)]
     # One that ends operations later, when the first has struck already, moves none of the first's strikes either.
     hang = {"kind": "hang", "probability": 1.0, "watchdog_timeout": "1 s"}
-    ends = [strike is not None and strike.ticks is None for strike in struck_by([first, hang], seed)]
+    ends = [strike is not None and not strike[2] for strike in struck_by([first, hang], seed)]
     assert ends == alone
     assert alone != [strike is not None for strike in struck_by([first], seed + 1)]
 
@@ -170,13 +183,11 @@ def test_a_fault_after_another_draws_for_itself() -> None:
 
 def test_a_draw_depends_on_the_operation_and_not_on_the_order_in_which_operations_start() -> None:
     """The decision is keyed by job, attempt and operation: other operations before it change nothing."""
-    prepared = prepare_run(scenario_from_data(data([{"kind": "ecc", "probability": 0.5}], seed=1)), CATALOGUE)
     operations = [(rank, attempt, place) for rank in range(60) for attempt in (1, 2) for place in (0, 1, 2)]
 
-    def affected(order: list[tuple[int, int, int]]) -> dict[tuple[int, int, int], bool]:
-        injector = operation_faults_of(prepared)
-        assert injector is not None
-        return {key: injector.effect_on(Operation(0, [0], key, "vector_add", 1_000), 0) is not None for key in order}
+    def affected(order: list[Key]) -> dict[Key, bool]:
+        found = effects([{"kind": "ecc", "probability": 0.5}], order)
+        return {key: effect is not None for key, effect in zip(order, found, strict=True)}
 
     forwards = affected(operations)
     assert forwards == affected(operations[::-1])
@@ -236,11 +247,24 @@ def test_starts_of_a_job_that_is_tried_until_it_succeeds_are_geometric() -> None
     assert ((seen - share * 4_000) ** 2 / (share * 4_000)).sum() < chi2.ppf(0.9995, 5)
 
 
-def test_lots_are_uniform_and_belong_to_their_numbers() -> None:
-    draws = KeyedRandom(7, "faults", "0")
-    drawn = np.array([draws.at(job, attempt, 0) for job in range(5_000) for attempt in (1, 2)])
+def test_random_numbers_of_operations_are_uniform_and_belong_to_their_numbers() -> None:
+    key = key_words(7, "faults", "0")
+    drawn = np.array([uniform(*key, job, attempt, 0) for job in range(5_000) for attempt in (1, 2)])
     assert kstest(drawn, "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(drawn[0::2], drawn[1::2])[0, 1]) < 4 / np.sqrt(5_000)
     assert len(set(drawn.tolist())) == len(drawn)
-    assert KeyedRandom(7, "faults", "0").at(4_999, 2, 0) == drawn[-1]
-    assert len({KeyedRandom(seed, *name).at(1) for seed in (7, 8) for name in (("a", "b"), ("ab",), ("b", "a"))}) == 6
+    assert uniform(*key, 4_999, 2, 0) == drawn[-1]
+    assert len({key_words(seed, *name) for seed in (7, 8) for name in (("a", "b"), ("ab",), ("b", "a"))}) == 6
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ((0, 0, 0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF,) * 4, (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344, 0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_threefry_gives_the_words_that_its_authors_publish(word: tuple[int, ...], expected: tuple[int, int]) -> None:
+    """The known answers of the Random123 library (kat_vectors, threefry2x32 with 20 rounds)."""
+    assert threefry(*word) == expected

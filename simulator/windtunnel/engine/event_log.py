@@ -81,8 +81,10 @@ class EventLog:
         """Start and end of each interrupted execution, and the number of jobs that then waited again."""
         self.reset_on, self.reset_start, self.reset_end = (_ints() for _ in range(3))
         """Device, start and end of each outage that a failed operation caused."""
-        self.corrupted = 0
-        """Jobs that completed after a corrupted copy."""
+        self.corrupted: int | None = None
+        """Jobs that completed after a corrupted copy; None where no fault affects operations."""
+        self.fault_occurrences: dict[int, tuple[int, int]] = {}
+        """The numbers of eligible and of affected operations of each fault of operations, by its index."""
         self.preemptions = 0
         """Preemptions of sequences because the KV cache was full."""
         self.scaled: list[tuple[int, int]] = []

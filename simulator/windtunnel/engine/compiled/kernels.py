@@ -13,6 +13,7 @@ from windtunnel.engine.compiled.jit import Variant
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.events import advance
+from windtunnel.engine.transitions.features import FEATURES
 from windtunnel.engine.transitions.tables import HOURS, World, records
 from windtunnel.scenario.faults import OperationFault
 
@@ -21,7 +22,7 @@ _JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float6
 SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
 KEY = types.float64(_JOB_KEY)
 
-_EVERYTHING = frozenset({"SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS"})
+_EVERYTHING = frozenset(FEATURES) - {"SIMPY"}
 VARIANTS = {
     "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
     "serving": frozenset({"SERVERS"}),
@@ -139,6 +140,7 @@ def _empty() -> World:
         queues=records(0, tables.QUEUE),
         decoding_of=np.zeros((0, 1), dtype=np.int64),
         faults=records(0, tables.FAULT),
+        operation_faults=records(0, tables.OPERATION_FAULT),
         line=np.zeros(0, dtype=np.int64),
         arrivals=records(0, tables.ARRIVAL),
         arrival_draws=np.ones((0, 1)),

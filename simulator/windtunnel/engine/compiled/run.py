@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -59,10 +58,7 @@ def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
     if prepared.streamed:
         return streamed_recording(prepared, world, words)
     log = event_log(prepared, world, words, answers)
-    recording = accounting.record(prepared, log, int(world.run[0].end))
-    if answers.operation_faults is None:
-        return recording
-    return replace(recording, fault_occurrences=answers.operation_faults.counts(), corrupted=log.corrupted)
+    return accounting.record(prepared, log, int(world.run[0].end))
 
 
 def _own_error(prepared: PreparedRun, error: Exception) -> Exception:

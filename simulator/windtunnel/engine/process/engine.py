@@ -7,7 +7,6 @@ transitions, compiled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -214,11 +213,7 @@ class _Run:
         if self.progress is not None:
             self.progress(r.arrived)
         log = event_log(prepared, world, self.words, self.answers)
-        recording = accounting.record(prepared, log, int(r.end))
-        faults = self.answers.operation_faults
-        if faults is None:
-            return recording
-        return replace(recording, fault_occurrences=faults.counts(), corrupted=log.corrupted)
+        return accounting.record(prepared, log, int(r.end))
 
 
 def _blank(count: int, layout: np.dtype) -> list[Any]:

@@ -108,6 +108,8 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         returned=int(count.sum()),
         interrupted_at_end=int(count[(interrupted == end) & (began < end)].sum()),
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
+        fault_occurrences=log.fault_occurrences,
+        corrupted=log.corrupted,
     )
 
 

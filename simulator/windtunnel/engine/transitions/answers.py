@@ -1,7 +1,7 @@
 """Answers the questions of the transitions, which need Python.
 
-They concern the costs of mixed batches, faults of operations, and real devices. `autoscaling` answers those about
-scaled devices.
+They concern the costs of mixed batches, faults of the operations of batches, failed operations, and real devices.
+`autoscaling` answers those about scaled devices.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from windtunnel.core.executor import Executed
 from windtunnel.core.ticks import to_ticks
 from windtunnel.engine.prepare.batches import BatchCost, batch_cost
 from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
-from windtunnel.engine.prepare.operation_faults import Operation, OperationEffect, operation_faults_of
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.programs import Segment
 from windtunnel.engine.transitions.autoscaling import AutoscaleController
 from windtunnel.engine.transitions.clock import set_timer
-from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.faults import fail_job, go_down, return_work
+from windtunnel.engine.transitions.operation_faults import affect_operation, consider, decided, note_effect, take_effect
 from windtunnel.engine.transitions.tables import (
     BATCH_COST,
     DECISION,
@@ -30,7 +29,6 @@ from windtunnel.engine.transitions.tables import (
     STREAM,
     World,
 )
-from windtunnel.engine.transitions.tasks import balance
 from windtunnel.engine.transitions.work import proceed, way_of
 from windtunnel.scenario.faults import Ending
 
@@ -45,7 +43,6 @@ class Answers:
 
     def __init__(self, prepared: PreparedRun) -> None:
         self._prepared = prepared
-        self.operation_faults = operation_faults_of(prepared)
         self.controller = AutoscaleController(prepared) if prepared.scaled else None
         self.resets: list[tuple[int, int, int]] = []
         """Device, start and end of each outage that a failed operation caused."""
@@ -106,56 +103,37 @@ class Answers:
     # Operations that may fail.
 
     def _begin_operation(self, w: World, device: int) -> None:
-        """Begin an operation, a batch, a step or tasks with the duration that faults or a real device give it."""
+        """Begin an operation of a real device, or a batch whose operations faults may affect."""
         r, d = w.run[0], w.devices[device]
-        cls = int(d.cls)
-        if w.classes[cls].kind == STREAM:
-            self._begin_tasks(w, device)
-            return
-        if r.serving:
-            v = w.servers[device]
-            works = [work for work in range(int(r.workloads)) if self._takes_part(w, device, work)]
-            operations = [Operation(cls, works, (device, int(v.steps), 0), "generate", int(d.left))]
+        if r.batch:
+            ticks = self._with_faults(w, device)
         else:
-            operations = self._operations_of_batch(w, device) if r.batch else [self._operation(w, device)]
-        left, e = 0, w.extras[device]
-        if e.ending == _REAL:  # a real device could not execute it
-            left = operations[0].ticks
-        else:
-            for operation in operations:
-                ticks, effect = self._with_faults(w, operation)
-                left += ticks
-                if effect is None:
-                    continue
-                e.corrupted |= effect.corrupt
-                # A watchdog's time depends on nothing; a batch is one piece of work, so what precedes is neglected.
-                e.timed = int(effect.ticks is not None)
-                if e.timed:
-                    d.first_left = -1
-                if effect.ending is not None:
-                    e.ending = self._prepared.scenario.faults.index(effect.ending)
-                    break
-        proceed(w, device, left, float(d.full))
+            ticks = self._execute(w, device)
+            if w.segments[d.segment].faults and w.extras[device].ending != _REAL:
+                ticks = affect_operation(w, device, ticks)
+        proceed(w, device, ticks, float(d.full))
 
-    def _operation(self, w: World, device: int) -> Operation:
-        """Return the present operation of a device's job; a real device executes it now."""
+    def _execute(self, w: World, device: int) -> int:
+        """Execute the present operation of a real device's job, and return its ticks."""
         d = w.devices[device]
         s = w.slots[d.slot]
-        cls, work, rank = int(d.cls), int(s.work), int(s.rank)
+        cls, rank = int(d.cls), int(s.rank)
         place = int(d.segment - way_of(w, device, int(d.slot)).first)
-        segment = self._segment(cls, work, rank, place)
-        ticks = int(d.left)
+        segment = self._segment(cls, int(s.work), rank, place)
         executor = self._prepared.classes[cls].executor
-        if executor is not None:
-            executed = executor.execute(segment.name, segment.columns(rank))
-            ticks = to_ticks(executed.duration_s)
-            if executed.problem:
-                self._failed[device] = executed
-                w.extras[device].ending = _REAL
-        return Operation(cls, [work], (rank, int(s.starts), place), segment.name, ticks)
+        assert executor is not None  # noqa: S101  only real devices are asked
+        executed = executor.execute(segment.name, segment.columns(rank))
+        if executed.problem:
+            self._failed[device] = executed
+            w.extras[device].ending = _REAL
+        return to_ticks(executed.duration_s)
 
-    def _operations_of_batch(self, w: World, device: int) -> list[Operation]:
-        """Return the operations of a device's request-level batch, which all count as started with the batch."""
+    def _with_faults(self, w: World, device: int) -> int:
+        """Return the ticks of a request-level batch with the faults that affect it.
+
+        Its operations all count as started with the batch. It is one piece of work, so its data are corrupted if those
+        of one operation are.
+        """
         d = w.devices[device]
         first = w.slots[d.slot]
         cls, work, slot = int(d.cls), int(first.work), int(d.slot)
@@ -164,56 +142,20 @@ class Answers:
             ranks.append(int(w.slots[slot].rank))
             slot = int(w.slots[slot].next)
         parts = self._batch_cost(cls, work, ranks).operations
-        key, whole_s = (int(first.rank), int(first.starts)), sum(time_s for _, time_s in parts)
+        whole_s = sum(time_s for _, time_s in parts)
         ends = [round(int(d.left) * total / whole_s) for total in accumulate(time_s for _, time_s in parts)]
-        return [
-            Operation(cls, [work], (*key, place), name, end - begin)
-            for place, ((name, _), begin, end) in enumerate(zip(parts, [0, *ends[:-1]], ends, strict=True))
-        ]
-
-    def _takes_part(self, w: World, device: int, work: int) -> bool:
-        """Return whether a request of the workload is in the present step of a device."""
-        if w.decoding_of[device, work]:
-            return True
-        v = w.servers[device]
-        slot = int(v.reading)
-        for _ in range(int(v.chunks)):
-            if w.slots[slot].work == work:
-                return True
-            slot = int(w.slots[slot].next)
-        return False
-
-    def _begin_tasks(self, w: World, device: int) -> None:
-        """Begin the tasks of a device with streams whose time is asked."""
-        r, number = w.run[0], int(w.run[0].asked_task)
-        r.asked_task = -1
-        while number >= 0:
-            task = w.tasks[number]
-            s, cls = w.slots[task.slot], int(w.devices[device].cls)
-            place = int(task.segment - way_of(w, device, int(task.slot)).first)
-            name = self._segment(cls, int(s.work), int(s.rank), place).name
-            key = int(s.rank), int(s.starts), place
-            ticks, effect = self._with_faults(w, Operation(cls, [int(s.work)], key, name, round(float(task.left))))
-            if effect is not None:
-                r.drawing_w -= task.drawn
-                task.left, task.rate, task.drawn = float(ticks), 0.0, 0.0
-                task.corrupted, task.timed = int(effect.corrupt), int(effect.ticks is not None)
-                if task.timed:
-                    task.first_left = -1.0
-                if effect.ending is not None:
-                    task.ending = self._prepared.scenario.faults.index(effect.ending)
-            number = int(task.following)
-        balance(w, device)
-
-    def _with_faults(self, w: World, operation: Operation) -> tuple[int, OperationEffect | None]:
-        """Return the duration of an operation that starts now, and the effect of faults on it."""
-        if self.operation_faults is None:
-            return operation.ticks, None
-        effect = self.operation_faults.effect_on(operation, int(w.run[0].now))
-        if effect is None:
-            return operation.ticks, None
-        slowed = operation.ticks if effect.slowdown == 1.0 else round(float(operation.ticks) * effect.slowdown)
-        return slowed if effect.ticks is None else effect.ticks, effect
+        lasts = 0
+        for place, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+            ticks, ending, timed, corrupted = end - begin, -1, 0, 0
+            g = w.segments[way_of(w, device, int(d.slot)).first + place]
+            if consider(w, g.faults_at, g.faults, work, int(first.rank), int(first.starts), place):
+                ticks, ending, timed, corrupted = take_effect(w, ticks)
+            decided(w)
+            note_effect(w, device, ending, timed, corrupted)
+            lasts += int(ticks)
+            if ending >= 0:
+                break
+        return lasts
 
     def _segment(self, cls: int, work: int, rank: int, place: int) -> Segment:
         phases = self._prepared.compiled[cls, work].phases(rank)
@@ -238,8 +180,6 @@ class Answers:
             e.ending = -1
             if fault.reset_time is None:
                 fail_job(w, device, int(e.failing), becomes, attempts)
-                if w.run[0].asked_task >= 0:  # the failure was asked first
-                    ask(w, OPERATION, device)
                 return
             go_down(w, device)
         elif fault.reset_time is not None:

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.policy import OwnFunction
-from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
+from windtunnel.core.rng import key_words
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.jobs import draw_columns, draws
-from windtunnel.engine.prepare.operation_faults import may_affect
+from windtunnel.engine.prepare.operation_faults import is_eligible, time_limit
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws, round_power
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, tree_size
 from windtunnel.engine.transitions.heap import ROOT, heap_push
+from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -34,7 +36,7 @@ from windtunnel.engine.transitions.tables import (
 )
 from windtunnel.engine.transitions.users import OF_WORKLOAD
 from windtunnel.engine.transitions.work import SERVER_WORDS
-from windtunnel.scenario.faults import OperationFault, Straggler
+from windtunnel.scenario.faults import Ending, OperationFault, SlowCopy, Straggler
 
 FAR_ABOVE = 4096
 """The number of devices above which the fleet is assumed not to fit into the cache."""
@@ -95,6 +97,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     devices, works = prepared.device_count, len(prepared.workloads)
     ints, numbers = Pool(np.int64), Pool(np.float64)
     programs, ways, segments, workloads = _programs(prepared, words, ints, numbers)
+    operation_faults = _operation_faults(prepared, ints)
     class_rows, tree = _classes(prepared, numbers)
     queue_at, queues_of, queues = _queues_by_class(prepared, batching)
     run = _run_record(prepared, ints, queue_at, queues_of)
@@ -130,6 +133,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         queues=queue_rows,
         decoding_of=np.zeros((devices if serving else 0, works), dtype=np.int64),
         faults=records(0, tables.FAULT),
+        operation_faults=operation_faults,
         line=np.zeros(devices, dtype=np.int64),
         arrivals=records(0, tables.ARRIVAL),
         arrival_draws=np.ones((0, r.draws)),
@@ -253,7 +257,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     serving, batching = policy.batch.kind == "continuous", policy.batch.kind == "request"
     run = records(1, tables.RUN)
     r = run[0]
-    r.asked_task = r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
+    r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
     r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
     r.faults_until = MAX_TICKS if prepared.faults is None else 0
     r.gone = (
@@ -332,7 +336,9 @@ def _programs(
                         ends_body = s is body[-1]
                         row = _segment(s, columns.get(work, []), ints, numbers, words)
                         ends = (engine, ends_body, ends_body and place == len(phase) - 1)
-                        segments.append((*row[:7], *ends, _asks(prepared, cls, work, s), *row[7:], s.share))
+                        faults = _faults_of(prepared, cls, work, s.name)
+                        asks = prepared.classes[cls].executor is not None
+                        segments.append((*row[:7], *ends, asks, ints.add(faults), len(faults), *row[7:], s.share))
             ways.append((first, len(segments) - 1))
         if compiled.variant_of is not None:
             rows[work].way_at = ints.add(compiled.variant_of)
@@ -368,10 +374,39 @@ def _programs(
     )
 
 
-def _asks(prepared: PreparedRun, cls: int, work: int, segment: Segment) -> bool:
-    """Return whether the duration of a segment is known only when it begins."""
-    real = prepared.classes[cls].executor is not None
-    return real or may_affect(prepared, prepared.classes[cls], work, segment.name)
+def _faults_of(prepared: PreparedRun, cls: int, work: int, operation: str) -> np.ndarray:
+    """Return the faults that may affect an operation of a workload on a class, by their row in the table of faults."""
+    faults = [fault for fault in prepared.scenario.faults if isinstance(fault, OperationFault)]
+    rows = [
+        row
+        for row, fault in enumerate(faults)
+        if fault.affects(operation) and is_eligible(prepared, fault, prepared.classes[cls], work)
+    ]
+    return np.array(rows, dtype=np.int64)
+
+
+def _operation_faults(prepared: PreparedRun, ints: Pool) -> Records:
+    """Return the faults of single operations, which have not affected any operation yet."""
+    scenario = prepared.scenario
+    faults = [(i, fault) for i, fault in enumerate(scenario.faults) if isinstance(fault, OperationFault)]
+    rows = records(len(faults), tables.OPERATION_FAULT)
+    for row, (number, fault) in zip(rows, faults, strict=True):
+        row.number, row.ticks, row.factor = number, -1, 1.0
+        row.limit = -1 if fault.max_occurrences is None else fault.max_occurrences
+        row.call, row.after = fault.call or 0, 0 if fault.after is None else to_ticks(fault.after)
+        if isinstance(fault, Ending):
+            row.kind, row.ticks = ENDS, time_limit(fault)
+        elif isinstance(fault, SlowCopy):
+            row.kind, row.factor = SLOWS, fault.factor
+        else:
+            row.kind = CORRUPTS
+        if fault.probability is not None:
+            row.probability = fault.probability
+            keys = [
+                key_words(scenario.seed, "faults", str(number), fault.kind, w.workload.name) for w in prepared.workloads
+            ]
+            row.keys_at = ints.add(np.array(keys, dtype=np.int64).ravel())
+    return rows
 
 
 def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
@@ -387,7 +422,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
         row.memory, row.idle_w = fleet_class.device.memory_bytes, fleet_class.idle_w
         row.scaled = fleet_class.number in scaled
         row.asks = any(
-            _asks(prepared, cls, work, segment)
+            len(_faults_of(prepared, cls, work, segment.name))
             for (cls, work), compiled in prepared.compiled.items()
             if cls == fleet_class.number
             for segment in compiled.segments()

@@ -26,7 +26,10 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
     log.energy = _plain(jobs.energy)
     log.starts, log.failed = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
     log.own_interval = own_intervals(prepared)
-    log.preemptions, log.corrupted = int(world.run[0].preemptions), int(world.run[0].corrupted)
+    log.preemptions = int(world.run[0].preemptions)
+    if len(world.operation_faults):
+        log.corrupted = int(world.run[0].corrupted)
+        log.fault_occurrences = {int(f.number): (int(f.eligible), int(f.affected)) for f in world.operation_faults}
     for row in answers.resets:
         log.add_reset(*row)
     if answers.controller is not None:

@@ -17,7 +17,9 @@ SERVERS = True
 STREAMS = True
 """Devices that execute several jobs at a time, or several operations of one job."""
 QUESTIONS = True
-"""Transitions that need an answer in Python: faults of operations, mixed batches, autoscaling, real devices."""
+"""Transitions that need an answer in Python: failed operations, mixed batches, autoscaling, real devices."""
+OPERATION_FAULTS = True
+"""Faults of single operations."""
 INTERRUPTS = True
 """Faults, power budgets and request-level batches: work that may be interrupted, slowed, paused or refused."""
 TALLIES = True
@@ -27,7 +29,7 @@ USERS = True
 SIMPY = True
 """The process engine's clock."""
 
-FEATURES = ("SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS", "SIMPY")
+FEATURES = ("SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "SIMPY")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

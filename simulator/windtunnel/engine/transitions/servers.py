@@ -20,11 +20,12 @@ import numpy as np
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, QUESTIONS, cold, hot
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
+from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop
-from windtunnel.engine.transitions.tables import FAILED_OPERATION, OPERATION, PER_SECOND, TOO_MANY, Records, World
+from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, TOO_MANY, Records, World
 from windtunnel.engine.transitions.work import proceed, settle
 
 # Lists of sequences.
@@ -227,10 +228,8 @@ def begin_step(w: World, device: int) -> None:
         return
     v.began = d.began = r.now
     d.slot = 0
-    if QUESTIONS and c.asks:
-        d.left, d.full = ticks, watts
-        ask(w, OPERATION, device)
-        return
+    if OPERATION_FAULTS and len(w.operation_faults):
+        ticks = affect_step(w, device, ticks)
     proceed(w, device, ticks, watts)
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from windtunnel.engine.transitions.clock import set_timer
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, QUESTIONS, cold, hot
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, started
+from windtunnel.engine.transitions.operation_faults import affect_operation
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.queues import best_queue, pop, reindex
 from windtunnel.engine.transitions.tables import (
@@ -92,6 +93,8 @@ def begin_segment(w: World, device: int) -> None:
         d.left, d.full = ticks, segment_watts(w, d.segment, d.slot)
         ask(w, OPERATION, device)
         return
+    if OPERATION_FAULTS and g.faults:
+        ticks = affect_operation(w, device, ticks)
     proceed(w, device, ticks, segment_watts(w, d.segment, d.slot))
 
 

@@ -11,15 +11,15 @@ import math
 import numpy as np
 
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, cold
+from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, QUESTIONS, cold
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, started, unfinished
+from windtunnel.engine.transitions.operation_faults import affect_task
 from windtunnel.engine.transitions.power import may_draw
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop
 from windtunnel.engine.transitions.tables import (
     BY_JOB,
     CONSTANT,
     FAILED_OPERATION,
-    OPERATION,
     PER_SECOND,
     TOO_MANY,
     World,
@@ -160,18 +160,6 @@ def _request(w: World, number: int) -> None:
 
 
 @cold
-def _ask_time(w: World, number: int) -> None:
-    """Append a task to the list of tasks whose time is asked."""
-    r = w.run[0]
-    w.tasks[number].following = -1
-    if r.asked_task < 0:
-        r.asked_task = number
-    else:
-        w.tasks[r.asked_task_end].following = number
-    r.asked_task_end = number
-
-
-@cold
 def _occupy(w: World, number: int) -> None:
     """Let the task take its share of its engine, on the lowest free lane."""
     r, task = w.run[0], w.tasks[number]
@@ -194,9 +182,8 @@ def _occupy(w: World, number: int) -> None:
     t.demand_w += task.watts
     task.since = r.now
     task.ending, task.timed, task.corrupted = -1, 0, 0
-    if QUESTIONS and w.segments[task.segment].asks:
-        _ask_time(w, number)
-        ask(w, OPERATION, task.on)
+    if OPERATION_FAULTS and w.segments[task.segment].faults:
+        affect_task(w, number)
 
 
 @cold
@@ -337,7 +324,6 @@ def deliver_jobs(w: World, device: int) -> None:
 def take_job(w: World, device: int) -> int:
     """Remove a job from a device whose tasks have stopped, the oldest first; -1 if none is left."""
     r, d, t = w.run[0], w.devices[device], w.stations[device]
-    r.asked_task = -1
     while t.running >= 0:
         number = t.running
         _vacate(w, number)
@@ -362,22 +348,9 @@ def take_job(w: World, device: int) -> int:
 
 
 @cold
-def _ask_no_more(w: World, slot: int) -> None:
-    """Remove the tasks of a job from the list of tasks whose time is asked."""
-    r = w.run[0]
-    number, r.asked_task = r.asked_task, -1
-    while number >= 0:
-        following = w.tasks[number].following
-        if w.tasks[number].slot != slot:
-            _ask_time(w, number)
-        number = following
-
-
-@cold
 def remove_job(w: World, device: int, slot: int) -> None:
     """Remove one job and its tasks from a device; the others continue."""
     r, t = w.run[0], w.stations[device]
-    _ask_no_more(w, slot)
     number = t.running
     while number >= 0:
         following = w.tasks[number].next

@@ -52,8 +52,8 @@ RUN = _layout(
     # For closed loops: the number of submissions in their heap, the largest number of think times of a user so far, and
     # 1 + the workload that has more jobs than random numbers were drawn for.
     "submits thoughts exceeded "
-    # For streams: the first free task, and the list of tasks whose time is asked.
-    "free_task asked_task asked_task_end "
+    # For streams: the first free task.
+    "free_task "
     # Constants. `careful`: a device's work may be interrupted, slowed, paused or batched. `looks`: the score reads more
     # of a device than the tree holds. `far`: the fleet is larger than the cache. `serving`: batches are continuous.
     # `continues`: the run does not end when it has drained, because devices are still scaled.
@@ -92,8 +92,8 @@ SLOT = _layout(
 ENTRY = _layout("tick which")
 NODE = _layout("load winner")
 QUEUE = _layout("head:4 tail:4 number:4")
-# tree: the root of its tree; leaf: the first of its leaves. kind: of its devices; asks: whether the time of a batch or
-# step is asked, because a fault may affect it. For continuous batching: points of
+# tree: the root of its tree; leaf: the first of its leaves. kind: of its devices; asks: whether the time of a batch is
+# asked, because a fault may affect its operations. For continuous batching: points of
 # context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow: linear and
 # head by tokens and sequences, prefill by points of context, decode by sequences and points. For autoscaling: the
 # number of devices in service that have a job, their device-ticks since the last decision, and the tick until which
@@ -111,11 +111,13 @@ PROGRAM = _layout(
     "estimate energy footprint weights mean price preference",
 )
 WAY = _layout("first last")
-# asks: whether its duration is asked when it begins (a fault may affect it, or a real device executes it). For devices
-# with streams: the number of its hardware engine, the share of the engine that it takes, and whether it ends its body
-# and its phase (the bodies of a phase run in parallel).
+# asks: whether its duration is asked when it begins, because a real device executes it. faults: the number of faults
+# that may affect it; they are in `ints` from faults_at on. In a program that generates tokens they are those that may
+# affect a batch or step with its requests. For devices with streams: the number of its hardware engine, the share of
+# the engine that it takes, and whether it ends its body and its phase (the bodies of a phase run in parallel).
 SEGMENT = _layout(
-    "kind ticks ticks_at draw watts_at lane name engine ends_body:4 ends_phase:4 asks", "seconds watts share"
+    "kind ticks ticks_at draw watts_at lane name engine ends_body:4 ends_phase:4 asks faults_at faults",
+    "seconds watts share",
 )
 # For closed loops: the offset of its first user, the next job's rank, for how many jobs random numbers were drawn, the
 # signature of its jobs, and the offsets in `numbers` of their draws and of their slowdowns (-1 without stragglers).
@@ -124,6 +126,12 @@ WORKLOAD = _layout("deadline priority way_at prompts outputs first_user taken ca
 USER = _layout("work thoughts")
 INTERVAL = _layout("on lane name start end", "watts")
 FAULT = EVENT
+# A fault of single operations. number: its index in the scenario; kind: whether it ends, slows or corrupts; applies: to
+# the operation that starts now. ticks: after how long it ends an operation, or -1 if at the operation's own end. limit:
+# the largest number of affected operations, or -1; eligible, affected: how many there were. call: the first eligible
+# operation that is affected, or 0; after: the tick from which on operations are affected. keys_at: the offset in `ints`
+# of two random words for each workload. factor: of the time.
+OPERATION_FAULT = _layout("number kind applies ticks limit eligible affected call after keys_at", "probability factor")
 ARRIVAL = _layout("tick work rank signature", "stretch")
 JOB = _layout("arrival work start finish on starts first lost:1 rank:4 signature:4", "energy")
 BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
@@ -162,10 +170,9 @@ STATION = _layout(
 ENGINE = _layout("waiting waiting_end working", "used")
 # A body of a job's phase on its way through its segments, on a device with streams. next, before: links of its list.
 # end: of the present segment at its present rate; left: ticks at full speed; first_left: those that remain when it
-# produces the first token, or -1. following: link of the list of tasks whose time is asked; ending, timed, corrupted:
-# as in EXTRA.
+# produces the first token, or -1. ending, timed, corrupted: as in EXTRA.
 TASK = _layout(
-    "on slot segment lane since end next before following ending:4 timed:1 corrupted:1",
+    "on slot segment lane since end next before ending:4 timed:1 corrupted:1",
     "left watts share rate drawn active_j first_left",
 )
 # A job on a device with streams: the next segment after its present phase (-1 if none), the last segment of its
@@ -270,6 +277,7 @@ class World(NamedTuple):
     decoding_of: np.ndarray
     """The number of decoding sequences, by device and workload."""
     faults: Records
+    operation_faults: Records
     line: Any
     """Ring buffer of the devices whose next work waits for power."""
     arrivals: Records
