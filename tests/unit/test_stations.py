@@ -330,7 +330,7 @@ def test_keys_and_values_never_take_more_memory_than_there_is(monkeypatch: pytes
 
     monkeypatch.setattr(events, "end_step", watched)
     assert servers.end_step is original
-    assert run(tight()).result.jobs.completed == 30
+    assert windtunnel.run(scenario_from_data(tight()), engine="process").result.jobs.completed == 30
     assert max(fills) <= 1.0
     assert max(fills) > 0.9
 
