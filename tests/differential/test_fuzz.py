@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.differential.fuzz import check, features, scenario
 
-SEEDS = range(60)
+SEEDS = [*range(60), 328]
+"""328: a controller decides while the only device with work is reset after a failed operation."""
 FEATURES = {
     "autoscale", "closed", "continuous", "faults of operations", "faults", "generate", "power budget", "request",
     "streams of a job", "streams of a device",
