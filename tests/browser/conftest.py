@@ -19,6 +19,7 @@ from windtunnel.core.recording import (
     RUNNING,
     STATUS,
     DeviceRecord,
+    Devices,
     Jobs,
     Recording,
     Slice,
@@ -253,7 +254,7 @@ def make_run(
     recording = Recording(
         end=end,
         jobs=table,
-        devices=records,
+        devices=Devices.of(records),
         workloads=workloads,
         power=power,
         waiting=waiting_steps,

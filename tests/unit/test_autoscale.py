@@ -12,7 +12,7 @@ import windtunnel
 from windtunnel.app import plan as planner
 from windtunnel.app import run as run_command
 from windtunnel.core.errors import InputError, InvariantError
-from windtunnel.core.recording import Recording
+from windtunnel.core.recording import Devices, Recording
 from windtunnel.core.results.data import result_json
 from windtunnel.engine.results import invariants
 from windtunnel.report.summary import summary
@@ -188,7 +188,7 @@ def test_the_invariant_of_rent_bites(changes: dict[str, Any], what: str, tmp_pat
         recording.devices[0], rented_ticks=recording.devices[0].busy_ticks - 1, idle_power_w=0.0, energy_j=0.0
     )
     with pytest.raises(InvariantError, match="I[67]|I10"):
-        invariants.check(replace(recording, devices=[idle, *recording.devices[1:]]))
+        invariants.check(replace(recording, devices=Devices.of([idle, *recording.devices[1:]])))
 
 
 def test_replications_and_closed_loops_go_with_it() -> None:

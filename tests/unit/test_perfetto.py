@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel.core.recording import DegradedIntervals, DeviceRecord, Jobs, Recording, Slice, Steps, TokenGaps
+from windtunnel.core.recording import DegradedIntervals, DeviceRecord, Devices, Jobs, Recording, Slice, Steps, TokenGaps
 from windtunnel.report import perfetto
 from windtunnel.report.perfetto import downsampled, microseconds, overlaps, write_trace
 
@@ -26,7 +26,7 @@ def recording(slices: list[Slice], power: Steps | None = None, **more: Any) -> R
     return Recording(
         end=end,
         jobs=Jobs(none, none, none, none, none, none, none, none, np.zeros(0), none),
-        devices=[DeviceRecord(f"gpu-{i}", "l40s", "gpu", 0, 0.0, 0, 350.0, 35.0) for i in range(3)],
+        devices=Devices.of([DeviceRecord(f"gpu-{i}", "l40s", "gpu", 0, 0.0, 0, 350.0, 35.0) for i in range(3)]),
         workloads=[],
         power=power or flat,
         waiting=flat,

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 import windtunnel
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result, result_json, to_data
 from windtunnel.core.results.run import Estimate, RunResult
@@ -94,3 +96,36 @@ def test_result_json_is_the_text_of_the_attributes(queue: Any) -> None:
     assert data == result.to_dict()
     assert data["latency_s"]["p99"]["value"] == result.latency_s.p99.value
     assert data["workloads"][0]["jobs"] == vars(result.jobs)
+
+
+def test_a_large_fleet_has_a_row_for_each_entry_unless_every_device_is_asked_for() -> None:
+    data = {
+        "schema": 1,
+        "name": "large",
+        "fleet": [{"device": "l4", "count": 10_000, "price": "1 USD/h"}, {"device": "server", "name": "one"}],
+        "workload": [
+            {
+                "name": "calls",
+                "arrivals": {"process": "poisson", "rate": "100 /s"},
+                "ops": [{"service": {"distribution": "exponential", "mean": "20 ms"}}],
+            }
+        ],
+        "policy": "round-robin",
+        "stop": {"jobs": 300},
+    }
+    scenario = scenario_from_data(data)
+    summed = windtunnel.run(scenario).result
+    each = windtunnel.run(scenario, all_devices=True).result
+    assert [(row.name, row.count) for row in summed.devices] == [("l4", 10_000), ("one", 1)]
+    assert len(each.devices) == 10_001 and {row.count for row in each.devices} == {None}
+    for row in summed.devices:
+        members = [device for device in each.devices if device.entry == row.entry]
+        assert row.jobs == sum(device.jobs for device in members)
+        assert row.energy_j == pytest.approx(sum(device.energy_j for device in members), rel=1e-12)
+        assert row.power_limit_w == pytest.approx(sum(device.power_limit_w for device in members))
+        assert row.utilisation == pytest.approx(sum(device.utilisation for device in members) / len(members))
+        assert row.utilisation_max == max(device.utilisation for device in members)
+        assert row.unused == sum(not device.jobs for device in members)
+    assert "count" not in each.to_dict()["devices"][0] and summed.to_dict()["devices"][0]["count"] == 10_000
+    rest = {key: value for key, value in each.to_dict().items() if key != "devices"}
+    assert {key: value for key, value in summed.to_dict().items() if key != "devices"} == rest

@@ -17,6 +17,7 @@ from windtunnel.core.recording import (
     QUEUED,
     RUNNING,
     DeviceRecord,
+    Devices,
     Jobs,
     Recording,
     Steps,
@@ -31,7 +32,7 @@ WORKLOADS = ['plain, "quoted"\nand broken', "=1+1 </script> é"]
 def recording(jobs: Jobs) -> Recording:
     none, flat = np.zeros(0, np.int64), Steps(np.zeros(1, np.int64), np.zeros(1), 1)
     device = DeviceRecord("gpu, 0", "l40s", "gpu", 0, 0.0, 0, 350.0, 35.0)
-    return Recording(1, jobs, [device], WORKLOADS, flat, flat, (), TokenGaps(none, none, none, none))
+    return Recording(1, jobs, Devices.of([device]), WORKLOADS, flat, flat, (), TokenGaps(none, none, none, none))
 
 
 def some_jobs() -> Jobs:

@@ -31,6 +31,9 @@ from windtunnel.cli.console import CATALOG, FORMAT, Progress, print_json, print_
     help="Change a value of the scenario, for example fleet[0].count=3. Repeatable.",
 )
 @click.option("--all-jobs", is_flag=True, help="Write every job to jobs.csv instead of a sample.")
+@click.option(
+    "--all-devices", is_flag=True, help="List every device in the result of a fleet of more than 10,000 devices."
+)
 @CATALOG
 @FORMAT
 def run(
@@ -41,6 +44,7 @@ def run(
     engine: str,
     changes: Sequence[str],
     all_jobs: bool,
+    all_devices: bool,
     catalogs: Sequence[str],
     form: str,
 ) -> None:
@@ -62,6 +66,7 @@ def run(
         changes=changes,
         catalogue=predict_library.catalogue(catalogs),
         all_jobs=all_jobs,
+        all_devices=all_devices,
         progress=progress,
     )
     progress.close()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -141,8 +141,92 @@ class DeviceRecord:
     idle_power_w: float
     down_ticks: int = 0
     """Time of its outages."""
-    rented_ticks: int | None = None
-    """Time for which it was rented, if its entry is scaled; None: the whole run."""
+    rented_ticks: int = 0
+    """Time for which it was rented; the whole run unless its entry is scaled."""
+
+
+@dataclass(frozen=True)
+class DeviceEntry:
+    """The devices of one fleet entry. Powers are those of one device (W)."""
+
+    name: str
+    label: str
+    kind: str
+    count: int
+    power_limit_w: float
+    idle_power_w: float
+
+    def name_of(self, number: int) -> str:
+        """Return the name of a device: that of the entry, with the number if the entry has several devices."""
+        return self.name if self.count == 1 else f"{self.name}-{number}"
+
+
+@dataclass(frozen=True)
+class Devices(Sequence[DeviceRecord]):
+    """Totals of all devices over a run, one array element each, in the order of the fleet; see `DeviceRecord`."""
+
+    entries: Sequence[DeviceEntry]
+    busy_ticks: TickArray
+    energy_j: FloatArray
+    jobs: IntArray
+    down_ticks: TickArray
+    rented_ticks: TickArray
+
+    @classmethod
+    def of(cls, records: Sequence[DeviceRecord]) -> Devices:
+        """Return the table of single records; each is an entry of its own."""
+        return cls(
+            [DeviceEntry(d.name, d.label, d.kind, 1, d.power_limit_w, d.idle_power_w) for d in records],
+            np.array([d.busy_ticks for d in records], dtype=np.int64),
+            np.array([d.energy_j for d in records], dtype=np.float64),
+            np.array([d.jobs for d in records], dtype=np.int64),
+            np.array([d.down_ticks for d in records], dtype=np.int64),
+            np.array([d.rented_ticks for d in records], dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.busy_ticks)
+
+    @overload
+    def __getitem__(self, index: int) -> DeviceRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[DeviceRecord]: ...
+
+    def __getitem__(self, index: int | slice) -> DeviceRecord | Sequence[DeviceRecord]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        entry, members = next((entry, members) for entry, members in self.by_entry() if number < members.stop)
+        return DeviceRecord(
+            name=entry.name_of(number - members.start),
+            label=entry.label,
+            kind=entry.kind,
+            busy_ticks=int(self.busy_ticks[number]),
+            energy_j=float(self.energy_j[number]),
+            jobs=int(self.jobs[number]),
+            power_limit_w=entry.power_limit_w,
+            idle_power_w=entry.idle_power_w,
+            down_ticks=int(self.down_ticks[number]),
+            rented_ticks=int(self.rented_ticks[number]),
+        )
+
+    def by_entry(self) -> Iterator[tuple[DeviceEntry, slice]]:
+        """Yield each entry and the places of its devices."""
+        first = 0
+        for entry in self.entries:
+            yield entry, slice(first, first + entry.count)
+            first += entry.count
+
+    def names(self) -> list[str]:
+        """Return the name of every device."""
+        return [entry.name_of(i) for entry in self.entries for i in range(entry.count)]
+
+    def watts(self) -> tuple[FloatArray, FloatArray]:
+        """Return the power limit and the idle power of every device (W)."""
+        counts = [entry.count for entry in self.entries]
+        limits, idle = [e.power_limit_w for e in self.entries], [e.idle_power_w for e in self.entries]
+        return np.repeat(limits, counts), np.repeat(idle, counts)
 
 
 @dataclass(frozen=True)
@@ -203,7 +287,7 @@ class Recording:
 
     end: int
     jobs: Jobs
-    devices: Sequence[DeviceRecord]
+    devices: Devices
     workloads: Sequence[str]
     power: Steps
     """Power of the whole fleet (W) over time."""

@@ -98,10 +98,12 @@ def _events(recording: Recording) -> Iterator[str]:
         busy[device] = threads[device, lane] = busy.get(device, 0) + 1
 
     yield from _named(FLEET, "process", "fleet")
-    for index, device_record in enumerate(recording.devices):
-        # In a sample from a large fleet, empty tracks would hide the others.
-        if index in busy or not recording.sampled_slices:
-            yield from _named(index + 1, "process", f"{device_record.name} ({device_record.label})")
+    for entry, members in recording.devices.by_entry():
+        for index in range(members.start, members.stop):
+            # In a sample from a large fleet, empty tracks would hide the others.
+            if index in busy or not recording.sampled_slices:
+                name = entry.name_of(index - members.start)
+                yield from _named(index + 1, "process", f"{name} ({entry.label})")
     for (device, lane), thread in threads.items():
         yield from _named(device + 1, "thread", lane, thread)
 

@@ -238,7 +238,7 @@ def _percentiles(chart: Chart, metric: str, note: str = "") -> Markup:
 
 def _fleet(report: RunReport) -> Markup:
     devices, drawn = report.result.devices, report.charts
-    by_device = len(devices) <= MAX_BARS
+    by_device = run_text.device_count(report.result) <= MAX_BARS
     caption = "Share of the rented time in which at least one engine of a device is busy."
     if not by_device:
         caption += " Bar: mean over the entry's devices. Thin line: range over them."
@@ -265,7 +265,7 @@ def _bars(devices: Sequence[DeviceResult]) -> list[BarGroup]:
         return Bar(name, value, share(value), low, high)
 
     entries = by_entry(devices)
-    if len(devices) > MAX_BARS:
+    if sum(entry.count for entry in entries) > MAX_BARS:
         rows = [bar(f"{entry.count:,} × {entry.label}", entry.mean, entry.lowest, entry.highest) for entry in entries]
         return [BarGroup("", "", rows)]
     groups = []
@@ -337,7 +337,7 @@ def _workloads(result: RunResult) -> Markup:
 
 
 def _entries(result: RunResult) -> Markup | None:
-    if len(result.devices) < 2:
+    if run_text.device_count(result) < 2:
         return None
     rows = [
         [
@@ -419,9 +419,11 @@ def _real(result: RunResult) -> Markup | None:
     return page.table(caption, header, rows, words=(0, 1, 6, 7), name="real") if rows else None
 
 
-def _devices(result: RunResult) -> Markup:
-    """Return every device, or the most and the least utilised ones of a large fleet."""
+def _devices(result: RunResult) -> Markup | None:
+    """Return every device, or the most and the least utilised ones of a large fleet; None if entries were summed."""
     devices = result.devices
+    if any(device.count is not None for device in devices):
+        return None
     shown, half, cut = list(devices), MAX_DEVICE_ROWS // 2, None
     if len(devices) > MAX_DEVICE_ROWS:
         order = sorted(range(len(devices)), key=lambda i: -devices[i].utilisation)

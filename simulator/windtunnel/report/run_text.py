@@ -26,10 +26,14 @@ STATISTICS = ("mean", "p50", "p95", "p99")
 
 def fleet_text(result: RunResult) -> str:
     """Return the size of the fleet: "2 devices (l4)", or "3 devices of 2 SKUs"."""
-    devices = result.devices
-    skus = sorted({device.sku for device in devices})
+    skus = sorted({device.sku for device in result.devices})
     label = f" of {len(skus)} SKUs" if len(skus) > 1 else "".join(f" ({sku})" for sku in skus)
-    return plural(len(devices), "device") + label
+    return plural(device_count(result), "device") + label
+
+
+def device_count(result: RunResult) -> int:
+    """Return the number of devices of the fleet."""
+    return sum(device.count or 1 for device in result.devices)
 
 
 def per_job(total: float | None, result: RunResult) -> float | None:
@@ -182,13 +186,16 @@ def budget_text(budget: BudgetResult) -> str:
 def idle_by_budget(result: RunResult) -> str:
     """Return how many devices never ran a job because of the power budget; empty if there are none."""
     active = result.power_budget.max_active_devices if result.power_budget is not None else None
-    devices = result.devices
-    idle = sum(not device.utilisation and not device.jobs for device in devices)
+    idle = sum(
+        (not device.utilisation and not device.jobs) if device.unused is None else device.unused
+        for device in result.devices
+    )
+    count = device_count(result)
     # The budget causes idle devices only if as many devices as it allows had work.
-    if active is None or not idle or len(devices) - idle < active:
+    if active is None or not idle or count - idle < active:
         return ""
     allowed = plural(active, "active device")
-    return f"{idle:,} of {plural(len(devices), 'device')} never ran a job: the power budget allows {allowed}"
+    return f"{idle:,} of {plural(count, 'device')} never ran a job: the power budget allows {allowed}"
 
 
 def energy_text(result: RunResult) -> str:
@@ -239,6 +246,10 @@ def _mean_utilisation(devices: Sequence[DeviceResult]) -> float:
     return math.fsum(device.utilisation * device.rented_s for device in devices) / rented_s
 
 
+def _or(value: float | None, other: float) -> float:
+    return other if value is None else value
+
+
 def by_entry(devices: Sequence[DeviceResult]) -> list[EntryShare]:
     """Return the fleet by entry, in the order of the scenario."""
     groups: dict[str, list[DeviceResult]] = {}
@@ -253,10 +264,10 @@ def by_entry(devices: Sequence[DeviceResult]) -> list[EntryShare]:
                 name=name,
                 sku=members[0].sku,
                 kind=members[0].kind,
-                count=len(members),
+                count=sum(device.count or 1 for device in members),
                 mean=_mean_utilisation(rented),
-                lowest=min(device.utilisation for device in rented),
-                highest=max(device.utilisation for device in rented),
+                lowest=min(_or(device.utilisation_min, device.utilisation) for device in rented),
+                highest=max(_or(device.utilisation_max, device.utilisation) for device in rented),
                 energy_j=math.fsum(device.energy_j for device in members),
                 jobs=sum(device.jobs for device in members),
                 power_limit_w=math.fsum(device.power_limit_w for device in members),

@@ -46,7 +46,7 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
     """
     jobs = recording.jobs
     workloads = [_cell(name) for name in recording.workloads]
-    devices = [_cell(device.name) for device in recording.devices]
+    devices = [_cell(name) for name in recording.devices.names()]
     chosen = np.arange(len(jobs)) if rows is None else np.asarray(rows, dtype=np.int64)
     with Path(path).open("w", encoding="utf-8", newline="") as file:
         file.write(",".join(COLUMNS) + "\n")

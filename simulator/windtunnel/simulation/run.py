@@ -64,20 +64,25 @@ def simulate(
     engine: str,
     catalogue: Catalogue,
     progress: Callable[[int, int], None] | None = None,
+    all_devices: bool = False,
 ) -> tuple[RunResult, Recording]:
     """Run a scenario; return the result, and the first replication's recording.
+
+    ``all_devices``: the result has an object for each device, also above 10,000 devices.
 
     Raises InputError for an invalid scenario, or if ``engine`` does not support it.
     """
     if scenario.stop is None or scenario.stop.relative_error is None:
-        return _simulate(scenario, replications, engine, catalogue, progress)
+        return _simulate(scenario, replications, engine, catalogue, progress, all_devices)
     if replications > 1:
         raise InputError(
             "a run until precise is a single run",
             where=scenario.where("stop", "relative_error"),
             expected="no --replications, or stop: {jobs: ...}",
         )
-    return until_precise(scenario, scenario.stop, lambda longer: _simulate(longer, 1, engine, catalogue, progress))
+    return until_precise(
+        scenario, scenario.stop, lambda longer: _simulate(longer, 1, engine, catalogue, progress, all_devices)
+    )
 
 
 def _simulate(
@@ -85,7 +90,8 @@ def _simulate(
     replications: int,
     engine: str,
     catalogue: Catalogue,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | None,
+    all_devices: bool,
 ) -> tuple[RunResult, Recording]:
     from windtunnel.engine.choice import choose, run_on
     from windtunnel.engine.prepare.checks import doubtful_settings
@@ -111,7 +117,7 @@ def _simulate(
         if opened() == drawn and not real:
             break
     assert first is not None  # noqa: S101  replications is at least 1
-    measured = summarise(first, recordings, scenario.parsed_targets())
+    measured = summarise(first, recordings, scenario.parsed_targets(), all_devices)
     notes = [note for r in recordings for note in r.notes]
     notes += [*doubtful_settings(first), *notes_of(measured.statistics)]
     if scenario.records in ("sample", "none") and not first.streamed:
@@ -223,12 +229,14 @@ def run(
     changes: Sequence[str] = (),
     catalogue: Catalogue | None = None,
     all_jobs: bool = False,
+    all_devices: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run | PlacementRun:
     """Simulate a scenario (or the file it is in).
 
     With ``replications`` above 1 the intervals come from independent runs, otherwise from batches of one run. Above
-    200,000 jobs an evenly spaced sample of them is written, with a note in the result, unless ``all_jobs``.
+    200,000 jobs an evenly spaced sample of them is written, with a note in the result, unless ``all_jobs``. Above
+    10,000 devices the result has an object for each fleet entry instead of each device, unless ``all_devices``.
     ``progress`` is called with (jobs arrived, jobs in all). Raises InputError for invalid input.
     """
     if isinstance(scenario, (str, Path)):
@@ -237,7 +245,8 @@ def run(
         placement, placed = placing.run_placement(scenario, replications, engine, catalogue or shipped_catalogue())
         sample, notes = _sample(len(placed.tasks), all_jobs)
         return PlacementRun(replace(placement, notes=[*placement.notes, *notes]), placed, sample)
-    result, recording = simulate(scenario, replications, engine, catalogue or shipped_catalogue(), progress)
+    known = catalogue or shipped_catalogue()
+    result, recording = simulate(scenario, replications, engine, known, progress, all_devices)
     if recording.tally is not None:
         return Run(result, recording)
     sample, notes = _sample(len(recording.jobs), all_jobs)

@@ -180,6 +180,13 @@ class DeviceResult(Result):
     power_limit_w: float
     idle_power_w: float
     availability: float
+    count: int | None = field(default=None, metadata=OPTIONAL)
+    """The number of devices, if the object stands for all devices of an entry: then energy, jobs, rented time and
+    powers are sums, and utilisation and availability are means."""
+    utilisation_min: float | None = field(default=None, metadata=OPTIONAL)
+    utilisation_max: float | None = field(default=None, metadata=OPTIONAL)
+    unused: int | None = field(default=None, metadata=OPTIONAL)
+    """Devices of the entry that never worked."""
 
 
 @dataclass(frozen=True)

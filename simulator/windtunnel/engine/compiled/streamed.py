@@ -9,7 +9,6 @@ from windtunnel.core.recording import (
     FAILED,
     QUEUED,
     RUNNING,
-    DeviceRecord,
     IntervalTable,
     Jobs,
     Recording,
@@ -20,7 +19,7 @@ from windtunnel.core.recording import (
 )
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.results.accounting import degraded_intervals_of, down_of
+from windtunnel.engine.results.accounting import degraded_intervals_of, devices_of, down_of
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.build import Words
 from windtunnel.engine.transitions.tables import World
@@ -42,6 +41,7 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
         if finish > start >= 0
     ]
     empty = np.zeros(0, dtype=np.int64)
+    rows = world.devices
     total = int(arrived.sum())
     notes = [f"{total:,} jobs: percentiles come from a sketch with a relative error of at most 0.5%"]
     notes.append("power and waiting jobs over time are means over short intervals; the peak power is exact")
@@ -53,7 +53,14 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
     return Recording(
         end=end,
         jobs=jobs,
-        devices=_devices(prepared, world, end),
+        devices=devices_of(
+            prepared,
+            rows.busy.astype(np.int64),
+            rows.energy,
+            rows.done.astype(np.int64),
+            down_of(prepared, end),
+            np.full(len(rows), end),
+        ),
         workloads=[w.workload.name for w in prepared.workloads],
         power=_means(world, "power", end),
         waiting=_means(world, "waiting", end),
@@ -107,25 +114,3 @@ def _means(world: World, name: str, end: int) -> Steps:
     widths = np.diff(np.append(ticks, max(end, 1))).astype(np.float64)
     sums: FloatArray = world.spans[name][:count][kept]
     return Steps(ticks, sums / widths, end)
-
-
-def _devices(prepared: PreparedRun, world: World, end: int) -> list[DeviceRecord]:
-    devices: list[DeviceRecord] = []
-    down = down_of(prepared, end)
-    for fleet_class in prepared.classes:
-        for i, name in enumerate(fleet_class.names):
-            d = world.devices[fleet_class.first + i]
-            devices.append(
-                DeviceRecord(
-                    name=name,
-                    label=fleet_class.device.label,
-                    kind=fleet_class.device.kind.name,
-                    busy_ticks=int(d.busy),
-                    energy_j=float(fleet_class.idle_w * (end / 1e12) + d.energy),
-                    jobs=int(d.done),
-                    power_limit_w=fleet_class.limit_w,
-                    idle_power_w=fleet_class.idle_w,
-                    down_ticks=int(down[fleet_class.first + i]),
-                )
-            )
-    return devices

@@ -45,13 +45,6 @@ class FleetClass:
     executor: Executor | None = None
     """The executor of a real device; None for a modelled one."""
 
-    @property
-    def names(self) -> list[str]:
-        """The name of each device: that of the class, with a number if it has several devices."""
-        if self.count == 1:
-            return [self.name]
-        return [f"{self.name}-{i}" for i in range(self.count)]
-
 
 @dataclass(frozen=True)
 class JobClass:

@@ -15,7 +15,8 @@ from windtunnel.core.recording import (
     QUEUED,
     RUNNING,
     DegradedIntervals,
-    DeviceRecord,
+    DeviceEntry,
+    Devices,
     IntArray,
     IntervalTable,
     Jobs,
@@ -192,7 +193,7 @@ def _steps(ticks: TickArray, changes: FloatArray, base: float, end: int) -> Step
 
 def _devices(
     prepared: PreparedRun, jobs: Jobs, table: IntervalTable, rent: RentalLog | None, resets: Sequence[Reset], end: int
-) -> list[DeviceRecord]:
+) -> Devices:
     count = prepared.device_count
     seconds = to_second_array(table.end - table.start)
     # The rounding error of one long sum exceeds what the invariant allows; that of sums of short parts does not.
@@ -203,29 +204,19 @@ def _devices(
         active_j += np.bincount(table.device[part], weights=table.watts[part] * seconds[part], minlength=count)
     done = np.bincount(jobs.device[jobs.status == COMPLETED], minlength=count)
     busy = busy_ticks(table, count)
-    down = down_of(prepared, end, resets)
-    records: list[DeviceRecord] = []
-    for fleet_class in prepared.classes:
-        for i, name in enumerate(fleet_class.names):
-            number = fleet_class.first + i
-            rented = None if rent is None else int(rent.ticks[number])
-            records.append(
-                DeviceRecord(
-                    name=name,
-                    label=fleet_class.device.label,
-                    kind=fleet_class.device.kind.name,
-                    busy_ticks=int(busy[number]),
-                    energy_j=float(
-                        fleet_class.idle_w * ((end if rented is None else rented) / 1e12) + active_j[number]
-                    ),
-                    jobs=int(done[number]),
-                    power_limit_w=fleet_class.limit_w,
-                    idle_power_w=fleet_class.idle_w,
-                    down_ticks=int(down[number]),
-                    rented_ticks=rented,
-                )
-            )
-    return records
+    rented = np.full(count, end) if rent is None else rent.ticks
+    return devices_of(prepared, busy, active_j, done, down_of(prepared, end, resets), rented)
+
+
+def devices_of(
+    prepared: PreparedRun, busy: TickArray, active_j: FloatArray, jobs: IntArray, down: TickArray, rented: TickArray
+) -> Devices:
+    """Return the totals of all devices; ``active_j`` is their energy above idle (J), the times are ticks."""
+    entries = [
+        DeviceEntry(c.name, c.device.label, c.device.kind.name, c.count, c.limit_w, c.idle_w) for c in prepared.classes
+    ]
+    idle_w = np.repeat([c.idle_w for c in prepared.classes], [c.count for c in prepared.classes])
+    return Devices(entries, busy, idle_w * (rented / 1e12) + active_j, jobs, down, rented)
 
 
 Reset = tuple[int, int, int]

@@ -84,7 +84,7 @@ def scaled_entries(prepared: PreparedRun, recording: Recording) -> list[ScaledEn
     """Return the section ``autoscale`` of the result: one object for each scaled entry, as docs/metrics.md defines."""
     entries = []
     for (c, _), scaling in zip(prepared.scaled, recording.scaling, strict=True):
-        ticks = sum(_rented(d.rented_ticks, recording.end) for d in recording.devices[c.first : c.first + c.count])
+        ticks = int(recording.devices.rented_ticks[c.first : c.first + c.count].sum())
         price = c.price_usd_per_s
         entries.append(
             ScaledEntry(
@@ -110,12 +110,7 @@ def rented_devices(prepared: PreparedRun, recording: Recording, c: FleetClass) -
     """Return the mean number of devices of a class that were rented during the run."""
     if not recording.end or not prepared.scaled:
         return float(c.begin)
-    of_class = recording.devices[c.first : c.first + c.count]
-    return sum(_rented(d.rented_ticks, recording.end) for d in of_class) / recording.end
-
-
-def _rented(ticks: int | None, end: int) -> int:
-    return end if ticks is None else ticks
+    return int(recording.devices.rented_ticks[c.first : c.first + c.count].sum()) / recording.end
 
 
 def _series(on: Steps, rented: Steps) -> ScalingSeries:

@@ -61,21 +61,15 @@ def check(recording: Recording) -> None:
         _violated(
             "I9", f"the count of waiting jobs ends at {int(waiting[-1])}, {still} wait (minimum {int(waiting.min())})"
         )
-    energy = math.fsum(device.energy_j for device in recording.devices)
+    energy = math.fsum(recording.devices.energy_j.tolist())
     integral = recording.power.integral()
     if abs(energy - integral) > 1e-12 * max(abs(energy), abs(integral)):
         _violated("I6", f"the devices took {energy!r} J and the integral of power is {integral!r} J")
-    idle = math.fsum(
-        device.idle_power_w * (recording.end if device.rented_ticks is None else device.rented_ticks)
-        for device in recording.devices
-    )
-    idle /= 1e12
+    idle = math.fsum((recording.devices.watts()[1] * recording.devices.rented_ticks).tolist()) / 1e12
     attributed = idle + math.fsum(jobs.energy_j.tolist()) if len(jobs) < 100_000 else idle + float(jobs.energy_j.sum())
     if abs(attributed - energy) > 1e-9 * max(abs(energy), 1e-300):
         _violated("I7", f"jobs and idle power account for {attributed!r} J of the devices' {energy!r} J")
-    for device in recording.devices:
-        if not 0 <= device.busy_ticks <= recording.end:
-            _violated("I5", f"{device.name} was busy for {device.busy_ticks} of {recording.end} ticks")
+    _check_busy(recording)
     if table is not None and len(table):
         _check_intervals(recording)
     _check_rent(recording)
@@ -93,15 +87,16 @@ def _check_rent(recording: Recording) -> None:
             )
         widths = np.diff(np.append(scaling.rented.ticks, scaling.rented.end))
         integral = int((widths * scaling.rented.values.astype(np.int64)).sum())
-        by_device = sum(recording.devices[device].rented_ticks or 0 for device in scaling.devices)
+        by_device = int(recording.devices.rented_ticks[scaling.devices.start : scaling.devices.stop].sum())
         if integral != by_device:
             _violated(
                 "I10",
                 f"'{scaling.entry}' was rented for {by_device} ticks, and the integral of its number is {integral}",
             )
-    for device in recording.devices:
-        if device.rented_ticks is not None and device.busy_ticks > device.rented_ticks:
-            _violated("I10", f"{device.name} was busy for {device.busy_ticks} ticks of {device.rented_ticks} rented")
+    too_busy = recording.devices.busy_ticks > recording.devices.rented_ticks
+    if too_busy.any():
+        device = recording.devices[int(np.argmax(too_busy))]
+        _violated("I10", f"{device.name} was busy for {device.busy_ticks} ticks of {device.rented_ticks} rented")
 
 
 def _check_sums(recording: Recording, tally: Tally) -> None:
@@ -117,13 +112,19 @@ def _check_sums(recording: Recording, tally: Tally) -> None:
     started, finished = jobs.start >= 0, jobs.finish >= 0
     if (started & (jobs.start < jobs.arrival)).any() or (finished & (jobs.finish < jobs.start)).any():
         _violated("I2", "a job has its times out of order")
-    energy = math.fsum(device.energy_j for device in recording.devices)
+    energy = math.fsum(recording.devices.energy_j.tolist())
     integral = recording.power.integral()
     if abs(energy - integral) > 1e-9 * max(abs(energy), abs(integral)):
         _violated("I6", f"the devices took {energy!r} J and the integral of power is {integral!r} J")
-    for device in recording.devices:
-        if not 0 <= device.busy_ticks <= recording.end:
-            _violated("I5", f"{device.name} was busy for {device.busy_ticks} of {recording.end} ticks")
+    _check_busy(recording)
+
+
+def _check_busy(recording: Recording) -> None:
+    busy = recording.devices.busy_ticks
+    wrong = (busy < 0) | (busy > recording.end)
+    if wrong.any():
+        device = recording.devices[int(np.argmax(wrong))]
+        _violated("I5", f"{device.name} was busy for {device.busy_ticks} of {recording.end} ticks")
 
 
 def _check_intervals(recording: Recording) -> None:
@@ -140,7 +141,8 @@ def _check_intervals(recording: Recording) -> None:
         _violated(
             "I3", f"{recording.devices[int(device[at])].name} has overlapping intervals on {table.words[int(lane[at])]}"
         )
-    limits = np.array([d.power_limit_w - d.idle_power_w for d in recording.devices])
+    limits_w, idle_w = recording.devices.watts()
+    limits = limits_w - idle_w
     if len(np.unique(table.lane)) == 1:
         drawn = np.zeros(len(recording.devices))
         np.maximum.at(drawn, table.device, table.watts)

@@ -13,12 +13,10 @@ from windtunnel.core.recording import (
     DEGRADATION_CAUSES,
     FAILED,
     STATUS,
-    DeviceRecord,
     IntArray,
     Recording,
 )
 from windtunnel.core.results.run import (
-    DeviceResult,
     EntryFaults,
     Estimate,
     FaultCount,
@@ -34,10 +32,11 @@ from windtunnel.core.results.run import (
     WorkloadResult,
     distribution,
 )
-from windtunnel.core.ticks import to_second_array
+from windtunnel.core.ticks import FloatArray, to_second_array
 from windtunnel.engine.prepare.fault_schedule import is_straggler
 from windtunnel.engine.prepare.prepared import JobClass, PreparedRun
 from windtunnel.engine.results.autoscaling import rented_devices, scaled_entries
+from windtunnel.engine.results.devices import availability, device_results, over_devices, utilisation
 from windtunnel.engine.results.economics import economics
 from windtunnel.engine.results.power_budget import power_budget
 from windtunnel.engine.results.statistics import (
@@ -57,13 +56,17 @@ from windtunnel.scenario.target import Target
 _METRICS = ("latency", "waiting", "ttft", "itl")
 
 
-def summarise(prepared: PreparedRun, recordings: Sequence[Recording], targets: Sequence[Target]) -> Measured:
+def summarise(
+    prepared: PreparedRun, recordings: Sequence[Recording], targets: Sequence[Target], each_device: bool = False
+) -> Measured:
     """Return the measured part of a result, from one recording or from several replications.
+
+    ``each_device``: large fleets too have a result for each device, and not one for each entry.
 
     With replications, job counts are totals, all other values are means, and confidence intervals come from the
     variance between replications. Series over time (scaled entries, budgets) are those of the first replication.
     """
-    runs = [_run_result(prepared, recording) for recording in recordings]
+    runs = [_run_result(prepared, recording, each_device) for recording in recordings]
     result = runs[0] if len(runs) == 1 else _over_replications(runs)
     return replace(result, targets=[judge(target, measured(target, result)) for target in targets])
 
@@ -86,24 +89,8 @@ def notes_of(statistics: RunStatistics) -> list[str]:
 
 
 # Long: it has one expression for each key of the result.
-def _run_result(prepared: PreparedRun, recording: Recording) -> Measured:
+def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Measured:
     span_s = recording.end / 1e12
-    devices = [
-        DeviceResult(
-            name=d.name,
-            sku=d.label,
-            entry=prepared.classes[cls].name,
-            kind=d.kind,
-            utilisation=_utilisation(d, recording),
-            rented_s=_rented(d, recording) / 1e12,
-            energy_j=d.energy_j,
-            jobs=d.jobs,
-            power_limit_w=d.power_limit_w,
-            idle_power_w=d.idle_power_w,
-            availability=1.0 - d.down_ticks / recording.end if recording.end else 1.0,
-        )
-        for d, cls in zip(recording.devices, prepared.class_of_device().tolist(), strict=True)
-    ]
     prices = [c.price_usd_per_s for c in prepared.classes]
     rate = None
     if all(price is not None for price in prices):
@@ -111,7 +98,7 @@ def _run_result(prepared: PreparedRun, recording: Recording) -> Measured:
     times = times_of(prepared, recording)
     steady = times.steady
     whole = _part(times, None, prepared, recording)
-    energy_j = math.fsum(d.energy_j for d in recording.devices) if recording.tally else recording.power.integral()
+    energy_j = math.fsum(recording.devices.energy_j.tolist()) if recording.tally else recording.power.integral()
     by_hour_j = None if recording.tally is None else recording.tally.joules_by_hour
     site = economics(recording.power, prepared.scenario.site, rate, by_hour_j)
     return Measured(
@@ -139,11 +126,11 @@ def _run_result(prepared: PreparedRun, recording: Recording) -> Measured:
             else _part(times, w, prepared, recording)
             for w in prepared.workloads
         ],
-        devices=devices,
+        devices=device_results(recording, each),
         faults=_faults(prepared, recording),
         autoscale=scaled_entries(prepared, recording),
-        utilisation=_mean_utilisation(recording),
-        availability=float(np.mean([d.availability for d in devices])),
+        utilisation=float(np.average(utilisation(recording), weights=_weights(recording.devices.rented_ticks))),
+        availability=float(availability(recording).mean()),
         energy_j=energy_j,
         average_power_w=energy_j / span_s if recording.tally else recording.power.mean(),
         peak_power_w=float(recording.power.values.max()) if recording.tally is None else recording.tally.peak_w,
@@ -243,22 +230,9 @@ def _ranks(workload: IntArray) -> IntArray:
     return rank
 
 
-def _rented(device: DeviceRecord, recording: Recording) -> int:
-    return recording.end if device.rented_ticks is None else device.rented_ticks
-
-
-def _utilisation(device: DeviceRecord, recording: Recording) -> float:
-    rented = _rented(device, recording)
-    return device.busy_ticks / rented if rented else 0.0
-
-
-def _mean_utilisation(recording: Recording) -> float:
-    """Return the mean over devices, weighted by the time for which each was rented."""
-    rented = [_rented(device, recording) for device in recording.devices]
-    shares = [_utilisation(device, recording) for device in recording.devices]
-    if min(rented) == max(rented):
-        return float(np.mean(shares))
-    return float(np.average(shares, weights=np.array(rented, dtype=np.float64)))
+def _weights(rented: IntArray) -> FloatArray | None:
+    """Return the weights of the devices in the mean utilisation: the time for which each was rented."""
+    return None if rented.min() == rented.max() else rented.astype(np.float64)
 
 
 def _part(times: Times, of: JobClass | None, prepared: PreparedRun, recording: Recording) -> WorkloadResult:
@@ -364,17 +338,7 @@ def _over_replications(runs: Sequence[Measured]) -> Measured:
             _merged(workload.name, workload.use_case, [run.workloads[i] for run in runs])
             for i, workload in enumerate(first.workloads)
         ],
-        devices=[
-            replace(
-                device,
-                utilisation=_mean([run.devices[i].utilisation for run in runs]),
-                rented_s=_mean([run.devices[i].rented_s for run in runs]),
-                energy_j=_mean([run.devices[i].energy_j for run in runs]),
-                availability=_mean([run.devices[i].availability for run in runs]),
-                jobs=sum(run.devices[i].jobs for run in runs),
-            )
-            for i, device in enumerate(first.devices)
-        ],
+        devices=over_devices([run.devices for run in runs]),
         faults=_over_faults([run.faults for run in runs if run.faults is not None]),
         utilisation=_mean([run.utilisation for run in runs]),
         availability=_mean([run.availability for run in runs]),
