@@ -33,7 +33,7 @@ def assert_same(one: Recording, other: Recording) -> None:
     for steps, others in ((one.power, other.power), (one.waiting, other.waiting)):
         assert np.array_equal(steps.ticks, others.ticks)
         assert np.array_equal(steps.values, others.values)
-    assert one.devices == other.devices
+    assert list(one.devices) == list(other.devices)
     assert spelled(one) == spelled(other)
     for field in dataclasses.fields(one.token_gaps):
         assert np.array_equal(getattr(one.token_gaps, field.name), getattr(other.token_gaps, field.name))
