@@ -67,8 +67,8 @@ class EventLog:
         self.start, self.finish, self.first, self.device = (int_array(never) for _ in range(4))
         self.starts = array("q", bytes(8 * capacity))
         """The number of attempts of each job that started more than once or not at all; else 0."""
-        self.failed = bytearray(capacity)
-        """1 for jobs that failed."""
+        self.lost = bytearray(capacity)
+        """1 for jobs that failed, 2 for jobs that gave up waiting."""
         self.energy = array("d", bytes(8 * capacity))
         """Energy of each job above idle (J), except for the jobs of ``own_interval``."""
         self.intervals = Intervals()

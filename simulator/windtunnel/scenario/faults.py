@@ -8,7 +8,7 @@ calls in the runtime (runtime/faults.py) have the same keys.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -20,6 +20,20 @@ Times = Annotated[list[Seconds], Field(min_length=1, max_length=100_000)]
 Names = Annotated[list[Text], Field(min_length=1)]
 Attempts = Annotated[int, BeforeValidator(whole), Field(ge=1, le=1000)]
 OnFailure = Literal["retry", "migrate", "fail"]
+
+
+class BackOff(Model):
+    """Pauses that grow: the n-th is ``first`` times ``factor`` to the power n - 1, and at most ``max``."""
+
+    first: PositiveSeconds
+    factor: Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)] = 2.0
+    max: PositiveSeconds | None = None
+
+
+Pause = PositiveSeconds | BackOff
+PAUSE: Any = Field(
+    None, description="time before an interrupted job is tried again, or {first, factor, max}; default: none"
+)
 
 
 def _check_times(key: str, drawn: float | None, at: list[float] | None, duration: float | None, expected: str) -> None:
@@ -36,7 +50,7 @@ class Failure(Model):
 
     ``on_failure`` states what happens to an interrupted job. ``retry``: it starts again from the beginning, at its old
     position in the queue. ``migrate``: the job, and all jobs that wait for that device, are routed again. ``fail``: it
-    counts as failed. A job is started at most ``max_attempts`` times.
+    counts as failed. A job is started at most ``max_attempts`` times. It waits for ``pause`` before it is tried again.
     """
 
     kind: Literal["failure"]
@@ -49,6 +63,7 @@ class Failure(Model):
     )
     on_failure: OnFailure = "retry"
     max_attempts: Attempts = 3
+    pause: Pause | None = PAUSE
 
     @model_validator(mode="after")
     def _stated(self) -> Failure:
@@ -168,6 +183,7 @@ class OperationError(OperationFault):
 
     on_failure: OnFailure = "retry"
     max_attempts: Attempts = 3
+    pause: Pause | None = PAUSE
     reset_time: PositiveSeconds | None = Field(
         None, description="how long the device is down afterwards; default: not at all"
     )
@@ -179,6 +195,7 @@ class Refusal(OperationFault):
     kind: Literal["out-of-memory", "queue-full"]
     on_failure: OnFailure = "retry"
     max_attempts: Attempts = 3
+    pause: Pause | None = PAUSE
     reset_time: ClassVar[float | None] = None
 
 

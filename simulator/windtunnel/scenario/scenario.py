@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from windtunnel.core.errors import InputError, Location, nearest
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document
-from windtunnel.scenario.arrivals import Arrivals
+from windtunnel.scenario.arrivals import Arrivals, Think
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.decoder import Decoder
 from windtunnel.scenario.faults import Fault
@@ -170,6 +170,11 @@ class Workload(_Model):
     priority: Annotated[int, BeforeValidator(whole), Field(ge=-(10**6), le=10**6)] = 0
     deadline: PositiveSeconds | None = Field(
         None, description="time after arrival by which a job is due; for a request, by which its first token is due"
+    )
+    patience: Seconds | Think | None = Field(
+        None,
+        description="time after arrival at which a job that has not started leaves: a time, or its distribution and "
+        "mean; default: it waits for ever",
     )
 
 

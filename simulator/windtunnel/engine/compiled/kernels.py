@@ -11,6 +11,7 @@ from numba import njit, typeof, types
 from windtunnel.core.policy import Candidate, JobKey, OwnFunction
 from windtunnel.engine.compiled.jit import Variant
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
+from windtunnel.engine.prepare.waits import has_waits
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.events import advance
 from windtunnel.engine.transitions.features import FEATURES
@@ -41,8 +42,8 @@ def variant_of(prepared: PreparedRun) -> str:
 
 
 def needs_everything(prepared: PreparedRun) -> bool:
-    """Return whether a run needs rare features: streams, users, autoscaling, faults of operations, mixed batches."""
-    if prepared.scaled or prepared.real or prepared.users:
+    """Return whether a run needs rare features, from autoscaling to faults of operations."""
+    if prepared.scaled or prepared.real or prepared.users or has_waits(prepared):
         return True
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
         return True
@@ -126,6 +127,8 @@ def _empty() -> World:
         stream_jobs=records(0, tables.STREAM_JOB),
         slots=records(0, tables.SLOT),
         sequences=records(0, tables.SEQUENCE),
+        waits=records(0, tables.WAIT),
+        rules=records(0, tables.RULE),
         draws=np.ones((0, 1)),
         ends=records(0, tables.ENTRY),
         timers=records(0, tables.ENTRY),
@@ -154,7 +157,7 @@ def _empty() -> World:
         changes=records(0, tables.CHANGE),
         batches=records(0, tables.BATCH_OF_JOBS),
         bins=np.zeros((2, 0, 0), dtype=np.int32),
-        counts=np.zeros((0, 4), dtype=np.int64),
+        counts=np.zeros((0, 5), dtype=np.int64),
         spans=records(0, tables.SPAN),
         hours=np.zeros(HOURS),
     )

@@ -6,6 +6,7 @@ import numpy as np
 
 from windtunnel.core.recording import (
     COMPLETED,
+    DROPPED,
     FAILED,
     QUEUED,
     RUNNING,
@@ -22,7 +23,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.accounting import degraded_intervals_of, devices_of, down_of
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.build import Words
-from windtunnel.engine.transitions.tables import World
+from windtunnel.engine.transitions.tables import LEFT, LOST, World
 
 
 def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Recording:
@@ -31,9 +32,9 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
     end = int(r.end)
     series = len(world.batches) // tables.BATCHES
     counts = np.zeros((len(world.counts), 5), dtype=np.int64)
-    completed, failed, running, arrived = world.counts.T
+    completed, failed, running, arrived, dropped = world.counts.T
     counts[:, COMPLETED], counts[:, FAILED], counts[:, RUNNING] = completed, failed, running
-    counts[:, QUEUED] = arrived - completed - failed - running
+    counts[:, DROPPED], counts[:, QUEUED] = dropped, arrived - completed - failed - running - dropped
     jobs = _sample(world)
     slices = [
         Slice(int(device), prepared.workloads[int(work)].workload.name, "", int(start), int(finish))
@@ -88,7 +89,7 @@ def _sample(world: World) -> Jobs:
     count = min(-(-int(r.arrived) // int(r.stride)), len(rows)) if r.stride else 0
     rows = rows[:count]
     status = np.where(rows.finish >= 0, COMPLETED, np.where(rows.start >= 0, RUNNING, QUEUED))
-    status[rows.lost > 0] = FAILED
+    status[rows.lost == LOST], status[rows.lost == LEFT] = FAILED, DROPPED
     never = np.full(count, -1, dtype=np.int64)
     return Jobs(
         workload=rows.work.copy(),

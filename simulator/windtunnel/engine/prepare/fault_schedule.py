@@ -20,11 +20,9 @@ FAIL, REPAIR, SPEED, LINK_DOWN, LINK_UP, CAP = range(6)
 RETRY, MIGRATE, LOSE = range(3)
 """What happens to the jobs of a device that fails."""
 JOBS = {"retry": RETRY, "migrate": MIGRATE, "fail": LOSE}
-EVENT = np.dtype(
-    [("tick", "i8"), ("on", "i8"), ("code", "i8"), ("jobs", "i8"), ("attempts", "i8"), ("value", "f8")], align=True
-)
-"""One event: its tick, device (-1 for all) and code. For FAIL, what happens to the jobs and their maximum number of
-attempts. For SPEED and CAP, the new speed or budget (W)."""
+EVENT = np.dtype([("tick", "i8"), ("on", "i8"), ("code", "i8"), ("rule", "i8"), ("value", "f8")], align=True)
+"""One event: its tick, device (-1 for all) and code. For FAIL, the rule for the jobs: 1 + the index of the fault. For
+SPEED and CAP, the new speed or budget (W)."""
 _MARK = np.dtype([("tick", "i8"), ("on", "i8"), ("begins", "?"), ("number", "i8")])
 _CYCLES, _BLOCK = 8, 256
 """The numbers of intervals and of devices for which random numbers are drawn together."""
@@ -158,13 +156,8 @@ class FaultSchedule:
     def _failures(self, table: np.ndarray) -> np.ndarray:
         """Return the events of failures; of overlapping ones the first decides what happens to the jobs."""
         events = _turns(table, FAIL, REPAIR)
-        becomes, attempts = np.zeros((2, len(self.faults)), dtype=np.int64)
-        for number, fault in enumerate(self.faults):
-            if isinstance(fault, Failure):
-                becomes[number], attempts[number] = JOBS[fault.on_failure], fault.max_attempts
         fails = events["code"] == FAIL
-        causes = table["number"][_edges(table)][fails]
-        events["jobs"][fails], events["attempts"][fails] = becomes[causes], attempts[causes]
+        events["rule"][fails] = 1 + table["number"][_edges(table)][fails]
         return events
 
     def _levels(self, table: np.ndarray, kind: type) -> np.ndarray:
@@ -177,13 +170,13 @@ class FaultSchedule:
             low = min(normal, values[int(table["number"][0])])
             events["value"] = np.where(table["begins"][_edges(table)], low, normal)
             return events if low != normal else events[:0]
-        rows: list[tuple[int, int, int, int, int, float]] = []
+        rows: list[tuple[int, int, int, int, float]] = []
         level: dict[int, float] = {}
         for tick, device, active in _active_faults(table):
             now = min([normal, *(values[number] for number in active)])
             if now != level.get(device, normal):
                 level[device] = now
-                rows.append((tick, device, code, 0, 0, now))
+                rows.append((tick, device, code, 0, now))
         return np.array(rows, dtype=EVENT) if rows else np.zeros(0, dtype=EVENT)
 
 

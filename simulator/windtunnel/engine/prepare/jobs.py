@@ -35,13 +35,16 @@ class JobBlock:
 
 
 def draws(prepared: PreparedRun) -> dict[int, list[ServiceTimeDraws]]:
-    """Return the random service times of each workload, one column for each random stage."""
-    by_workload: dict[int, list[ServiceTimeDraws]] = {}
+    """Return the random draws of each workload: one column for each random stage, then one for a random patience."""
+    by_workload: dict[int, list[ServiceTimeDraws]] = {w.number: [] for w in prepared.workloads}
     for (_, work), compiled in prepared.compiled.items():
-        columns = by_workload.setdefault(work, [])
+        columns = by_workload[work]
         for segment in compiled.segments():
             if segment.drawn is not None and not any(segment.drawn.variates is other for other in columns):
                 columns.append(segment.drawn.variates)
+    for job_class in prepared.workloads:
+        if job_class.patience is not None:
+            by_workload[job_class.number].append(job_class.patience)
     return by_workload
 
 

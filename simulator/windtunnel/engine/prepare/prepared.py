@@ -14,7 +14,7 @@ from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.engine.prepare.batches import BatchTable, batch_table
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
-from windtunnel.engine.prepare.programs import Compiled, Source
+from windtunnel.engine.prepare.programs import Compiled, ServiceTimeDraws, Source
 from windtunnel.engine.prepare.users import CapacityExceededError, UserClass
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.program import Stage
@@ -56,6 +56,8 @@ class JobClass:
     source: Source
     deadline_ticks: int
     """The deadline after arrival; FAR if there is none."""
+    patience: ServiceTimeDraws | None = None
+    """The factors on the mean patience of the jobs, if it is random."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, Prepar
 from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
 from windtunnel.engine.prepare.users import first_capacity, user_class
+from windtunnel.engine.prepare.waits import patience_draws
 from windtunnel.scenario.arrivals import Closed, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.faults import BrownOut, OperationFault, Straggler
@@ -242,7 +243,8 @@ def _workloads(scenario: Scenario, capacity: int | None) -> list[JobClass]:
             name=workload.name, seed=scenario.seed, ticks=ticks, trace=trace, where=lambda path: scenario.where(*path)
         )
         deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
-        workloads.append(JobClass(number, workload, program, source, deadline))
+        patience = patience_draws(workload, scenario.seed, source.count)
+        workloads.append(JobClass(number, workload, program, source, deadline, patience))
     if not any(job_class.source.count for job_class in workloads):
         raise InputError(
             "no job arrives before the run stops",
@@ -331,7 +333,8 @@ def _representatives(scenario: Scenario) -> list[JobClass]:
     for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
         source = Source(workload.name, scenario.seed, np.zeros(1, dtype=np.int64), None, _place_of(scenario))
         deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
-        workloads.append(JobClass(number, workload, program, source, deadline))
+        patience = patience_draws(workload, scenario.seed, 1)
+        workloads.append(JobClass(number, workload, program, source, deadline, patience))
     return workloads
 
 

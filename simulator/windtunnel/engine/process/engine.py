@@ -195,6 +195,7 @@ class _Run:
                     world.slots += more
                     world.draws = np.concatenate([world.draws, np.ones_like(world.draws)])
                     world.sequences += _blank(len(world.sequences), tables.SEQUENCE)
+                    world.waits += _blank(len(world.waits), tables.WAIT)
                     world.stream_jobs += _blank(len(world.stream_jobs), tables.STREAM_JOB)
                     world.user_of += [-1] * len(world.user_of)
                 case _:

@@ -11,6 +11,7 @@ import numpy as np
 
 from windtunnel.core.recording import (
     COMPLETED,
+    DROPPED,
     FAILED,
     QUEUED,
     RUNNING,
@@ -43,7 +44,8 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
     )
     arrival, workload, rank = (np.frombuffer(a, dtype=np.int64) for a in (log.arrival, log.workload_of, log.rank))
     status = np.where(finish >= 0, COMPLETED, np.where(start >= 0, RUNNING, QUEUED))
-    status[np.frombuffer(log.failed, dtype=np.uint8) > 0] = FAILED
+    lost = np.frombuffer(log.lost, dtype=np.uint8)
+    status[lost == 1], status[lost == 2] = FAILED, DROPPED
     # Without interruptions every started job has had exactly one attempt.
     starts = (start >= 0).astype(np.int64)
     if prepared.interrupts:
@@ -70,7 +72,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         idle_of = np.repeat([c.idle_w for c in prepared.classes], [c.count for c in prepared.classes])
         at.append(rent.at)
         watts.append(rent.change * idle_of[rent.device])
-    begun = start[start >= 0]
+    begun, left = start[start >= 0], finish[status == DROPPED]
     # The arrays below belong to this run, and nothing writes to them after it.
     gaps = [
         np.frombuffer(a, dtype=np.int64) if len(a) else np.zeros(0, dtype=np.int64)
@@ -95,8 +97,8 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         workloads=[w.workload.name for w in prepared.workloads],
         power=_steps(np.concatenate(at), np.concatenate(watts), idle_w, end),
         waiting=_steps(
-            np.concatenate([arrival, begun, began, interrupted]),
-            np.concatenate([np.ones(log.count), -np.ones(len(begun)), -count, count]),
+            np.concatenate([arrival, begun, began, interrupted, left]),
+            np.concatenate([np.ones(log.count), -np.ones(len(begun)), -count, count, -np.ones(len(left))]),
             0.0,
             end,
         ),

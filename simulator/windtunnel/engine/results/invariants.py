@@ -22,7 +22,7 @@ from typing import NoReturn
 import numpy as np
 
 from windtunnel.core.errors import InvariantError
-from windtunnel.core.recording import COMPLETED, QUEUED, Recording, Tally
+from windtunnel.core.recording import COMPLETED, DROPPED, FAILED, RUNNING, Recording, Tally
 
 
 def _violated(name: str, what: str) -> NoReturn:
@@ -43,9 +43,11 @@ def check(recording: Recording) -> None:
     if len(statuses) != 5 or int(statuses.sum()) != len(jobs):
         _violated("I1", f"{len(jobs)} jobs arrived and {statuses.tolist()} are accounted for")
     started, finished, first = jobs.start >= 0, jobs.finish >= 0, jobs.first >= 0
+    dropped = jobs.status == DROPPED
     late = (
         (started & (jobs.start < jobs.arrival))
-        | (finished & ((jobs.finish < jobs.start) | ~started | (jobs.finish > recording.end)))
+        | (finished & ((jobs.finish < jobs.start) | (started == dropped) | (jobs.finish > recording.end)))
+        | (dropped & (jobs.finish < jobs.arrival))
         | (first & ((jobs.first < jobs.start) | (finished & (jobs.finish < jobs.first))))
     )
     if late.any():
@@ -53,10 +55,10 @@ def check(recording: Recording) -> None:
     if (np.diff(recording.power.ticks) <= 0).any() or (np.diff(recording.waiting.ticks) <= 0).any():
         _violated("I4", "a step function goes back in time")
     waiting = recording.waiting.values
-    # The last step holds until just before the end: jobs that started at that tick were still waiting, and jobs that
-    # were interrupted at that tick were not yet waiting.
-    still = -recording.interrupted_at_end
-    still += int(((jobs.arrival < recording.end) & ((jobs.start < 0) | (jobs.start == recording.end))).sum())
+    # The last step holds until just before the end: jobs that started or left at that tick were still waiting, and jobs
+    # that were interrupted at that tick were not yet waiting.
+    waited = ((jobs.start < 0) & (~dropped | (jobs.finish == recording.end))) | (jobs.start == recording.end)
+    still = int(((jobs.arrival < recording.end) & waited).sum()) - recording.interrupted_at_end
     if waiting.min() < 0 or int(waiting[-1]) != still:
         _violated(
             "I9", f"the count of waiting jobs ends at {int(waiting[-1])}, {still} wait (minimum {int(waiting.min())})"
@@ -103,8 +105,8 @@ def _check_sums(recording: Recording, tally: Tally) -> None:
     """Check the invariants that sums and a sample of the jobs can show."""
     if (tally.counts < 0).any():
         _violated("I1", f"jobs are accounted for as {tally.counts.tolist()}")
-    completed, ended = tally.counts[:, COMPLETED].sum(), tally.counts.sum() - tally.counts[:, QUEUED].sum()
-    for what, name, expected in ((0, "latency", completed), (1, "waiting", ended)):
+    completed, started = tally.counts[:, COMPLETED].sum(), tally.counts[:, [COMPLETED, FAILED, RUNNING]].sum()
+    for what, name, expected in ((0, "latency", completed), (1, "waiting", started)):
         counted = int(tally.batches[0][f"{name}_n"].sum())
         if counted != expected or int(tally.bins[what, 0].sum()) != expected:
             _violated("I1", f"{expected} jobs have a {name} and {counted} were counted")

@@ -78,10 +78,10 @@ def times_of(prepared: PreparedRun, recording: Recording) -> Times:
 
 def _steady_state(prepared: PreparedRun, load: Load | None, waits: BatchedSample) -> SteadyState:
     """Return whether the run reached a steady state. A few jobs are a burst, and never count as unstable."""
-    if all(isinstance(w.workload.arrivals, Closed) for w in prepared.workloads):
+    if all(isinstance(w.workload.arrivals, Closed) or w.workload.patience is not None for w in prepared.workloads):
         state = assess_steady_state(waits)
         if state.verdict == "unstable":
-            # The number of waiting jobs is bounded by the number of users, so the delays are too.
+            # The number of users, or the patience of the jobs, bounds the delays.
             return SteadyState("not shown", "queueing delays rise until the end of the run; the run is too short")
         return state
     if load is not None and load.excessive and waits.size >= MIN_JOBS:

@@ -12,7 +12,6 @@ from itertools import accumulate
 from windtunnel.core.executor import Executed
 from windtunnel.core.ticks import to_ticks
 from windtunnel.engine.prepare.batches import BatchCost, batch_cost
-from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.programs import Segment
 from windtunnel.engine.transitions.autoscaling import AutoscaleController
@@ -25,6 +24,7 @@ from windtunnel.engine.transitions.tables import (
     FAILED_OPERATION,
     OPERATION,
     READINESS,
+    REAL_RULE,
     RESET,
     STREAM,
     World,
@@ -32,8 +32,6 @@ from windtunnel.engine.transitions.tables import (
 from windtunnel.engine.transitions.work import proceed, way_of
 from windtunnel.scenario.faults import Ending
 
-ATTEMPTS = 3
-"""The maximum number of starts of a job that a real device fails to execute; it equals that of modelled devices."""
 _REAL = 2**20
 """The ending of an operation that a real device could not execute; smaller numbers are faults of the scenario."""
 
@@ -171,22 +169,22 @@ class Answers:
                 w.devices[device].outages += 1
                 if executed.back_s is not None:
                     self._reset_after(w, device, to_ticks(executed.back_s))
-            return_work(w, device, MIGRATE, ATTEMPTS)
+            return_work(w, device, REAL_RULE)
             return
         fault = self._prepared.scenario.faults[ending]
         assert isinstance(fault, Ending)  # noqa: S101  only these end an operation
-        becomes, attempts = JOBS[fault.on_failure], fault.max_attempts
+        rule = 1 + ending
         if w.classes[w.devices[device].cls].kind == STREAM:
             e.ending = -1
             if fault.reset_time is None:
-                fail_job(w, device, int(e.failing), becomes, attempts)
+                fail_job(w, device, int(e.failing), rule)
                 return
             go_down(w, device)
         elif fault.reset_time is not None:
             w.devices[device].outages += 1
         if fault.reset_time is not None:
             self._reset_after(w, device, to_ticks(fault.reset_time))
-        return_work(w, device, becomes, attempts)
+        return_work(w, device, rule)
 
     def _reset_after(self, w: World, device: int, ticks: int) -> None:
         now = int(w.run[0].now)
@@ -200,14 +198,16 @@ def _first(w: World, queue: int, count: int) -> list[int]:
     if not w.run[0].keyed:
         slot = int(w.queues[queue].head)
         while len(slots) < count:
-            slots.append(slot)
+            if w.slots[slot].starts >= 0:  # others have given up waiting
+                slots.append(slot)
             slot = int(w.slots[slot].next)
         return slots
     # Each job of a pairing heap precedes its children, so the next job is among the children of those before it.
     nodes = [_node(w, int(w.queues[queue].head))]
     while len(slots) < count:
         slot = heappop(nodes)[-1]
-        slots.append(slot)
+        if w.slots[slot].starts >= 0:
+            slots.append(slot)
         child = int(w.slots[slot].child)
         while child >= 0:
             heappush(nodes, _node(w, child))

@@ -14,10 +14,12 @@ from windtunnel.core.rng import key_words
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
 from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.jobs import draw_columns, draws
 from windtunnel.engine.prepare.operation_faults import is_eligible, time_limit
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws, round_power
+from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, tree_size
 from windtunnel.engine.transitions.heap import ROOT, heap_push
@@ -36,8 +38,10 @@ from windtunnel.engine.transitions.tables import (
 )
 from windtunnel.engine.transitions.users import OF_WORKLOAD
 from windtunnel.engine.transitions.work import SERVER_WORDS
-from windtunnel.scenario.faults import Ending, OperationFault, SlowCopy, Straggler
+from windtunnel.scenario.faults import BackOff, Ending, Failure, OperationFault, SlowCopy, Straggler
 
+REAL_ATTEMPTS = 3
+"""The largest number of starts of a job that a real device fails to execute; it equals that of modelled devices."""
 FAR_ABOVE = 4096
 """The number of devices above which the fleet is assumed not to fit into the cache."""
 ROWS, SLOTS = 65_536, 1024
@@ -119,9 +123,11 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         **_streams(prepared, r, slots if streaming else 0),
         slots=slot_rows,
         sequences=records(slots if serving else 0, tables.SEQUENCE),
+        waits=records(slots if r.waits else 0, tables.WAIT),
+        rules=_rules(prepared),
         draws=np.ones((slots, r.draws + r.stretched)),
         ends=records(ROOT + devices + 2, tables.ENTRY),
-        timers=records(ROOT + 2 * queues + 1024 if batching else 64, tables.ENTRY),
+        timers=records(ROOT + 2 * queues + 1024 if batching or r.waits else 64, tables.ENTRY),
         tree=tree,
         classes=class_rows,
         programs=programs,
@@ -147,7 +153,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         changes=records(4 * devices + 1024 if prepared.scaled else 1, tables.CHANGE),
         batches=records(series * BATCHES, tables.BATCH_OF_JOBS),
         bins=np.zeros((2, series * STRETCHES, BINS if series else 0), dtype=np.int32),
-        counts=np.zeros((works if series else 0, 4), dtype=np.int64),
+        counts=np.zeros((works if series else 0, 5), dtype=np.int64),
         spans=records(SPANS if series else 0, tables.SPAN),
         hours=np.zeros(HOURS),
     )
@@ -257,7 +263,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     serving, batching = policy.batch.kind == "continuous", policy.batch.kind == "request"
     run = records(1, tables.RUN)
     r = run[0]
-    r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
+    r.unassigned = r.unassigned_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
     r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
     r.faults_until = MAX_TICKS if prepared.faults is None else 0
     r.gone = (
@@ -285,6 +291,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     # Devices that drain return their jobs to queues.
     r.tokens = not serving and any(c.first_ticks is not None for c in prepared.compiled.values())
     r.careful = serving or batching or r.gated or prepared.interrupts or operation_faults or r.scaling or r.tokens
+    r.waits = has_waits(prepared)
     r.far = prepared.device_count > FAR_ABOVE and policy.batch.kind == "none"
     r.stretched = any(isinstance(fault, Straggler) for fault in faults)
     r.write = len(own_intervals(prepared)) < len(prepared.compiled) and not prepared.streamed
@@ -323,7 +330,10 @@ def _programs(
     for number, job_class in enumerate(prepared.workloads):
         rows[number].deadline = job_class.deadline_ticks
         rows[number].priority = job_class.workload.priority
-        rows[number].way_at = rows[number].stretch_at = -1
+        rows[number].way_at = rows[number].stretch_at = rows[number].patience_draw = -1
+        rows[number].patience = patience_s(job_class.workload)
+        if job_class.patience is not None:
+            rows[number].patience_draw = len(columns[number]) - 1
     for (cls, work), compiled in prepared.compiled.items():
         p = programs[cls * works + work]
         p.ways = len(ways)
@@ -383,6 +393,23 @@ def _faults_of(prepared: PreparedRun, cls: int, work: int, operation: str) -> np
         if fault.affects(operation) and is_eligible(prepared, fault, prepared.classes[cls], work)
     ]
     return np.array(rows, dtype=np.int64)
+
+
+def _rules(prepared: PreparedRun) -> Records:
+    """Return what happens to interrupted jobs: of real devices, then of each fault of the scenario."""
+    rows = records(1 + len(prepared.scenario.faults), tables.RULE)
+    rows.longest, rows.factor = MAX_TICKS, 1.0
+    rows[tables.REAL_RULE].becomes, rows[tables.REAL_RULE].attempts = MIGRATE, REAL_ATTEMPTS
+    for row, fault in zip(rows[1:], prepared.scenario.faults, strict=True):
+        if not isinstance(fault, Failure | Ending):
+            continue
+        row.becomes, row.attempts = JOBS[fault.on_failure], fault.max_attempts
+        if isinstance(fault.pause, BackOff):
+            row.first, row.factor = to_ticks(fault.pause.first), fault.pause.factor
+            row.longest = MAX_TICKS if fault.pause.max is None else to_ticks(fault.pause.max)
+        elif fault.pause is not None:
+            row.first = to_ticks(fault.pause)
+    return rows
 
 
 def _operation_faults(prepared: PreparedRun, ints: Pool) -> Records:

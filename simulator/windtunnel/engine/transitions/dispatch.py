@@ -11,7 +11,7 @@ from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.consequences import sweep_classes, to_place
 from windtunnel.engine.transitions.containers import NOT_HERE
-from windtunnel.engine.transitions.features import SERVERS, SINGLES, STREAMS, TALLIES, USERS, cold, hot
+from windtunnel.engine.transitions.features import SERVERS, SINGLES, STREAMS, TALLIES, USERS, WAITS, cold, hot
 from windtunnel.engine.transitions.jobs import row_of
 from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, push, reindex
 from windtunnel.engine.transitions.servers import begin_step
@@ -19,6 +19,7 @@ from windtunnel.engine.transitions.single import feed_single
 from windtunnel.engine.transitions.streams import feed_streams
 from windtunnel.engine.transitions.tables import BY_TURN, PER_SECOND, STREAM, Records, World
 from windtunnel.engine.transitions.users import is_submitted, take_submission
+from windtunnel.engine.transitions.waits import grow_impatient
 
 
 @hot
@@ -140,11 +141,11 @@ def place_next(w: World, score: Any) -> None:
         device, estimate = _choose(w, score, slot)
         if device < 0:
             s.next = -1
-            if r.limbo < 0:
-                r.limbo = slot
+            if r.unassigned < 0:
+                r.unassigned = slot
             else:
-                w.slots[r.limbo_end].next = slot
-            r.limbo_end = slot
+                w.slots[r.unassigned_end].next = slot
+            r.unassigned_end = slot
             return
         d = w.devices[device]
         d.present += 1
@@ -204,4 +205,6 @@ def arrive(w: World, key: Any) -> None:
         p = w.programs[cls * r.workloads + s.work]
         size = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
         s.key = key(JobKey(s.arrival, work.priority, s.arrival + work.deadline, size))
+    if WAITS and r.waits:
+        grow_impatient(w, slot)
     to_place(w, slot)

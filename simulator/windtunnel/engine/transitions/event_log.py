@@ -24,7 +24,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
     jobs, serving = world.jobs[: log.count], bool(world.run[0].serving)
     log.start, log.finish, log.first, log.device = (_plain(a) for a in (jobs.start, jobs.finish, jobs.first, jobs.on))
     log.energy = _plain(jobs.energy)
-    log.starts, log.failed = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
+    log.starts, log.lost = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
     log.own_interval = own_intervals(prepared)
     log.preemptions = int(world.run[0].preemptions)
     if len(world.operation_faults):
@@ -118,7 +118,9 @@ def _add_gaps(prepared: PreparedRun, log: EventLog) -> None:
             mine = np.flatnonzero((work[: log.count] == number) & (device >= 0))
             mine = mine[class_of[device[mine]] == cls]
             following[mine] = compiled.outputs[rank[mine]] - 1
-    done = np.flatnonzero((finish >= 0) & (first >= 0) & (following > 0) & ~np.frombuffer(log.failed, dtype=bool))
+    done = np.flatnonzero(
+        (finish >= 0) & (first >= 0) & (following > 0) & (np.frombuffer(log.lost, dtype=np.uint8) == 0)
+    )
     if not len(done):
         return
     alone = prepared.policy.batch.kind == "none"

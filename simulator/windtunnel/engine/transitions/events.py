@@ -24,6 +24,7 @@ from windtunnel.engine.transitions.features import (
     STREAMS,
     TALLIES,
     USERS,
+    WAITS,
     cold,
     hot,
 )
@@ -42,6 +43,7 @@ from windtunnel.engine.transitions.tables import (
     ENTITIES,
     HOUR_TICKS,
     HOURS,
+    LEAVE,
     MORE_BATCHES,
     MORE_CAPACITY,
     MORE_CHANGES,
@@ -57,6 +59,7 @@ from windtunnel.engine.transitions.tables import (
     QUESTION,
     READINESS,
     RESET,
+    RETURN,
     SPANS,
     STREAM,
     TIMER,
@@ -65,6 +68,7 @@ from windtunnel.engine.transitions.tables import (
     World,
 )
 from windtunnel.engine.transitions.users import next_arrival
+from windtunnel.engine.transitions.waits import end_pause, leave
 from windtunnel.engine.transitions.work import settle
 
 # Time.
@@ -154,6 +158,10 @@ def expire(w: World, order: int) -> None:
     elif kind == RESET:
         w.devices[entity].outages -= 1
         come_back(w, entity)
+    elif WAITS and kind == LEAVE:
+        leave(w, entity)
+    elif WAITS and kind == RETURN:
+        end_pause(w, entity)
     elif QUESTIONS:
         ask(w, DECISION if kind == DECIDE else READINESS, entity)
 
@@ -213,9 +221,10 @@ def room(w: World) -> int:
 @cold
 def check_served(r: Records, fault: int) -> bool:
     """Return whether to check that the waiting jobs can still be served: once after each relevant change."""
-    if fault <= r.gone and r.ended == r.completed + r.failed + 1:
+    ended = r.completed + r.failed + r.dropped + 1
+    if fault <= r.gone and r.ended == ended:
         return False
-    r.ended = r.completed + r.failed + 1
+    r.ended = ended
     return True
 
 
@@ -227,6 +236,8 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
     if prepared.faults is None:  # a failed operation resets devices, which return
         return False
     r = w.run[0]
+    if r.pausing:
+        return False
     ticks = prepared.faults.gone(prepared.device_count)
     r.gone = int(ticks.min(initial=MAX_TICKS, where=ticks >= fault))
     gone = ticks < fault
@@ -239,9 +250,10 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
         if not all(gone[number // per_owner] for number in waiting):
             return False
         signatures = set()
-        slot = int(r.limbo)
+        slot = int(r.unassigned)
         while slot >= 0:
-            signatures.add(int(w.slots[slot].signature))
+            if w.slots[slot].starts >= 0:
+                signatures.add(int(w.slots[slot].signature))
             slot = int(w.slots[slot].next)
     else:
         signatures = {number // per_owner for number in waiting}
@@ -345,7 +357,9 @@ def advance(w: World, score: Any, key: Any) -> int:
         if needed != DONE:
             return needed
         # Every batch that is offered may set a timer for its first job.
-        if INTERRUPTS and ROOT + r.timer_count + (len(w.queues) if r.batch else 0) + 8 > len(w.timers):
+        # All jobs of a batch may pause.
+        timers = (len(w.queues) if r.batch else 0) + (r.running if r.waits else 0)
+        if INTERRUPTS and ROOT + r.timer_count + timers + 8 > len(w.timers):
             return MORE_TIMERS
         arrival = next_arrival(w)
         timer = w.timers[ROOT].tick if r.timer_count else NEVER

@@ -6,31 +6,38 @@ import math
 
 from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 from windtunnel.engine.transitions.consequences import sweep_all, to_place
-from windtunnel.engine.transitions.features import QUESTIONS, SERVERS, SINGLES, STREAMS, cold
-from windtunnel.engine.transitions.jobs import ended, interrupted, waits_again
+from windtunnel.engine.transitions.features import QUESTIONS, SERVERS, SINGLES, STREAMS, WAITS, cold
+from windtunnel.engine.transitions.jobs import ended, interrupted, stops, waits_again
 from windtunnel.engine.transitions.power import release, shed
 from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
 from windtunnel.engine.transitions.servers import deliver, restart, take_sequence
 from windtunnel.engine.transitions.single import complete, deliver_first_tokens
 from windtunnel.engine.transitions.streams import deliver_jobs, remove_job, take_job
 from windtunnel.engine.transitions.tables import STREAM, Records, World
+from windtunnel.engine.transitions.waits import pause, pause_ticks
 from windtunnel.engine.transitions.work import halt, resume
 
 
 @cold
-def _give_up(w: World, device: int, slot: int, becomes: int, attempts: int) -> bool:
+def _try_again(w: World, device: int, slot: int, rule: int) -> bool:
     """Retry, migrate or fail an interrupted job; return whether it waits again."""
-    if becomes == LOSE or w.slots[slot].starts >= attempts:
+    x = w.rules[rule]
+    if x.becomes == LOSE or w.slots[slot].starts >= x.attempts:
         ended(w, device, slot, False)
         return False
     # A device that drains accepts no job any more, not even one that it had.
-    moving = becomes == MIGRATE or w.devices[device].enlisted == 0
-    waits_again(w, device, slot, moving and w.run[0].routed != 0)
+    moving = (x.becomes == MIGRATE or w.devices[device].enlisted == 0) and w.run[0].routed != 0
+    stops(w, device, slot, moving)
+    ticks = pause_ticks(w, rule, w.slots[slot].starts) if WAITS else 0
+    if ticks > 0:
+        pause(w, -1 if moving else device, slot, ticks)
+    else:
+        waits_again(w, device, slot, moving)
     return True
 
 
 @cold
-def _return_single(w: World, device: int, becomes: int, attempts: int) -> None:
+def _return_single(w: World, device: int, rule: int) -> None:
     """Return the job or batch of a device."""
     d = w.devices[device]
     slot, count = d.slot, d.count
@@ -39,14 +46,14 @@ def _return_single(w: World, device: int, becomes: int, attempts: int) -> None:
     again = 0
     for _ in range(count):
         following = w.slots[slot].next
-        if _give_up(w, device, slot, becomes, attempts):
+        if _try_again(w, device, slot, rule):
             again += 1
         slot = following
     interrupted(w, device, d.began, again)
 
 
 @cold
-def _return_sequences(w: World, device: int, becomes: int, attempts: int) -> None:
+def _return_sequences(w: World, device: int, rule: int) -> None:
     """Return all sequences of a device."""
     w.devices[device].slot = -1
     while True:
@@ -55,27 +62,27 @@ def _return_sequences(w: World, device: int, becomes: int, attempts: int) -> Non
             return
         restart(w, slot)
         start = w.slots[slot].start
-        if _give_up(w, device, slot, becomes, attempts):
+        if _try_again(w, device, slot, rule):
             interrupted(w, device, start, 1)
 
 
 @cold
-def _return_jobs(w: World, device: int, becomes: int, attempts: int) -> None:
+def _return_jobs(w: World, device: int, rule: int) -> None:
     """Return all jobs of a device with streams."""
     while True:
         slot = take_job(w, device)
         if slot < 0:
             return
         start = w.slots[slot].start
-        if _give_up(w, device, slot, becomes, attempts):
+        if _try_again(w, device, slot, rule):
             interrupted(w, device, start, 1)
 
 
 @cold
-def return_work(w: World, device: int, becomes: int, attempts: int) -> None:
+def return_work(w: World, device: int, rule: int) -> None:
     """Retry, migrate or fail the jobs that the device cannot complete. Its work in progress must have stopped.
 
-    If the device is down, the jobs that wait for it are migrated too.
+    If the device is down and the rule migrates jobs, those that wait for it are migrated too.
     """
     r, d = w.run[0], w.devices[device]
     if r.gated and d.slot >= 0 and not d.held:
@@ -83,13 +90,13 @@ def return_work(w: World, device: int, becomes: int, attempts: int) -> None:
     if QUESTIONS:
         w.extras[device].ending, w.extras[device].timed = -1, 0
     if SERVERS and r.serving:
-        _return_sequences(w, device, becomes, attempts)
+        _return_sequences(w, device, rule)
     elif STREAMS and w.classes[d.cls].kind == STREAM:
         w.stations[device].peak_w = 0.0
-        _return_jobs(w, device, becomes, attempts)
+        _return_jobs(w, device, rule)
     elif SINGLES and d.slot >= 0:
-        _return_single(w, device, becomes, attempts)
-    while becomes == MIGRATE and r.routed and d.outages:
+        _return_single(w, device, rule)
+    while w.rules[rule].becomes == MIGRATE and r.routed and d.outages:
         queue = best_queue(w, device, -math.inf, -1)
         if queue < 0:
             break
@@ -101,11 +108,11 @@ def return_work(w: World, device: int, becomes: int, attempts: int) -> None:
 
 
 @cold
-def fail_job(w: World, device: int, slot: int, becomes: int, attempts: int) -> None:
+def fail_job(w: World, device: int, slot: int, rule: int) -> None:
     """Retry, migrate or fail one job of a device with streams, whose operation failed; the others continue."""
     start = w.slots[slot].start
     remove_job(w, device, slot)
-    if _give_up(w, device, slot, becomes, attempts):
+    if _try_again(w, device, slot, rule):
         interrupted(w, device, start, 1)
     _offer_again(w, device)
 
@@ -154,11 +161,15 @@ def come_back(w: World, device: int) -> None:
         r.draining = 1
     else:
         r.feeding = device
-    while r.limbo >= 0:
-        slot = r.limbo
-        r.limbo = w.slots[slot].next
-        r.waiting -= 1
-        to_place(w, slot)
+    while r.unassigned >= 0:
+        slot = r.unassigned
+        r.unassigned = w.slots[slot].next
+        if WAITS and w.slots[slot].starts < 0:  # it has given up waiting
+            w.slots[slot].next = r.free
+            r.free = slot
+        else:
+            r.waiting -= 1
+            to_place(w, slot)
 
 
 @cold
@@ -187,7 +198,7 @@ def apply_fault(w: World, fault: Records) -> None:
     r = w.run[0]
     if fault.code == FAIL:
         go_down(w, fault.on)
-        return_work(w, fault.on, fault.jobs, fault.attempts)
+        return_work(w, fault.on, fault.rule)
     elif fault.code == CAP:
         r.cap_w = fault.value
         shed(w)

@@ -26,10 +26,23 @@ TALLIES = True
 """Runs that are too long to keep every job."""
 USERS = True
 """Closed loops."""
+WAITS = True
+"""Jobs that give up waiting, and pauses between attempts."""
 SIMPY = True
 """The process engine's clock."""
 
-FEATURES = ("SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "SIMPY")
+FEATURES = (
+    "SINGLES",
+    "SERVERS",
+    "STREAMS",
+    "QUESTIONS",
+    "OPERATION_FAULTS",
+    "INTERRUPTS",
+    "TALLIES",
+    "USERS",
+    "WAITS",
+    "SIMPY",
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -7,9 +7,9 @@ import math
 from windtunnel.engine.prepare.autoscaling import DRAINING, OFF, ON
 from windtunnel.engine.results.sketch import BINS_PER_E
 from windtunnel.engine.transitions.consequences import to_place
-from windtunnel.engine.transitions.features import QUESTIONS, TALLIES, USERS, cold, hot
+from windtunnel.engine.transitions.features import QUESTIONS, TALLIES, USERS, WAITS, cold, hot
 from windtunnel.engine.transitions.queues import left, own_queue, push
-from windtunnel.engine.transitions.tables import BATCHES, STRETCHES, World
+from windtunnel.engine.transitions.tables import BATCHES, LOST, STRETCHES, World
 from windtunnel.engine.transitions.users import think
 
 
@@ -53,6 +53,8 @@ def started(w: World, device: int, slot: int) -> None:
     s.starts += 1
     r.waiting -= 1
     r.running += 1
+    if WAITS and r.waits:
+        w.waits[slot].gives_up = -1
     row = row_of(w, s.job)
     if row >= 0:
         w.jobs[row].start, w.jobs[row].on = r.now, device
@@ -93,7 +95,7 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
     if row >= 0:
         j = w.jobs[row]
         j.finish, j.starts, j.energy = r.now, s.starts, s.energy
-        j.lost = 0 if completed else 1
+        j.lost = 0 if completed else LOST
         if j.first == HELD:
             j.first = -1
     if TALLIES and r.tallying:
@@ -123,8 +125,8 @@ def unfinished(w: World, slot: int) -> None:
 
 
 @cold
-def waits_again(w: World, device: int, slot: int, moving: bool) -> None:
-    """Let an interrupted job wait again: at its old position, or if it moves, to be assigned anew."""
+def stops(w: World, device: int, slot: int, moving: bool) -> None:
+    """Record that an attempt of a job was interrupted; if the job moves, it leaves the device's jobs."""
     r, s = w.run[0], w.slots[slot]
     r.last_finish = r.now
     r.running -= 1
@@ -137,9 +139,15 @@ def waits_again(w: World, device: int, slot: int, moving: bool) -> None:
         _count_running(w, device, -1)
     if moving:
         left(w, device)
+
+
+@cold
+def waits_again(w: World, device: int, slot: int, moving: bool) -> None:
+    """Let an interrupted job wait again: at its old position, or if it moves, to be assigned anew."""
+    if moving:
         to_place(w, slot)
     else:
-        r.waiting += 1
+        w.run[0].waiting += 1
         push(w, own_queue(w, device, slot), slot)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.containers import NOT_HERE, meld, tree_set, without_root
-from windtunnel.engine.transitions.features import STREAMS, hot
+from windtunnel.engine.transitions.features import STREAMS, WAITS, cold, hot
 from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN, NO_BATCH, STREAM, World
 
 
@@ -22,6 +22,8 @@ def push(w: World, queue: int, slot: int) -> None:
     """Add a job to a queue."""
     q, slots = w.queues[queue], w.slots
     q.number += 1
+    if WAITS and w.run[0].waits:
+        w.waits[slot].queue = queue
     slots[slot].next = -1
     if w.run[0].keyed:
         slots[slot].child = -1
@@ -50,7 +52,21 @@ def pop(w: World, queue: int) -> int:
     slot: int = q.head
     q.number -= 1
     q.head = without_root(slot, w.slots) if w.run[0].keyed else w.slots[slot].next
+    if WAITS and w.run[0].waits:
+        w.waits[slot].queue = -1
+        remove_left(w, queue)
     return slot
+
+
+@cold
+def remove_left(w: World, queue: int) -> None:
+    """Remove the jobs at the head of a queue that have left it."""
+    r, q = w.run[0], w.queues[queue]
+    while q.head >= 0 and w.slots[q.head].starts < 0:
+        slot = q.head
+        q.head = without_root(slot, w.slots) if r.keyed else w.slots[slot].next
+        w.slots[slot].next = r.free
+        r.free = slot
 
 
 @hot

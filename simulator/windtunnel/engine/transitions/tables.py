@@ -30,12 +30,12 @@ def _layout(integers: str, floats: str = "") -> np.dtype:
 
 RUN = _layout(
     # Progress. `stale`: 1 + the device of the heap's first entry, which was processed. `last`: no block of arrivals
-    # follows. `faults_until`: the tick before which all faults are known. `limbo`, `placing`: first and last slots of
+    # follows. `faults_until`: the tick before which all faults are known. `unassigned`, `placing`: first and last slots of
     # the jobs that no available device accepts, and of those to be assigned next. `too_long`: work would end after the
     # last tick. `closing`: the run is over.
     "now end heap timer_count stale free next job arrived last turn fault faults_until written too_long closing "
-    "limbo limbo_end placing placing_end waiting running completed failed last_finish "
-    # `last_finish`: the last tick at which a job ended or was interrupted. `gone`: the next tick when a device fails
+    "unassigned unassigned_end placing placing_end waiting running completed failed dropped pausing last_finish "
+    # `pausing`: the number of jobs that pause before their next attempt. `last_finish`: the last tick at which a job ended or was interrupted. `gone`: the next tick when a device fails
     # permanently; `ended`: 1 + the number of ended jobs at the last check whether waiting jobs can be served.
     "gone ended returned "
     # What precedes the next event. `feeding`: a device that may start work; `sweeping`: the position in the list of
@@ -59,8 +59,8 @@ RUN = _layout(
     # `continues`: the run does not end when it has drained, because devices are still scaled.
     "routed by keyed batch batch_size batch_wait batch_tokens serving gated scaling workloads devices classes draws "
     "stretched careful looks far write tokens continues users engines "
-    # The number of jobs after which no more arrive.
-    "limit "
+    # The number of jobs after which no more arrive; whether jobs may give up waiting or pause.
+    "limit waits "
     # Offsets in `ints` of: the classes of signature s (from signature_at + s), the queues that class c serves (from
     # queue_at + c) and all classes.
     "signature_at signature_classes queue_at queues_of all_classes",
@@ -102,6 +102,13 @@ CLASS = _layout(
     "first count tree leaf kind asks capacity columns linear head prefill decode scaled working worked counted",
     "memory above_idle idle_w",
 )
+# What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
+# of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real
+# devices, row 1 + i for fault i of the scenario.
+RULE = _layout("becomes attempts first longest", "factor")
+# A job that waits, by slot. gives_up: the tick at which it leaves unless it has started, or -1; queue: where it waits,
+# or -1; returns_to: the device to whose queue it returns after a pause, or -1.
+WAIT = _layout("gives_up queue returns_to")
 # A workload on a class, at class * workloads + workload. *_at: offset in `numbers` of the first job's value, or -1 if
 # all jobs have one value. batch_at: offset of the seconds of a batch of one; the watts follow the seconds; -1 if the
 # cost of a batch is asked. weights: the bytes that the jobs of a batch share. first_at: offset in `ints` of the ticks
@@ -121,7 +128,11 @@ SEGMENT = _layout(
 )
 # For closed loops: the offset of its first user, the next job's rank, for how many jobs random numbers were drawn, the
 # signature of its jobs, and the offsets in `numbers` of their draws and of their slowdowns (-1 without stragglers).
-WORKLOAD = _layout("deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at")
+# patience: its mean in seconds, or -1 if jobs wait for ever; patience_draw: the column of its draws, or -1.
+WORKLOAD = _layout(
+    "deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at patience_draw",
+    "patience",
+)
 # thoughts: how often the user has thought.
 USER = _layout("work thoughts")
 INTERVAL = _layout("on lane name start end", "watts")
@@ -203,8 +214,12 @@ CONSTANT, BY_JOB, DRAWN = range(3)
 """How a segment's ticks are given: one number, one per job, or seconds times the job's draw."""
 BY_PRESENT, BY_BACKLOG, BY_TURN = range(3)
 NO_BATCH, REQUEST = range(2)
+REAL_RULE = 0
+"""The row of RULE for jobs of real devices."""
+LOST, LEFT = 1, 2
+"""How a job ended that did not complete: it failed, or gave up waiting."""
 
-COMPLETION, RESET, FAULT_EVENT, TIMER, READY, DECIDE, ARRIVAL_EVENT = range(7)
+COMPLETION, RESET, FAULT_EVENT, TIMER, READY, RETURN, LEAVE, DECIDE, ARRIVAL_EVENT = range(9)
 """Kinds of events, in the order in which those of one tick are processed."""
 LANES, LANE_BASE = 4096, 2**40
 """An interval on a lane of an engine has the lane LANE_BASE + engine's word * LANES + lane."""
@@ -258,6 +273,10 @@ class World(NamedTuple):
     """The jobs that are present."""
     sequences: Records
     """The part of a job that only continuous batching needs, by slot."""
+    waits: Records
+    """The part of a job that only patience and pauses need, by slot."""
+    rules: Records
+    """What happens to interrupted jobs."""
     draws: np.ndarray
     """Each slot's draws: slots by draws."""
     ends: Records
@@ -302,7 +321,7 @@ class World(NamedTuple):
     bins: np.ndarray
     """Latency and waiting by (series, stretch) and bin (int32)."""
     counts: np.ndarray
-    """Jobs completed, failed, running at the end, and arrived, by workload."""
+    """Jobs completed, failed, running at the end, arrived, and dropped, by workload."""
     spans: Records
     hours: np.ndarray
     """Watts times ticks, by hour of day."""

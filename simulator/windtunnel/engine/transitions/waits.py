@@ -1,0 +1,123 @@
+"""Jobs that give up waiting, and pauses of interrupted jobs before their next attempt.
+
+A job that leaves is removed from its queue when it would be next, because a queue has no index of its jobs. So that
+every reader of a queue can ignore this, the head of a queue is never a job that has left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from windtunnel.engine.transitions.clock import set_timer
+from windtunnel.engine.transitions.consequences import sweep_all, to_place
+from windtunnel.engine.transitions.features import USERS, cold
+from windtunnel.engine.transitions.jobs import row_of
+from windtunnel.engine.transitions.queues import left, own_queue, push, reindex, remove_left
+from windtunnel.engine.transitions.tables import (
+    LEAVE,
+    LEFT,
+    NO_BATCH,
+    PER_SECOND,
+    RETURN,
+    TOO_MANY,
+    World,
+)
+from windtunnel.engine.transitions.users import think
+
+
+@cold
+def grow_impatient(w: World, slot: int) -> None:
+    """Schedule the tick at which a job that has arrived now leaves, unless it has started."""
+    r, s = w.run[0], w.slots[slot]
+    x, wait = w.workloads[s.work], w.waits[slot]
+    wait.gives_up, wait.queue, wait.returns_to = -1, -1, -1
+    if x.patience < 0.0:
+        return
+    factor = 1.0 if x.patience_draw < 0 else w.draws[slot, x.patience_draw]
+    scaled = np.rint(x.patience * factor * PER_SECOND)
+    if scaled > TOO_MANY or np.int64(scaled) > r.end - r.now:
+        return
+    wait.gives_up = r.now + np.int64(scaled)
+    set_timer(w, LEAVE, slot, wait.gives_up)
+
+
+@cold
+def leave(w: World, slot: int) -> None:
+    """Let a job leave that has not started within its patience; do nothing if it has."""
+    r, s, wait = w.run[0], w.slots[slot], w.waits[slot]
+    if wait.gives_up != r.now:
+        return
+    wait.gives_up = -1
+    s.starts = -1
+    r.waiting -= 1
+    r.dropped += 1
+    r.last_finish = r.now
+    row = row_of(w, s.job)
+    if row >= 0:
+        w.jobs[row].finish, w.jobs[row].lost = r.now, LEFT
+    if r.tallying:
+        w.counts[s.work, 4] += 1
+    if USERS and r.users:
+        think(w, slot)
+    queue = wait.queue
+    if queue < 0:  # it is removed when a device becomes available
+        return
+    w.queues[queue].number -= 1
+    remove_left(w, queue)
+    # A job that waited behind it may start.
+    if r.gated:
+        r.draining = 1
+    if not r.routed:
+        sweep_all(w)
+        return
+    device = queue if r.batch == NO_BATCH else queue // r.workloads
+    left(w, device)
+    r.feeding = device
+
+
+@cold
+def pause_ticks(w: World, rule: int, starts: int) -> Any:
+    """Return the pause before the next attempt of a job that was started ``starts`` times (ticks)."""
+    x = w.rules[rule]
+    if x.first == 0:
+        return np.int64(0)
+    scaled = np.rint(float(x.first) * x.factor ** float(starts - 1))
+    return x.longest if scaled >= float(x.longest) else np.int64(scaled)
+
+
+@cold
+def pause(w: World, device: int, slot: int, ticks: int) -> None:
+    """Let an interrupted job pause, and return to the queue of ``device`` then; -1 if it is assigned anew."""
+    r = w.run[0]
+    r.waiting += 1
+    r.pausing += 1
+    w.waits[slot].returns_to = device
+    if ticks < r.end - r.now:
+        set_timer(w, RETURN, slot, r.now + ticks)
+
+
+@cold
+def end_pause(w: World, slot: int) -> None:
+    """Let a job wait for its next attempt."""
+    r = w.run[0]
+    r.pausing -= 1
+    r.ended = 0  # whether waiting jobs can be served must be checked again
+    device = w.waits[slot].returns_to
+    if device >= 0 and w.devices[device].enlisted == 0 and r.routed:
+        # A device that drains accepts no job any more.
+        left(w, device)
+        device = -1
+    if device < 0:
+        r.waiting -= 1
+        to_place(w, slot)
+        return
+    push(w, own_queue(w, device, slot), slot)
+    if r.routed:
+        reindex(w, device)
+        r.feeding = device
+    else:
+        sweep_all(w)
+    if r.gated:
+        r.draining = 1
