@@ -118,9 +118,8 @@ def _add_gaps(prepared: PreparedRun, log: EventLog) -> None:
             mine = np.flatnonzero((work[: log.count] == number) & (device >= 0))
             mine = mine[class_of[device[mine]] == cls]
             following[mine] = compiled.outputs[rank[mine]] - 1
-    done = np.flatnonzero(
-        (finish >= 0) & (first >= 0) & (following > 0) & (np.frombuffer(log.lost, dtype=np.uint8) == 0)
-    )
+    completed = (finish >= 0) & (np.frombuffer(log.lost, dtype=np.uint8) == 0)
+    done = np.flatnonzero(completed & (first >= 0) & (following > 0))
     if not len(done):
         return
     alone = prepared.policy.batch.kind == "none"

@@ -32,17 +32,8 @@ SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
-    "SINGLES",
-    "SERVERS",
-    "STREAMS",
-    "QUESTIONS",
-    "OPERATION_FAULTS",
-    "INTERRUPTS",
-    "TALLIES",
-    "USERS",
-    "WAITS",
-    "SIMPY",
-)
+    "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS", "SIMPY"
+)  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

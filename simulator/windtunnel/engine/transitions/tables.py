@@ -30,12 +30,13 @@ def _layout(integers: str, floats: str = "") -> np.dtype:
 
 RUN = _layout(
     # Progress. `stale`: 1 + the device of the heap's first entry, which was processed. `last`: no block of arrivals
-    # follows. `faults_until`: the tick before which all faults are known. `unassigned`, `placing`: first and last slots of
-    # the jobs that no available device accepts, and of those to be assigned next. `too_long`: work would end after the
-    # last tick. `closing`: the run is over.
+    # follows. `faults_until`: the tick before which all faults are known. `unassigned`, `placing`: first and last slots
+    # of the jobs that no available device accepts, and of those to be assigned next. `too_long`: work would end after
+    # the last tick. `closing`: the run is over.
     "now end heap timer_count stale free next job arrived last turn fault faults_until written too_long closing "
     "unassigned unassigned_end placing placing_end waiting running completed failed dropped pausing last_finish "
-    # `pausing`: the number of jobs that pause before their next attempt. `last_finish`: the last tick at which a job ended or was interrupted. `gone`: the next tick when a device fails
+    # `pausing`: the number of jobs that pause before their next attempt.
+    # `last_finish`: the last tick at which a job ended or was interrupted. `gone`: the next tick when a device fails
     # permanently; `ended`: 1 + the number of ended jobs at the last check whether waiting jobs can be served.
     "gone ended returned "
     # What precedes the next event. `feeding`: a device that may start work; `sweeping`: the position in the list of
