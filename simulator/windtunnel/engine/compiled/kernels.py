@@ -21,7 +21,7 @@ _JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float6
 SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
 KEY = types.float64(_JOB_KEY)
 
-_EVERYTHING = frozenset({"SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS"})
+_EVERYTHING = frozenset({"SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS", "PROGRESS"})
 VARIANTS = {
     "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
     "serving": frozenset({"SERVERS"}),
@@ -40,8 +40,8 @@ def variant_of(prepared: PreparedRun) -> str:
 
 
 def needs_everything(prepared: PreparedRun) -> bool:
-    """Return whether a run needs rare features: streams, users, autoscaling, faults of operations, mixed batches."""
-    if prepared.scaled or prepared.real or prepared.users:
+    """Return whether a run needs rare features: streams, users, autoscaling, checkpoints and others."""
+    if prepared.scaled or prepared.real or prepared.users or prepared.progresses:
         return True
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
         return True
@@ -125,6 +125,9 @@ def _empty() -> World:
         stream_jobs=records(0, tables.STREAM_JOB),
         slots=records(0, tables.SLOT),
         sequences=records(0, tables.SEQUENCE),
+        progress=records(0, tables.PROGRESS_OF_JOB),
+        checkpoints=records(0, tables.CHECKPOINT),
+        overhead=records(1, tables.OVERHEAD),
         draws=np.ones((0, 1)),
         ends=records(0, tables.ENTRY),
         timers=records(0, tables.ENTRY),

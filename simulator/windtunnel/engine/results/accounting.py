@@ -105,8 +105,9 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         sampled_slices=sampled,
         notes=notes,
         degraded=degraded_intervals_of(prepared, end, resets),
-        returned=int(count.sum()),
+        returned=int(count.sum()) - (0 if log.progress is None else log.progress.preemptions),
         interrupted_at_end=int(count[(interrupted == end) & (began < end)].sum()),
+        progress=log.progress,
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
     )
 

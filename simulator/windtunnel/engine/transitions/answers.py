@@ -135,6 +135,8 @@ class Answers:
                 if effect.ending is not None:
                     e.ending = self._prepared.scenario.faults.index(effect.ending)
                     break
+        if r.progresses:
+            w.progress[d.slot].scheduled = left
         proceed(w, device, left, float(d.full))
 
     def _operation(self, w: World, device: int) -> Operation:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.policy import OwnFunction
-from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.jobs import draw_columns, draws
@@ -116,6 +116,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         **_streams(prepared, r, slots if streaming else 0),
         slots=slot_rows,
         sequences=records(slots if serving else 0, tables.SEQUENCE),
+        progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
+        checkpoints=_checkpoints(prepared),
+        overhead=records(1, tables.OVERHEAD),
         draws=np.ones((slots, r.draws + r.stretched)),
         ends=records(ROOT + devices + 2, tables.ENTRY),
         timers=records(ROOT + 2 * queues + 1024 if batching else 64, tables.ENTRY),
@@ -220,6 +223,16 @@ def _servers(count: int) -> Records:
     return rows
 
 
+def _checkpoints(prepared: PreparedRun) -> Records:
+    """Return the checkpoints of each workload."""
+    rows = records(len(prepared.workloads), tables.CHECKPOINT)
+    for row, job_class in zip(rows, prepared.workloads, strict=True):
+        stated = job_class.workload.checkpoint
+        if stated is not None:
+            row.every, row.cost, row.restore = map(to_ticks, (stated.every, stated.cost, stated.restore))
+    return rows
+
+
 def _users(prepared: PreparedRun, workloads: Records) -> Records:
     """Return the users of all closed workloads, who have not thought yet."""
     rows = records(sum(users.think.users for users in prepared.users), tables.USER)
@@ -281,6 +294,10 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     # Devices that drain return their jobs to queues.
     r.tokens = not serving and any(c.first_ticks is not None for c in prepared.compiled.values())
     r.careful = serving or batching or r.gated or prepared.interrupts or operation_faults or r.scaling or r.tokens
+    r.progresses = prepared.progresses
+    r.preempting = {"none": tables.NOT_PREEMPTED, "resume": tables.RESUMED, "restart": tables.RESTARTED}[
+        policy.preemption
+    ]
     r.far = prepared.device_count > FAR_ABOVE and policy.batch.kind == "none"
     r.stretched = any(isinstance(fault, Straggler) for fault in faults)
     r.write = len(own_intervals(prepared)) < len(prepared.compiled) and not prepared.streamed

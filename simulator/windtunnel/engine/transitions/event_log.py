@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.recording import Progress
 from windtunnel.core.ticks import LONGEST
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
@@ -27,6 +28,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
     log.starts, log.failed = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
     log.own_interval = own_intervals(prepared)
     log.preemptions, log.corrupted = int(world.run[0].preemptions), int(world.run[0].corrupted)
+    log.progress = progress_of(prepared, world)
     for row in answers.resets:
         log.add_reset(*row)
     if answers.controller is not None:
@@ -64,6 +66,14 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
     else:
         _add_gaps(prepared, log)
     return log
+
+
+def progress_of(prepared: PreparedRun, world: World) -> Progress | None:
+    """Return what checkpoints and interruptions cost; None without checkpoints and preemption."""
+    if not prepared.progresses:
+        return None
+    o = world.overhead[0]
+    return Progress(int(o.checkpoint), int(o.restore), int(o.lost), int(o.checkpoints), int(o.preemptions))
 
 
 def _add_arrivals(prepared: PreparedRun, world: World, log: EventLog) -> None:

@@ -6,14 +6,15 @@ import math
 
 from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 from windtunnel.engine.transitions.consequences import sweep_all, to_place
-from windtunnel.engine.transitions.features import QUESTIONS, SERVERS, SINGLES, STREAMS, cold
+from windtunnel.engine.transitions.features import PROGRESS, QUESTIONS, SERVERS, SINGLES, STREAMS, cold
 from windtunnel.engine.transitions.jobs import ended, interrupted, waits_again
 from windtunnel.engine.transitions.power import release, shed
+from windtunnel.engine.transitions.progress import discard_progress, lose_progress
 from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
 from windtunnel.engine.transitions.servers import deliver, restart, take_sequence
 from windtunnel.engine.transitions.single import complete, deliver_first_tokens
 from windtunnel.engine.transitions.streams import deliver_jobs, remove_job, take_job
-from windtunnel.engine.transitions.tables import STREAM, Records, World
+from windtunnel.engine.transitions.tables import SINGLE, STREAM, Records, World
 from windtunnel.engine.transitions.work import halt, resume
 
 
@@ -21,6 +22,8 @@ from windtunnel.engine.transitions.work import halt, resume
 def _give_up(w: World, device: int, slot: int, becomes: int, attempts: int) -> bool:
     """Retry, migrate or fail an interrupted job; return whether it waits again."""
     if becomes == LOSE or w.slots[slot].starts >= attempts:
+        if PROGRESS and w.run[0].progresses:
+            discard_progress(w, slot)
         ended(w, device, slot, False)
         return False
     # A device that drains accepts no job any more, not even one that it had.
@@ -80,6 +83,8 @@ def return_work(w: World, device: int, becomes: int, attempts: int) -> None:
     r, d = w.run[0], w.devices[device]
     if r.gated and d.slot >= 0 and not d.held:
         release(w, device)
+    if PROGRESS and r.progresses and d.slot >= 0 and w.classes[d.cls].kind == SINGLE:
+        lose_progress(w, device)
     if QUESTIONS:
         w.extras[device].ending, w.extras[device].timed = -1, 0
     if SERVERS and r.serving:
@@ -150,6 +155,8 @@ def come_back(w: World, device: int) -> None:
     reindex(w, device)
     if not is_available(w, device):
         return
+    if PROGRESS:
+        r.contested = 1  # the job that it executes may be preempted again
     if r.gated and not r.routed:
         r.draining = 1
     else:

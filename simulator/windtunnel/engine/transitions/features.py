@@ -24,10 +24,12 @@ TALLIES = True
 """Runs that are too long to keep every job."""
 USERS = True
 """Closed loops."""
+PROGRESS = True
+"""Checkpoints and preemption by priority: the progress of interrupted jobs is kept."""
 SIMPY = True
 """The process engine's clock."""
 
-FEATURES = ("SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS", "SIMPY")
+FEATURES = ("SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS", "PROGRESS", "SIMPY")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
