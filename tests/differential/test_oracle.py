@@ -12,11 +12,12 @@ from tests.differential.oracle import Oracle
 from tests.differential.test_engines import TIED, scenarios
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import FAILED, Recording
+from windtunnel.core.recording import FAILED, Progress, Recording
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import clock
 from windtunnel.engine.process import engine as process
+from windtunnel.engine.results import invariants
 from windtunnel.engine.transitions import dispatch, faults, single
 
 KNOWN = ("failure", "throttle", "straggler")
@@ -31,6 +32,26 @@ def known(draw: st.DrawFn) -> dict[str, Any]:
     data["policy"].pop("batch", None)
     data.pop("power_budget", None)
     data["faults"] = [fault for fault in data["faults"] if fault["kind"] in KNOWN]
+    return data
+
+
+@st.composite
+def progressing(draw: st.DrawFn) -> dict[str, Any]:
+    """A scenario with preemption or checkpoints, and often with both."""
+    data = draw(known())
+    data["policy"]["order"] = draw(st.sampled_from(["priority", "priority", "deadline", "shortest"]))
+    mode = draw(st.sampled_from([None, "resume", "restart"]))
+    if mode is not None:
+        data["policy"]["preemption"] = mode
+    for one in data["workload"]:
+        if draw(st.booleans()):
+            one["checkpoint"] = {
+                "every": draw(st.sampled_from(["100 us", "300 us", "1 ms"])),
+                "cost": draw(st.sampled_from(["0 s", "50 us", "400 us"])),
+                "restore": draw(st.sampled_from(["0 s", "70 us"])),
+            }
+    if mode is None and not any("checkpoint" in one for one in data["workload"]):
+        data["workload"][0]["checkpoint"] = {"every": "300 us", "cost": "50 us"}
     return data
 
 
@@ -58,6 +79,26 @@ def test_both_engines_do_what_the_oracle_does(data: dict[str, Any]) -> None:
     wanted = expected(ready)
     assert rows(process.run(ready)) == wanted
     assert rows(compiled.run(ready)) == wanted
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=TOO_SLOW)
+@given(progressing())
+def test_checkpoints_and_preemption_do_what_the_oracle_does(data: dict[str, Any]) -> None:
+    try:
+        ready = prepared(data)
+    except InputError:
+        reject()
+    oracle = Oracle(ready)
+    jobs = oracle.run()
+    wanted = [(job.device, job.start, job.finish, job.starts, int(job.failed)) for job in jobs]
+    wanted += [(-1, -1, -1, 0, 0)] * (len(ready.arrival) - len(jobs))
+    for engine in (process, compiled):
+        recording = engine.run(ready)
+        invariants.check(recording)
+        assert rows(recording) == wanted
+        if all(job.finish >= 0 for job in jobs) and len(jobs) == len(ready.arrival):
+            spent = oracle.spent["checkpoint"], oracle.spent["restore"], oracle.lost
+            assert recording.progress == Progress(*spent, oracle.checkpoints, oracle.preemptions)
 
 
 def late(function: Any) -> Any:

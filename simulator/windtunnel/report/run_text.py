@@ -98,10 +98,10 @@ def progress_lines(result: RunResult) -> list[str]:
     found = result.progress
     if found is None:
         return []
-    lines = [f"{plural(found.checkpoints, 'checkpoint')} in {seconds(found.checkpoint_s)} of device time"]
+    lines = [f"{plural(found.checkpoints, 'checkpoint')} in {quantity(found.checkpoint_s, 's')} of device time"]
     if found.restore_s:
-        lines[0] += f", restores {seconds(found.restore_s)}"
-    lines.append(f"{plural(found.preemptions, 'preemption')}; {seconds(found.lost_s)} of work lost")
+        lines[0] += f", restores {quantity(found.restore_s, 's')}"
+    lines.append(f"{plural(found.preemptions, 'preemption')}; {quantity(found.lost_s, 's')} of work lost")
     return lines
 
 

@@ -170,7 +170,9 @@ def _check_single(kind: str, what: str, where: Location, name: str) -> None:
         InputError: if it does not.
     """
     if kind == "real":
-        raise InputError(f"a real device does not support {what}", where=where, expected=f"only modelled devices, or no {what}")
+        raise InputError(
+            f"a real device does not support {what}", where=where, expected=f"only modelled devices, or no {what}"
+        )
     if kind == "stream":
         raise InputError(
             f"{what} on '{name}' require one job at a time, whose operations run one after another",

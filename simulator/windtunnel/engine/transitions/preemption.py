@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.engine.transitions.consequences import sweep_all
 from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, cold
 from windtunnel.engine.transitions.jobs import interrupted, row_of, waits_again
 from windtunnel.engine.transitions.power import release
@@ -103,8 +104,8 @@ def _next_queue(w: World, after_key: float, after_job: int) -> int:
 def _least_urgent(w: World) -> int:
     """Return the device whose job a job of the central queues interrupts; -1 if there is none.
 
-    Of the devices that can run the waiting job, it is the one whose job is last in the order of the policy, of these the
-    one that started last, then the one of the highest number.
+    Of the devices that can run the waiting job, it is the one whose job is last in the order of the policy, of these
+    the one that started last, then the one of the highest number.
     """
     r = w.run[0]
     key = -math.inf
@@ -166,3 +167,5 @@ def _interrupt(w: World, device: int) -> None:
     interrupted(w, device, d.began, 1)
     reindex(w, device)
     r.feeding = device
+    if not r.routed:
+        sweep_all(w)  # an idle device may accept the interrupted job, but not the other one

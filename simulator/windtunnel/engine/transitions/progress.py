@@ -37,10 +37,10 @@ def _on_this_class(kept: int, before: int, whole: int) -> Any:
 def begin_attempt(w: World, device: int) -> None:
     """Go to the segment of the program in which the job of the device continues."""
     d = w.devices[device]
-    slot = np.int64(d.slot)
+    slot = d.slot
     p, s = w.progress[slot], w.slots[slot]
     way = way_of(w, device, slot)
-    whole = np.int64(0)
+    whole: Any = np.int64(0)
     for segment in range(way.first, way.last + 1):
         ticks = segment_ticks(w, segment, slot)
         if ticks < 0 or float(whole) + float(ticks) > TOO_MANY:
@@ -53,7 +53,7 @@ def begin_attempt(w: World, device: int) -> None:
         # The start after a preemption continues the same attempt.
         p.preempted = 0
         s.starts -= 1
-    before = np.int64(0)
+    before: Any = np.int64(0)
     if p.kept:
         while d.segment < d.last:
             ticks = segment_ticks(w, d.segment, slot)
