@@ -32,7 +32,7 @@ from windtunnel.engine.transitions.heap import ROOT, heap_pop
 from windtunnel.engine.transitions.jobs import tally, unfinished
 from windtunnel.engine.transitions.power import drain
 from windtunnel.engine.transitions.preemption import preempt
-from windtunnel.engine.transitions.progress import close_progress
+from windtunnel.engine.transitions.progress import note_position
 from windtunnel.engine.transitions.servers import end_step
 from windtunnel.engine.transitions.single import end_segment
 from windtunnel.engine.transitions.streams import close_streams, end_task
@@ -68,7 +68,7 @@ from windtunnel.engine.transitions.tables import (
     World,
 )
 from windtunnel.engine.transitions.users import next_arrival
-from windtunnel.engine.transitions.work import settle
+from windtunnel.engine.transitions.work import remaining, settle
 
 # Time.
 
@@ -303,10 +303,12 @@ def close(w: World) -> None:
             close_streams(w, device)
             continue
         if d.slot >= 0 and not d.held:
-            if PROGRESS and r.progresses:
-                close_progress(w, device)
+            left = d.left if d.paused else remaining(w, device)
             if not d.paused:
                 settle(w, device)
+            if PROGRESS and r.progresses:
+                d.left = left
+                note_position(w, device)
         if SERVERS and r.serving:
             _close_server(w, device)
         elif SINGLES and d.slot >= 0:

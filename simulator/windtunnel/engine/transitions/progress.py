@@ -15,7 +15,7 @@ import numpy as np
 
 from windtunnel.engine.transitions.features import QUESTIONS, cold
 from windtunnel.engine.transitions.tables import TOO_MANY, World
-from windtunnel.engine.transitions.work import remaining, segment_ticks, way_of
+from windtunnel.engine.transitions.work import segment_ticks, way_of
 
 
 @cold
@@ -180,10 +180,3 @@ def keep_progress(w: World, device: int) -> None:
 def discard_progress(w: World, slot: int) -> None:
     """Note that the job has failed, so that all its work is lost."""
     w.overhead[0].lost += w.progress[slot].kept
-
-
-@cold
-def close_progress(w: World, device: int) -> None:
-    """Add the checkpoints and restores of a job that is in progress at the end of the run."""
-    w.devices[device].left = remaining(w, device)
-    note_position(w, device)
