@@ -303,7 +303,9 @@ def close(w: World) -> None:
             close_streams(w, device)
             continue
         if d.slot >= 0 and not d.held:
-            left = d.left if d.paused else remaining(w, device)
+            left = d.left
+            if PROGRESS and r.progresses and not d.paused:
+                left = remaining(w, device)
             if not d.paused:
                 settle(w, device)
             if PROGRESS and r.progresses:
