@@ -175,7 +175,7 @@ def _check_single(kind: str, what: str, where: Location, name: str) -> None:
         )
     if kind == "stream":
         raise InputError(
-            f"{what} on '{name}' require one job at a time, whose operations run one after another",
+            f"on '{name}', {what} would require one job at a time, whose operations run one after another",
             where=where,
             expected=f"streams: 1 and programs without streams, or no {what}",
         )

@@ -23,6 +23,7 @@ import numpy as np
 
 from windtunnel.core.errors import InvariantError
 from windtunnel.core.recording import COMPLETED, QUEUED, Recording, Tally
+from windtunnel.core.ticks import TickArray
 
 
 def _violated(name: str, what: str) -> NoReturn:
@@ -43,13 +44,10 @@ def check(recording: Recording) -> None:
     if len(statuses) != 5 or int(statuses.sum()) != len(jobs):
         _violated("I1", f"{len(jobs)} jobs arrived and {statuses.tolist()} are accounted for")
     started, finished, first = jobs.start >= 0, jobs.finish >= 0, jobs.first >= 0
-    # A job that was preempted may have produced its first token before its last start.
-    preempted = recording.progress is not None and recording.progress.preemptions > 0
-    since = jobs.arrival if preempted else jobs.start
     late = (
         (started & (jobs.start < jobs.arrival))
         | (finished & ((jobs.finish < jobs.start) | ~started | (jobs.finish > recording.end)))
-        | (first & ((jobs.first < since) | (finished & (jobs.finish < jobs.first))))
+        | (first & ((jobs.first < _first_possible(recording)) | (finished & (jobs.finish < jobs.first))))
     )
     if late.any():
         _violated("I2", f"job {int(np.argmax(late))} has its times out of order")
@@ -82,6 +80,15 @@ def check(recording: Recording) -> None:
     if table is not None and len(table):
         _check_intervals(recording)
     _check_rent(recording)
+
+
+def _first_possible(recording: Recording) -> TickArray:
+    """Return the tick before which no job can have produced its first token.
+
+    It is that of its last start; a job that was preempted may have produced it before that.
+    """
+    preempted = recording.progress is not None and recording.progress.preemptions > 0
+    return recording.jobs.arrival if preempted else recording.jobs.start
 
 
 def _check_rent(recording: Recording) -> None:
