@@ -18,7 +18,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import clock
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
-from windtunnel.engine.transitions import dispatch, faults, single
+from windtunnel.engine.transitions import dispatch, faults, preemption, single
 
 KNOWN = ("failure", "throttle", "straggler")
 """The faults that the oracle knows."""
@@ -141,6 +141,107 @@ def unsorted(function: Any) -> Any:
 )
 def test_a_wrong_transition_is_caught(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, mutant: Any) -> None:
     ready = prepared({**TIED, "faults": [{**TIED["faults"][0], "max_attempts": 2}]})
+    assert rows(process.run(ready)) == expected(ready)
+    monkeypatch.setattr(module, name, mutant(getattr(module, name)))
+    assert rows(process.run(ready)) != expected(ready)
+
+
+def exact_end(function: Any) -> Any:
+    """Return a transition that restarts a job where a failure interrupted it."""
+
+    def lose(w: Any, device: int) -> None:
+        function(w, device)
+        p = w.progress[w.devices[device].slot]
+        p.kept = p.saved = p.position
+
+    return lose
+
+
+def without_cost(function: Any) -> Any:
+    """Return a transition that leaves out the last checkpoint of each segment."""
+
+    def planned(w: Any, device: int, ticks: int) -> int:
+        found = function(w, device, ticks)
+        p = w.progress[w.devices[device].slot]
+        return int(found - w.checkpoints[0].cost if p.due > 0 else found)
+
+    return planned
+
+
+def generous(function: Any) -> Any:
+    """Return a transition that counts an incomplete checkpoint."""
+
+    def lose(w: Any, device: int) -> None:
+        p = w.progress[w.devices[device].slot]
+        written = p.due
+        function(w, device)
+        p.kept = p.saved = p.saved + (w.checkpoints[0].every if written and p.position == p.saved else 0)
+
+    return lose
+
+
+def first_to_start(function: Any) -> Any:
+    """Return a transition that interrupts the first of equal jobs."""
+
+    def before(w: Any, one: int, other: int) -> bool:
+        d, e = w.devices[one], w.devices[other]
+        return bool(w.slots[d.slot].key != w.slots[e.slot].key and function(w, one, other))
+
+    return before
+
+
+def timid(function: Any) -> Any:
+    """Return a transition that does not interrupt the job of device 0."""
+
+    def can_preempt(w: Any, device: int, slot: int) -> bool:
+        return bool(device > 0 and function(w, device, slot))
+
+    return can_preempt
+
+
+def forgetful(function: Any) -> Any:
+    """Return a transition that loses what a preemption should keep."""
+
+    def keep(w: Any, device: int) -> None:
+        function(w, device)
+        w.progress[w.devices[device].slot].kept = 0
+
+    return keep
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "mutant", "mode"),
+    [
+        (faults, "lose_progress", exact_end, "resume"),
+        (preemption, "lose_progress", generous, "restart"),
+        (preemption, "_before", first_to_start, "resume"),
+        (preemption, "_can_preempt", timid, "resume"),
+        (preemption, "keep_progress", forgetful, "resume"),
+        (single, "with_checkpoints", without_cost, "resume"),
+    ],
+)
+def test_a_wrong_rule_of_progress_is_caught(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, mutant: Any, mode: str
+) -> None:
+    """Two classes on three devices that fail; the least urgent one writes checkpoints that take long."""
+    service = {"service": {"distribution": "exponential", "mean": "1 ms"}}
+    arrivals = {"process": "poisson", "rate": "1200 /s"}
+    low = {"name": "low", "arrivals": arrivals, "ops": [service, service]}
+    low["checkpoint"] = {"every": "200 us", "cost": "150 us", "restore": "20 us"}
+    high = {"name": "high", "priority": 1, "arrivals": arrivals, "ops": [service]}
+    fault = {"kind": "failure", "mtbf": "5 ms", "mttr": "1 ms", "max_attempts": 1000}
+    fleet = [{"device": "server", "count": 3}]
+    policy = {"name": "priority", "preemption": mode}
+    ready = prepared(
+        {
+            **TIED,
+            "fleet": fleet,
+            "workload": [low, high],
+            "policy": policy,
+            "faults": [fault],
+            "stop": {"time": "60 ms"},
+        }
+    )
     assert rows(process.run(ready)) == expected(ready)
     monkeypatch.setattr(module, name, mutant(getattr(module, name)))
     assert rows(process.run(ready)) != expected(ready)

@@ -230,6 +230,7 @@ def _checkpoints(prepared: PreparedRun) -> Records:
         stated = job_class.workload.checkpoint
         if stated is not None:
             row.every, row.cost, row.restore = map(to_ticks, (stated.every, stated.cost, stated.restore))
+            row.every = max(row.every, 1)
     return rows
 
 
