@@ -172,10 +172,10 @@ def generous(function: Any) -> Any:
     """Return a transition that counts an incomplete checkpoint."""
 
     def lose(w: Any, device: int) -> None:
-        p = w.progress[w.devices[device].slot]
-        written = p.due
         function(w, device)
-        p.kept = p.saved = p.saved + (w.checkpoints[0].every if written and p.position == p.saved else 0)
+        p = w.progress[w.devices[device].slot]
+        if p.position - p.saved == w.checkpoints[0].every:  # the checkpoint has begun
+            p.kept = p.saved = p.position
 
     return lose
 
