@@ -356,3 +356,18 @@ def test_wrong_values_are_errors_with_their_place(change: dict[str, Any], field:
         prepared(data)
     text = str(caught.value)
     assert field.rpartition(".")[2] in text and words in text
+
+
+def test_a_run_that_keeps_only_sums_has_the_same_progress() -> None:
+    low = {**job("low", "1", "1 s"), "arrivals": {"process": "poisson", "rate": "0.5 /s"}, "checkpoint": CHECKPOINT}
+    high = {**job("high", "1", "300 ms", priority=1), "arrivals": {"process": "poisson", "rate": "0.6 /s"}}
+    low["ops"] = service("1.2 s")
+    fault = {"kind": "failure", "mtbf": "20 s", "mttr": "1 s", "max_attempts": 100}
+    data = scenario(low, high, policy={"name": "priority", "preemption": "restart"}, faults=[fault])
+    data["stop"] = {"jobs": 5_000}
+    kept = windtunnel.run(scenario_from_data(data), engine="compiled").result
+    sums = windtunnel.run(scenario_from_data({**data, "records": "sample"}), engine="compiled").result
+    assert any("percentiles come from a sketch" in note for note in sums.notes)
+    assert kept.progress is not None and kept.progress.preemptions > 500 and kept.progress.checkpoints > 1_000
+    assert kept.progress == sums.progress and kept.jobs == sums.jobs
+    assert kept.faults is not None and sums.faults is not None and kept.faults.restarts == sums.faults.restarts
