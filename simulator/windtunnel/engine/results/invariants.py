@@ -1,7 +1,8 @@
 """The numbered invariants, which are checked at the end of every run. A run that violates one is not reported.
 
 I1 conservation   arrived = completed + running + queued + dropped + failed
-I2 causality      arrival <= start <= first token <= finish <= end of the run
+I2 causality      arrival <= start <= first token <= finish <= end of the run (a preempted job may have produced its
+                  first token before its last start)
 I3 exclusion      intervals of one hardware engine of one device never overlap
 I4 monotone time  every interval has a positive length and lies within the run; steps are strictly increasing
 I5 busy time      a device's busy time is the union of its engines' intervals, and never exceeds the run
