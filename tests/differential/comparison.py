@@ -38,6 +38,7 @@ def assert_same(one: Recording, other: Recording) -> None:
     for field in dataclasses.fields(one.token_gaps):
         assert np.array_equal(getattr(one.token_gaps, field.name), getattr(other.token_gaps, field.name))
     assert one.notes == other.notes
+    assert one.progress == other.progress
 
 
 def spelled(recording: Recording) -> list[tuple[Any, ...]]:

@@ -255,7 +255,27 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
         data["power_budget"] = f"{budget_w:.3f} W"
     ops = set().union(*(names_of(one["ops"]) for one in workload))
     data["faults"] = [fault(draw, names, ops, job_s, budget_w) for _ in range(draw.choice([0, 1, 1, 2, 3]))]
+    add_progress(data, batch, job_s)
     return data, rows
+
+
+def add_progress(data: dict[str, Any], batch: str, job_s: float) -> None:
+    """Add preemption and checkpoints, from random numbers of their own, where the scenario supports them."""
+    draw = Draw(f"{data['seed']} progress")
+    sides = [any("streams" in op for op in one["ops"]) for one in data["workload"]]
+    streams = [entry.get("streams", 1) > 1 for entry in data["fleet"]]
+    policy, mode = data["policy"], draw.choice(["resume", "restart"])
+    if draw.some(0.5) and batch == "none" and not any(sides + streams) and policy["order"] != "arrival":
+        policy["preemption"] = mode
+    for one in data["workload"]:
+        every, cost, restore = draw.choice([0.1, 0.3, 2]), draw.choice([0, 0.05, 0.3]), draw.choice([0, 0.2])
+        wanted, has_tokens = draw.some(0.5), "generate" in names_of(one["ops"])
+        if wanted and batch == "none" and not has_tokens and not any(sides + streams):
+            one["checkpoint"] = {
+                "every": seconds(every * job_s),
+                "cost": f"{round(cost * job_s * 1e9)} ns",
+                "restore": f"{round(restore * job_s * 1e9)} ns",
+            }
 
 
 def prepare_run_of(data: dict[str, Any], rows: list[str]) -> PreparedRun:
@@ -312,6 +332,8 @@ def features(data: dict[str, Any]) -> set[str]:
         "faults": bool(faults & plain),
         "faults of operations": bool(faults - plain),
         "generate": any("generate" in op for op in ops),
+        "checkpoints": any("checkpoint" in one for one in data["workload"]),
+        "preemption": "preemption" in data["policy"],
         "power budget": "power_budget" in data,
         "streams of a job": any("streams" in op for op in ops),
         "streams of a device": any(entry.get("streams", 1) > 1 for entry in data["fleet"]),

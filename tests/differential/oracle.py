@@ -2,7 +2,7 @@
 
 It shares no code with the engines' transitions. It knows: every arrival process, central queues and routes, every
 order, programs of operations one after another, one job at a time on a device, failures of devices (retried, migrated
-or failed jobs), throttling, and users in closed loops.
+or failed jobs), throttling, checkpoints, preemption by the order, and users in closed loops.
 
 Jobs and devices are objects, and the state is searched anew at every decision. SimPy keeps the time. The rules of ties
 are those of docs/engine.md.
@@ -40,6 +40,13 @@ class Job:
     device: int = -1
     starts: int = 0
     failed: bool = False
+    position: int = 0
+    """Its work so far, of ``whole``."""
+    saved: int = 0
+    """Its work at its last checkpoint."""
+    whole: int = 0
+    restoring: bool = False
+    preempted: bool = False
 
 
 @dataclass(eq=False)
@@ -51,7 +58,10 @@ class Device:
     up: bool = True
     speed: float = 1.0
     job: Job | None = None
-    segments: list[int] | None = None
+    segments: list[list[tuple[str, int]]] | None = None
+    """What follows the present segment; each is a list of work, checkpoints and restores, and their ticks."""
+    pieces: list[tuple[str, int]] | None = None
+    """The present segment."""
     left: int = 0
     since: int = 0
     process: Any = None
@@ -74,6 +84,9 @@ class Oracle:
         """Waiting jobs by device; by -1 in the central queue, or those that no device accepts."""
         self.noted: list[tuple[int, int, int, Any]] = []
         self.routed = prepared.policy.route.score is not None
+        self.spent = {"work": 0, "checkpoint": 0, "restore": 0}
+        """Ticks spent by all jobs at full speed."""
+        self.lost = self.checkpoints = self.preemptions = 0
 
     # Time.
 
@@ -99,6 +112,8 @@ class Oracle:
             if kind == FAULT and self.is_over():
                 return self.jobs
             {COMPLETION: self.complete, FAULT: self.fault, ARRIVAL: self.arrive}[kind](subject)
+            while self.preempt():
+                pass
 
     def arrivals(self) -> Generator[Any, Any, None]:
         """Let the known jobs arrive."""
@@ -207,13 +222,114 @@ class Oracle:
     def start(self, device: Device, job: Job) -> None:
         """Start a job on a device."""
         job.start, job.device, device.job = self.env.now, device.number, job
-        job.starts += 1
+        job.starts += not job.preempted
+        job.preempted = False
         slow = 1.0 if self.prepared.slowdown is None else float(self.prepared.slowdown[job.number])
         phases = self.prepared.compiled[device.cls, job.work].phases(job.rank)
         ticks = [segment.at(job.rank)[0] for phase in phases for segment in phase[0]]
-        device.segments = [t if slow == 1.0 else round(float(t) * slow) for t in ticks]
-        device.left = device.segments.pop(0)
+        device.segments = self.plan(job, [t if slow == 1.0 else round(float(t) * slow) for t in ticks])
+        self.next_segment(device)
+
+    def plan(self, job: Job, ticks: list[int]) -> list[list[tuple[str, int]]]:
+        """Return the remaining segments of a job, with the checkpoints that it will write."""
+        checkpoint = self.prepared.workloads[job.work].workload.checkpoint
+        every, cost, restore = (
+            (0, 0, 0)
+            if checkpoint is None
+            else (round(s * TICKS_PER_SECOND) for s in (checkpoint.every, checkpoint.cost, checkpoint.restore))
+        )
+        whole = sum(ticks)
+        if job.whole not in (0, whole):
+            job.position = min(math.floor(float(job.position) / float(job.whole) * float(whole)), whole)
+            job.saved = min(math.floor(float(job.saved) / float(job.whole) * float(whole)), whole)
+        job.whole = whole
+        begin, at, saved = 0, job.position, job.saved
+        segments: list[list[tuple[str, int]]] = []
+        for number, span in enumerate(ticks):
+            end = begin + span
+            begin = end
+            if job.position and end <= job.position and number < len(ticks) - 1:
+                continue
+            pieces = [("restore", restore)] if job.restoring and not segments else []
+            while every and saved + every <= end and saved + every < whole:
+                saved += every
+                pieces += [("work", saved - at), ("checkpoint", cost)]
+                at = saved
+            segments.append([*pieces, ("work", end - at)])
+            at = end
+        return segments
+
+    def next_segment(self, device: Device) -> None:
+        """Begin the next segment of a device's job."""
+        assert device.segments is not None
+        device.pieces = device.segments.pop(0)
+        device.left = sum(ticks for _, ticks in device.pieces)
         self.go(device)
+
+    def came_to(self, device: Device) -> None:
+        """Note how far a device's job has come in its present segment, whose remaining time is ``left``."""
+        job = device.job
+        assert job is not None and device.pieces is not None
+        passed = sum(ticks for _, ticks in device.pieces) - device.left
+        for kind, ticks in device.pieces:
+            took = min(ticks, passed)
+            passed -= took
+            self.spent[kind] += took
+            if kind == "work":
+                job.position += took
+            if took < ticks:
+                break
+            if kind == "checkpoint":
+                job.saved = job.position
+                self.checkpoints += 1
+            elif kind == "restore":
+                job.restoring = False
+        device.pieces = []
+        device.left = 0
+
+    def lose(self, job: Job) -> None:
+        """Return a job to its last checkpoint."""
+        self.lost += job.position - job.saved
+        job.position, job.restoring = job.saved, job.saved > 0
+
+    # Preemption.
+
+    def preempt(self) -> bool:
+        """Let one waiting job interrupt another; return whether there is such a job."""
+        if self.prepared.policy.preemption == "none":
+            return False
+        ending = {entity for kind, entity, _, _ in self.noted if kind == COMPLETION}
+        for number, queue in self.waiting.items():
+            if self.routed and number < 0:
+                continue
+            for job in sorted(queue, key=self.key):
+                able = [d for d in self.devices if (d.number == number if self.routed else d.cls in job.classes)]
+                able = [d for d in able if d.up and d.job is not None and d.number not in ending]
+                able = [d for d in able if d.job is not None and self.key(d.job)[0] > self.key(job)[0]]
+                if able:
+                    self.interrupt(max(able, key=self.urgency))
+                    return True
+        return False
+
+    def urgency(self, device: Device) -> tuple[float, int, int]:
+        """Return what decides which of several jobs is interrupted: the largest."""
+        assert device.job is not None
+        return self.key(device.job)[0], device.job.start, device.number
+
+    def interrupt(self, device: Device) -> None:
+        """Preempt the job of a device."""
+        job = device.job
+        assert job is not None
+        self.halt(device)
+        self.came_to(device)
+        if self.prepared.policy.preemption == "restart":
+            self.lose(job)
+        self.preemptions += 1
+        job.preempted, job.start, job.device, device.job = True, -1, -1, None
+        self.waiting.setdefault(device.number if self.routed else -1, []).append(job)
+        self.feed(device)
+        if not self.routed:
+            self.offer()
 
     def go(self, device: Device) -> None:
         """Let the device's present segment proceed."""
@@ -242,10 +358,10 @@ class Oracle:
     def complete(self, subject: tuple[Device, Job]) -> None:
         """End a segment, and with the last one the job."""
         device, job = subject
-        assert device.segments is not None
+        device.left = 0
+        self.came_to(device)
         if device.segments:
-            device.left = device.segments.pop(0)
-            self.go(device)
+            self.next_segment(device)
             return
         job.finish, device.job = self.env.now, None
         self.left(device)
@@ -284,9 +400,12 @@ class Oracle:
         job = device.job
         if job is not None:
             self.halt(device)
+            self.came_to(device)
+            self.lose(job)
             device.job = None
             if becomes == LOSE or job.starts >= attempts:
                 job.failed, job.finish = True, self.env.now
+                self.lost += job.saved
             else:
                 job.start = job.device = -1
                 if becomes == MIGRATE and self.routed:

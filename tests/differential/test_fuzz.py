@@ -8,8 +8,10 @@ SEEDS = [*range(60), 328]
 """328: a controller decides while the only device with work is reset after a failed operation."""
 FEATURES = {
     "autoscale", "closed", "continuous", "faults of operations", "faults", "generate", "power budget", "request",
-    "streams of a job", "streams of a device",
+    "streams of a job", "streams of a device", "checkpoints", "preemption",
 }  # fmt: skip
+ALONE = ("continuous", "request", "streams of a job", "streams of a device")
+"""What neither checkpoints nor preemption combine with, on the fleets of the fuzz."""
 
 
 def test_both_engines_agree_on_random_scenarios_over_all_features() -> None:
@@ -27,6 +29,7 @@ def test_the_random_scenarios_combine_the_features() -> None:
             ("continuous", "streams of a job"),
             ("request", "streams of a device"),
             ("request", "streams of a job"),
+            *((one, other) for one in ("checkpoints", "preemption") for other in ALONE),
         )
     }
     missing = {frozenset((one, other)) for one in FEATURES for other in FEATURES} - refused

@@ -12,12 +12,13 @@ from tests.differential.oracle import Oracle
 from tests.differential.test_engines import TIED, scenarios
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import FAILED, Recording
+from windtunnel.core.recording import FAILED, Progress, Recording
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import clock
 from windtunnel.engine.process import engine as process
-from windtunnel.engine.transitions import dispatch, faults, single
+from windtunnel.engine.results import invariants
+from windtunnel.engine.transitions import dispatch, faults, preemption, single
 
 KNOWN = ("failure", "throttle", "straggler")
 """The faults that the oracle knows."""
@@ -31,6 +32,26 @@ def known(draw: st.DrawFn) -> dict[str, Any]:
     data["policy"].pop("batch", None)
     data.pop("power_budget", None)
     data["faults"] = [fault for fault in data["faults"] if fault["kind"] in KNOWN]
+    return data
+
+
+@st.composite
+def progressing(draw: st.DrawFn) -> dict[str, Any]:
+    """A scenario with preemption or checkpoints, and often with both."""
+    data = draw(known())
+    data["policy"]["order"] = draw(st.sampled_from(["priority", "priority", "deadline", "shortest"]))
+    mode = draw(st.sampled_from([None, "resume", "restart"]))
+    if mode is not None:
+        data["policy"]["preemption"] = mode
+    for one in data["workload"]:
+        if draw(st.booleans()):
+            one["checkpoint"] = {
+                "every": draw(st.sampled_from(["100 us", "300 us", "1 ms"])),
+                "cost": draw(st.sampled_from(["0 s", "50 us", "400 us"])),
+                "restore": draw(st.sampled_from(["0 s", "70 us"])),
+            }
+    if mode is None and not any("checkpoint" in one for one in data["workload"]):
+        data["workload"][0]["checkpoint"] = {"every": "300 us", "cost": "50 us"}
     return data
 
 
@@ -58,6 +79,26 @@ def test_both_engines_do_what_the_oracle_does(data: dict[str, Any]) -> None:
     wanted = expected(ready)
     assert rows(process.run(ready)) == wanted
     assert rows(compiled.run(ready)) == wanted
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=TOO_SLOW)
+@given(progressing())
+def test_checkpoints_and_preemption_do_what_the_oracle_does(data: dict[str, Any]) -> None:
+    try:
+        ready = prepared(data)
+    except InputError:
+        reject()
+    oracle = Oracle(ready)
+    jobs = oracle.run()
+    wanted = [(job.device, job.start, job.finish, job.starts, int(job.failed)) for job in jobs]
+    wanted += [(-1, -1, -1, 0, 0)] * (len(ready.arrival) - len(jobs))
+    for engine in (process, compiled):
+        recording = engine.run(ready)
+        invariants.check(recording)
+        assert rows(recording) == wanted
+        if all(job.finish >= 0 for job in jobs) and len(jobs) == len(ready.arrival):
+            spent = oracle.spent["checkpoint"], oracle.spent["restore"], oracle.lost
+            assert recording.progress == Progress(*spent, oracle.checkpoints, oracle.preemptions)
 
 
 def late(function: Any) -> Any:
@@ -100,6 +141,107 @@ def unsorted(function: Any) -> Any:
 )
 def test_a_wrong_transition_is_caught(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, mutant: Any) -> None:
     ready = prepared({**TIED, "faults": [{**TIED["faults"][0], "max_attempts": 2}]})
+    assert rows(process.run(ready)) == expected(ready)
+    monkeypatch.setattr(module, name, mutant(getattr(module, name)))
+    assert rows(process.run(ready)) != expected(ready)
+
+
+def exact_end(function: Any) -> Any:
+    """Return a transition that restarts a job where a failure interrupted it."""
+
+    def lose(w: Any, device: int) -> None:
+        function(w, device)
+        p = w.progress[w.devices[device].slot]
+        p.kept = p.saved = p.position
+
+    return lose
+
+
+def without_cost(function: Any) -> Any:
+    """Return a transition that leaves out the last checkpoint of each segment."""
+
+    def planned(w: Any, device: int, ticks: int) -> int:
+        found = function(w, device, ticks)
+        p = w.progress[w.devices[device].slot]
+        return int(found - w.checkpoints[0].cost if p.due > 0 else found)
+
+    return planned
+
+
+def generous(function: Any) -> Any:
+    """Return a transition that counts an incomplete checkpoint."""
+
+    def lose(w: Any, device: int) -> None:
+        function(w, device)
+        p = w.progress[w.devices[device].slot]
+        if p.position - p.saved == w.checkpoints[0].every:  # the checkpoint has begun
+            p.kept = p.saved = p.position
+
+    return lose
+
+
+def first_to_start(function: Any) -> Any:
+    """Return a transition that interrupts the first of equal jobs."""
+
+    def before(w: Any, one: int, other: int) -> bool:
+        d, e = w.devices[one], w.devices[other]
+        return bool(w.slots[d.slot].key != w.slots[e.slot].key and function(w, one, other))
+
+    return before
+
+
+def timid(function: Any) -> Any:
+    """Return a transition that does not interrupt the job of device 0."""
+
+    def can_preempt(w: Any, device: int, slot: int) -> bool:
+        return bool(device > 0 and function(w, device, slot))
+
+    return can_preempt
+
+
+def forgetful(function: Any) -> Any:
+    """Return a transition that loses what a preemption should keep."""
+
+    def keep(w: Any, device: int) -> None:
+        function(w, device)
+        w.progress[w.devices[device].slot].kept = 0
+
+    return keep
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "mutant", "mode"),
+    [
+        (faults, "lose_progress", exact_end, "resume"),
+        (preemption, "lose_progress", generous, "restart"),
+        (preemption, "_before", first_to_start, "resume"),
+        (preemption, "_can_preempt", timid, "resume"),
+        (preemption, "keep_progress", forgetful, "resume"),
+        (single, "with_checkpoints", without_cost, "resume"),
+    ],
+)
+def test_a_wrong_rule_of_progress_is_caught(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, mutant: Any, mode: str
+) -> None:
+    """Two classes on three devices that fail; the least urgent one writes checkpoints that take long."""
+    service = {"service": {"distribution": "exponential", "mean": "1 ms"}}
+    arrivals = {"process": "poisson", "rate": "1200 /s"}
+    low = {"name": "low", "arrivals": arrivals, "ops": [service, service]}
+    low["checkpoint"] = {"every": "200 us", "cost": "150 us", "restore": "20 us"}
+    high = {"name": "high", "priority": 1, "arrivals": arrivals, "ops": [service]}
+    fault = {"kind": "failure", "mtbf": "5 ms", "mttr": "1 ms", "max_attempts": 1000}
+    fleet = [{"device": "server", "count": 3}]
+    policy = {"name": "priority", "preemption": mode}
+    ready = prepared(
+        {
+            **TIED,
+            "fleet": fleet,
+            "workload": [low, high],
+            "policy": policy,
+            "faults": [fault],
+            "stop": {"time": "60 ms"},
+        }
+    )
     assert rows(process.run(ready)) == expected(ready)
     monkeypatch.setattr(module, name, mutant(getattr(module, name)))
     assert rows(process.run(ready)) != expected(ready)

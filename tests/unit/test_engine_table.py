@@ -31,7 +31,12 @@ def batch(kind: str) -> dict[str, Any]:
 
 
 def outcome(
-    *programs: list[Any], fleet: list[Any] | None = None, arrivals: Any = None, engine: str = "auto", **more: Any
+    *programs: list[Any],
+    fleet: list[Any] | None = None,
+    arrivals: Any = None,
+    engine: str = "auto",
+    checkpoint: bool = False,
+    **more: Any,
 ) -> str:
     """Return the error of a scenario, or the notes of its run."""
     data = {
@@ -41,6 +46,7 @@ def outcome(
         "models": {"m": MODEL, "n": MODEL},
         "workload": [
             {"name": f"w{i}", "arrivals": arrivals or {"process": "poisson", "rate": "1000 /s"}, "ops": ops}
+            | ({"checkpoint": CHECKPOINT} if checkpoint else {})
             for i, ops in enumerate(programs)
         ],
         "stop": {"jobs": 5},
@@ -56,6 +62,8 @@ def outcome(
 
 
 USERS = {"process": "closed", "users": 2, "think": {"distribution": "exponential", "mean": "1 ms"}}
+PREEMPTIVE = {"name": "priority", "preemption": "restart"}
+CHECKPOINT = {"every": "1 ms", "cost": "1 us"}
 CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
     "continuous batching with other programs than one `generate`": [
         ([[SERVICE]], {"policy": batch("continuous")}),
@@ -72,6 +80,24 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
     "continuous batching of several models on one fleet entry": [
         ([[GENERATE], [OTHER]], {"policy": batch("continuous")})
     ],
+    "preemption with an order by arrival": [([[SERVICE]], {"policy": {"name": "fifo", "preemption": "resume"}})],
+    "preemption with batches": [
+        ([[SERVICE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "request", "size": 2}}}),
+        ([[GENERATE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "continuous"}}}),
+    ],
+    "preemption with `streams` above 1, or with `streams` in a program": [
+        ([[SERVICE]], {"policy": PREEMPTIVE, "fleet": [{**GPU, "streams": 2}]}),
+        ([[STREAMS]], {"policy": PREEMPTIVE}),
+    ],
+    "checkpoints with batches": [([[SERVICE]], {"checkpoint": True, "policy": batch("request")})],
+    "checkpoints with `generate`": [
+        ([[GENERATE]], {"checkpoint": True}),
+        ([[GENERATE, OPERATION]], {"checkpoint": True}),
+    ],
+    "checkpoints on devices with `streams` above 1, or with `streams` in a program": [
+        ([[SERVICE]], {"checkpoint": True, "fleet": [{**GPU, "streams": 2}]}),
+        ([[STREAMS]], {"checkpoint": True}),
+    ],
     "`records: sample` with traces, closed loops, `generate`, streams, autoscaling or faults of operations": [
         ([[SERVICE]], {"records": "sample", "arrivals": USERS}),
         ([[GENERATE]], {"records": "sample"}),
@@ -85,6 +111,10 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
     "a real device with batches": [([[OPERATION]], {"fleet": [CPU], "policy": batch("request")})],
     "a real device with `streams` above 1": [([[OPERATION]], {"fleet": [{**CPU, "streams": 2}]})],
     "a real device with `generate`": [([[GENERATE]], {"fleet": [CPU]})],
+    "a real device with preemption, or with checkpoints": [
+        ([[OPERATION]], {"fleet": [CPU], "policy": PREEMPTIVE}),
+        ([[OPERATION]], {"fleet": [CPU], "checkpoint": True}),
+    ],
     "a real device with autoscaling": [([[OPERATION]], {"fleet": [CPU], "autoscale": [{**RULE, "entry": "host"}]})],
 }
 

@@ -151,6 +151,8 @@ class Policy:
     route: Route
     order: Order
     batch: Batch = Batch()
+    preemption: Literal["none", "resume", "restart"] = "none"
+    """Whether a waiting job may interrupt one that comes after it in the order, and where the latter continues."""
 
     @property
     def requires(self) -> frozenset[str]:

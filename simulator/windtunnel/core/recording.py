@@ -257,6 +257,22 @@ class TokenGaps:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """What checkpoints and interruptions cost, in ticks at the full speed of the devices.
+
+    ``checkpoint_ticks``: writing checkpoints, also incomplete ones. ``restore_ticks``: loading them. ``lost_ticks``:
+    work that interruptions discarded. ``checkpoints``, ``preemptions``: numbers of complete checkpoints and of
+    preemptions.
+    """
+
+    checkpoint_ticks: int
+    restore_ticks: int
+    lost_ticks: int
+    checkpoints: int
+    preemptions: int
+
+
+@dataclass(frozen=True)
 class Tally:
     """Summary of a run that is too long to keep the times of every job.
 
@@ -311,5 +327,7 @@ class Recording:
     corrupted: int | None = None
     """Jobs that completed with a corrupted copy; None where no fault affects operations."""
     tally: Tally | None = None
+    progress: Progress | None = None
+    """None without checkpoints and preemption."""
     scaling: Sequence[Scaling] = ()
     """The scaled entries."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from windtunnel.core.recording import Progress
 from windtunnel.engine.prepare.prepared import PreparedRun
 
 
@@ -87,6 +88,8 @@ class EventLog:
         """The numbers of eligible and of affected operations of each fault of operations, by its index."""
         self.preemptions = 0
         """Preemptions of sequences because the KV cache was full."""
+        self.progress: Progress | None = None
+        """What checkpoints and interruptions cost; None without checkpoints and preemption."""
         self.scaled: list[tuple[int, int]] = []
         """For each scaled entry, how often the controller scaled up and down."""
         self._changes: list[array[int]] = [_ints() for _ in range(4)]

@@ -9,7 +9,7 @@ ORDERS.add("arrival", Order("arrival", "First come, first served."))
 
 @order("priority", policy="priority")
 def highest_priority(job: JobKey) -> float:
-    """The highest priority first; a running job is never interrupted."""
+    """The highest priority first."""
     return -float(job.priority)
 
 

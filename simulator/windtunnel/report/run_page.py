@@ -306,7 +306,14 @@ def _cost(report: RunReport) -> Markup:
 def _tables(report: RunReport) -> Markup:
     result = report.result
     return page.section(
-        "tables", "Details", _workloads(result), _entries(result), _faults(result), _real(result), _devices(result)
+        "tables",
+        "Details",
+        _workloads(result),
+        _entries(result),
+        _faults(result),
+        _progress(result),
+        _real(result),
+        _devices(result),
     )
 
 
@@ -386,6 +393,17 @@ def _faults(result: RunResult) -> Markup | None:
     ]
     header = ["Fleet entry", "Devices", "Failures", "Down", "Unreachable", "Throttled", "Availability"]
     return page.table(f"Faults: {'; '.join(run_text.fault_lines(result))}", header, rows, name="faults")
+
+
+def _progress(result: RunResult) -> Markup | None:
+    """Return what checkpoints and interruptions cost; None without checkpoints and preemption."""
+    found = result.progress
+    if found is None:
+        return None
+    times = (quantity(time_s or None, "s") for time_s in (found.checkpoint_s, found.restore_s, found.lost_s))
+    header = ["Checkpoints", "Writing checkpoints", "Restores", "Work lost", "Preemptions"]
+    row = [f"{found.checkpoints:,}", *times, f"{found.preemptions:,}"]
+    return page.table("Checkpoints and preemption (device time)", header, [row], name="progress")
 
 
 def _real(result: RunResult) -> Markup | None:

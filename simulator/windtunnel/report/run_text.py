@@ -97,6 +97,18 @@ def fault_lines(result: RunResult) -> list[str]:
     return [*lines, *unused_faults(faults)] or ["no fault occurred"]
 
 
+def progress_lines(result: RunResult) -> list[str]:
+    """Return lines on checkpoints, preemptions and lost work; none without checkpoints and preemption."""
+    found = result.progress
+    if found is None:
+        return []
+    lines = [f"{plural(found.checkpoints, 'checkpoint')} in {quantity(found.checkpoint_s, 's')} of device time"]
+    if found.restore_s:
+        lines[0] += f", restores {quantity(found.restore_s, 's')}"
+    lines.append(f"{plural(found.preemptions, 'preemption')}; {quantity(found.lost_s, 's')} of work lost")
+    return lines
+
+
 def unstable_reason(result: RunResult) -> str | None:
     """Return why the run's times have no mean ("unstable: ..."); None if the run is stable."""
     return result.statistics.unstable_reason if result.latency_s.mean.value is None else None

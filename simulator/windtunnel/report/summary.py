@@ -25,6 +25,7 @@ from windtunnel.report.run_text import (
     idle_by_budget,
     notes,
     power_lines,
+    progress_lines,
     unfinished,
     unstable_reason,
 )
@@ -59,6 +60,10 @@ def _jobs(result: RunResult) -> list[str]:
 
 def _faults(result: RunResult) -> list[str]:
     return labelled("faults", fault_lines(result))
+
+
+def _progress(result: RunResult) -> list[str]:
+    return labelled("progress", progress_lines(result))
 
 
 def _throughput(result: RunResult) -> list[str]:
@@ -139,5 +144,18 @@ def _notes(result: RunResult) -> list[str]:
     return [line for note in notes(result) for line in labelled("note", note)]
 
 
-SECTIONS = (_jobs, _faults, _throughput, _times, _utilisation, _autoscaling, _power, _energy, _cost, _inputs, _notes)
+SECTIONS = (
+    _jobs,
+    _faults,
+    _progress,
+    _throughput,
+    _times,
+    _utilisation,
+    _autoscaling,
+    _power,
+    _energy,
+    _cost,
+    _inputs,
+    _notes,
+)
 """The parts of the summary after its verdict, in order. A new part is one function, listed here."""

@@ -157,6 +157,14 @@ class DecoderModel(_Model):
         )
 
 
+class Checkpoint(_Model):
+    """A job writes a checkpoint after every ``every`` of work, and an interrupted job continues from its last one."""
+
+    every: PositiveSeconds = Field(description="work between checkpoints, at the full speed of the device")
+    cost: Seconds = Field(description="time to write a checkpoint, during which the device draws the operation's power")
+    restore: Seconds = Field(0.0, description="time that an interrupted job takes to load its last checkpoint")
+
+
 class Workload(_Model):
     """A stream of jobs that run the same program."""
 
@@ -175,6 +183,9 @@ class Workload(_Model):
         None,
         description="time after arrival at which a job that has not started leaves: a time, or its distribution and "
         "mean; default: it waits for ever",
+    )
+    checkpoint: Checkpoint | None = Field(
+        None, description="checkpoints from which an interrupted job continues; default: it starts from the beginning"
     )
 
 
@@ -206,6 +217,11 @@ class PolicyParts(_Model):
     route: Text | None = None
     order: Text | None = None
     batch: Annotated[RequestBatch | ContinuousBatch, Field(discriminator="kind")] | None = None
+    preemption: Literal["resume", "restart"] | None = Field(
+        None,
+        description="a waiting job interrupts a job in progress that comes after it in the order: one that later "
+        "continues (resume), or starts again from its last checkpoint or the beginning (restart); default: never",
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> PolicyParts:

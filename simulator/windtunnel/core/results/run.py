@@ -226,6 +226,20 @@ class FaultResult(Result):
 
 
 @dataclass(frozen=True)
+class ProgressResult(Result):
+    """What checkpoints and interruptions cost, in device seconds at full speed."""
+
+    checkpoints: int
+    """Complete checkpoints."""
+    checkpoint_s: float
+    """Time to write checkpoints, including those that an interruption left incomplete."""
+    restore_s: float
+    lost_s: float
+    """Work that interruptions discarded."""
+    preemptions: int
+
+
+@dataclass(frozen=True)
 class ScalingSeries(Result):
     """The devices of a scaled entry over time; means over equal intervals if ``downsampled``."""
 
@@ -382,6 +396,8 @@ class Measured(Result):
     devices: Sequence[DeviceResult]
     faults: FaultResult | None
     """None if the scenario has no fault."""
+    progress: ProgressResult | None = field(default=None, metadata=OPTIONAL)
+    """None without checkpoints and preemption."""
     autoscale: Sequence[ScaledEntry]
     utilisation: float
     availability: float
@@ -402,7 +418,7 @@ _BEFORE = ("name", "description", "engine", "engine_reason", "seed", "replicatio
 _REPLICATED = (
     "jobs", "latency_s", "waiting_s", "serving", "simulated_s", "throughput_per_s", "utilisation", "availability",
     "energy_j", "average_power_w", "peak_power_w", "power_limit_w", "cost_usd", "cost_usd_per_h", "total_cost_usd",
-    "site", "devices", "autoscale", "power_budget", "faults", "statistics", "workloads", "targets",
+    "site", "devices", "autoscale", "power_budget", "faults", "progress", "statistics", "workloads", "targets",
 )  # fmt: skip
 """The order of the measured part with replications."""
 

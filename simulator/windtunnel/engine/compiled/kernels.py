@@ -43,7 +43,7 @@ def variant_of(prepared: PreparedRun) -> str:
 
 def needs_everything(prepared: PreparedRun) -> bool:
     """Return whether a run needs rare features, from autoscaling to faults of operations."""
-    if prepared.scaled or prepared.real or prepared.users or has_waits(prepared):
+    if prepared.scaled or prepared.real or prepared.users or has_waits(prepared) or prepared.progresses:
         return True
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
         return True
@@ -129,6 +129,9 @@ def _empty() -> World:
         sequences=records(0, tables.SEQUENCE),
         waits=records(0, tables.WAIT),
         rules=records(0, tables.RULE),
+        progress=records(0, tables.PROGRESS_OF_JOB),
+        checkpoints=records(0, tables.CHECKPOINT),
+        overhead=records(1, tables.OVERHEAD),
         draws=np.ones((0, 1)),
         ends=records(0, tables.ENTRY),
         timers=records(0, tables.ENTRY),

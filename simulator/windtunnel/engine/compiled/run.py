@@ -227,6 +227,13 @@ def _more_slots(world: World) -> World:
     user_of = np.append(world.user_of, np.full(count, -1)) if len(world.user_of) else world.user_of
     stream_jobs = _larger(world.stream_jobs) if len(world.stream_jobs) else world.stream_jobs
     waits = _larger(world.waits) if len(world.waits) else world.waits
+    progress = _larger(world.progress) if len(world.progress) else world.progress
     return world._replace(
-        slots=slots, draws=draws, sequences=sequences, user_of=user_of, stream_jobs=stream_jobs, waits=waits
+        slots=slots,
+        draws=draws,
+        sequences=sequences,
+        user_of=user_of,
+        stream_jobs=stream_jobs,
+        waits=waits,
+        progress=progress,
     )

@@ -23,6 +23,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.accounting import degraded_intervals_of, devices_of, down_of
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.build import Words
+from windtunnel.engine.transitions.event_log import progress_of
 from windtunnel.engine.transitions.tables import LEFT, LOST, World
 
 
@@ -51,6 +52,7 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
     unpowered = [c.name for c in prepared.classes if not c.limit_w]
     if unpowered:
         notes.append(f"the power of {', '.join(unpowered)} is unknown and counts as 0 W")
+    progress = progress_of(prepared, world)
     return Recording(
         end=end,
         jobs=jobs,
@@ -70,7 +72,8 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
         intervals=IntervalTable(empty, empty, empty, empty, empty, np.zeros(0), list(words.numbers)),
         sampled_slices=True,
         degraded=degraded_intervals_of(prepared, end),
-        returned=int(r.returned),
+        returned=int(r.returned) - (0 if progress is None else progress.preemptions),
+        progress=progress,
         notes=notes,
         tally=Tally(
             counts=counts,

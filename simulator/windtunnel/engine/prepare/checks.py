@@ -118,6 +118,69 @@ def check_batches(
             )
 
 
+def check_progress(prepared: PreparedRun) -> None:
+    """Check that checkpoints and preemption are supported with the rest of the scenario.
+
+    Raises:
+        InputError: if they are not.
+    """
+    scenario, policy = prepared.scenario, prepared.policy
+    kinds = {c.number: kind_of_station(prepared, c) for c in prepared.classes}
+    if policy.preemption != "none":
+        where = scenario.where("policy", "preemption")
+        if policy.order.key is None:
+            raise InputError(
+                "preemption requires an order in which a later job can precede an earlier one",
+                where=where,
+                expected="order: priority, or another order than arrival",
+            )
+        if policy.batch.kind != "none":
+            raise InputError(
+                "preemption interrupts single jobs and does not support batches",
+                where=where,
+                expected="a policy without batch, or without preemption",
+            )
+        for number, kind in kinds.items():
+            _check_single(kind, "preemption", where, prepared.classes[number].name)
+    for number, workload in enumerate(scenario.workload):
+        if workload.checkpoint is None:
+            continue
+        where = scenario.where("workload", number, "checkpoint")
+        if policy.batch.kind != "none":
+            raise InputError(
+                "checkpoints belong to single jobs, and batches do not support them",
+                where=where,
+                expected="a policy without batch, or a workload without checkpoint",
+            )
+        if any(isinstance(stage, Generate) for stage in scenario.programs[number]):
+            raise InputError(
+                "a job that generates tokens has no checkpoints",
+                where=where,
+                expected="a program of operations, or a workload without checkpoint",
+            )
+        for cls, work in prepared.compiled:
+            if work == number:
+                _check_single(kinds[cls], "checkpoints", where, prepared.classes[cls].name)
+
+
+def _check_single(kind: str, what: str, where: Location, name: str) -> None:
+    """Check that a kind of device executes one job at a time, in simulated time.
+
+    Raises:
+        InputError: if it does not.
+    """
+    if kind == "real":
+        raise InputError(
+            f"a real device does not support {what}", where=where, expected=f"only modelled devices, or no {what}"
+        )
+    if kind == "stream":
+        raise InputError(
+            f"on '{name}', {what} would require one job at a time, whose operations run one after another",
+            where=where,
+            expected=f"streams: 1 and programs without streams, or no {what}",
+        )
+
+
 def doubtful_settings(prepared: PreparedRun) -> list[str]:
     """Return a note for each setting that is valid and rarely meant."""
     if prepared.policy.batch.kind != "none" or all(c.decoder is None for c in prepared.compiled.values()):

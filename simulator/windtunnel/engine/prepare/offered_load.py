@@ -102,6 +102,9 @@ def _work_s(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> dict[s
                 for segment in (s for body in phase for s in body):
                     occupied_s = weight * _mean_s(segment) * segment.share
                     seconds[segment.engine] = seconds.get(segment.engine, 0.0) + occupied_s
+    checkpoint = prepared.workloads[work].workload.checkpoint
+    if checkpoint is not None:
+        seconds["device"] *= 1.0 + checkpoint.cost / checkpoint.every
     return seconds
 
 

@@ -123,7 +123,12 @@ class PreparedRun:
     @property
     def interrupts(self) -> bool:
         """Whether the work of a device may be interrupted or slowed down."""
-        return self.faults is not None or self.real
+        return self.faults is not None or self.real or self.progresses
+
+    @property
+    def progresses(self) -> bool:
+        """Whether the engine notes the progress of jobs, for checkpoints or for preemption by priority."""
+        return self.policy.preemption != "none" or any(w.workload.checkpoint is not None for w in self.workloads)
 
     @property
     def real(self) -> bool:

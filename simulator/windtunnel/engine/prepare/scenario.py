@@ -16,7 +16,7 @@ from windtunnel.core.ticks import to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import MAX_JOBS, arrivals, merged
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
-from windtunnel.engine.prepare.checks import check_batches, check_decisions, check_faults, check_needs
+from windtunnel.engine.prepare.checks import check_batches, check_decisions, check_faults, check_needs, check_progress
 from windtunnel.engine.prepare.decoding import DecoderCostCache
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun
@@ -115,6 +115,7 @@ def prepare(
     check_faults(prepared)
     check_real(prepared)
     check_decisions(prepared)
+    check_progress(prepared)
     return prepared
 
 

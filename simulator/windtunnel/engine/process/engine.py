@@ -197,6 +197,7 @@ class _Run:
                     world.sequences += _blank(len(world.sequences), tables.SEQUENCE)
                     world.waits += _blank(len(world.waits), tables.WAIT)
                     world.stream_jobs += _blank(len(world.stream_jobs), tables.STREAM_JOB)
+                    world.progress += _blank(len(world.progress), tables.PROGRESS_OF_JOB)
                     world.user_of += [-1] * len(world.user_of)
                 case _:
                     return

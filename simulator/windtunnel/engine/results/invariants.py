@@ -1,7 +1,8 @@
 """The numbered invariants, which are checked at the end of every run. A run that violates one is not reported.
 
 I1 conservation   arrived = completed + running + queued + dropped + failed
-I2 causality      arrival <= start <= first token <= finish <= end of the run
+I2 causality      arrival <= start <= first token <= finish <= end of the run (a preempted job may have produced its
+                  first token before its last start)
 I3 exclusion      intervals of one hardware engine of one device never overlap
 I4 monotone time  every interval has a positive length and lies within the run; steps are strictly increasing
 I5 busy time      a device's busy time is the union of its engines' intervals, and never exceeds the run
@@ -23,6 +24,7 @@ import numpy as np
 
 from windtunnel.core.errors import InvariantError
 from windtunnel.core.recording import COMPLETED, DROPPED, FAILED, RUNNING, Recording, Tally
+from windtunnel.core.ticks import TickArray
 
 
 def _violated(name: str, what: str) -> NoReturn:
@@ -48,7 +50,7 @@ def check(recording: Recording) -> None:
         (started & (jobs.start < jobs.arrival))
         | (finished & ((jobs.finish < jobs.start) | (started == dropped) | (jobs.finish > recording.end)))
         | (dropped & (jobs.finish < jobs.arrival))
-        | (first & ((jobs.first < jobs.start) | (finished & (jobs.finish < jobs.first))))
+        | (first & ((jobs.first < _first_possible(recording)) | (finished & (jobs.finish < jobs.first))))
     )
     if late.any():
         _violated("I2", f"job {int(np.argmax(late))} has its times out of order")
@@ -75,6 +77,15 @@ def check(recording: Recording) -> None:
     if table is not None and len(table):
         _check_intervals(recording)
     _check_rent(recording)
+
+
+def _first_possible(recording: Recording) -> TickArray:
+    """Return the tick before which no job can have produced its first token.
+
+    It is that of its last start; a job that was preempted may have produced it before that.
+    """
+    preempted = recording.progress is not None and recording.progress.preemptions > 0
+    return recording.jobs.arrival if preempted else recording.jobs.start
 
 
 def _check_rent(recording: Recording) -> None:

@@ -24,6 +24,7 @@ from windtunnel.core.results.run import (
     JobCounts,
     Measured,
     PartStatistics,
+    ProgressResult,
     RunStatistics,
     Serving,
     SiteResult,
@@ -128,6 +129,7 @@ def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Meas
         ],
         devices=device_results(recording, each),
         faults=_faults(prepared, recording),
+        progress=_progress(recording),
         autoscale=scaled_entries(prepared, recording),
         utilisation=float(np.average(utilisation(recording), weights=_weights(recording.devices.rented_ticks))),
         availability=float(availability(recording).mean()),
@@ -185,6 +187,20 @@ def _faults(prepared: PreparedRun, recording: Recording) -> FaultResult | None:
         corrupted_jobs=recording.corrupted,
         entries=entries,
         by_fault=_by_fault(prepared, recording, slow),
+    )
+
+
+def _progress(recording: Recording) -> ProgressResult | None:
+    """Return the section ``progress`` of the result; None without checkpoints and preemption."""
+    found = recording.progress
+    if found is None:
+        return None
+    return ProgressResult(
+        checkpoints=found.checkpoints,
+        checkpoint_s=found.checkpoint_ticks / 1e12,
+        restore_s=found.restore_ticks / 1e12,
+        lost_s=found.lost_ticks / 1e12,
+        preemptions=found.preemptions,
     )
 
 
@@ -340,6 +356,7 @@ def _over_replications(runs: Sequence[Measured]) -> Measured:
         ],
         devices=over_devices([run.devices for run in runs]),
         faults=_over_faults([run.faults for run in runs if run.faults is not None]),
+        progress=_over_progress([run.progress for run in runs if run.progress is not None]),
         utilisation=_mean([run.utilisation for run in runs]),
         availability=_mean([run.availability for run in runs]),
         energy_j=_mean([run.energy_j for run in runs]),
@@ -351,6 +368,11 @@ def _over_replications(runs: Sequence[Measured]) -> Measured:
         total_cost_usd=_known_mean([run.total_cost_usd for run in runs]),
         site=_over_sites(sites) if sites else None,
     )
+
+
+def _over_progress(parts: Sequence[ProgressResult]) -> ProgressResult | None:
+    """Return the sums over the replications."""
+    return ProgressResult(*map(sum, zip(*(astuple(part) for part in parts), strict=True))) if parts else None
 
 
 def _over_sites(sites: Sequence[SiteResult]) -> SiteResult:

@@ -109,6 +109,8 @@ class Answers:
             ticks = self._execute(w, device)
             if w.segments[d.segment].faults and w.extras[device].ending != _REAL:
                 ticks = affect_operation(w, device, ticks)
+        if r.progresses:
+            w.progress[d.slot].scheduled = ticks
         proceed(w, device, ticks, float(d.full))
 
     def _execute(self, w: World, device: int) -> int:

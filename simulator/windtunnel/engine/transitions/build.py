@@ -125,6 +125,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         sequences=records(slots if serving else 0, tables.SEQUENCE),
         waits=records(slots if r.waits else 0, tables.WAIT),
         rules=_rules(prepared),
+        progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
+        checkpoints=_checkpoints(prepared),
+        overhead=records(1, tables.OVERHEAD),
         draws=np.ones((slots, r.draws + r.stretched)),
         ends=records(ROOT + devices + 2, tables.ENTRY),
         timers=records(ROOT + 2 * queues + 1024 if batching or r.waits else 64, tables.ENTRY),
@@ -230,6 +233,17 @@ def _servers(count: int) -> Records:
     return rows
 
 
+def _checkpoints(prepared: PreparedRun) -> Records:
+    """Return the checkpoints of each workload."""
+    rows = records(len(prepared.workloads), tables.CHECKPOINT)
+    for row, job_class in zip(rows, prepared.workloads, strict=True):
+        stated = job_class.workload.checkpoint
+        if stated is not None:
+            row.every, row.cost, row.restore = map(to_ticks, (stated.every, stated.cost, stated.restore))
+            row.every = max(row.every, 1)
+    return rows
+
+
 def _users(prepared: PreparedRun, workloads: Records) -> Records:
     """Return the users of all closed workloads, who have not thought yet."""
     rows = records(sum(users.think.users for users in prepared.users), tables.USER)
@@ -292,6 +306,10 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.tokens = not serving and any(c.first_ticks is not None for c in prepared.compiled.values())
     r.careful = serving or batching or r.gated or prepared.interrupts or operation_faults or r.scaling or r.tokens
     r.waits = has_waits(prepared)
+    r.progresses = prepared.progresses
+    r.preempting = {"none": tables.NOT_PREEMPTED, "resume": tables.RESUMED, "restart": tables.RESTARTED}[
+        policy.preemption
+    ]
     r.far = prepared.device_count > FAR_ABOVE and policy.batch.kind == "none"
     r.stretched = any(isinstance(fault, Straggler) for fault in faults)
     r.write = len(own_intervals(prepared)) < len(prepared.compiled) and not prepared.streamed

@@ -11,8 +11,9 @@ from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.consequences import sweep_classes, to_place
 from windtunnel.engine.transitions.containers import NOT_HERE
-from windtunnel.engine.transitions.features import SERVERS, SINGLES, STREAMS, TALLIES, USERS, WAITS, cold, hot
+from windtunnel.engine.transitions.features import PROGRESS, SERVERS, SINGLES, STREAMS, TALLIES, USERS, WAITS, cold, hot
 from windtunnel.engine.transitions.jobs import row_of
+from windtunnel.engine.transitions.progress import forget_progress
 from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, push, reindex
 from windtunnel.engine.transitions.servers import begin_step
 from windtunnel.engine.transitions.single import feed_single
@@ -172,6 +173,8 @@ def arrive(w: World, key: Any) -> None:
     r.free = s.next
     s.job, s.start = r.job, -1
     s.starts, s.timed, s.key, s.energy = 0, 0, 0.0, 0.0
+    if PROGRESS and r.progresses:
+        forget_progress(w, slot)
     if USERS and r.users and is_submitted(w):
         take_submission(w, slot)
         if r.exceeded:

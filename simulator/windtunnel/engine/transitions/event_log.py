@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.recording import Progress
 from windtunnel.core.ticks import LONGEST
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
@@ -30,6 +31,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
     if len(world.operation_faults):
         log.corrupted = int(world.run[0].corrupted)
         log.fault_occurrences = {int(f.number): (int(f.eligible), int(f.affected)) for f in world.operation_faults}
+    log.progress = progress_of(prepared, world)
     for row in answers.resets:
         log.add_reset(*row)
     if answers.controller is not None:
@@ -67,6 +69,14 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
     else:
         _add_gaps(prepared, log)
     return log
+
+
+def progress_of(prepared: PreparedRun, world: World) -> Progress | None:
+    """Return what checkpoints and interruptions cost; None without checkpoints and preemption."""
+    if not prepared.progresses:
+        return None
+    o = world.overhead[0]
+    return Progress(int(o.checkpoint), int(o.restore), int(o.lost), int(o.checkpoints), int(o.preemptions))
 
 
 def _add_arrivals(prepared: PreparedRun, world: World, log: EventLog) -> None:

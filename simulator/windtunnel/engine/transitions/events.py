@@ -18,6 +18,7 @@ from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, swe
 from windtunnel.engine.transitions.faults import apply_fault, come_back
 from windtunnel.engine.transitions.features import (
     INTERRUPTS,
+    PROGRESS,
     QUESTIONS,
     SERVERS,
     SINGLES,
@@ -31,6 +32,8 @@ from windtunnel.engine.transitions.features import (
 from windtunnel.engine.transitions.heap import ROOT, heap_pop
 from windtunnel.engine.transitions.jobs import tally, unfinished
 from windtunnel.engine.transitions.power import drain
+from windtunnel.engine.transitions.preemption import preempt
+from windtunnel.engine.transitions.progress import note_position
 from windtunnel.engine.transitions.servers import end_step
 from windtunnel.engine.transitions.single import end_segment
 from windtunnel.engine.transitions.streams import close_streams, end_task
@@ -69,7 +72,7 @@ from windtunnel.engine.transitions.tables import (
 )
 from windtunnel.engine.transitions.users import next_arrival
 from windtunnel.engine.transitions.waits import end_pause, leave
-from windtunnel.engine.transitions.work import settle
+from windtunnel.engine.transitions.work import remaining, settle
 
 # Time.
 
@@ -137,6 +140,8 @@ def spans_end(width: int) -> int:
 @hot
 def end_work(w: World, device: int) -> None:
     """End the device's present work."""
+    if PROGRESS:
+        w.run[0].contested = 1
     if SERVERS and w.run[0].serving:
         end_step(w, device)
     elif STREAMS and w.classes[w.devices[device].cls].kind == STREAM:
@@ -171,6 +176,8 @@ def has_consequences(w: World) -> bool:
     """Return whether the last event has consequences that precede the next one."""
     r = w.run[0]
     follows: bool = r.feeding >= 0 or r.sweeping >= 0 or r.placing >= 0 or r.draining != 0
+    if PROGRESS and r.preempting and r.contested:
+        return True
     return follows
 
 
@@ -186,8 +193,12 @@ def consequence(w: World, score: Any) -> None:
         sweep(w)
     elif r.placing >= 0:
         place_next(w, score)
-    elif INTERRUPTS:
+    elif INTERRUPTS and r.draining:
         drain(w)
+        if PROGRESS:
+            r.contested = 1
+    elif PROGRESS:
+        preempt(w)
 
 
 # Long: it names each table once.
@@ -304,8 +315,15 @@ def close(w: World) -> None:
         if STREAMS and w.classes[d.cls].kind == STREAM:
             close_streams(w, device)
             continue
-        if d.slot >= 0 and not d.held and not d.paused:
-            settle(w, device)
+        if d.slot >= 0 and not d.held:
+            left = d.left
+            if PROGRESS and r.progresses and not d.paused:
+                left = remaining(w, device)
+            if not d.paused:
+                settle(w, device)
+            if PROGRESS and r.progresses:
+                d.left = left
+                note_position(w, device)
         if SERVERS and r.serving:
             _close_server(w, device)
         elif SINGLES and d.slot >= 0:

@@ -6,14 +6,15 @@ import math
 
 from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 from windtunnel.engine.transitions.consequences import sweep_all, to_place
-from windtunnel.engine.transitions.features import QUESTIONS, SERVERS, SINGLES, STREAMS, WAITS, cold
+from windtunnel.engine.transitions.features import PROGRESS, QUESTIONS, SERVERS, SINGLES, STREAMS, WAITS, cold
 from windtunnel.engine.transitions.jobs import ended, interrupted, stops, waits_again
 from windtunnel.engine.transitions.power import release, shed
+from windtunnel.engine.transitions.progress import discard_progress, lose_progress
 from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
 from windtunnel.engine.transitions.servers import deliver, restart, take_sequence
 from windtunnel.engine.transitions.single import complete, deliver_first_tokens
 from windtunnel.engine.transitions.streams import deliver_jobs, remove_job, take_job
-from windtunnel.engine.transitions.tables import STREAM, Records, World
+from windtunnel.engine.transitions.tables import SINGLE, STREAM, Records, World
 from windtunnel.engine.transitions.waits import pause, pause_ticks
 from windtunnel.engine.transitions.work import halt, resume
 
@@ -23,6 +24,8 @@ def _try_again(w: World, device: int, slot: int, rule: int) -> bool:
     """Retry, migrate or fail an interrupted job; return whether it waits again."""
     x = w.rules[rule]
     if x.becomes == LOSE or w.slots[slot].starts >= x.attempts:
+        if PROGRESS and w.run[0].progresses:
+            discard_progress(w, slot)
         ended(w, device, slot, False)
         return False
     # A device that drains accepts no job any more, not even one that it had.
@@ -87,6 +90,8 @@ def return_work(w: World, device: int, rule: int) -> None:
     r, d = w.run[0], w.devices[device]
     if r.gated and d.slot >= 0 and not d.held:
         release(w, device)
+    if PROGRESS and r.progresses and d.slot >= 0 and w.classes[d.cls].kind == SINGLE:
+        lose_progress(w, device)
     if QUESTIONS:
         w.extras[device].ending, w.extras[device].timed = -1, 0
     if SERVERS and r.serving:
@@ -157,6 +162,8 @@ def come_back(w: World, device: int) -> None:
     reindex(w, device)
     if not is_available(w, device):
         return
+    if PROGRESS:
+        r.contested = 1  # the job that it executes may be preempted again
     if r.gated and not r.routed:
         r.draining = 1
     else:

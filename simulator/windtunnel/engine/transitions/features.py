@@ -28,11 +28,14 @@ USERS = True
 """Closed loops."""
 WAITS = True
 """Jobs that give up waiting, and pauses between attempts."""
+PROGRESS = True
+"""Checkpoints and preemption by priority: the progress of interrupted jobs is kept."""
 SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
-    "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS", "SIMPY"
+    "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
+    "PROGRESS", "SIMPY",
 )  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])

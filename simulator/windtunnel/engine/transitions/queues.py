@@ -13,7 +13,7 @@ import numpy as np
 
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.containers import NOT_HERE, meld, tree_set, without_root
-from windtunnel.engine.transitions.features import STREAMS, WAITS, cold, hot
+from windtunnel.engine.transitions.features import PROGRESS, STREAMS, WAITS, cold, hot
 from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN, NO_BATCH, STREAM, World
 
 
@@ -21,6 +21,8 @@ from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN
 def push(w: World, queue: int, slot: int) -> None:
     """Add a job to a queue."""
     q, slots = w.queues[queue], w.slots
+    if PROGRESS:
+        w.run[0].contested = 1
     q.number += 1
     if WAITS and w.run[0].waits:
         w.waits[slot].queue = queue

@@ -9,15 +9,14 @@ import numpy as np
 
 from windtunnel.engine.transitions.clock import set_timer
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, PROGRESS, QUESTIONS, cold, hot
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, started
 from windtunnel.engine.transitions.operation_faults import affect_operation
 from windtunnel.engine.transitions.power import may_draw, release
+from windtunnel.engine.transitions.progress import begin_attempt, end_of_segment, with_checkpoints
 from windtunnel.engine.transitions.queues import best_queue, pop, reindex
 from windtunnel.engine.transitions.tables import (
     BATCH_COST,
-    BY_JOB,
-    CONSTANT,
     FAILED_OPERATION,
     NO_BATCH,
     OPERATION,
@@ -26,7 +25,7 @@ from windtunnel.engine.transitions.tables import (
     TOO_MANY,
     World,
 )
-from windtunnel.engine.transitions.work import proceed, segment_watts, settle, way_of
+from windtunnel.engine.transitions.work import proceed, segment_ticks, segment_watts, settle, way_of
 
 
 @hot
@@ -42,9 +41,7 @@ def feed_single(w: World, device: int) -> None:
     need = 0.0
     if INTERRUPTS and r.gated:
         head = w.queues[queue].head
-        way = way_of(w, device, head)
-        for segment in range(way.first, way.last + 1):
-            need = max(need, segment_watts(w, segment, head))
+        need = peak_watts(w, device, head)
         if not may_draw(w, device, need):
             return
     slot = pop(w, queue)
@@ -57,7 +54,19 @@ def feed_single(w: World, device: int) -> None:
         w.extras[device].corrupted = 0
     way = way_of(w, device, slot)
     d.segment, d.last = way.first, way.last
+    if PROGRESS and r.progresses:
+        begin_attempt(w, device)
     begin_segment(w, device)
+
+
+@hot
+def peak_watts(w: World, device: int, slot: int) -> float:
+    """Return the highest power of the job above idle on a device that executes one segment after another (W)."""
+    peak = 0.0
+    way = way_of(w, device, slot)
+    for segment in range(way.first, way.last + 1):
+        peak = max(peak, segment_watts(w, segment, slot))
+    return peak
 
 
 @hot
@@ -65,36 +74,26 @@ def begin_segment(w: World, device: int) -> None:
     """Begin the present segment of the device's job."""
     r, d = w.run[0], w.devices[device]
     g, s = w.segments[d.segment], w.slots[d.slot]
-    if g.kind == CONSTANT:
-        ticks = g.ticks
-    elif g.kind == BY_JOB:
-        ticks = w.ints[g.ticks_at + s.rank]
-    else:
-        scaled = np.rint(g.seconds * w.draws[d.slot, g.draw] * PER_SECOND)
-        if scaled > TOO_MANY:
-            r.too_long = 1
-            return
-        ticks = np.int64(scaled)
-    stretch = 1.0
-    if r.stretched:
-        stretch = w.draws[d.slot, r.draws]
-        if stretch != 1.0:
-            scaled = np.rint(float(ticks) * stretch)
-            if scaled > TOO_MANY:
-                r.too_long = 1
-                return
-            ticks = np.int64(scaled)
+    ticks = segment_ticks(w, d.segment, d.slot)
+    if ticks < 0:
+        r.too_long = 1
+        return
     if r.tokens:
         p = w.programs[d.cls * r.workloads + s.work]
         d.first_left = -1
         if p.first_at >= 0:
+            stretch = w.draws[d.slot, r.draws] if r.stretched else 1.0
             d.first_left = ticks - np.int64(np.rint(float(w.ints[p.first_at + s.rank]) * stretch))
+    if PROGRESS and r.progresses:
+        ticks = with_checkpoints(w, device, ticks)
     if QUESTIONS and g.asks:
         d.left, d.full = ticks, segment_watts(w, d.segment, d.slot)
         ask(w, OPERATION, device)
         return
     if OPERATION_FAULTS and g.faults:
         ticks = affect_operation(w, device, ticks)
+        if PROGRESS and r.progresses:
+            w.progress[d.slot].scheduled = ticks
     proceed(w, device, ticks, segment_watts(w, d.segment, d.slot))
 
 
@@ -207,6 +206,8 @@ def end_segment(w: World, device: int) -> None:
     """End the present segment of the device."""
     r, d = w.run[0], w.devices[device]
     settle(w, device)
+    if PROGRESS and r.progresses:
+        end_of_segment(w, device)
     if QUESTIONS and w.extras[device].ending >= 0:
         ask(w, FAILED_OPERATION, device)
         return

@@ -62,6 +62,9 @@ RUN = _layout(
     "stretched careful looks far write tokens continues users engines "
     # The number of jobs after which no more arrive; whether jobs may give up waiting or pause.
     "limit waits "
+    # For checkpoints and preemption: whether the progress of jobs is noted, how jobs are preempted (a constant), and
+    # whether a waiting job may preempt another.
+    "progresses preempting contested "
     # Offsets in `ints` of: the classes of signature s (from signature_at + s), the queues that class c serves (from
     # queue_at + c) and all classes.
     "signature_at signature_classes queue_at queues_of all_classes",
@@ -192,6 +195,17 @@ TASK = _layout(
 # corrupted: whether its data are.
 STREAM_JOB = _layout("phase last open earlier later corrupted", "memory peak_w")
 
+# What is known of the progress of the job of a slot. Positions are ticks of work: kept, saved: from which it continues,
+# and its last checkpoint, both of the `whole` work on the class where it last started. restoring: whether its next
+# start takes a restore; preempted: it waits because it was preempted. skipped: the work in its present segment that was
+# done before. Of the present segment: position: at its beginning; work, restore: its time without checkpoints; due: its
+# checkpoints; planned: its time with all of these; scheduled: its time with the faults of its operation.
+PROGRESS_OF_JOB = _layout("kept saved whole restoring preempted skipped position work restore due planned scheduled")
+# For each workload; every: 0 without checkpoints.
+CHECKPOINT = _layout("every cost restore")
+# Sums over the run, at full speed of the devices (ticks), and numbers of complete checkpoints and of preemptions.
+OVERHEAD = _layout("checkpoint restore lost checkpoints preemptions")
+
 BATCHES, STRETCHES = 2048, 64
 """The numbers of batches and stretches of a run, in order of arrival, with sums of times and histograms."""
 BINS = 4416
@@ -219,6 +233,8 @@ REAL_RULE = 0
 """The row of RULE for jobs of real devices."""
 LOST, LEFT = 1, 2
 """How a job ended that did not complete: it failed, or gave up waiting."""
+NOT_PREEMPTED, RESUMED, RESTARTED = range(3)
+"""Whether jobs are preempted, and where they continue."""
 
 COMPLETION, RESET, FAULT_EVENT, TIMER, READY, RETURN, LEAVE, DECIDE, ARRIVAL_EVENT = range(9)
 """Kinds of events, in the order in which those of one tick are processed."""
@@ -278,6 +294,12 @@ class World(NamedTuple):
     """The part of a job that only patience and pauses need, by slot."""
     rules: Records
     """What happens to interrupted jobs."""
+    progress: Records
+    """The part of a job that only checkpoints and preemption need, by slot."""
+    checkpoints: Records
+    """The checkpoints of each workload."""
+    overhead: Records
+    """One record, of what checkpoints and interruptions cost."""
     draws: np.ndarray
     """Each slot's draws: slots by draws."""
     ends: Records

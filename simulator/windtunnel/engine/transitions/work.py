@@ -15,6 +15,8 @@ from windtunnel.engine.transitions.clock import cancel_end, set_end
 from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, STREAMS, cold, hot
 from windtunnel.engine.transitions.jobs import record_first_token
 from windtunnel.engine.transitions.tables import (
+    BY_JOB,
+    CONSTANT,
     LATEST,
     NEVER,
     NO_BATCH,
@@ -38,6 +40,29 @@ def way_of(w: World, device: int, slot: int) -> Records:
     way = w.programs[w.devices[device].cls * r.workloads + s.work].ways
     choice = w.workloads[s.work].way_at
     return w.ways[way if choice < 0 else way + w.ints[choice + s.rank]]
+
+
+@hot
+def segment_ticks(w: World, segment: int, slot: int) -> Any:
+    """Return the work of the job in a segment of its program (ticks at full speed); -1 if it is not representable."""
+    r, g, s = w.run[0], w.segments[segment], w.slots[slot]
+    if g.kind == CONSTANT:
+        ticks = g.ticks
+    elif g.kind == BY_JOB:
+        ticks = w.ints[g.ticks_at + s.rank]
+    else:
+        scaled = np.rint(g.seconds * w.draws[slot, g.draw] * PER_SECOND)
+        if scaled > TOO_MANY:
+            return np.int64(-1)
+        ticks = np.int64(scaled)
+    if r.stretched:
+        stretch = w.draws[slot, r.draws]
+        if stretch != 1.0:
+            scaled = np.rint(float(ticks) * stretch)
+            if scaled > TOO_MANY:
+                return np.int64(-1)
+            ticks = np.int64(scaled)
+    return ticks
 
 
 @hot
@@ -161,17 +186,25 @@ def _record_step(w: World, device: int, since: int, watts: float, joules: float)
 
 
 @cold
+def remaining(w: World, device: int) -> Any:
+    """Return the ticks that remain of the device's work now, at full speed."""
+    d = w.devices[device]
+    span = w.run[0].now - d.since
+    is_timed = QUESTIONS and w.extras[device].timed != 0
+    done = span if d.rate == 1.0 or is_timed else np.int64(math.floor(float(span) * d.rate))
+    return max(d.left - done, 0)
+
+
+@cold
 def halt(w: World, device: int) -> None:
     """Stop the device's work, and keep its progress: ``left`` are its remaining ticks at full speed."""
     r, d = w.run[0], w.devices[device]
     if STREAMS and w.classes[d.cls].kind == STREAM:
         halt_tasks(w, device)
         return
-    span = r.now - d.since
+    left = remaining(w, device)
     settle(w, device)
-    is_timed = QUESTIONS and w.extras[device].timed != 0
-    done = span if d.rate == 1.0 or is_timed else np.int64(math.floor(float(span) * d.rate))
-    d.left = max(d.left - done, 0)
+    d.left = left
     d.since = r.now
     cancel_end(w, device)
 
