@@ -256,7 +256,23 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
     ops = set().union(*(names_of(one["ops"]) for one in workload))
     data["faults"] = [fault(draw, names, ops, job_s, budget_w) for _ in range(draw.choice([0, 1, 1, 2, 3]))]
     add_progress(data, batch, job_s)
+    add_waits(data, job_s)
     return data, rows
+
+
+def add_waits(data: dict[str, Any], job_s: float) -> None:
+    """Add patience and pauses between attempts, from random numbers of their own."""
+    draw = Draw(f"{data['seed']} waits")
+    for one in data["workload"]:
+        mean = f"{round(draw.choice([0, 0.5, 3]) * job_s * 1e9)} ns"
+        patience = draw.choice([mean, {"distribution": draw.choice(["exponential", "gamma"]), "mean": mean}])
+        if draw.some(0.25):
+            one["patience"] = patience
+    for fault in data["faults"]:
+        first = seconds(draw.choice([0.2, 2]) * job_s)
+        pause = draw.choice([first, {"first": first, "factor": draw.choice([1, 3]), "max": seconds(5 * job_s)}])
+        if draw.some(0.4) and "on_failure" in fault:
+            fault["pause"] = pause
 
 
 def add_progress(data: dict[str, Any], batch: str, job_s: float) -> None:
@@ -334,6 +350,8 @@ def features(data: dict[str, Any]) -> set[str]:
         "generate": any("generate" in op for op in ops),
         "checkpoints": any("checkpoint" in one for one in data["workload"]),
         "preemption": "preemption" in data["policy"],
+        "patience": any("patience" in one for one in data["workload"]),
+        "pauses": any("pause" in fault for fault in data["faults"]),
         "power budget": "power_budget" in data,
         "streams of a job": any("streams" in op for op in ops),
         "streams of a device": any(entry.get("streams", 1) > 1 for entry in data["fleet"]),

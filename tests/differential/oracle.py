@@ -2,7 +2,8 @@
 
 It shares no code with the engines' transitions. It knows: every arrival process, central queues and routes, every
 order, programs of operations one after another, one job at a time on a device, failures of devices (retried, migrated
-or failed jobs), throttling, checkpoints, preemption by the order, and users in closed loops.
+or failed jobs, with pauses), throttling, checkpoints, preemption by the order, jobs that give up waiting, and users in
+closed loops.
 
 Jobs and devices are objects, and the state is searched anew at every decision. SimPy keeps the time. The rules of ties
 are those of docs/engine.md.
@@ -19,10 +20,10 @@ import simpy
 
 from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.core.ticks import TICKS_PER_SECOND, to_seconds
-from windtunnel.engine.prepare.fault_schedule import FAIL, LOSE, MIGRATE, REPAIR, SPEED
+from windtunnel.engine.prepare.fault_schedule import FAIL, REPAIR, SPEED
 from windtunnel.engine.prepare.prepared import FAR, PreparedRun
 
-COMPLETION, FAULT, ARRIVAL = range(3)
+COMPLETION, FAULT, RETURN, LEAVE, ARRIVAL = range(5)
 
 
 @dataclass(eq=False)
@@ -40,6 +41,7 @@ class Job:
     device: int = -1
     starts: int = 0
     failed: bool = False
+    dropped: bool = False
     position: int = 0
     """Its work so far, of ``whole``."""
     saved: int = 0
@@ -87,6 +89,8 @@ class Oracle:
         self.spent = {"work": 0, "checkpoint": 0, "restore": 0}
         """Ticks spent by all jobs at full speed."""
         self.lost = self.checkpoints = self.preemptions = 0
+        self.pausing: list[tuple[Job, Device | None]] = []
+        """Jobs that pause, and the devices to whose queues they return."""
 
     # Time.
 
@@ -111,7 +115,14 @@ class Oracle:
             kind, _, _, subject = event
             if kind == FAULT and self.is_over():
                 return self.jobs
-            {COMPLETION: self.complete, FAULT: self.fault, ARRIVAL: self.arrive}[kind](subject)
+            happen = {
+                COMPLETION: self.complete,
+                FAULT: self.fault,
+                RETURN: self.come_back,
+                LEAVE: self.leave,
+                ARRIVAL: self.arrive,
+            }
+            happen[kind](subject)
             while self.preempt():
                 pass
 
@@ -126,14 +137,15 @@ class Oracle:
     def faults(self) -> Generator[Any, Any, None]:
         """Let the faults take effect, as far as any run of the tests lasts."""
         assert self.prepared.faults is not None
-        for i, event in enumerate(self.prepared.faults.until(10 * TICKS_PER_SECOND)):
+        last = 10 * TICKS_PER_SECOND if self.prepared.end is None else self.prepared.end
+        for i, event in enumerate(self.prepared.faults.until(last)):  # one at the end has no effect
             yield self.env.timeout(int(event["tick"]) - self.env.now)
             self.note(FAULT, i, event)
 
     def is_over(self) -> bool:
         """Return whether no job is present, and none will arrive."""
         arrived = len(self.jobs) == len(self.prepared.arrival)
-        return arrived and not any(d.job for d in self.devices) and not any(self.waiting.values())
+        return arrived and not (self.pausing or any(d.job for d in self.devices) or any(self.waiting.values()))
 
     # Queues.
 
@@ -196,7 +208,8 @@ class Oracle:
 
     def present(self, device: Device) -> int:
         """Return the number of jobs that the device has."""
-        return len(self.waiting.get(device.number, [])) + (device.job is not None)
+        pausing = sum(returns_to is device for _, returns_to in self.pausing)
+        return len(self.waiting.get(device.number, [])) + pausing + (device.job is not None)
 
     def offer(self) -> None:
         """Let every idle device take the first job of the central queue that it can run, lowest number first."""
@@ -217,7 +230,39 @@ class Oracle:
     def arrive(self, job: Job) -> None:
         """Let a job arrive."""
         self.jobs.append(job)
+        job_class = self.prepared.workloads[job.work]
+        patience = job_class.workload.patience
+        if patience is not None:
+            mean_s = patience if isinstance(patience, float) else patience.mean
+            factor = 1.0 if job_class.patience is None else float(job_class.patience.values[job.rank])
+            self.env.process(self.after(round(mean_s * factor * TICKS_PER_SECOND), LEAVE, job.number, job))
         self.place(job)
+
+    def after(self, ticks: int, kind: int, entity: int, subject: Any) -> Generator[Any, Any, None]:
+        """Let something happen later."""
+        yield self.env.timeout(ticks)
+        self.note(kind, entity, subject)
+
+    def leave(self, job: Job) -> None:
+        """Let a job leave that has never started."""
+        if job.starts:
+            return
+        job.dropped, job.finish = True, self.env.now
+        for number, queue in self.waiting.items():
+            if job in queue:
+                queue.remove(job)
+                if number >= 0:
+                    self.left(self.devices[number])
+
+    def come_back(self, subject: tuple[Job, Device | None]) -> None:
+        """End the pause of an interrupted job."""
+        self.pausing.remove(subject)
+        job, device = subject
+        if device is None and self.routed:
+            self.place(job)
+            return
+        self.waiting.setdefault(-1 if device is None else device.number, []).append(job)
+        self.offer() if device is None else self.feed(device)
 
     def start(self, device: Device, job: Job) -> None:
         """Start a job on a device."""
@@ -378,7 +423,7 @@ class Oracle:
         """Apply an event of the schedule of faults."""
         device, code = self.devices[int(event["on"])], int(event["code"])
         if code == FAIL:
-            self.fail(device, int(event["jobs"]), int(event["attempts"]))
+            self.fail(device, self.prepared.scenario.faults[int(event["rule"]) - 1])
         elif code == REPAIR:
             device.up = True
             self.feed(device)
@@ -393,9 +438,10 @@ class Oracle:
             if device.job is not None:
                 self.go(device)
 
-    def fail(self, device: Device, becomes: int, attempts: int) -> None:
+    def fail(self, device: Device, fault: Any) -> None:
         """Let a device fail."""
         device.up = False
+        migrates = fault.on_failure == "migrate" and self.routed
         moved: list[Job] = []
         job = device.job
         if job is not None:
@@ -403,20 +449,37 @@ class Oracle:
             self.came_to(device)
             self.lose(job)
             device.job = None
-            if becomes == LOSE or job.starts >= attempts:
+            if fault.on_failure == "fail" or job.starts >= fault.max_attempts:
                 job.failed, job.finish = True, self.env.now
                 self.lost += job.saved
             else:
                 job.start = job.device = -1
-                if becomes == MIGRATE and self.routed:
+                ticks = pause_ticks(fault.pause, job.starts)
+                if ticks:
+                    pausing = job, None if migrates or not self.routed else device
+                    self.pausing.append(pausing)
+                    self.env.process(self.after(ticks, RETURN, job.number, pausing))
+                elif migrates:
                     moved.append(job)
                 else:
                     self.waiting.setdefault(device.number if self.routed else -1, []).append(job)
             self.left(device)
-        if becomes == MIGRATE and self.routed:
+        if migrates:
             moved += sorted(self.waiting.pop(device.number, []), key=self.key)
             self.left(device)
         for moving in moved:
             self.place(moving)
         if not self.routed:
             self.offer()
+
+
+def pause_ticks(pause: Any, starts: int) -> int:
+    """Return how long a job pauses that was started this often."""
+    if pause is None:
+        return 0
+    if isinstance(pause, float):
+        return round(pause * TICKS_PER_SECOND)
+    ticks = float(round(pause.first * TICKS_PER_SECOND))
+    for _ in range(starts - 1):
+        ticks *= pause.factor
+    return min(round(ticks), 2**62 if pause.max is None else round(pause.max * TICKS_PER_SECOND))

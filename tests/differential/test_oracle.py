@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from tests.differential.comparison import prepared
-from tests.differential.oracle import Oracle
+from tests.differential.oracle import Job, Oracle
 from tests.differential.test_engines import TIED, scenarios
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import FAILED, Progress, Recording
+from windtunnel.core.recording import DROPPED, FAILED, Progress, Recording
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import clock
@@ -32,6 +32,24 @@ def known(draw: st.DrawFn) -> dict[str, Any]:
     data["policy"].pop("batch", None)
     data.pop("power_budget", None)
     data["faults"] = [fault for fault in data["faults"] if fault["kind"] in KNOWN]
+    return data
+
+
+@st.composite
+def waiting(draw: st.DrawFn) -> dict[str, Any]:
+    """A scenario in which jobs give up waiting, or pause after a failure."""
+    data = draw(known())
+    for one in data["workload"]:
+        mean = draw(st.sampled_from(["0 s", "500 us", "2 ms", "9 ms"]))
+        exponential = {"distribution": "exponential", "mean": mean}
+        patience = draw(st.sampled_from([None, mean, exponential, exponential]))
+        if patience is not None:
+            one["patience"] = patience
+    pauses: list[Any] = [None, "700 us", {"first": "300 us"}, {"first": "300 us", "factor": 4, "max": "2 ms"}]
+    for fault in data["faults"]:
+        pause = draw(st.sampled_from(pauses))
+        if fault["kind"] == "failure" and pause is not None:
+            fault["pause"] = pause
     return data
 
 
@@ -56,16 +74,21 @@ def progressing(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def rows(recording: Recording) -> list[tuple[int, ...]]:
-    """Return device, start, finish, number of starts and failure of each job."""
+    """Return device, start, finish, number of starts and end (1 if it failed, 2 if it was dropped) of each job."""
     jobs = recording.jobs
-    columns = (jobs.device, jobs.start, jobs.finish, jobs.starts, (jobs.status == FAILED).astype(int))
+    end = (jobs.status == FAILED) + 2 * (jobs.status == DROPPED)
+    columns = (jobs.device, jobs.start, jobs.finish, jobs.starts, end)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def expected(ready: PreparedRun) -> list[tuple[int, ...]]:
     """Return the same of the oracle; jobs that the run did not reach have not started."""
-    jobs = Oracle(ready).run()
-    found = [(job.device, job.start, job.finish, job.starts, int(job.failed)) for job in jobs]
+    return rows_of(Oracle(ready).run(), ready)
+
+
+def rows_of(jobs: list[Job], ready: PreparedRun) -> list[tuple[int, ...]]:
+    """Return the rows of the oracle's jobs."""
+    found = [(job.device, job.start, job.finish, job.starts, job.failed + 2 * job.dropped) for job in jobs]
     return found + [(-1, -1, -1, 0, 0)] * (len(ready.arrival) - len(found))
 
 
@@ -82,6 +105,20 @@ def test_both_engines_do_what_the_oracle_does(data: dict[str, Any]) -> None:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=TOO_SLOW)
+@given(waiting())
+def test_patience_and_pauses_do_what_the_oracle_does(data: dict[str, Any]) -> None:
+    try:
+        ready = prepared(data)
+    except InputError:
+        reject()
+    wanted = expected(ready)
+    for engine in (process, compiled):
+        recording = engine.run(ready)
+        invariants.check(recording)
+        assert rows(recording) == wanted
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=TOO_SLOW)
 @given(progressing())
 def test_checkpoints_and_preemption_do_what_the_oracle_does(data: dict[str, Any]) -> None:
     try:
@@ -90,8 +127,7 @@ def test_checkpoints_and_preemption_do_what_the_oracle_does(data: dict[str, Any]
         reject()
     oracle = Oracle(ready)
     jobs = oracle.run()
-    wanted = [(job.device, job.start, job.finish, job.starts, int(job.failed)) for job in jobs]
-    wanted += [(-1, -1, -1, 0, 0)] * (len(ready.arrival) - len(jobs))
+    wanted = rows_of(jobs, ready)
     for engine in (process, compiled):
         recording = engine.run(ready)
         invariants.check(recording)
@@ -113,10 +149,13 @@ def late(function: Any) -> Any:
 def lost(function: Any) -> Any:
     """Return a transition that gives up jobs one attempt too early."""
 
-    def give_up(w: Any, device: int, slot: int, becomes: int, attempts: int) -> bool:
-        return bool(function(w, device, slot, becomes, attempts - 1))
+    def try_again(w: Any, device: int, slot: int, rule: int) -> bool:
+        w.rules[rule].attempts -= 1
+        again = bool(function(w, device, slot, rule))
+        w.rules[rule].attempts += 1
+        return again
 
-    return give_up
+    return try_again
 
 
 def unsorted(function: Any) -> Any:
@@ -137,7 +176,7 @@ def unsorted(function: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("module", "name", "mutant"),
-    [(single, "proceed", late), (faults, "_give_up", lost), (single, "best_queue", unsorted)],
+    [(single, "proceed", late), (faults, "_try_again", lost), (single, "best_queue", unsorted)],
 )
 def test_a_wrong_transition_is_caught(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, mutant: Any) -> None:
     ready = prepared({**TIED, "faults": [{**TIED["faults"][0], "max_attempts": 2}]})

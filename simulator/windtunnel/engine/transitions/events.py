@@ -71,7 +71,7 @@ from windtunnel.engine.transitions.tables import (
     World,
 )
 from windtunnel.engine.transitions.users import next_arrival
-from windtunnel.engine.transitions.waits import end_pause, leave
+from windtunnel.engine.transitions.waits import SLOTS, end_pause, leave
 from windtunnel.engine.transitions.work import remaining, settle
 
 # Time.
@@ -164,9 +164,9 @@ def expire(w: World, order: int) -> None:
         w.devices[entity].outages -= 1
         come_back(w, entity)
     elif WAITS and kind == LEAVE:
-        leave(w, entity)
+        leave(w, entity % SLOTS)
     elif WAITS and kind == RETURN:
-        end_pause(w, entity)
+        end_pause(w, entity % SLOTS)
     elif QUESTIONS:
         ask(w, DECISION if kind == DECIDE else READINESS, entity)
 

@@ -240,7 +240,7 @@ COMPLETION, RESET, FAULT_EVENT, TIMER, READY, RETURN, LEAVE, DECIDE, ARRIVAL_EVE
 """Kinds of events, in the order in which those of one tick are processed."""
 LANES, LANE_BASE = 4096, 2**40
 """An interval on a lane of an engine has the lane LANE_BASE + engine's word * LANES + lane."""
-ENTITIES = 2**40
+ENTITIES = 2**52
 """The order of events of one tick is kind * ENTITIES + entity."""
 
 (

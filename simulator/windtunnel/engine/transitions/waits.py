@@ -26,6 +26,16 @@ from windtunnel.engine.transitions.tables import (
 )
 from windtunnel.engine.transitions.users import think
 
+SLOTS = 2**24
+"""An event of a job is identified by job * SLOTS + slot, so that those of one tick come in the order of arrival."""
+_JOBS = 2**28
+
+
+@cold
+def _entity(w: World, slot: int) -> int:
+    entity: int = w.slots[slot].job % _JOBS * SLOTS + slot
+    return entity
+
 
 @cold
 def grow_impatient(w: World, slot: int) -> None:
@@ -40,7 +50,7 @@ def grow_impatient(w: World, slot: int) -> None:
     if scaled > TOO_MANY or np.int64(scaled) > r.end - r.now:
         return
     wait.gives_up = r.now + np.int64(scaled)
-    set_timer(w, LEAVE, slot, wait.gives_up)
+    set_timer(w, LEAVE, _entity(w, slot), wait.gives_up)
 
 
 @cold
@@ -95,7 +105,7 @@ def pause(w: World, device: int, slot: int, ticks: int) -> None:
     r.pausing += 1
     w.waits[slot].returns_to = device
     if ticks < r.end - r.now:
-        set_timer(w, RETURN, slot, r.now + ticks)
+        set_timer(w, RETURN, _entity(w, slot), r.now + ticks)
 
 
 @cold
