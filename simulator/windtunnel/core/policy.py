@@ -151,6 +151,8 @@ class Policy:
     route: Route
     order: Order
     batch: Batch = Batch()
+    backfill: bool = False
+    """Whether later jobs may start on devices for which a job of several devices waits."""
 
     @property
     def requires(self) -> frozenset[str]:

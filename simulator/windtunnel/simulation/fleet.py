@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -40,14 +41,15 @@ def policy_of(scenario: Scenario) -> Policy:
     elif isinstance(stated.batch, ContinuousBatch):
         batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
     if stated.name is not None:
-        return _located(partial(policies.named, stated.name, batch, scenario.folder), scenario, "policy", "name")
+        named = _located(partial(policies.named, stated.name, batch, scenario.folder), scenario, "policy", "name")
+        return replace(named, backfill=stated.backfill)
     route = _located(
         partial(policies.route_named, stated.route or "central", scenario.folder), scenario, "policy", "route"
     )
     order = _located(
         partial(policies.order_named, stated.order or "arrival", scenario.folder), scenario, "policy", "order"
     )
-    return Policy(f"{stated.route or 'central'} / {stated.order or 'arrival'}", route, order, batch)
+    return Policy(f"{stated.route or 'central'} / {stated.order or 'arrival'}", route, order, batch, stated.backfill)
 
 
 def _located(make: Callable[[], _Part], scenario: Scenario, *path: str) -> _Part:

@@ -21,7 +21,7 @@ _JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float6
 SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
 KEY = types.float64(_JOB_KEY)
 
-_EVERYTHING = frozenset({"SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS"})
+_EVERYTHING = frozenset({"SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS", "GANGS"})
 VARIANTS = {
     "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
     "serving": frozenset({"SERVERS"}),
@@ -40,8 +40,11 @@ def variant_of(prepared: PreparedRun) -> str:
 
 
 def needs_everything(prepared: PreparedRun) -> bool:
-    """Return whether a run needs rare features: streams, users, autoscaling, faults of operations, mixed batches."""
-    if prepared.scaled or prepared.real or prepared.users:
+    """Return whether a run needs rare features.
+
+    They are streams, users, autoscaling, gangs, faults of operations and mixed batches.
+    """
+    if prepared.scaled or prepared.real or prepared.users or prepared.ganging:
         return True
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
         return True
@@ -117,6 +120,7 @@ def _empty() -> World:
         run=records(1, tables.RUN),
         devices=records(0, tables.DEVICE),
         extras=records(0, tables.EXTRA),
+        gangs=records(0, tables.GANG),
         servers=records(0, tables.SERVER),
         stations=records(0, tables.STATION),
         engines=records(0, tables.ENGINE),

@@ -15,7 +15,7 @@ from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_cou
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Compiled
 from windtunnel.scenario.faults import takes_device_down
-from windtunnel.scenario.program import Generate, OpStage
+from windtunnel.scenario.program import Branch, Generate, OpStage, flattened
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 
@@ -118,6 +118,59 @@ def check_batches(
             )
 
 
+def check_gangs(
+    scenario: Scenario,
+    policy: Policy,
+    classes: Sequence[FleetClass],
+    workloads: Sequence[JobClass],
+    compiled: Mapping[tuple[int, int], Compiled],
+) -> None:
+    """Check that jobs of several devices are supported with the rest of the scenario.
+
+    Raises:
+        InputError: if they are not.
+    """
+    scaled = {entry: i for i, rule in enumerate(scenario.autoscale) for entry in scenario.entries_named(rule.entry)}
+    for cls, work in compiled:
+        job_class = workloads[work]
+        if job_class.gang == 1:
+            continue
+        where = scenario.where("workload", work, "gang")
+        name = job_class.workload.name
+        if policy.route.score is not None:
+            raise InputError(
+                f"the route '{policy.route.name}' does not support gangs: a job of several devices, as of '{name}', "
+                "waits in no single device's queue",
+                where=where,
+                expected="a policy with a central queue, such as fifo or {order: priority}",
+            )
+        if policy.batch.kind != "none":
+            raise InputError(
+                f"batches do not support gangs: '{name}' occupies several devices",
+                where=where,
+                expected="no gang, or no batch in the policy",
+            )
+        if any(not isinstance(stage, OpStage | Branch) for stage in flattened(job_class.program)):
+            raise InputError(
+                f"a gang does not support 'generate' and streams: '{name}'",
+                where=scenario.where("workload", work, "ops"),
+                expected="operations, repeats and branches",
+            )
+        phases = (phase for (c, _), p in compiled.items() if c == cls for variant in p.variants for phase in variant)
+        if classes[cls].streams > 1 or any(len(phase) > 1 for phase in phases):
+            raise InputError(
+                f"a gang requires devices that execute one job at a time, and {classes[cls].name} has streams",
+                where=where,
+                expected="`devices` in the workload, with entries without streams",
+            )
+        if cls in scaled:
+            raise InputError(
+                f"autoscale does not support gangs: '{name}' can run on {classes[cls].name}",
+                where=scenario.where("autoscale", scaled[cls], "entry"),
+                expected="`devices` in the workload, with entries that are not scaled",
+            )
+
+
 def doubtful_settings(prepared: PreparedRun) -> list[str]:
     """Return a note for each setting that is valid and rarely meant."""
     if prepared.policy.batch.kind != "none" or all(c.decoder is None for c in prepared.compiled.values()):
@@ -140,7 +193,7 @@ def check_faults(prepared: PreparedRun) -> None:
         return
     idle_w = sum(c.idle_w * c.count for c in prepared.classes)  # with all scaled devices in service
     for cls, work in prepared.compiled:
-        peak_w = max_power(prepared, cls, work)
+        peak_w = max_power(prepared, cls, work) * prepared.workloads[work].gang
         if idle_w + peak_w > prepared.budget_w:
             name = prepared.workloads[work].workload.name
             raise InputError(

@@ -64,6 +64,11 @@ class JobClass:
     deadline_ticks: int
     """The deadline after arrival; FAR if there is none."""
 
+    @property
+    def gang(self) -> int:
+        """The number of devices that each job occupies at once."""
+        return self.workload.gang or 1
+
 
 @dataclass(frozen=True)
 class PreparedRun:
@@ -124,6 +129,11 @@ class PreparedRun:
     def device_count(self) -> int:
         """The number of devices in the whole fleet."""
         return sum(c.count for c in self.classes)
+
+    @property
+    def ganging(self) -> bool:
+        """Whether some jobs occupy several devices at once."""
+        return any(job_class.gang > 1 for job_class in self.workloads)
 
     @property
     def interrupts(self) -> bool:

@@ -16,7 +16,7 @@ from windtunnel.core.ticks import to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import MAX_JOBS, arrivals, merged
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
-from windtunnel.engine.prepare.checks import check_batches, check_decisions, check_faults, check_needs
+from windtunnel.engine.prepare.checks import check_batches, check_decisions, check_faults, check_gangs, check_needs
 from windtunnel.engine.prepare.decoding import DecoderCostCache
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun
@@ -65,6 +65,7 @@ def prepare(
     check_needs(scenario, policy, classes)
     compiled, preferences, refusals = _compiled(scenario, policy, classes, workloads, preference)
     check_batches(scenario, policy, workloads, compiled)
+    check_gangs(scenario, policy, classes, workloads, compiled)
     budget_w = _budget(scenario, classes)
     schedule = _schedule(scenario, classes, budget_w)
     limit = scenario.stop.jobs if scenario.stop is not None and not streamed else None
@@ -148,6 +149,8 @@ def _compiled(
         for fleet_class in classes:
             entry = scenario.fleet[fleet_class.number]
             if allowed is not None and entry.device not in allowed and entry.name not in allowed:
+                continue
+            if fleet_class.count < job_class.gang:
                 continue
             place = 0.0
             use = job_class.workload.use_case
@@ -297,14 +300,15 @@ def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float
 def can_be_streamed(scenario: Scenario) -> bool:
     """Return whether jobs can be drawn while a run goes on, and only sums and a sample of them kept.
 
-    The sums do not have what traces, users, `generate`, streams, autoscaling and faults of operations need.
+    The sums do not have what traces, users, `generate`, streams, autoscaling, faults of operations and gangs need.
     """
     stopped = scenario.stop is not None and (scenario.stop.jobs is not None or scenario.stop.time is not None)
     drawn = all(not isinstance(w.arrivals, Trace | Closed) for w in scenario.workload)
     plain = all(isinstance(stage, OpStage) for program in scenario.programs for stage in program)
     one_at_a_time = all(entry.streams == 1 for entry in scenario.fleet)
     fixed = not scenario.autoscale and not any(isinstance(fault, OperationFault) for fault in scenario.faults)
-    return stopped and drawn and plain and one_at_a_time and fixed
+    alone = all(w.gang in (None, 1) for w in scenario.workload)
+    return stopped and drawn and plain and one_at_a_time and fixed and alone
 
 
 def expected_jobs(scenario: Scenario) -> int:
@@ -349,14 +353,14 @@ def _eligibility(
     workload_of: np.ndarray,
     rank: np.ndarray,
 ) -> tuple[list[tuple[int, ...]], np.ndarray]:
-    """Return the distinct sets of classes that can run a job, and the index of each job's set.
+    """Return the distinct sets of classes that can run a job, for each size of a gang, and the index of each job's set.
 
     A class can run a job if its kind supports the operations and its memory is large enough.
 
     Raises:
         InputError: if no device can run a job.
     """
-    signatures: dict[tuple[int, ...], int] = {}
+    signatures: dict[tuple[int, tuple[int, ...]], int] = {}
     eligible = np.zeros(len(workload_of), dtype=np.int64)
     for job_class in workloads:
         members = workload_of == job_class.number
@@ -373,6 +377,13 @@ def _eligibility(
                     expected=errors[0].expected,
                     nearest=errors[0].nearest,
                 ).at(place)
+            if job_class.gang > max(c.count for c in classes):
+                raise InputError(
+                    f"'{job_class.workload.name}' needs {job_class.gang:,} devices of one fleet entry, and no entry "
+                    "has so many",
+                    where=scenario.where("workload", job_class.number, "gang"),
+                    expected=f"at most {max(c.count for c in classes):,}",
+                )
             raise InputError(
                 f"no device of the fleet is recommended for the use case '{job_class.workload.use_case}'",
                 where=scenario.where("workload", job_class.number, "use_case"),
@@ -404,7 +415,10 @@ def _eligibility(
         same = (fits == fits[0]).all()
         patterns, inverse = (fits[:1], None) if same else np.unique(fits, axis=0, return_inverse=True)
         codes = np.array(
-            [signatures.setdefault(tuple(int(n) for n in numbers[pattern]), len(signatures)) for pattern in patterns]
+            [
+                signatures.setdefault((job_class.gang, tuple(int(n) for n in numbers[pattern])), len(signatures))
+                for pattern in patterns
+            ]
         )
         eligible[members] = codes[0] if inverse is None else codes[inverse.reshape(-1)]
-    return list(signatures), eligible
+    return [numbers for _, numbers in signatures], eligible

@@ -112,6 +112,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         run=run,
         devices=_devices(prepared),
         extras=_extras(prepared),
+        gangs=_gangs(devices if prepared.ganging else 0),
         servers=_servers(devices if serving else 0),
         **_streams(prepared, r, slots if streaming else 0),
         slots=slot_rows,
@@ -155,7 +156,7 @@ def own_intervals(prepared: PreparedRun) -> set[tuple[int, int]]:
     return {
         key
         for key, program in prepared.compiled.items()
-        if prepared.is_own_interval(program) and kinds[key[0]] == "single"
+        if prepared.is_own_interval(program) and kinds[key[0]] == "single" and prepared.workloads[key[1]].gang == 1
     }
 
 
@@ -210,6 +211,12 @@ def _extras(prepared: PreparedRun) -> Records:
     rows.ending, rows.state = -1, ON
     for fleet_class, _ in prepared.scaled:
         rows.state[fleet_class.first + fleet_class.begin : fleet_class.first + fleet_class.count] = OFF
+    return rows
+
+
+def _gangs(count: int) -> Records:
+    rows = records(count, tables.GANG)
+    rows.leader = rows.following = -1
     return rows
 
 
@@ -281,6 +288,8 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     # Devices that drain return their jobs to queues.
     r.tokens = not serving and any(c.first_ticks is not None for c in prepared.compiled.values())
     r.careful = serving or batching or r.gated or prepared.interrupts or operation_faults or r.scaling or r.tokens
+    r.ganging, r.backfill = prepared.ganging, policy.backfill
+    r.careful = r.careful or r.ganging
     r.far = prepared.device_count > FAR_ABOVE and policy.batch.kind == "none"
     r.stretched = any(isinstance(fault, Straggler) for fault in faults)
     r.write = len(own_intervals(prepared)) < len(prepared.compiled) and not prepared.streamed
@@ -317,6 +326,7 @@ def _programs(
     engines: dict[str, int] = {}
     rows = records(works, tables.WORKLOAD)
     for number, job_class in enumerate(prepared.workloads):
+        rows[number].gang = job_class.gang
         rows[number].deadline = job_class.deadline_ticks
         rows[number].priority = job_class.workload.priority
         rows[number].way_at = rows[number].stretch_at = -1
@@ -382,7 +392,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
     ends: list[int] = []
     for row, fleet_class in zip(rows, prepared.classes, strict=True):
         node_count, leaf = tree_size(fleet_class.count)
-        row.first, row.count = fleet_class.first, fleet_class.count
+        row.first, row.count, row.idle = fleet_class.first, fleet_class.count, fleet_class.begin
         row.tree, row.leaf = size + ROOT, size + leaf
         row.memory, row.idle_w = fleet_class.device.memory_bytes, fleet_class.idle_w
         row.scaled = fleet_class.number in scaled

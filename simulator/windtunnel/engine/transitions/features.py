@@ -24,10 +24,12 @@ TALLIES = True
 """Runs that are too long to keep every job."""
 USERS = True
 """Closed loops."""
+GANGS = True
+"""Jobs that occupy several devices at once."""
 SIMPY = True
 """The process engine's clock."""
 
-FEATURES = ("SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS", "SIMPY")
+FEATURES = ("SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "INTERRUPTS", "TALLIES", "USERS", "GANGS", "SIMPY")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

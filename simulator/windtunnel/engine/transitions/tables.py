@@ -54,6 +54,8 @@ RUN = _layout(
     "submits thoughts exceeded "
     # For streams: the first free task, and the list of tasks whose time is asked.
     "free_task asked_task asked_task_end "
+    # For gangs: whether some jobs occupy several devices, and whether later jobs may start while one waits.
+    "ganging backfill "
     # Constants. `careful`: a device's work may be interrupted, slowed, paused or batched. `looks`: the score reads more
     # of a device than the tree holds. `far`: the fleet is larger than the cache. `serving`: batches are continuous.
     # `continues`: the run does not end when it has drained, because devices are still scaled.
@@ -97,9 +99,9 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow: linear and
 # head by tokens and sequences, prefill by points of context, decode by sequences and points. For autoscaling: the
 # number of devices in service that have a job, their device-ticks since the last decision, and the tick until which
-# these are counted.
+# these are counted. For gangs: idle, the number of available devices without a job.
 CLASS = _layout(
-    "first count tree leaf kind asks capacity columns linear head prefill decode scaled working worked counted",
+    "first count tree leaf kind asks capacity columns linear head prefill decode scaled working worked counted idle",
     "memory above_idle idle_w",
 )
 # A workload on a class, at class * workloads + workload. *_at: offset in `numbers` of the first job's value, or -1 if
@@ -117,9 +119,11 @@ WAY = _layout("first last")
 SEGMENT = _layout(
     "kind ticks ticks_at draw watts_at lane name engine ends_body:4 ends_phase:4 asks", "seconds watts share"
 )
-# For closed loops: the offset of its first user, the next job's rank, for how many jobs random numbers were drawn, the
+# gang: the number of devices that a job occupies. For closed loops: the offset of its first user, the next job's rank, for how many jobs random numbers were drawn, the
 # signature of its jobs, and the offsets in `numbers` of their draws and of their slowdowns (-1 without stragglers).
-WORKLOAD = _layout("deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at")
+WORKLOAD = _layout(
+    "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at"
+)
 # thoughts: how often the user has thought.
 USER = _layout("work thoughts")
 INTERVAL = _layout("on lane name start end", "watts")
@@ -172,6 +176,9 @@ TASK = _layout(
 # program, its open tasks, and its neighbours in the list of the device's jobs.
 # corrupted: whether its data are.
 STREAM_JOB = _layout("phase last open earlier later corrupted", "memory peak_w")
+# What gangs need of a device. leader: the device that leads its gang, -1 if it is in none. following: the next member
+# of its gang, -1 if it is the last. rate: its own speed.
+GANG = _layout("leader following", "rate")
 
 BATCHES, STRETCHES = 2048, 64
 """The numbers of batches and stretches of a run, in order of arrival, with sums of times and histograms."""
@@ -236,6 +243,8 @@ class World(NamedTuple):
     devices: Records
     extras: Records
     """The part of a device that only faults of operations and autoscaling need."""
+    gangs: Records
+    """The part of a device that only jobs of several devices need."""
     servers: Records
     """The part of a device that only continuous batching needs."""
     stations: Records
