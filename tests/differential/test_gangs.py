@@ -11,13 +11,13 @@ from tests.differential.comparison import assert_same, prepared
 from tests.differential.test_engines import TIED, scenarios
 from tests.differential.test_oracle import KNOWN, expected, rows
 
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, InvariantError
 from windtunnel.core.recording import Recording
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
-from windtunnel.engine.transitions import faults, gangs, single, work
+from windtunnel.engine.transitions import gangs, single, work
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -72,3 +72,85 @@ def test_both_engines_do_with_gangs_what_the_oracle_does(data: dict[str, Any]) -
     wanted = expected(ready)
     assert rows(process.run(ready)) == wanted
     assert rows(compiled.run(ready)) == wanted
+
+
+def overtaking(function: Any) -> Any:
+    """Return a transition that lets later jobs start although it is not allowed."""
+
+    def startable_queue(w: Any, device: int) -> int:
+        r = w.run[0]
+        allowed, r.backfill = r.backfill, 1
+        queue = int(function(w, device))
+        r.backfill = allowed
+        return queue
+
+    return startable_queue
+
+
+def at_own_speed(function: Any) -> Any:
+    """Return a transition that lets a gang work at the speed of its leader."""
+
+    def work_at(w: Any, leader: int, speed: float) -> None:
+        function(w, leader, w.gangs[leader].rate)
+
+    return work_at
+
+
+def on_the_last(function: Any) -> Any:
+    """Return a transition that lets the idle device of the highest number lead."""
+
+    def first_idle(w: Any, device: int, queue: int) -> int:
+        if w.workloads[w.slots[w.queues[queue].head].work].gang == 1:
+            return int(function(w, device, queue))
+        return max(
+            n for n, d in enumerate(w.devices) if d.slot < 0 and d.outages == 0 and d.cls == w.devices[device].cls
+        )
+
+    return first_idle
+
+
+MIXED = {
+    **TIED,
+    "fleet": [{**TIED["fleet"][0], "count": 4}, {**TIED["fleet"][0], "count": 3, "name": "slow"}],
+    "workload": [
+        {**TIED["workload"][0], "name": "small", "arrivals": {"process": "poisson", "rate": "2000 /s"}},
+        {**TIED["workload"][0], "name": "large", "arrivals": {"process": "poisson", "rate": "500 /s"}, "gang": 3},
+    ],
+    "policy": {"order": "arrival"},
+    "faults": [],
+    "stop": {"jobs": 120},
+}
+THROTTLED = {
+    **MIXED,
+    "faults": [{"kind": "throttle", "mean_interval": "5 ms", "duration": "5 ms", "speed": 0.5}],
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "mutant", "data"),
+    [
+        (single, "startable_queue", overtaking, MIXED),
+        (single, "first_idle", on_the_last, MIXED),
+        (gangs, "_work_at", at_own_speed, THROTTLED),
+        (gangs, "sweep_all", lambda _: lambda w: None, MIXED),
+        (single, "sweep_all", lambda _: lambda w: None, MIXED),
+    ],
+)
+def test_a_wrong_rule_of_gangs_is_caught(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, mutant: Any, data: dict[str, Any]
+) -> None:
+    ready = prepared(data)
+    assert rows(process.run(ready)) == expected(ready)
+    monkeypatch.setattr(module, name, mutant(getattr(module, name)))
+    assert rows(process.run(ready)) != expected(ready)
+
+
+def test_a_follower_without_its_own_energy_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = prepared(MIXED)
+    one = process.run(ready)
+    monkeypatch.setattr(work, "follow", lambda w, leader: None)
+    other = process.run(ready)
+    assert rows(one) == rows(other)
+    busy_time_is_conserved(ready, one)
+    with pytest.raises((AssertionError, InvariantError)):
+        busy_time_is_conserved(ready, other)

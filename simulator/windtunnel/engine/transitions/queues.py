@@ -115,7 +115,10 @@ def reindex(w: World, device: int) -> None:
         load = d.turn
     c = w.classes[d.cls]
     if GANGS and r.ganging:
-        c.idle += (load == 0) - (w.tree[c.leaf + device - c.first].load == 0)
+        if w.tree[c.leaf + device - c.first].load == 0:
+            c.idle -= 1
+        if load == 0:
+            c.idle += 1
     tree_set(w.tree, c.tree, c.leaf, device - c.first, load)
 
 
