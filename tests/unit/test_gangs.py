@@ -12,6 +12,7 @@ import pytest
 from tests.differential.comparison import assert_same, prepared
 
 import windtunnel
+from windtunnel.app.run import save
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
 from windtunnel.engine.compiled import run as compiled
@@ -89,13 +90,13 @@ def test_an_all_reduce_among_the_gang_takes_as_long_as_predicted() -> None:
         if stated is not None:
             data["workload"][0]["ops"] = [{"all_reduce": {"bytes": 10**9, "workers": stated}}]
         ((start, finish),) = times(both(data))
-        predicted = windtunnel.predict("all_reduce", "h100-sxm-80gb", bytes=10**9, workers=workers)
+        predicted = windtunnel.predict("all_reduce", "h100-sxm-80gb", {"bytes": 10**9, "workers": workers})
         assert finish - start == pytest.approx(predicted.duration_s * 1e12, abs=1)
 
 
 def test_a_job_is_on_every_device_of_its_gang_in_the_timeline(tmp_path: Path) -> None:
     run = windtunnel.run(scenario_from_data(scenario(3, {"gang": 3}, stop={"jobs": 2})))
-    run.write(tmp_path)
+    save(run, tmp_path)
     events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]
     lanes = {event["pid"] for event in events if event.get("ph") == "X" and event["name"] == "service"}
     assert len(lanes) == 3
