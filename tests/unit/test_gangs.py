@@ -232,3 +232,10 @@ def test_the_example_interrupts_training_and_completes_it() -> None:
     run = windtunnel.run(EXAMPLE)
     assert run.result.faults is not None and run.result.faults.interrupted > 5
     assert run.result.jobs.failed == 0 and run.result.jobs.completed > 9_000
+
+
+def test_a_plan_with_gangs_is_refused() -> None:
+    data = scenario(8, {"gang": 4}, targets=["latency p99 <= 20 ms"])
+    data["fleet"][0]["price"] = "1 USD/h"
+    with pytest.raises(InputError, match="workload\\[0\\].gang: the jobs of 'w0' occupy 4 devices each"):
+        windtunnel.plan(scenario_from_data(data))
