@@ -12,6 +12,7 @@ import pytest
 from tests.differential.comparison import assert_same, prepared
 
 import windtunnel
+from windtunnel.app import plan as planner
 from windtunnel.app.run import save
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
@@ -209,6 +210,10 @@ REDUCE = {"bytes": 10**9}
             {"gang": 9},
             "workload[0].gang: 'w0' needs 9 devices of one fleet entry, and no entry has so many; expected at most 8",
         ),
+        (
+            {"gang": 6, "devices": ["few"]},
+            "'w0' needs 6 devices of one fleet entry, and no entry has so many; expected at most 4",
+        ),
         ({"gang": 0}, "workload[0].gang"),
         ({"gang": 2.5}, "workload[0].gang"),
         (
@@ -224,7 +229,7 @@ REDUCE = {"bytes": 10**9}
 )
 def test_an_invalid_gang_is_an_error_with_its_place(change: dict[str, Any], says: str) -> None:
     data = scenario(8, change)
-    data["fleet"] = [{"device": "h100-sxm-80gb", "count": 8}]
+    data["fleet"] = [{"device": "h100-sxm-80gb", "count": 8}, {"device": "l4", "count": 4, "name": "few"}]
     assert says in error(data)
 
 
@@ -238,4 +243,4 @@ def test_a_plan_with_gangs_is_refused() -> None:
     data = scenario(8, {"gang": 4}, targets=["latency p99 <= 20 ms"])
     data["fleet"][0]["price"] = "1 USD/h"
     with pytest.raises(InputError, match="workload\\[0\\].gang: the jobs of 'w0' occupy 4 devices each"):
-        windtunnel.plan(scenario_from_data(data))
+        planner.plan(scenario_from_data(data), workers=1)

@@ -130,6 +130,8 @@ def check_gangs(
     Raises:
         InputError: if they are not.
     """
+    for job_class in workloads:
+        _check_size(scenario, job_class, classes)
     scaled = {entry: i for i, rule in enumerate(scenario.autoscale) for entry in scenario.entries_named(rule.entry)}
     for cls, work in compiled:
         job_class = workloads[work]
@@ -169,6 +171,20 @@ def check_gangs(
                 where=scenario.where("autoscale", scaled[cls], "entry"),
                 expected="`devices` in the workload, with entries that are not scaled",
             )
+
+
+def _check_size(scenario: Scenario, job_class: JobClass, classes: Sequence[FleetClass]) -> None:
+    """Check that an entry that may serve the workload has as many devices as a job of it occupies."""
+    named = job_class.workload.devices
+    entries = [(c.count, scenario.fleet[c.number]) for c in classes]
+    most = max((n for n, e in entries if named is None or e.device in named or e.name in named), default=0)
+    if job_class.gang > max(most, 1):
+        name = job_class.workload.name
+        raise InputError(
+            f"'{name}' needs {job_class.gang:,} devices of one fleet entry, and no entry has so many",
+            where=scenario.where("workload", job_class.number, "gang"),
+            expected=f"at most {most:,}",
+        )
 
 
 def doubtful_settings(prepared: PreparedRun) -> list[str]:

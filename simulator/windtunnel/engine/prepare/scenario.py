@@ -377,13 +377,6 @@ def _eligibility(
                     expected=errors[0].expected,
                     nearest=errors[0].nearest,
                 ).at(place)
-            if job_class.gang > max(c.count for c in classes):
-                raise InputError(
-                    f"'{job_class.workload.name}' needs {job_class.gang:,} devices of one fleet entry, and no entry "
-                    "has so many",
-                    where=scenario.where("workload", job_class.number, "gang"),
-                    expected=f"at most {max(c.count for c in classes):,}",
-                )
             raise InputError(
                 f"no device of the fleet is recommended for the use case '{job_class.workload.use_case}'",
                 where=scenario.where("workload", job_class.number, "use_case"),
