@@ -261,11 +261,13 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
 
 def gangs(draw: Draw, data: dict[str, Any]) -> None:
     """Let the jobs of some workloads occupy several devices, with a central queue, where the scenario allows it."""
-    scaled = {rule["entry"] for rule in data.get("autoscale", ())}
-    entries = [e for e in data["fleet"] if e.get("streams", 1) == 1 and e["name"] not in scaled and e["count"] > 1]
+    taken = {rule["entry"] for rule in data.get("autoscale", ())}
     parallel = [one for one in data["workload"] if any("streams" in op for op in one["ops"])]
-    able = [one for one in data["workload"] if not names_of(one["ops"]) & {"generate"} and one not in parallel]
-    if "batch" in data["policy"] or parallel or not entries or not able or draw.some(0.4):
+    for one in parallel:
+        taken |= set(one.get("devices", [entry["name"] for entry in data["fleet"]]))
+    entries = [e for e in data["fleet"] if e.get("streams", 1) == 1 and e["name"] not in taken and e["count"] > 1]
+    able = [one for one in data["workload"] if "generate" not in names_of(one["ops"]) and one not in parallel]
+    if "batch" in data["policy"] or not entries or not able or draw.some(0.4):
         return
     data["policy"] |= {"route": "central", "backfill": draw.some(0.3)}
     for one in draw.sample(able, draw.randint(1, len(able))):

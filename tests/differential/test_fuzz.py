@@ -6,7 +6,7 @@ from tests.differential.fuzz import check, features, scenario
 
 SEEDS = range(60)
 FEATURES = {
-    "autoscale", "closed", "continuous", "faults of operations", "faults", "generate", "power budget", "request",
+    "autoscale", "closed", "continuous", "faults of operations", "faults", "gangs", "generate", "power budget", "request",
     "streams of a job", "streams of a device",
 }  # fmt: skip
 
@@ -25,9 +25,11 @@ def test_the_random_scenarios_combine_the_features() -> None:
     refused = {
         frozenset(pair)
         for pair in (
+            ("continuous", "gangs"),
             ("continuous", "request"),
             ("continuous", "streams of a device"),
             ("continuous", "streams of a job"),
+            ("gangs", "request"),
             ("request", "streams of a device"),
             ("request", "streams of a job"),
         )
