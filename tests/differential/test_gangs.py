@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from tests.differential.comparison import assert_same, prepared
-from tests.differential.test_engines import TIED, scenarios
+from tests.differential.test_engines import TIED, held_to_budget, scenarios
 from tests.differential.test_oracle import KNOWN, expected, rows
 
 from windtunnel.core.errors import InputError, InvariantError
@@ -56,6 +56,7 @@ def test_both_engines_agree_on_jobs_of_several_devices(data: dict[str, Any]) -> 
     one, other = process.run(ready), compiled.run(ready)
     assert_same(one, other)
     invariants.check(one)
+    held_to_budget(data, one)
     if not data["faults"] and "power_budget" not in data:
         busy_time_is_conserved(ready, one)
 

@@ -16,8 +16,10 @@ from windtunnel.app import plan as planner
 from windtunnel.app.run import save
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
+from windtunnel.core.ticks import MAX_TICKS
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.demand import minimum_demand
+from windtunnel.engine.prepare.fault_schedule import FAIL
 from windtunnel.engine.prepare.offered_load import offered_load
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
@@ -164,14 +166,27 @@ def test_users_of_a_closed_loop_wait_for_jobs_of_several_devices() -> None:
     assert len(recording.jobs) == 300
 
 
-def test_a_run_ends_when_too_few_devices_are_left_for_the_next_job() -> None:
-    """A device that fails for good leaves two of three: the gang never starts, nor does what is behind it."""
-    faults = [{"kind": "failure", "at": ["20 ms"], "devices": ["bad"]}]
-    data = scenario(3, {"gang": 3, "devices": ["bad"]}, {}, faults=faults)
-    data["fleet"][0]["name"] = "bad"
-    data["faults"].append({"kind": "throttle", "mean_interval": "1 s", "duration": "1 ms", "speed": 0.5})
-    recording = both(data)
-    assert (recording.jobs.start < 0).any()
+def test_a_run_ends_when_too_few_devices_are_left_for_the_next_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of three devices fails for good, so the gang never starts, nor do the jobs behind it."""
+    faults = [
+        {"kind": "failure", "at": ["20 ms"]},
+        {"kind": "throttle", "mean_interval": "1 s", "duration": "1 ms", "speed": 0.5},
+    ]
+    ready = prepared(scenario(3, {"gang": 3}, {}, faults=faults))
+    schedule = ready.faults
+    assert schedule is not None
+    until, gone = schedule.until, schedule.gone
+
+    def of_first(tick: int) -> np.ndarray:
+        events = until(tick)
+        return events[(events["code"] != FAIL) | (events["on"] == 0)]
+
+    monkeypatch.setattr(schedule, "until", of_first)
+    monkeypatch.setattr(schedule, "gone", lambda count: np.where(np.arange(count) == 0, gone(count), MAX_TICKS))
+    recording = process.run(ready)
+    assert_same(recording, compiled.run(ready))
+    assert 0 < (recording.jobs.start < 0).sum() < 300
+    assert recording.jobs.workload[recording.jobs.start < 0].min() == 0
 
 
 def test_backfill_lets_later_jobs_start_while_a_gang_waits() -> None:
