@@ -109,7 +109,7 @@ def test_a_job_is_on_every_device_of_its_gang_in_the_timeline(tmp_path: Path) ->
 
 
 def test_a_failure_of_any_device_interrupts_the_job_and_frees_the_others() -> None:
-    """Four of five devices fail one after another; no job of three devices is on one that is down."""
+    """Five devices fail again and again; none of them works while it is down."""
     faults = [{"kind": "failure", "mtbf": "20 ms", "mttr": "3 ms", "max_attempts": 100}]
     recording = both(scenario(5, {"gang": 3}, {}, faults=faults))
     assert recording.returned > 5
