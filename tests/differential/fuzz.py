@@ -255,6 +255,7 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
         data["power_budget"] = f"{budget_w:.3f} W"
     ops = set().union(*(names_of(one["ops"]) for one in workload))
     data["faults"] = [fault(draw, names, ops, job_s, budget_w) for _ in range(draw.choice([0, 1, 1, 2, 3]))]
+    gangs(Draw(f"{seed} gangs"), data)
     add_progress(data, batch, job_s)
     add_waits(data, job_s)
     return data, rows
@@ -292,6 +293,26 @@ def add_progress(data: dict[str, Any], batch: str, job_s: float) -> None:
                 "cost": f"{round(cost * job_s * 1e9)} ns",
                 "restore": f"{round(restore * job_s * 1e9)} ns",
             }
+
+
+def gangs(draw: Draw, data: dict[str, Any]) -> None:
+    """Let the jobs of some workloads occupy several devices, with a central queue, where the scenario allows it."""
+    taken = {rule["entry"] for rule in data.get("autoscale", ())}
+    parallel = [one for one in data["workload"] if any("streams" in op for op in one["ops"])]
+    for one in parallel:
+        taken |= set(one.get("devices", [entry["name"] for entry in data["fleet"]]))
+    entries = [e for e in data["fleet"] if e.get("streams", 1) == 1 and e["name"] not in taken and e["count"] > 1]
+    able = [one for one in data["workload"] if "generate" not in names_of(one["ops"]) and one not in parallel]
+    if "batch" in data["policy"] or not entries or not able or draw.some(0.4):
+        return
+    data["policy"] |= {"route": "central", "backfill": draw.some(0.3)}
+    for one in draw.sample(able, draw.randint(1, len(able))):
+        chosen = draw.sample(entries, draw.randint(1, len(entries)))
+        one |= {"gang": draw.randint(1, max(e["count"] for e in chosen)), "devices": [e["name"] for e in chosen]}
+    if "power_budget" in data:
+        # Each job must be able to start.
+        most = max(one.get("gang", 1) for one in data["workload"])
+        data["power_budget"] = f"{float(data['power_budget'].removesuffix(' W')) * draw.choice([1, most]):.3f} W"
 
 
 def prepare_run_of(data: dict[str, Any], rows: list[str]) -> PreparedRun:
@@ -347,6 +368,7 @@ def features(data: dict[str, Any]) -> set[str]:
         "request": data["policy"].get("batch", {}).get("kind") == "request",
         "faults": bool(faults & plain),
         "faults of operations": bool(faults - plain),
+        "gangs": any(one.get("gang", 1) > 1 for one in data["workload"]),
         "generate": any("generate" in op for op in ops),
         "checkpoints": any("checkpoint" in one for one in data["workload"]),
         "preemption": "preemption" in data["policy"],

@@ -1,9 +1,9 @@
 """An independent simulation of a fleet, small and slow: what both engines are checked against.
 
 It shares no code with the engines' transitions. It knows: every arrival process, central queues and routes, every
-order, programs of operations one after another, one job at a time on a device, failures of devices (retried, migrated
-or failed jobs, with pauses), throttling, checkpoints, preemption by the order, jobs that give up waiting, and users in
-closed loops.
+order, programs of operations one after another, one job at a time on a device, jobs of several devices, failures of
+devices (retried, migrated or failed jobs, with pauses), throttling, checkpoints, preemption by the order, jobs that
+give up waiting, and users in closed loops.
 
 Jobs and devices are objects, and the state is searched anew at every decision. SimPy keeps the time. The rules of ties
 are those of docs/engine.md.
@@ -49,6 +49,8 @@ class Job:
     whole: int = 0
     restoring: bool = False
     preempted: bool = False
+    on: tuple[Device, ...] = ()
+    """The devices that execute it; the first one has its work."""
 
 
 @dataclass(eq=False)
@@ -212,18 +214,36 @@ class Oracle:
         return len(self.waiting.get(device.number, [])) + pausing + (device.job is not None)
 
     def offer(self) -> None:
-        """Let every idle device take the first job of the central queue that it can run, lowest number first."""
-        for device in self.devices:
-            self.feed(device)
+        """Start the jobs of the central queue, each on the first class that has enough idle devices.
+
+        A job that cannot start keeps those behind it from the classes that it can use, unless these may overtake it.
+        """
+        queue = self.waiting.get(-1, [])
+        closed: set[int] = set()
+        for job in sorted(queue, key=self.key):
+            for cls in sorted(job.classes):
+                idle = [d for d in self.devices if d.cls == cls and d.up and d.job is None]
+                if cls not in closed and len(idle) >= self.size(job):
+                    queue.remove(job)
+                    self.start(tuple(idle[: self.size(job)]), job)
+                    break
+            else:
+                closed.update(() if self.prepared.policy.backfill else job.classes)
+
+    def size(self, job: Job) -> int:
+        """Return the number of devices that a job occupies."""
+        return self.prepared.scenario.workload[job.work].gang or 1
 
     def feed(self, device: Device) -> None:
-        """Start the first job of the device's queue that it can run."""
-        queue = self.waiting.get(device.number if self.routed else -1, [])
-        able = [job for job in queue if device.cls in job.classes]
-        if device.job is None and device.up and able:
-            job = min(able, key=self.key)
+        """Start the first job of the device's queue, or of the central one."""
+        if not self.routed:
+            self.offer()
+            return
+        queue = self.waiting.get(device.number, [])
+        if device.job is None and device.up and queue:
+            job = min(queue, key=self.key)
             queue.remove(job)
-            self.start(device, job)
+            self.start((device,), job)
 
     # Jobs.
 
@@ -264,9 +284,12 @@ class Oracle:
         self.waiting.setdefault(-1 if device is None else device.number, []).append(job)
         self.offer() if device is None else self.feed(device)
 
-    def start(self, device: Device, job: Job) -> None:
-        """Start a job on a device."""
-        job.start, job.device, device.job = self.env.now, device.number, job
+    def start(self, devices: tuple[Device, ...], job: Job) -> None:
+        """Start a job on its devices."""
+        device, job.on = devices[0], devices
+        job.start, job.device = self.env.now, device.number
+        for member in devices:
+            member.job = job
         job.starts += not job.preempted
         job.preempted = False
         slow = 1.0 if self.prepared.slowdown is None else float(self.prepared.slowdown[job.number])
@@ -377,10 +400,16 @@ class Oracle:
             self.offer()
 
     def go(self, device: Device) -> None:
-        """Let the device's present segment proceed."""
+        """Let the device's present segment proceed, at the speed of the slowest device of the job."""
         device.since = self.env.now
-        ticks = device.left if device.speed == 1.0 else math.ceil(float(device.left) / device.speed)
+        speed = self.speed(device)
+        ticks = device.left if speed == 1.0 else math.ceil(float(device.left) / speed)
         device.process = self.env.process(self.work(device, ticks))
+
+    def speed(self, device: Device) -> float:
+        """Return the speed of the job of a device."""
+        assert device.job is not None
+        return min(member.speed for member in device.job.on)
 
     def work(self, device: Device, ticks: int) -> Generator[Any, Any, None]:
         """The present segment of a device."""
@@ -397,7 +426,7 @@ class Oracle:
         if device.process.is_alive:
             device.process.interrupt()
         span = self.env.now - device.since
-        done = span if device.speed == 1.0 else math.floor(float(span) * device.speed)
+        done = span if self.speed(device) == 1.0 else math.floor(float(span) * self.speed(device))
         device.left = max(device.left - done, 0)
 
     def complete(self, subject: tuple[Device, Job]) -> None:
@@ -408,7 +437,9 @@ class Oracle:
         if device.segments:
             self.next_segment(device)
             return
-        job.finish, device.job = self.env.now, None
+        job.finish = self.env.now
+        for member in job.on:
+            member.job = None
         self.left(device)
         self.feed(device)
 
@@ -433,10 +464,10 @@ class Oracle:
                     self.place(job)
         elif code == SPEED:
             if device.job is not None:
-                self.halt(device)
+                self.halt(device.job.on[0])
             device.speed = float(event["value"])
             if device.job is not None:
-                self.go(device)
+                self.go(device.job.on[0])
 
     def fail(self, device: Device, fault: Any) -> None:
         """Let a device fail."""
@@ -445,10 +476,11 @@ class Oracle:
         moved: list[Job] = []
         job = device.job
         if job is not None:
-            self.halt(device)
-            self.came_to(device)
+            self.halt(job.on[0])
+            self.came_to(job.on[0])
             self.lose(job)
-            device.job = None
+            for member in job.on:
+                member.job = None
             if fault.on_failure == "fail" or job.starts >= fault.max_attempts:
                 job.failed, job.finish = True, self.env.now
                 self.lost += job.saved

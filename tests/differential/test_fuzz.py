@@ -7,7 +7,7 @@ from tests.differential.fuzz import check, features, scenario
 SEEDS = [*range(60), 328]
 """328: a controller decides while the only device with work is reset after a failed operation."""
 FEATURES = {
-    "autoscale", "closed", "continuous", "faults of operations", "faults", "generate", "power budget", "request",
+    "autoscale", "closed", "continuous", "faults of operations", "faults", "gangs", "generate", "power budget", "request",
     "streams of a job", "streams of a device", "checkpoints", "preemption", "patience", "pauses",
 }  # fmt: skip
 ALONE = ("continuous", "request", "streams of a job", "streams of a device")
@@ -24,9 +24,11 @@ def test_the_random_scenarios_combine_the_features() -> None:
     refused = {
         frozenset(pair)
         for pair in (
+            ("continuous", "gangs"),
             ("continuous", "request"),
             ("continuous", "streams of a device"),
             ("continuous", "streams of a job"),
+            ("gangs", "request"),
             ("request", "streams of a device"),
             ("request", "streams of a job"),
             *((one, other) for one in ("checkpoints", "preemption") for other in ALONE),

@@ -21,6 +21,7 @@ GENERATE = {"generate": {"model": "m", "prompt": 10, "output": 5}}
 OTHER = {"generate": {"model": "n", "prompt": 10, "output": 5}}
 STREAMS = {"streams": [[{"launch": {}}], [{"launch": {}}]]}
 GPU = {"device": "h100-sxm-80gb"}
+PAIR = [{**GPU, "count": 2}]
 CPU = {"device": "host", "real": "cpu:0"}
 OPERATION = {"vector_add": {"n": 1000}}
 RULE = {"entry": "h100-sxm-80gb", "max": 2, "up": {"queue_per_device": 2}, "provisioning": "1 s"}
@@ -36,6 +37,7 @@ def outcome(
     arrivals: Any = None,
     engine: str = "auto",
     checkpoint: bool = False,
+    gang: int | None = None,
     **more: Any,
 ) -> str:
     """Return the error of a scenario, or the notes of its run."""
@@ -45,7 +47,12 @@ def outcome(
         "fleet": fleet or [GPU],
         "models": {"m": MODEL, "n": MODEL},
         "workload": [
-            {"name": f"w{i}", "arrivals": arrivals or {"process": "poisson", "rate": "1000 /s"}, "ops": ops}
+            {
+                "name": f"w{i}",
+                "arrivals": arrivals or {"process": "poisson", "rate": "1000 /s"},
+                "ops": ops,
+                "gang": gang,
+            }
             | ({"checkpoint": CHECKPOINT} if checkpoint else {})
             for i, ops in enumerate(programs)
         ],
@@ -98,15 +105,32 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
         ([[SERVICE]], {"checkpoint": True, "fleet": [{**GPU, "streams": 2}]}),
         ([[STREAMS]], {"checkpoint": True}),
     ],
-    "`records: sample` with traces, closed loops, `generate`, streams, autoscaling or faults of operations": [
+    "`records: sample` with traces, closed loops, `generate`, streams, autoscaling, gangs or faults of operations": [
         ([[SERVICE]], {"records": "sample", "arrivals": USERS}),
         ([[GENERATE]], {"records": "sample"}),
         ([[STREAMS]], {"records": "sample"}),
         ([[SERVICE]], {"records": "sample", "fleet": [{**GPU, "streams": 2}]}),
         ([[SERVICE]], {"records": "sample", "autoscale": [RULE]}),
+        ([[SERVICE]], {"records": "sample", "fleet": PAIR, "gang": 2}),
         ([[OPERATION]], {"records": "sample", "faults": [{"kind": "ecc", "call": 1}]}),
     ],
     "`records: sample` in the process engine": [([[SERVICE]], {"records": "sample", "engine": "process"})],
+    "a gang with a route that chooses a device": [
+        ([[SERVICE]], {"fleet": PAIR, "gang": 2, "policy": "least-loaded"}),
+        ([[SERVICE]], {"fleet": PAIR, "gang": 2, "policy": {"route": "round-robin", "order": "priority"}}),
+    ],
+    "a gang with batches": [([[SERVICE]], {"fleet": PAIR, "gang": 2, "policy": batch("request")})],
+    "a gang with `generate` or `streams` in its program": [
+        ([[GENERATE]], {"fleet": PAIR, "gang": 2}),
+        ([[STREAMS]], {"fleet": PAIR, "gang": 2}),
+    ],
+    "a gang on devices with streams": [
+        ([[SERVICE]], {"fleet": [{**PAIR[0], "streams": 2}], "gang": 2}),
+    ],
+    "a gang on devices that are scaled": [
+        ([[SERVICE]], {"fleet": PAIR, "gang": 2, "autoscale": [RULE]}),
+    ],
+    "a gang of real devices": [([[OPERATION]], {"fleet": [CPU], "gang": 2})],
     "a real device in the compiled engine": [([[OPERATION]], {"fleet": [CPU], "engine": "compiled"})],
     "a real device with batches": [([[OPERATION]], {"fleet": [CPU], "policy": batch("request")})],
     "a real device with `streams` above 1": [([[OPERATION]], {"fleet": [{**CPU, "streams": 2}]})],

@@ -443,11 +443,6 @@ class AllReduce(Operation):
     sums = ("bytes",)
 
     @classmethod
-    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
-        """Return the column ``flops``."""
-        return n["flops"]
-
-    @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return the memory (bytes) of the operands."""
         return n["bytes"]
@@ -460,11 +455,6 @@ class SendRecv(Operation):
     name = "send_recv"
     columns = _LINKED
     sums = ("bytes",)
-
-    @classmethod
-    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
-        """Return the column ``flops``."""
-        return n["flops"]
 
     @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:

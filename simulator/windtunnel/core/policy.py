@@ -153,6 +153,8 @@ class Policy:
     batch: Batch = Batch()
     preemption: Literal["none", "resume", "restart"] = "none"
     """Whether a waiting job may interrupt one that comes after it in the order, and where the latter continues."""
+    backfill: bool = False
+    """Whether later jobs may start on devices for which a job of several devices waits."""
 
     @property
     def requires(self) -> frozenset[str]:

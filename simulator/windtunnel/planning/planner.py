@@ -115,6 +115,14 @@ class Planner:
                     where=self.scenario.where("workload", i, "arrivals"),
                     expected="arrivals that do not depend on the fleet; `windtunnel sweep` compares fleets with users",
                 )
+        for i, workload in enumerate(self.scenario.workload):
+            if workload.gang is not None and workload.gang > 1:
+                raise InputError(
+                    f"the jobs of '{workload.name}' occupy {workload.gang:,} devices each, and the search of a plan "
+                    "assumes that any number of devices is of use",
+                    where=self.scenario.where("workload", i, "gang"),
+                    expected="no gang; `windtunnel sweep` compares fleets with gangs",
+                )
         if self.scenario.autoscale:
             raise InputError(
                 "a plan chooses a constant number of devices, and autoscale changes it",

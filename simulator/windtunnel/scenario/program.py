@@ -83,19 +83,22 @@ class Generate:
 Stage = OpStage | Branch | Streams | Generate
 
 
-def parse_program(data: object, path: Path, locate: Locate, models: Sequence[str]) -> tuple[Stage, ...]:
+def parse_program(
+    data: object, path: Path, locate: Locate, models: Sequence[str], gang: int | None = None
+) -> tuple[Stage, ...]:
     """Return the program written as ``data`` at ``path``. ``locate`` returns locations, ``models`` are the decoders'
-    names.
+    names, and ``gang`` is the number of devices that a job occupies, if it is stated.
 
     Raises InputError with line, column, field and the nearest valid name.
     """
-    return _Parser(locate, models).body(data, path)
+    return _Parser(locate, models, gang).body(data, path)
 
 
 class _Parser:
-    def __init__(self, locate: Locate, models: Sequence[str]) -> None:
+    def __init__(self, locate: Locate, models: Sequence[str], gang: int | None) -> None:
         self.locate = locate
         self.models = models
+        self.gang = gang
 
     def body(self, data: object, path: Path) -> tuple[Stage, ...]:
         if not isinstance(data, list) or not data:
@@ -188,12 +191,27 @@ class _Parser:
                     fixed[column.name] = self.with_unit(column.unit, raw, column.parse(raw))
             except InputError as error:
                 raise error.at(self.locate(here)) from None
+        if self.gang is not None:
+            self.add_workers(op, fixed, references, path)
         try:
             complete = op.complete(fixed)
         except InputError as error:
             raise error.at(self.locate(path)) from None
         numbers: dict[str, Value] = {k: v for k, v in complete.items() if not isinstance(v, str)}
         return OpStage(op, {k: v for k, v in complete.items() if isinstance(v, str)}, numbers | references, path)
+
+    def add_workers(
+        self, op: type[Operation], fixed: dict[str, object], references: Mapping[str, ColumnRef], path: Path
+    ) -> None:
+        """Let the devices of a gang be the workers of an operation, unless it states fewer."""
+        if all(column.name != "workers" for column in op.columns):
+            return
+        here, expected = (*path, "workers"), f"at most {self.gang}, the workload's gang, which is the default"
+        if "workers" in references:
+            raise self.wrong("the workers of a gang cannot come from a column", here, expected)
+        workers = fixed.setdefault("workers", float(self.gang or 1))
+        if isinstance(workers, float) and workers > float(self.gang or 1):
+            raise self.wrong(f"{workers:g} workers in a gang of {self.gang}", here, expected)
 
     @staticmethod
     def with_unit(unit: str, raw: object, parsed: float | str) -> float | str:
@@ -248,6 +266,15 @@ def columns_used(program: Sequence[Stage]) -> Iterator[tuple[str, bool, Path]]:
             yield stage.column, False, (*stage.path, "on")
             for body in [*stage.cases.values(), *([stage.default] if stage.default else [])]:
                 yield from columns_used(body)
+
+
+def flattened(program: Sequence[Stage]) -> Iterator[Stage]:
+    """Yield the stages of a program, including those of all branches."""
+    for stage in program:
+        yield stage
+        if isinstance(stage, Branch):
+            for body in [*stage.cases.values(), stage.default or ()]:
+                yield from flattened(body)
 
 
 def operations_of(program: Sequence[Stage]) -> Iterator[str]:

@@ -54,7 +54,7 @@ def check_scenario(document: Document) -> Scenario:
         raise located(error, document, Scenario) from None
     check_names(scenario, document)
     programs = [
-        parse_program(workload.ops, ("workload", i, "ops"), document.where, list(scenario.models))
+        parse_program(workload.ops, ("workload", i, "ops"), document.where, list(scenario.models), workload.gang)
         for i, workload in enumerate(scenario.workload)
     ]
     scenario.attach(document, programs)

@@ -175,6 +175,11 @@ class Workload(_Model):
     )
     arrivals: Arrivals
     ops: list[Any] = Field(min_length=1, description="the job's program; `windtunnel ops` lists the operations")
+    gang: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100_000)] | None = Field(
+        None,
+        description="number of devices of one fleet entry that each job occupies at once, from its start to its end; "
+        "default: 1",
+    )
     priority: Annotated[int, BeforeValidator(whole), Field(ge=-(10**6), le=10**6)] = 0
     deadline: PositiveSeconds | None = Field(
         None, description="time after arrival by which a job is due; for a request, by which its first token is due"
@@ -221,6 +226,9 @@ class PolicyParts(_Model):
         None,
         description="a waiting job interrupts a job in progress that comes after it in the order: one that later "
         "continues (resume), or starts again from its last checkpoint or the beginning (restart); default: never",
+    )
+    backfill: bool = Field(
+        False, description="whether later jobs may start on the devices for which a job with `gang` waits"
     )
 
     @model_validator(mode="after")

@@ -43,14 +43,15 @@ def policy_of(scenario: Scenario) -> Policy:
     preemption = stated.preemption or "none"
     if stated.name is not None:
         named = _located(partial(policies.named, stated.name, batch, scenario.folder), scenario, "policy", "name")
-        return replace(named, preemption=preemption)
+        return replace(named, preemption=preemption, backfill=stated.backfill)
     route = _located(
         partial(policies.route_named, stated.route or "central", scenario.folder), scenario, "policy", "route"
     )
     order = _located(
         partial(policies.order_named, stated.order or "arrival", scenario.folder), scenario, "policy", "order"
     )
-    return Policy(f"{stated.route or 'central'} / {stated.order or 'arrival'}", route, order, batch, preemption)
+    name = f"{stated.route or 'central'} / {stated.order or 'arrival'}"
+    return Policy(name, route, order, batch, preemption, stated.backfill)
 
 
 def _located(make: Callable[[], _Part], scenario: Scenario, *path: str) -> _Part:

@@ -123,7 +123,8 @@ def _simulate(
     if scenario.records in ("sample", "none") and not first.streamed:
         notes.append(
             f"records: {scenario.records} was requested, but every job is kept: only the compiled engine summarises "
-            "jobs, and only jobs that do not come from a trace, do not generate tokens, and are not in a closed loop"
+            "jobs, and only jobs that do not come from a trace, do not generate tokens, occupy one device, and are not "
+            "in a closed loop"
         )
     if len(recordings) < replications:
         notes.append(

@@ -43,7 +43,14 @@ def variant_of(prepared: PreparedRun) -> str:
 
 def needs_everything(prepared: PreparedRun) -> bool:
     """Return whether a run needs rare features, from autoscaling to faults of operations."""
-    if prepared.scaled or prepared.real or prepared.users or has_waits(prepared) or prepared.progresses:
+    if (
+        prepared.scaled
+        or prepared.real
+        or prepared.users
+        or has_waits(prepared)
+        or prepared.progresses
+        or prepared.ganging
+    ):
         return True
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
         return True
@@ -119,6 +126,7 @@ def _empty() -> World:
         run=records(1, tables.RUN),
         devices=records(0, tables.DEVICE),
         extras=records(0, tables.EXTRA),
+        gangs=records(0, tables.GANG),
         servers=records(0, tables.SERVER),
         stations=records(0, tables.STATION),
         engines=records(0, tables.ENGINE),

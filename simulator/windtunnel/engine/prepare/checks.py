@@ -15,7 +15,7 @@ from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_cou
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Compiled
 from windtunnel.scenario.faults import takes_device_down
-from windtunnel.scenario.program import Generate, OpStage
+from windtunnel.scenario.program import Branch, Generate, OpStage, flattened
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 
@@ -116,6 +116,75 @@ def check_batches(
                 where=scenario.where("fleet", class_number, "streams"),
                 expected="streams: 1",
             )
+
+
+def check_gangs(
+    scenario: Scenario,
+    policy: Policy,
+    classes: Sequence[FleetClass],
+    workloads: Sequence[JobClass],
+    compiled: Mapping[tuple[int, int], Compiled],
+) -> None:
+    """Check that jobs of several devices are supported with the rest of the scenario.
+
+    Raises:
+        InputError: if they are not.
+    """
+    for job_class in workloads:
+        _check_size(scenario, job_class, classes)
+    scaled = {entry: i for i, rule in enumerate(scenario.autoscale) for entry in scenario.entries_named(rule.entry)}
+    for cls, work in compiled:
+        job_class = workloads[work]
+        if job_class.gang == 1:
+            continue
+        where = scenario.where("workload", work, "gang")
+        name = job_class.workload.name
+        if policy.route.score is not None:
+            raise InputError(
+                f"the route '{policy.route.name}' does not support gangs: a job of several devices, as of '{name}', "
+                "waits in no single device's queue",
+                where=where,
+                expected="a policy with a central queue, such as fifo or {order: priority}",
+            )
+        if policy.batch.kind != "none":
+            raise InputError(
+                f"batches do not support gangs: '{name}' occupies several devices",
+                where=where,
+                expected="no gang, or no batch in the policy",
+            )
+        if any(not isinstance(stage, OpStage | Branch) for stage in flattened(job_class.program)):
+            raise InputError(
+                f"a gang does not support 'generate' and streams: '{name}'",
+                where=scenario.where("workload", work, "ops"),
+                expected="operations, repeats and branches",
+            )
+        phases = (phase for (c, _), p in compiled.items() if c == cls for variant in p.variants for phase in variant)
+        if classes[cls].streams > 1 or any(len(phase) > 1 for phase in phases):
+            raise InputError(
+                f"a gang requires devices that execute one job at a time, and {classes[cls].name} has streams",
+                where=where,
+                expected="`devices` in the workload, with entries without streams",
+            )
+        if cls in scaled:
+            raise InputError(
+                f"autoscale does not support gangs: '{name}' can run on {classes[cls].name}",
+                where=scenario.where("autoscale", scaled[cls], "entry"),
+                expected="`devices` in the workload, with entries that are not scaled",
+            )
+
+
+def _check_size(scenario: Scenario, job_class: JobClass, classes: Sequence[FleetClass]) -> None:
+    """Check that an entry that may serve the workload has as many devices as a job of it occupies."""
+    named = job_class.workload.devices
+    entries = [(c.count, scenario.fleet[c.number]) for c in classes]
+    most = max((n for n, e in entries if named is None or e.device in named or e.name in named), default=0)
+    if job_class.gang > max(most, 1):
+        name = job_class.workload.name
+        raise InputError(
+            f"'{name}' needs {job_class.gang:,} devices of one fleet entry, and no entry has so many",
+            where=scenario.where("workload", job_class.number, "gang"),
+            expected=f"at most {most:,}",
+        )
 
 
 def check_progress(prepared: PreparedRun) -> None:

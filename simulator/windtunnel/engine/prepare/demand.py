@@ -9,7 +9,7 @@ device's own tables: docs/planning.md derives each of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -132,7 +132,7 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
                 following[indices] = compiled.outputs[ranks] - 1
             if not able.any():
                 continue
-            minimum = _minimum(prepared, c, w, compiled, ranks)
+            minimum = _of_gang(_minimum(prepared, c, w, compiled, ranks), w.gang)
             for target, parts in ((whole, minimum.whole), (first, minimum.first)):
                 for name, seconds in parts.items():
                     target.setdefault(name, np.zeros(jobs))[indices] = np.where(able, seconds, 0.0)
@@ -195,6 +195,18 @@ def _minimum(prepared: PreparedRun, c: FleetClass, w: JobClass, compiled: Compil
         0.0,
         0.0,
         f"no lower bound is known for batches of '{w.workload.name}', whose jobs differ; 0 is used",
+    )
+
+
+def _of_gang(one: _Minimum, gang: int) -> _Minimum:
+    """Return the demand of jobs that occupy several devices, from that of one device; times alone are the same."""
+    if gang == 1:
+        return one
+    return replace(
+        one,
+        whole={name: seconds * gang for name, seconds in one.whole.items()},
+        first={name: seconds * gang for name, seconds in one.first.items()},
+        energy_j=one.energy_j * gang,
     )
 
 

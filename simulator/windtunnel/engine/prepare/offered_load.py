@@ -82,7 +82,10 @@ def offered_load(prepared: PreparedRun) -> Load | None:
 
 
 def _work_s(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> dict[str, float]:
-    """Return the mean time for which a job occupies the device, and each engine that serves jobs together (s)."""
+    """Return the mean time for which a job occupies devices, and each engine that serves jobs together (s).
+
+    The time of a job of several devices counts for each of them.
+    """
     compiled = prepared.compiled.get((fleet_class.number, work))
     if compiled is None:
         return {}
@@ -95,9 +98,10 @@ def _work_s(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> dict[s
     if compiled.variant_of is not None:
         share = np.bincount(compiled.variant_of, minlength=len(compiled.variants)) / len(compiled.variant_of)
     seconds: dict[str, float] = {"device": 0.0}
+    gang = prepared.workloads[work].gang
     for weight, phases in zip(share, compiled.variants, strict=True):
         for phase in phases:
-            seconds["device"] += weight * max(sum(_mean_s(s) for s in body) for body in phase)
+            seconds["device"] += gang * weight * max(sum(_mean_s(s) for s in body) for body in phase)
             if fleet_class.streams > 1:
                 for segment in (s for body in phase for s in body):
                     occupied_s = weight * _mean_s(segment) * segment.share

@@ -59,6 +59,11 @@ class JobClass:
     patience: ServiceTimeDraws | None = None
     """The factors on the mean patience of the jobs, if it is random."""
 
+    @property
+    def gang(self) -> int:
+        """The number of devices that each job occupies at once."""
+        return self.workload.gang or 1
+
 
 @dataclass(frozen=True)
 class PreparedRun:
@@ -119,6 +124,11 @@ class PreparedRun:
     def device_count(self) -> int:
         """The number of devices in the whole fleet."""
         return sum(c.count for c in self.classes)
+
+    @property
+    def ganging(self) -> bool:
+        """Whether some jobs occupy several devices at once."""
+        return any(job_class.gang > 1 for job_class in self.workloads)
 
     @property
     def interrupts(self) -> bool:

@@ -16,7 +16,14 @@ from windtunnel.core.ticks import to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import MAX_JOBS, arrivals, merged
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
-from windtunnel.engine.prepare.checks import check_batches, check_decisions, check_faults, check_needs, check_progress
+from windtunnel.engine.prepare.checks import (
+    check_batches,
+    check_decisions,
+    check_faults,
+    check_gangs,
+    check_needs,
+    check_progress,
+)
 from windtunnel.engine.prepare.decoding import DecoderCostCache
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun
@@ -66,6 +73,7 @@ def prepare(
     check_needs(scenario, policy, classes)
     compiled, preferences, refusals = _compiled(scenario, policy, classes, workloads, preference)
     check_batches(scenario, policy, workloads, compiled)
+    check_gangs(scenario, policy, classes, workloads, compiled)
     budget_w = _budget(scenario, classes)
     schedule = _schedule(scenario, classes, budget_w)
     limit = scenario.stop.jobs if scenario.stop is not None and not streamed else None
@@ -150,6 +158,8 @@ def _compiled(
         for fleet_class in classes:
             entry = scenario.fleet[fleet_class.number]
             if allowed is not None and entry.device not in allowed and entry.name not in allowed:
+                continue
+            if fleet_class.count < job_class.gang:
                 continue
             place = 0.0
             use = job_class.workload.use_case
@@ -300,14 +310,15 @@ def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float
 def can_be_streamed(scenario: Scenario) -> bool:
     """Return whether jobs can be drawn while a run goes on, and only sums and a sample of them kept.
 
-    The sums do not have what traces, users, `generate`, streams, autoscaling and faults of operations need.
+    The sums do not have what traces, users, `generate`, streams, autoscaling, faults of operations and gangs need.
     """
     stopped = scenario.stop is not None and (scenario.stop.jobs is not None or scenario.stop.time is not None)
     drawn = all(not isinstance(w.arrivals, Trace | Closed) for w in scenario.workload)
     plain = all(isinstance(stage, OpStage) for program in scenario.programs for stage in program)
     one_at_a_time = all(entry.streams == 1 for entry in scenario.fleet)
     fixed = not scenario.autoscale and not any(isinstance(fault, OperationFault) for fault in scenario.faults)
-    return stopped and drawn and plain and one_at_a_time and fixed
+    alone = all(w.gang in (None, 1) for w in scenario.workload)
+    return stopped and drawn and plain and one_at_a_time and fixed and alone
 
 
 def expected_jobs(scenario: Scenario) -> int:
@@ -353,14 +364,14 @@ def _eligibility(
     workload_of: np.ndarray,
     rank: np.ndarray,
 ) -> tuple[list[tuple[int, ...]], np.ndarray]:
-    """Return the distinct sets of classes that can run a job, and the index of each job's set.
+    """Return the distinct sets of classes that can run a job, for each size of a gang, and the index of each job's set.
 
     A class can run a job if its kind supports the operations and its memory is large enough.
 
     Raises:
         InputError: if no device can run a job.
     """
-    signatures: dict[tuple[int, ...], int] = {}
+    signatures: dict[tuple[int, tuple[int, ...]], int] = {}
     eligible = np.zeros(len(workload_of), dtype=np.int64)
     for job_class in workloads:
         members = workload_of == job_class.number
@@ -408,7 +419,10 @@ def _eligibility(
         same = (fits == fits[0]).all()
         patterns, inverse = (fits[:1], None) if same else np.unique(fits, axis=0, return_inverse=True)
         codes = np.array(
-            [signatures.setdefault(tuple(int(n) for n in numbers[pattern]), len(signatures)) for pattern in patterns]
+            [
+                signatures.setdefault((job_class.gang, tuple(int(n) for n in numbers[pattern])), len(signatures))
+                for pattern in patterns
+            ]
         )
         eligible[members] = codes[0] if inverse is None else codes[inverse.reshape(-1)]
-    return list(signatures), eligible
+    return [numbers for _, numbers in signatures], eligible

@@ -119,6 +119,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         run=run,
         devices=_devices(prepared),
         extras=_extras(prepared),
+        gangs=_gangs(devices if prepared.ganging else 0),
         servers=_servers(devices if serving else 0),
         **_streams(prepared, r, slots if streaming else 0),
         slots=slot_rows,
@@ -168,7 +169,7 @@ def own_intervals(prepared: PreparedRun) -> set[tuple[int, int]]:
     return {
         key
         for key, program in prepared.compiled.items()
-        if prepared.is_own_interval(program) and kinds[key[0]] == "single"
+        if prepared.is_own_interval(program) and kinds[key[0]] == "single" and prepared.workloads[key[1]].gang == 1
     }
 
 
@@ -223,6 +224,12 @@ def _extras(prepared: PreparedRun) -> Records:
     rows.ending, rows.state = -1, ON
     for fleet_class, _ in prepared.scaled:
         rows.state[fleet_class.first + fleet_class.begin : fleet_class.first + fleet_class.count] = OFF
+    return rows
+
+
+def _gangs(count: int) -> Records:
+    rows = records(count, tables.GANG)
+    rows.leader = rows.following = -1
     return rows
 
 
@@ -310,6 +317,8 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.preempting = {"none": tables.NOT_PREEMPTED, "resume": tables.RESUMED, "restart": tables.RESTARTED}[
         policy.preemption
     ]
+    r.ganging, r.backfill = prepared.ganging, policy.backfill
+    r.careful = r.careful or r.ganging
     r.far = prepared.device_count > FAR_ABOVE and policy.batch.kind == "none"
     r.stretched = any(isinstance(fault, Straggler) for fault in faults)
     r.write = len(own_intervals(prepared)) < len(prepared.compiled) and not prepared.streamed
@@ -346,6 +355,7 @@ def _programs(
     engines: dict[str, int] = {}
     rows = records(works, tables.WORKLOAD)
     for number, job_class in enumerate(prepared.workloads):
+        rows[number].gang = job_class.gang
         rows[number].deadline = job_class.deadline_ticks
         rows[number].priority = job_class.workload.priority
         rows[number].way_at = rows[number].stretch_at = rows[number].patience_draw = -1
@@ -462,7 +472,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
     ends: list[int] = []
     for row, fleet_class in zip(rows, prepared.classes, strict=True):
         node_count, leaf = tree_size(fleet_class.count)
-        row.first, row.count = fleet_class.first, fleet_class.count
+        row.first, row.count, row.idle = fleet_class.first, fleet_class.count, fleet_class.begin
         row.tree, row.leaf = size + ROOT, size + leaf
         row.memory, row.idle_w = fleet_class.device.memory_bytes, fleet_class.idle_w
         row.scaled = fleet_class.number in scaled

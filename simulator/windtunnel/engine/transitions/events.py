@@ -6,6 +6,7 @@ schedule, timers, devices that become ready, decisions, arrivals.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from windtunnel.engine.transitions.containers import prefetch
 from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, sweep
 from windtunnel.engine.transitions.faults import apply_fault, come_back
 from windtunnel.engine.transitions.features import (
+    GANGS,
     INTERRUPTS,
     PROGRESS,
     QUESTIONS,
@@ -29,11 +31,13 @@ from windtunnel.engine.transitions.features import (
     cold,
     hot,
 )
+from windtunnel.engine.transitions.gangs import leader_of
 from windtunnel.engine.transitions.heap import ROOT, heap_pop
 from windtunnel.engine.transitions.jobs import tally, unfinished
 from windtunnel.engine.transitions.power import drain
 from windtunnel.engine.transitions.preemption import preempt
 from windtunnel.engine.transitions.progress import note_position
+from windtunnel.engine.transitions.queues import best_queue
 from windtunnel.engine.transitions.servers import end_step
 from windtunnel.engine.transitions.single import end_segment
 from windtunnel.engine.transitions.streams import close_streams, end_task
@@ -254,6 +258,9 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
     gone = ticks < fault
     if not gone.any():
         return False
+    if r.ganging:
+        remaining = {c.first: c.count - int(gone[c.first : c.first + c.count].sum()) for c in prepared.classes}
+        return not any(_may_start(w, first, count) for first, count in remaining.items())
     lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
     waiting = [number for number in range(len(w.queues)) if w.queues[number].head >= 0]
     per_owner = r.workloads if r.batch else 1
@@ -269,6 +276,20 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
     else:
         signatures = {number // per_owner for number in waiting}
     return all(lost.issuperset(prepared.signatures[signature]) for signature in signatures)
+
+
+def _may_start(w: World, device: int, remaining: int) -> bool:
+    """Return whether a job that waits may start on the remaining devices of the class of ``device``."""
+    key: Any = -math.inf
+    job: Any = -1
+    while (queue := best_queue(w, device, key, job)) >= 0:
+        s = w.slots[w.queues[queue].head]
+        if w.workloads[s.work].gang <= remaining:
+            return True
+        if not w.run[0].backfill:
+            return False
+        key, job = s.key, s.job
+    return False
 
 
 @hot
@@ -314,6 +335,8 @@ def close(w: World) -> None:
         d = w.devices[device]
         if STREAMS and w.classes[d.cls].kind == STREAM:
             close_streams(w, device)
+            continue
+        if GANGS and leader_of(w, device) != device:
             continue
         if d.slot >= 0 and not d.held:
             left = d.left

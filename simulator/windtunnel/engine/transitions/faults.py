@@ -6,7 +6,8 @@ import math
 
 from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 from windtunnel.engine.transitions.consequences import sweep_all, to_place
-from windtunnel.engine.transitions.features import PROGRESS, QUESTIONS, SERVERS, SINGLES, STREAMS, WAITS, cold
+from windtunnel.engine.transitions.features import GANGS, PROGRESS, QUESTIONS, SERVERS, SINGLES, STREAMS, WAITS, cold
+from windtunnel.engine.transitions.gangs import all_linked, change_speed, disband, leader_of
 from windtunnel.engine.transitions.jobs import ended, interrupted, stops, waits_again
 from windtunnel.engine.transitions.power import release, shed
 from windtunnel.engine.transitions.progress import discard_progress, lose_progress
@@ -53,6 +54,8 @@ def _return_single(w: World, device: int, rule: int) -> None:
             again += 1
         slot = following
     interrupted(w, device, d.began, again)
+    if GANGS and w.run[0].ganging:
+        disband(w, device)
 
 
 @cold
@@ -87,7 +90,8 @@ def return_work(w: World, device: int, rule: int) -> None:
 
     If the device is down and the rule migrates jobs, those that wait for it are migrated too.
     """
-    r, d = w.run[0], w.devices[device]
+    r, device = w.run[0], leader_of(w, device)
+    d = w.devices[device]
     if r.gated and d.slot >= 0 and not d.held:
         release(w, device)
     if PROGRESS and r.progresses and d.slot >= 0 and w.classes[d.cls].kind == SINGLE:
@@ -138,10 +142,11 @@ def _offer_again(w: World, device: int) -> None:
 @cold
 def go_down(w: World, device: int) -> None:
     """Take the device down: its work in progress stops."""
-    d = w.devices[device]
+    leader = leader_of(w, device)
+    d = w.devices[leader]
     if d.slot >= 0 and not d.held and not d.paused:
-        halt(w, device)
-    d.outages += 1
+        halt(w, leader)
+    w.devices[device].outages += 1
 
 
 @cold
@@ -157,8 +162,9 @@ def come_back(w: World, device: int) -> None:
     elif SINGLES and d.slot >= 0:
         if r.tokens:
             deliver_first_tokens(w, device)
-        if d.held:
-            complete(w, device)
+        leader = leader_of(w, device)
+        if w.devices[leader].held and (not GANGS or not r.ganging or all_linked(w, leader)):
+            complete(w, leader)
     reindex(w, device)
     if not is_available(w, device):
         return
@@ -182,19 +188,24 @@ def come_back(w: World, device: int) -> None:
 @cold
 def set_speed(w: World, device: int, speed: float) -> None:
     """Let the device work at this share of the full speed from now on."""
-    d = w.devices[device]
+    leader = leader_of(w, device)
+    d = w.devices[leader]
     under_way = d.slot >= 0 and not d.paused and not d.held
     if under_way:
-        halt(w, device)
-    d.rate = speed
+        halt(w, leader)
+    if GANGS and w.run[0].ganging:
+        change_speed(w, device, speed)
+    else:
+        d.rate = speed
     if under_way:
-        resume(w, device)
+        resume(w, leader)
 
 
 @cold
 def _set_link(w: World, device: int, linked: int) -> None:
     """Connect or disconnect the device. What it has produced until now is recorded with its present link."""
-    if w.run[0].tokens:
+    # The job of a gang has no tokens.
+    if w.run[0].tokens and (not GANGS or not w.run[0].ganging or w.gangs[device].leader < 0):
         set_speed(w, device, w.devices[device].rate)
     w.devices[device].linked = linked
 

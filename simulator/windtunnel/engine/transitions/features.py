@@ -30,12 +30,14 @@ WAITS = True
 """Jobs that give up waiting, and pauses between attempts."""
 PROGRESS = True
 """Checkpoints and preemption by priority: the progress of interrupted jobs is kept."""
+GANGS = True
+"""Jobs that occupy several devices at once."""
 SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "SIMPY",
+    "PROGRESS", "GANGS", "SIMPY",
 )  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])

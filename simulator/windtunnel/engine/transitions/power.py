@@ -9,7 +9,8 @@ highest number first), and it continues before other work starts.
 from __future__ import annotations
 
 from windtunnel.engine.transitions.consequences import sweep_classes
-from windtunnel.engine.transitions.features import cold
+from windtunnel.engine.transitions.features import GANGS, cold
+from windtunnel.engine.transitions.gangs import leader_of
 from windtunnel.engine.transitions.tables import STREAM, World
 from windtunnel.engine.transitions.work import halt, resume
 
@@ -52,6 +53,8 @@ def shed(w: World) -> None:
         latest = -1
         for device in range(r.devices):
             d = w.devices[device]
+            if GANGS and r.ganging and leader_of(w, device) != device:
+                continue
             if d.slot >= 0 and not d.paused and not d.held and (latest < 0 or d.began >= w.devices[latest].began):
                 latest = device
         if latest < 0:

@@ -13,7 +13,7 @@ import numpy as np
 
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.containers import NOT_HERE, meld, tree_set, without_root
-from windtunnel.engine.transitions.features import PROGRESS, STREAMS, WAITS, cold, hot
+from windtunnel.engine.transitions.features import GANGS, PROGRESS, STREAMS, WAITS, cold, hot
 from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN, NO_BATCH, STREAM, World
 
 
@@ -132,6 +132,11 @@ def reindex(w: World, device: int) -> None:
     else:
         load = d.turn
     c = w.classes[d.cls]
+    if GANGS and r.ganging:
+        if w.tree[c.leaf + device - c.first].load == 0:
+            c.idle -= 1
+        if load == 0:
+            c.idle += 1
     tree_set(w.tree, c.tree, c.leaf, device - c.first, load)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from windtunnel.engine.transitions.clock import set_timer
-from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, PROGRESS, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.consequences import ask, sweep_all
+from windtunnel.engine.transitions.features import GANGS, INTERRUPTS, OPERATION_FAULTS, PROGRESS, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.gangs import all_linked, disband, first_idle, form, startable_queue
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, started
 from windtunnel.engine.transitions.operation_faults import affect_operation
 from windtunnel.engine.transitions.power import may_draw, release
@@ -35,13 +36,19 @@ def feed_single(w: World, device: int) -> None:
     if INTERRUPTS and r.batch != NO_BATCH:
         _feed_batch(w, device)
         return
-    queue = best_queue(w, device, -math.inf, -1)
+    ganging = GANGS and r.ganging != 0
+    queue = startable_queue(w, device) if GANGS and ganging else best_queue(w, device, -math.inf, -1)
     if queue < 0:
         return
+    if GANGS and ganging:
+        device = first_idle(w, device, queue)
+        d = w.devices[device]
     need = 0.0
     if INTERRUPTS and r.gated:
         head = w.queues[queue].head
         need = peak_watts(w, device, head)
+        if GANGS and ganging:
+            need *= w.workloads[w.slots[head].work].gang
         if not may_draw(w, device, need):
             return
     slot = pop(w, queue)
@@ -54,6 +61,8 @@ def feed_single(w: World, device: int) -> None:
         w.extras[device].corrupted = 0
     way = way_of(w, device, slot)
     d.segment, d.last = way.first, way.last
+    if GANGS and ganging:
+        form(w, device)
     if PROGRESS and r.progresses:
         begin_attempt(w, device)
     begin_segment(w, device)
@@ -214,7 +223,7 @@ def end_segment(w: World, device: int) -> None:
     if d.segment < d.last:
         d.segment += 1
         begin_segment(w, device)
-    elif d.linked:
+    elif d.linked and (not GANGS or not r.ganging or all_linked(w, device)):
         complete(w, device)
     else:
         d.held = 1
@@ -246,7 +255,10 @@ def complete(w: World, device: int) -> None:
     d.held = 0
     if QUESTIONS:
         r.corrupted += w.extras[device].corrupted * d.count
-    if r.gated and not r.routed:
+    if GANGS and r.ganging and disband(w, device):
+        if not r.gated:
+            sweep_all(w)
+    elif r.gated and not r.routed:
         # The device is considered again in the next round.
         reindex(w, device)
     else:

@@ -55,6 +55,8 @@ RUN = _layout(
     "submits thoughts exceeded "
     # For streams: the first free task.
     "free_task "
+    # For gangs: whether some jobs occupy several devices, and whether later jobs may start while one waits.
+    "ganging backfill "
     # Constants. `careful`: a device's work may be interrupted, slowed, paused or batched. `looks`: the score reads more
     # of a device than the tree holds. `far`: the fleet is larger than the cache. `serving`: batches are continuous.
     # `continues`: the run does not end when it has drained, because devices are still scaled.
@@ -101,9 +103,9 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow: linear and
 # head by tokens and sequences, prefill by points of context, decode by sequences and points. For autoscaling: the
 # number of devices in service that have a job, their device-ticks since the last decision, and the tick until which
-# these are counted.
+# these are counted. For gangs: idle, the number of available devices without a job.
 CLASS = _layout(
-    "first count tree leaf kind asks capacity columns linear head prefill decode scaled working worked counted",
+    "first count tree leaf kind asks capacity columns linear head prefill decode scaled working worked counted idle",
     "memory above_idle idle_w",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
@@ -130,11 +132,11 @@ SEGMENT = _layout(
     "kind ticks ticks_at draw watts_at lane name engine ends_body:4 ends_phase:4 asks faults_at faults",
     "seconds watts share",
 )
-# For closed loops: the offset of its first user, the next job's rank, for how many jobs random numbers were drawn, the
+# gang: the number of devices that a job occupies. For closed loops: the offset of its first user, the next job's rank, for how many jobs random numbers were drawn, the
 # signature of its jobs, and the offsets in `numbers` of their draws and of their slowdowns (-1 without stragglers).
 # patience: its mean in seconds, or -1 if jobs wait for ever; patience_draw: the column of its draws, or -1.
 WORKLOAD = _layout(
-    "deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at patience_draw",
+    "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at patience_draw",
     "patience",
 )
 # thoughts: how often the user has thought.
@@ -194,6 +196,9 @@ TASK = _layout(
 # program, its open tasks, and its neighbours in the list of the device's jobs.
 # corrupted: whether its data are.
 STREAM_JOB = _layout("phase last open earlier later corrupted", "memory peak_w")
+# What gangs need of a device. leader: the device that leads its gang, -1 if it is in none. following: the next member
+# of its gang, -1 if it is the last. rate: its own speed.
+GANG = _layout("leader following", "rate")
 
 # What is known of the progress of the job of a slot. Positions are ticks of work: kept, saved: from which it continues,
 # and its last checkpoint, both of the `whole` work on the class where it last started. restoring: whether its next
@@ -275,6 +280,8 @@ class World(NamedTuple):
     devices: Records
     extras: Records
     """The part of a device that only faults of operations and autoscaling need."""
+    gangs: Records
+    """The part of a device that only jobs of several devices need."""
     servers: Records
     """The part of a device that only continuous batching needs."""
     stations: Records

@@ -12,7 +12,8 @@ import numpy as np
 
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.clock import cancel_end, set_end
-from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, SERVERS, SINGLES, STREAMS, cold, hot
+from windtunnel.engine.transitions.features import GANGS, INTERRUPTS, QUESTIONS, SERVERS, SINGLES, STREAMS, cold, hot
+from windtunnel.engine.transitions.gangs import follow
 from windtunnel.engine.transitions.jobs import record_first_token
 from windtunnel.engine.transitions.tables import (
     BY_JOB,
@@ -104,6 +105,8 @@ def proceed(w: World, device: int, left: Any, full: float) -> None:
         return
     r.drawing_w += watts
     set_end(w, device, r.now + ticks)
+    if GANGS and r.ganging:
+        follow(w, device)
 
 
 @cold
@@ -122,7 +125,17 @@ def _record_first_token(w: World, device: int, since: int) -> None:
 
 @hot
 def settle(w: World, device: int) -> None:
-    """Record the device's work since it was last recorded, up to now."""
+    """Record the work of the device, and of those that follow it, since it was last recorded, up to now."""
+    _settle(w, device)
+    if GANGS and w.run[0].ganging:
+        member = w.gangs[device].following
+        while member >= 0:
+            _settle(w, member)
+            member = w.gangs[member].following
+
+
+@hot
+def _settle(w: World, device: int) -> None:
     r, d = w.run[0], w.devices[device]
     watts = segment_watts(w, d.segment, d.slot) if SINGLES and not (r.serving or r.careful) else d.watts
     r.drawing_w -= watts
