@@ -43,14 +43,9 @@ def variant_of(prepared: PreparedRun) -> str:
 
 def needs_everything(prepared: PreparedRun) -> bool:
     """Return whether a run needs rare features, from autoscaling to faults of operations."""
-    if (
-        prepared.scaled
-        or prepared.real
-        or prepared.users
-        or has_waits(prepared)
-        or prepared.progresses
-        or prepared.ganging
-    ):
+    if prepared.scaled or prepared.real or prepared.users or prepared.progresses or prepared.ganging:
+        return True
+    if has_waits(prepared):
         return True
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
         return True
