@@ -133,9 +133,9 @@ SEGMENT = _layout(
     "seconds watts share",
 )
 # gang: the number of devices that a job occupies. patience: its mean in seconds, or -1 if jobs wait for ever;
-# patience_draw: the column of its draws, or -1. For closed loops: the offset of its first user, the next job's rank, for
-# how many jobs random numbers were drawn, the signature of its jobs, and the offsets in `numbers` of their draws and of
-# their slowdowns (-1 without stragglers).
+# patience_draw: the column of its draws, or -1. For closed loops: the offset of its first user, the next job's rank,
+# for how many jobs random numbers were drawn, the signature of its jobs, and the offsets in `numbers` of their draws
+# and of their slowdowns (-1 without stragglers).
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
     "patience_draw",
