@@ -123,6 +123,13 @@ class Planner:
                     where=self.scenario.where("workload", i, "gang"),
                     expected="no gang; `windtunnel sweep` compares fleets with gangs",
                 )
+            if workload.patience is not None:
+                raise InputError(
+                    f"jobs of '{workload.name}' may give up waiting; the amount of work then depends on the fleet, so "
+                    "no lower bound exists",
+                    where=self.scenario.where("workload", i, "patience"),
+                    expected="no patience; `windtunnel sweep` compares fleets",
+                )
         if self.scenario.autoscale:
             raise InputError(
                 "a plan chooses a constant number of devices, and autoscale changes it",
