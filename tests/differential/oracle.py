@@ -20,7 +20,7 @@ import simpy
 
 from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.core.ticks import TICKS_PER_SECOND, to_seconds
-from windtunnel.engine.prepare.fault_schedule import FAIL, REPAIR, SPEED
+from windtunnel.engine.prepare.fault_schedule import FAIL, INTERRUPT, REPAIR, SPEED
 from windtunnel.engine.prepare.prepared import FAR, PreparedRun
 
 COMPLETION, FAULT, RETURN, LEAVE, ARRIVAL = range(5)
@@ -454,6 +454,11 @@ class Oracle:
         """Apply an event of the schedule of faults."""
         device, code = self.devices[int(event["on"])], int(event["code"])
         if code == FAIL:
+            device.up = False
+            job = device.job
+            if job is not None and all(member.up for member in job.on if member is not device):
+                self.halt(job.on[0])
+        elif code == INTERRUPT:
             self.fail(device, self.prepared.scenario.faults[int(event["rule"]) - 1])
         elif code == REPAIR:
             device.up = True
@@ -470,13 +475,11 @@ class Oracle:
                 self.go(device.job.on[0])
 
     def fail(self, device: Device, fault: Any) -> None:
-        """Let a device fail."""
-        device.up = False
+        """Return the jobs of a device that has failed."""
         migrates = fault.on_failure == "migrate" and self.routed
         moved: list[Job] = []
         job = device.job
         if job is not None:
-            self.halt(job.on[0])
             self.came_to(job.on[0])
             self.lose(job)
             for member in job.on:

@@ -19,7 +19,7 @@ from windtunnel.core.recording import Recording
 from windtunnel.engine.choice import choose, unsupported_by_compiled
 from windtunnel.engine.compiled import kernel_sources
 from windtunnel.engine.compiled import run as compiled
-from windtunnel.engine.prepare.fault_schedule import FAIL
+from windtunnel.engine.prepare.fault_schedule import FAIL, INTERRUPT
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.engine.transitions import build
@@ -197,7 +197,7 @@ def test_an_error_of_one_tick_in_the_kernel_is_caught(monkeypatch: pytest.Monkey
 
     def late(tick: int) -> np.ndarray:
         events = until(tick).copy()
-        events["tick"][events["code"] == FAIL] += 1
+        events["tick"][np.isin(events["code"], (FAIL, INTERRUPT))] += 1
         return events
 
     monkeypatch.setattr(ready.faults, "until", late)

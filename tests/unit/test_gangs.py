@@ -19,7 +19,7 @@ from windtunnel.core.recording import Recording
 from windtunnel.core.ticks import MAX_TICKS
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.demand import minimum_demand
-from windtunnel.engine.prepare.fault_schedule import FAIL
+from windtunnel.engine.prepare.fault_schedule import FAIL, INTERRUPT
 from windtunnel.engine.prepare.offered_load import offered_load
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
@@ -179,7 +179,7 @@ def test_a_run_ends_when_too_few_devices_are_left_for_the_next_job(monkeypatch: 
 
     def of_first(tick: int) -> np.ndarray:
         events = until(tick)
-        return events[(events["code"] != FAIL) | (events["on"] == 0)]
+        return events[~np.isin(events["code"], (FAIL, INTERRUPT)) | (events["on"] == 0)]
 
     monkeypatch.setattr(schedule, "until", of_first)
     monkeypatch.setattr(schedule, "gone", lambda count: np.where(np.arange(count) == 0, gone(count), MAX_TICKS))

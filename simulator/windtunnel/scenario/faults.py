@@ -36,6 +36,13 @@ PAUSE: Any = Field(
 )
 
 
+DOMAIN: Any = Field(
+    None,
+    description="number of consecutive devices of an entry that the fault affects together, such as those of a node, a "
+    "rack or a switch; default: each device alone",
+)
+
+
 def _check_times(key: str, drawn: float | None, at: list[float] | None, duration: float | None, expected: str) -> None:
     """Check that a fault states either random times, by ``key``, or ``at``; random times need a duration."""
     if (drawn is None) == (at is None):
@@ -55,6 +62,7 @@ class Failure(Model):
 
     kind: Literal["failure"]
     devices: Devices | None = Field(None, description="fleet entries, by name or SKU; default: all")
+    domain: Natural | None = DOMAIN
     mtbf: PositiveSeconds | None = Field(None, description="mean time between a repair and the next failure")
     mttr: PositiveSeconds | None = Field(None, description="mean time to repair")
     at: Times | None = None
@@ -78,6 +86,7 @@ class Throttle(Model):
 
     kind: Literal["throttle"]
     devices: Devices | None = None
+    domain: Natural | None = DOMAIN
     mean_interval: PositiveSeconds | None = None
     at: Times | None = None
     duration: PositiveSeconds
@@ -94,6 +103,7 @@ class LinkLoss(Model):
 
     kind: Literal["link-loss"]
     devices: Devices | None = None
+    domain: Natural | None = DOMAIN
     mean_interval: PositiveSeconds | None = None
     at: Times | None = None
     duration: PositiveSeconds

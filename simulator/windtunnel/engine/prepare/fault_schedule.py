@@ -16,13 +16,16 @@ from windtunnel.core.rng import stream
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
 from windtunnel.scenario.faults import BrownOut, Failure, Fault, LinkLoss, OperationFault, Straggler, Throttle
 
-FAIL, REPAIR, SPEED, LINK_DOWN, LINK_UP, CAP = range(6)
+FAIL, REPAIR, SPEED, LINK_DOWN, LINK_UP, CAP, INTERRUPT = range(7)
 RETRY, MIGRATE, LOSE = range(3)
 """What happens to the jobs of a device that fails."""
 JOBS = {"retry": RETRY, "migrate": MIGRATE, "fail": LOSE}
 EVENT = np.dtype([("tick", "i8"), ("on", "i8"), ("code", "i8"), ("rule", "i8"), ("value", "f8")], align=True)
-"""One event: its tick, device (-1 for all) and code. For FAIL, the rule for the jobs: 1 + the index of the fault. For
-SPEED and CAP, the new speed or budget (W)."""
+"""One event: its tick, device (-1 for all) and code. For FAIL and INTERRUPT, the rule for the jobs: 1 + the index of the
+fault. For SPEED and CAP, the new speed or budget (W).
+
+All devices that fail at one tick are down (FAIL) before the jobs of the first one are interrupted (INTERRUPT), so that
+none of these starts on another device that fails at that tick."""
 _MARK = np.dtype([("tick", "i8"), ("on", "i8"), ("begins", "?"), ("number", "i8")])
 _CYCLES, _BLOCK = 8, 256
 """The numbers of intervals and of devices for which random numbers are drawn together."""
@@ -64,14 +67,20 @@ class FaultSchedule:
     _computed: tuple[int, np.ndarray] = field(default_factory=lambda: (0, np.zeros(0, dtype=EVENT)))
 
     def until(self, tick: int) -> np.ndarray:
-        """Return all events before ``tick``, sorted by tick and device.
+        """Return all events before ``tick``, in their order: by tick, and at one tick as docs/engine.md says.
 
         The events for a later tick begin with those for an earlier one.
         """
         if tick > self._computed[0]:
             events = np.concatenate([self._events(tick, kind) for kind in (Failure, LinkLoss, Throttle, BrownOut)])
             events = events[events["tick"] < tick]
-            self._computed = tick, events[np.lexsort((np.arange(len(events)), events["on"], events["tick"]))]
+            interrupts = events[events["code"] == FAIL]
+            interrupts["code"] = INTERRUPT
+            events = np.concatenate([events, interrupts])
+            phase = np.full(len(events), 3)
+            for first, code in enumerate((CAP, FAIL, INTERRUPT)):
+                phase[events["code"] == code] = first
+            self._computed = tick, events[np.lexsort((np.arange(len(events)), events["on"], phase, events["tick"]))]
         events = self._computed[1]
         return events[: np.searchsorted(events["tick"], tick)]
 
@@ -134,10 +143,13 @@ class FaultSchedule:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return devices, beginnings and ends of all random intervals that begin before ``tick``."""
         means = _means(fault)
+        domain = getattr(fault, "domain", None)
+        units = part.count if domain is None else -(-part.count // domain)
+        name = [str(number), part.name] if domain is None else [str(number), part.name, "domain"]
         columns: tuple[list[np.ndarray], ...] = ([], [], [])
-        for block in range(-(-part.count // _BLOCK)):
-            rng = stream(self.seed, "faults", str(number), part.name, str(block))
-            on = part.first + block * _BLOCK + np.arange(min(_BLOCK, part.count - block * _BLOCK))
+        for block in range(-(-units // _BLOCK)):
+            rng = stream(self.seed, "faults", *name, str(block))
+            on = block * _BLOCK + np.arange(min(_BLOCK, units - block * _BLOCK))
             clock = np.zeros(_BLOCK)
             while clock[: len(on)].min() * TICKS_PER_SECOND <= tick:
                 gaps = rng.exponential(1.0, (_CYCLES, _BLOCK, 2)) * means
@@ -150,8 +162,13 @@ class FaultSchedule:
                     columns, (np.broadcast_to(on[:, None], kept.shape), begins, ends), strict=True
                 ):
                     column.append(values[kept])
-        first, second, third = (np.concatenate(parts) for parts in columns)
-        return first, second, third
+        unit, begins, ends = (np.concatenate(parts) for parts in columns)
+        if domain is None:
+            return part.first + unit, begins, ends
+        members = unit[:, None] * domain + np.arange(domain)
+        exists = members < part.count  # the last domain may be smaller
+        begins, ends = (np.broadcast_to(column[:, None], members.shape)[exists] for column in (begins, ends))
+        return part.first + members[exists], begins, ends
 
     def _failures(self, table: np.ndarray) -> np.ndarray:
         """Return the events of failures; of overlapping ones the first decides what happens to the jobs."""

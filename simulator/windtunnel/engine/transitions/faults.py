@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
+from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, INTERRUPT, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 from windtunnel.engine.transitions.consequences import sweep_all, to_place
 from windtunnel.engine.transitions.features import GANGS, PROGRESS, QUESTIONS, SERVERS, SINGLES, STREAMS, WAITS, cold
-from windtunnel.engine.transitions.gangs import all_linked, change_speed, disband, leader_of
+from windtunnel.engine.transitions.gangs import all_linked, any_down, change_speed, disband, leader_of
 from windtunnel.engine.transitions.jobs import ended, interrupted, stops, waits_again
 from windtunnel.engine.transitions.power import release, shed
 from windtunnel.engine.transitions.progress import discard_progress, lose_progress
@@ -144,7 +144,7 @@ def go_down(w: World, device: int) -> None:
     """Take the device down: its work in progress stops."""
     leader = leader_of(w, device)
     d = w.devices[leader]
-    if d.slot >= 0 and not d.held and not d.paused:
+    if d.slot >= 0 and not d.held and not d.paused and not any_down(w, leader):
         halt(w, leader)
     w.devices[device].outages += 1
 
@@ -216,6 +216,8 @@ def apply_fault(w: World, fault: Records) -> None:
     r = w.run[0]
     if fault.code == FAIL:
         go_down(w, fault.on)
+        reindex(w, fault.on)
+    elif fault.code == INTERRUPT:
         return_work(w, fault.on, fault.rule)
     elif fault.code == CAP:
         r.cap_w = fault.value

@@ -125,6 +125,19 @@ def all_linked(w: World, leader: int) -> bool:
 
 
 @cold
+def any_down(w: World, leader: int) -> bool:
+    """Return whether a device of the gang, or the single device, is down: its work has stopped."""
+    if not GANGS or not w.run[0].ganging:
+        return bool(w.devices[leader].outages > 0)
+    member = leader
+    while member >= 0:
+        if w.devices[member].outages > 0:
+            return True
+        member = w.gangs[member].following
+    return False
+
+
+@cold
 def disband(w: World, leader: int) -> bool:
     """Free all devices of the gang that a device leads; return whether it leads one."""
     if w.gangs[leader].leader < 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from windtunnel.engine.transitions.consequences import sweep_classes
 from windtunnel.engine.transitions.features import GANGS, cold
-from windtunnel.engine.transitions.gangs import leader_of
+from windtunnel.engine.transitions.gangs import any_down, leader_of
 from windtunnel.engine.transitions.tables import STREAM, World
 from windtunnel.engine.transitions.work import halt, resume
 
@@ -55,7 +55,13 @@ def shed(w: World) -> None:
             d = w.devices[device]
             if GANGS and r.ganging and leader_of(w, device) != device:
                 continue
-            if d.slot >= 0 and not d.paused and not d.held and (latest < 0 or d.began >= w.devices[latest].began):
+            if (
+                d.slot >= 0
+                and not d.paused
+                and not d.held
+                and d.outages == 0
+                and (latest < 0 or d.began >= w.devices[latest].began)
+            ):
                 latest = device
         if latest < 0:
             return
@@ -73,8 +79,12 @@ def drain(w: World) -> None:
         oldest = -1
         for device in range(r.devices):
             d = w.devices[device]
-            if d.paused and (oldest < 0 or d.began < w.devices[oldest].began):
+            # The jobs of a device that is down are about to be interrupted.
+            if d.paused and (oldest < 0 or d.began < w.devices[oldest].began) and not any_down(w, device):
                 oldest = device
+        if oldest < 0:
+            r.draining = 0
+            return
         d = w.devices[oldest]
         if r.drawn_w + d.need > r.cap_w:
             r.draining = 0
