@@ -278,7 +278,7 @@ def check_faults(prepared: PreparedRun) -> None:
         return
     idle_w = sum(c.idle_w * c.count for c in prepared.classes)  # with all scaled devices in service
     for cls, work in prepared.compiled:
-        peak_w = max_power(prepared, cls, work)
+        peak_w = max_power(prepared, cls, work) * prepared.workloads[work].gang
         if idle_w + peak_w > prepared.budget_w:
             name = prepared.workloads[work].workload.name
             raise InputError(
