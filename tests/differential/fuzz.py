@@ -258,7 +258,17 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
     gangs(Draw(f"{seed} gangs"), data)
     add_progress(data, batch, job_s)
     add_waits(data, job_s)
+    add_domains(data)
     return data, rows
+
+
+def add_domains(data: dict[str, Any]) -> None:
+    """Let some faults affect several devices together, from random numbers of their own."""
+    draw = Draw(f"{data['seed']} domains")
+    for fault in data["faults"]:
+        domain = draw.choice([2, 3])
+        if draw.some(0.5) and fault["kind"] in ("failure", "throttle", "link-loss"):
+            fault["domain"] = domain
 
 
 def add_waits(data: dict[str, Any], job_s: float) -> None:
@@ -374,6 +384,7 @@ def features(data: dict[str, Any]) -> set[str]:
         "checkpoints": any("checkpoint" in one for one in data["workload"]),
         "preemption": "preemption" in data["policy"],
         "patience": any("patience" in one for one in data["workload"]),
+        "domains": any("domain" in fault for fault in data["faults"]),
         "pauses": any("pause" in fault for fault in data["faults"]),
         "power budget": "power_budget" in data,
         "streams of a job": any("streams" in op for op in ops),

@@ -8,7 +8,7 @@ SEEDS = [*range(60), 328]
 """328: a controller decides while the only device with work is reset after a failed operation."""
 FEATURES = {
     "autoscale", "closed", "continuous", "faults of operations", "faults", "gangs", "generate", "power budget", "request",
-    "streams of a job", "streams of a device", "checkpoints", "preemption", "patience", "pauses",
+    "streams of a job", "streams of a device", "checkpoints", "preemption", "patience", "pauses", "domains",
 }  # fmt: skip
 ALONE = ("continuous", "request", "streams of a job", "streams of a device")
 """What neither checkpoints nor preemption combine with, on the fleets of the fuzz."""

@@ -32,6 +32,9 @@ def known(draw: st.DrawFn) -> dict[str, Any]:
     data["policy"].pop("batch", None)
     data.pop("power_budget", None)
     data["faults"] = [fault for fault in data["faults"] if fault["kind"] in KNOWN]
+    for fault in data["faults"]:
+        if fault["kind"] != "straggler" and draw(st.booleans()):
+            fault["domain"] = draw(st.integers(2, 3))
     return data
 
 

@@ -19,6 +19,7 @@ from windtunnel.engine.prepare.fault_schedule import (
     CAP,
     EVENT,
     FAIL,
+    INTERRUPT,
     LINK_DOWN,
     LINK_UP,
     REPAIR,
@@ -93,6 +94,49 @@ def test_of_each_device_what_begins_ends_before_it_begins_again(stated: list[Fau
         for code, normal in ((SPEED, 1.0), (CAP, 500.0)):
             levels = np.concatenate([[normal], mine["value"][mine["code"] == code]])
             assert (np.diff(levels) != 0).all() and levels.max(initial=normal) == normal
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["failure", "link-loss", "throttle"]), st.integers(1, 9), st.integers(1, 40), st.integers(0, 3))
+def test_devices_of_a_domain_share_their_intervals_and_domains_do_not(
+    kind: str, domain: int, devices: int, seed: int
+) -> None:
+    times = {"mtbf": "5 s", "mttr": "1 s"} if kind == "failure" else {"mean_interval": "5 s", "duration": "1 s"}
+    fault = made(kind=kind, domain=domain, **times, **({"speed": 0.5} if kind == "throttle" else {}))
+    events = schedule([fault], devices, seed).until(40 * S)
+    begins = {"failure": FAIL, "link-loss": LINK_DOWN, "throttle": SPEED}[kind]
+    of = [tuple(events["tick"][(events["on"] == on) & (events["code"] == begins)].tolist()) for on in range(devices)]
+    domains = [of[first : first + domain] for first in range(0, devices, domain)]
+    assert all(len(set(members)) == 1 for members in domains)
+    firsts = [members[0] for members in domains if members[0]]
+    assert len(set(firsts)) == len(firsts)
+    later = schedule([fault], devices + domain, seed).until(80 * S)
+    assert np.array_equal(
+        later[(later["tick"] < 40 * S) & (later["on"] < devices - devices % domain)],
+        events[events["on"] < devices - devices % domain],
+    )
+
+
+def test_all_devices_that_fail_at_a_tick_are_down_before_their_jobs_are_interrupted() -> None:
+    events = schedule([made(kind="failure", domain=4, mtbf="5 s", mttr="1 s")], 4).until(30 * S)
+    first = events[events["tick"] == events["tick"][0]]
+    assert first["code"].tolist() == [FAIL] * 4 + [INTERRUPT] * 4
+    assert first["on"].tolist() == [0, 1, 2, 3] * 2
+
+
+@pytest.mark.parametrize(("domain", "power"), [(2, 1), (None, 2)])
+def test_two_devices_of_a_domain_are_down_together_as_often_as_one(domain: int | None, power: int) -> None:
+    """The share of time for which both are down is p in one domain and p squared for independent devices."""
+    fault = made(kind="failure", domain=domain, mtbf="6 s", mttr="2 s")
+    span, shares = 20_000, []
+    for seed in range(12):
+        events = schedule([fault], 2, seed).until(span * S)
+        change = np.where(events["code"] == FAIL, 1, np.where(events["code"] == REPAIR, -1, 0))
+        down = np.cumsum(change)
+        lasts = np.diff(np.append(events["tick"], span * S))
+        shares.append(float(lasts[down == 2].sum()) / (span * S))
+    values, expected = np.array(shares), 0.25**power
+    assert abs(values.mean() - expected) < 4.9 * values.std(ddof=1) / np.sqrt(len(values))
 
 
 def holding(stated: list[Fault], tick: int, kind: type) -> list[Fault]:

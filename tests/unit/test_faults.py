@@ -85,6 +85,20 @@ def levels(recording: Recording) -> list[float]:
 FAILURE = {"kind": "failure", "at": ["4 ms"], "duration": "3 ms"}
 
 
+@pytest.mark.parametrize(
+    "times", [{"at": ["4 ms"], "duration": "1 s"}, {"domain": 2, "mtbf": "3 ms", "mttr": "1000 s"}]
+)
+def test_a_job_that_moves_does_not_start_on_a_device_that_fails_at_that_tick(
+    engine: str, times: dict[str, Any], tmp_path: Path
+) -> None:
+    """Both devices fail together. If the job moved from the first to the second, it would lose both attempts at once."""
+    fault = {"kind": "failure", "on_failure": "migrate", "max_attempts": 2, **times}
+    more: dict[str, Any] = {"policy": "least-loaded", "stop": {"time": "90 ms"}}
+    recording = jobs_of(engine, [fault], count=2, arrivals="0", service="80 ms", tmp=tmp_path, **more)
+    assert recording.returned == 1
+    assert (recording.jobs.starts[0], recording.jobs.status[0]) == (1, QUEUED)
+
+
 def test_a_retried_job_starts_again_from_the_beginning_in_its_old_place(engine: str, tmp_path: Path) -> None:
     recording = jobs_of(engine, [FAILURE], tmp=tmp_path)
     jobs = recording.jobs

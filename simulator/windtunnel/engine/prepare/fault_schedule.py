@@ -21,8 +21,8 @@ RETRY, MIGRATE, LOSE = range(3)
 """What happens to the jobs of a device that fails."""
 JOBS = {"retry": RETRY, "migrate": MIGRATE, "fail": LOSE}
 EVENT = np.dtype([("tick", "i8"), ("on", "i8"), ("code", "i8"), ("rule", "i8"), ("value", "f8")], align=True)
-"""One event: its tick, device (-1 for all) and code. For FAIL and INTERRUPT, the rule for the jobs: 1 + the index of the
-fault. For SPEED and CAP, the new speed or budget (W).
+"""One event: its tick, device (-1 for all) and code. For FAIL and INTERRUPT, the rule for the jobs: 1 + the index of
+the fault. For SPEED and CAP, the new speed or budget (W).
 
 All devices that fail at one tick are down (FAIL) before the jobs of the first one are interrupted (INTERRUPT), so that
 none of these starts on another device that fails at that tick."""
