@@ -28,6 +28,7 @@ def test_the_random_scenarios_combine_the_features() -> None:
             ("continuous", "request"),
             ("continuous", "streams of a device"),
             ("continuous", "streams of a job"),
+            ("gangs", "preemption"),
             ("gangs", "request"),
             ("request", "streams of a device"),
             ("request", "streams of a job"),
