@@ -14,6 +14,7 @@ from windtunnel.app import run as run_command
 from windtunnel.core.errors import InputError, InvariantError
 from windtunnel.core.recording import Devices, Recording
 from windtunnel.core.results.data import result_json
+from windtunnel.engine.prepare.fault_schedule import FAIL
 from windtunnel.engine.results import invariants
 from windtunnel.report.summary import summary
 from windtunnel.scenario.autoscale import Thresholds
@@ -275,7 +276,7 @@ def test_another_device_is_provisioned_for_one_that_failed(tmp_path: Any) -> Non
     stated = scenario([0.0], 20.0, [rule(min=2, down=None)], tmp_path, faults=faults, fleet=fleet, seed=45)
     finished = windtunnel.run(stated)
     events = prepare_run(stated, windtunnel.catalogue()).faults.until(100 * 10**12)
-    failed = [int(event["tick"]) for event in events if event["on"] < 2]
+    failed = [int(event["tick"]) for event in events if event["code"] == FAIL and event["on"] < 2]
     assert len(failed) == 1
     decision = -(-failed[0] // 10**13) * 10
     assert series(finished)[:3] == [(0.0, 2, 2), (decision, 2, 3), (decision + 15.0, 3, 3)]

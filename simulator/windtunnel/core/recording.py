@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -107,6 +108,16 @@ class IntervalTable:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @cached_property
+    def by_device(self) -> IntArray:
+        """The order of the intervals by device, and for each device by start."""
+        if not len(self):
+            return np.zeros(0, dtype=np.int64)
+        if self.device.max() < 2**16 and (self.start[1:] >= self.start[:-1]).all():
+            # A stable sort of 16-bit numbers is a radix sort, which is six times as fast as a sort by two columns.
+            return np.argsort(self.device.astype(np.uint16), kind="stable")
+        return np.lexsort((self.start, self.device))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +38,8 @@ class RentalLog:
 def rental_log_of(prepared: PreparedRun, log: EventLog, end: int) -> RentalLog:
     """Return the times for which the devices of a run are rented, until tick ``end``."""
     begin = np.concatenate([np.arange(c.count) < c.begin for c in prepared.classes])
-    tick, device, before, after = log.changes_array()
+    changes = log.changes
+    tick, device, before, after = changes.tick, changes.device, changes.before, changes.after
     change = (after != OFF).astype(np.int64) - (before != OFF).astype(np.int64)
     kept = (change != 0) & (tick <= end)
     tick, device, change = tick[kept], device[kept], change[kept]
@@ -53,13 +54,14 @@ def scaling_of(
     log: EventLog,
     rent: RentalLog,
     end: int,
-    steps: Callable[[TickArray, FloatArray, float, int], Steps],
+    steps: Callable[[Sequence[tuple[TickArray, float | FloatArray]], float, int], Steps],
 ) -> list[Scaling]:
     """Return the number of devices in service and rented over time, for each scaled entry.
 
-    ``steps`` makes a step function from ticks, changes, initial value and end.
+    ``steps`` makes a step function from pairs of ticks and changes, the initial value and the end.
     """
-    tick, device, before, after = log.changes_array()
+    changes = log.changes
+    tick, device, before, after = changes.tick, changes.device, changes.before, changes.after
     records = []
     for (c, rule), (ups, downs) in zip(prepared.scaled, log.scaled, strict=True):
         of_entry = (rent.device >= c.first) & (rent.device < c.first + c.count)
@@ -70,9 +72,9 @@ def scaling_of(
                 entry=c.name,
                 min=rule.min,
                 max=rule.max,
-                in_service=steps(tick[served], on, float(c.begin), end),
+                in_service=steps([(tick[served], on)], float(c.begin), end),
                 devices=range(c.first, c.first + c.count),
-                rented=steps(rent.at[of_entry], rent.change[of_entry], float(c.begin), end),
+                rented=steps([(rent.at[of_entry], rent.change[of_entry])], float(c.begin), end),
                 scale_ups=ups,
                 scale_downs=downs,
             )

@@ -145,7 +145,8 @@ def _check_intervals(recording: Recording) -> None:
     assert table is not None  # noqa: S101
     if (table.start < 0).any() or (table.end <= table.start).any() or (table.end > recording.end).any():
         _violated("I4", "an interval has no length or lies outside the run")
-    order = np.lexsort((table.start, table.lane, table.device))
+    one_lane = bool((table.lane == table.lane[0]).all())
+    order = table.by_device if one_lane else np.lexsort((table.start, table.lane, table.device))
     device, lane, start, end = (c[order] for c in (table.device, table.lane, table.start, table.end))
     same = (device[1:] == device[:-1]) & (lane[1:] == lane[:-1])
     overlap = same & (start[1:] < end[:-1])
@@ -156,7 +157,7 @@ def _check_intervals(recording: Recording) -> None:
         )
     limits_w, idle_w = recording.devices.watts()
     limits = limits_w - idle_w
-    if len(np.unique(table.lane)) == 1:
+    if one_lane:
         drawn = np.zeros(len(recording.devices))
         np.maximum.at(drawn, table.device, table.watts)
     else:

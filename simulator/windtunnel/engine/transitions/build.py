@@ -204,9 +204,7 @@ def _streams(prepared: PreparedRun, r: Records, slots: int) -> dict[str, Any]:
 
 def blank_jobs(count: int) -> Records:
     """Return rows for the times of ``count`` jobs whose times are not known yet."""
-    rows = records(count, tables.JOB)
-    rows.start = rows.finish = rows.on = rows.first = -1
-    return rows
+    return records(count, tables.JOB, start=-1, finish=-1, on=-1, first=-1)
 
 
 def _devices(prepared: PreparedRun) -> Records:
