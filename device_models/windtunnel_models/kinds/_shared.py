@@ -115,6 +115,13 @@ def per_request_s(
     return limit(latency=waited, engine=engine_s)
 
 
+def copy_engine(_p: Parameters, rows: Rows) -> str:
+    """Return an operation's hardware engine: one for each direction of copies between host and device, ``compute``."""
+    if rows.op.name == "copy" and rows.choices["direction"] != "d2d":
+        return f"copy_{rows.choices['direction']}"
+    return "compute"
+
+
 def engines_by_op(**engines: tuple[str, ...]) -> Callable[[Parameters, Rows], str]:
     """Return a function that names an operation's hardware engine: by ``engines``, else ``compute``."""
     of = {op: name.replace("_", " ") for name, served in engines.items() for op in served}

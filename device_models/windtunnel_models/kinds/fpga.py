@@ -23,7 +23,15 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Parameters, RawCost, StrArray
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Fft, FloatArray, Gemm, Rows, Stencil, VectorAdd
-from windtunnel_models.kinds._shared import active_power_w, api_time_s, launched_s, limit, linked_s, service
+from windtunnel_models.kinds._shared import (
+    active_power_w,
+    api_time_s,
+    copy_engine,
+    launched_s,
+    limit,
+    linked_s,
+    service,
+)
 from windtunnel_models.kinds._tables import read_kind
 
 
@@ -236,12 +244,6 @@ def _launch(p: Parameters, rows: Rows) -> RawCost:
     return RawCost(duration, active_power_w(p, {}), np.asarray("launch"))
 
 
-def _engine(_p: Parameters, rows: Rows) -> str:
-    if rows.op.name == "copy" and rows.choices["direction"] != "d2d":
-        return f"copy_{rows.choices['direction']}"
-    return "compute"
-
-
 KIND = read_kind(
     "fpga",
     costs={
@@ -253,5 +255,5 @@ KIND = read_kind(
         "launch": _launch,
         "service": service,
     },
-    engine=_engine,
+    engine=copy_engine,
 )

@@ -16,7 +16,15 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, Elementwise, FloatArray, Rows
-from windtunnel_models.kinds._shared import active_power_w, api_time_s, launched_s, limit, linked_s, service
+from windtunnel_models.kinds._shared import (
+    active_power_w,
+    api_time_s,
+    copy_engine,
+    launched_s,
+    limit,
+    linked_s,
+    service,
+)
 from windtunnel_models.kinds._tables import read_kind
 
 MATRIX_DTYPES = ("bfloat16", "int8", "float32")
@@ -192,12 +200,6 @@ def _launch(p: Parameters, rows: Rows) -> RawCost:
     return RawCost(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
 
 
-def _engine(_p: Parameters, rows: Rows) -> str:
-    if rows.op.name == "copy" and rows.choices["direction"] != "d2d":
-        return f"copy_{rows.choices['direction']}"
-    return "compute"
-
-
 KIND = read_kind(
     "tpu",
     costs={
@@ -210,5 +212,5 @@ KIND = read_kind(
         "launch": _launch,
         "service": service,
     },
-    engine=_engine,
+    engine=copy_engine,
 )

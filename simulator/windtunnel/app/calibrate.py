@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
-from windtunnel.core.csvfile import write_whole
+from windtunnel.core.csvfile import write_texts
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS
@@ -70,11 +69,7 @@ def calibrate(
     if out is not None:
         note = f"windtunnel {__version__} calibrate, starting from the model without measurements of this SKU"
         text = overlay_text(overlay_data(result, f"{result.rows} measurements in {measurements.name}", note))
-
-        def write(stream: TextIO) -> None:
-            stream.write(text)
-
-        write_whole(out, write)
+        write_texts(out.parent, {out.name: text})
     shipped = shipped_overlay(target.spec.sku, target.spec.kind)
     return CalibrationResult(
         **vars(result.report()),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from windtunnel.core.processors import processors
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.plan import PlanResult
 from windtunnel.planning.planner import Planner
@@ -25,26 +25,22 @@ def plan(
 ) -> PlanResult:
     """Find the cheapest fleets of the scenario's candidates that meet its targets, with a lower bound on the cost.
 
-    ``workers`` is the number of processes (default: one for each core); it does not change the answer. ``progress`` is
-    called with the number of finished simulations. Raises InputError for a scenario that is not valid.
+    ``workers`` is the number of processes (default: one for each processor); it does not change the answer.
+    ``progress`` is called with the number of finished simulations. Raises InputError for a scenario that is not valid.
     """
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(Path(scenario), changes, seed=seed)
     catalogue = catalogue or shipped_catalogue()
-    return Planner(scenario, catalogue, workers or os.cpu_count() or 1, progress).run()
+    return Planner(scenario, catalogue, workers or processors(), progress).run()
 
 
 def save(result: PlanResult, folder: Path) -> list[Path]:
     """Write plan.json and report.html to ``folder``, each completely or not at all, and return their paths."""
-    from windtunnel.core.csvfile import write_whole
+    from windtunnel.core.csvfile import write_texts
     from windtunnel.report.plan_page import render
 
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, content in (("plan.json", result_json(result)), ("report.html", render(result))):
-        write_whole(folder / name, lambda stream, content=content: stream.write(content))  # type: ignore[misc]
-        paths.append(folder / name)
-    return paths
+    return write_texts(folder, {"plan.json": result_json(result), "report.html": render(result)})
 
 
 __all__ = ["plan", "save"]

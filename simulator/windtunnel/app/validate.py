@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from windtunnel.app.calibrate import calibrate as calibrate_device
-from windtunnel.core.csvfile import write_whole
+from windtunnel.core.csvfile import write_texts
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.validation import (
@@ -285,10 +285,7 @@ def save(
     included = everything if len(everything) <= MAX_IN_JSON else []
     data = ValidationDocument(environment=about, measurements=included, rows=files, results=results, omitted=omitted)
     text = render(results, page.charts(comparisons), about, max_mape, omitted)
-    for name, content in (("validation.json", result_json(data)), ("validation.html", text)):
-        write_whole(folder / name, lambda stream, content=content: stream.write(content))  # type: ignore[misc]
-        written.append(folder / name)
-    return written
+    return [*written, *write_texts(folder, {"validation.json": result_json(data), "validation.html": text})]
 
 
 def judged(

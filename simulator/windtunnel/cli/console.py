@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +21,8 @@ FORMAT = click.option(
 CATALOG = click.option(
     "--catalog", "catalogs", multiple=True, metavar="DIR", help="A folder with your own SKU files. Repeatable."
 )
+ENGINE = click.option("--engine", default="auto", show_default=True, help="auto, process or compiled.")
+SEED = click.option("--seed", type=click.IntRange(0), help="Replace the seed of the scenario.")
 
 
 class Progress:
@@ -83,9 +85,15 @@ def pairs(values: Sequence[str]) -> dict[str, object]:
 
 def print_json(data: object) -> None:
     """Print one JSON document, of a result or of plain data, on standard output."""
-    from windtunnel.core.results.data import to_data
+    from windtunnel.core.results.data import result_json
 
-    click.echo(json.dumps(to_data(data), indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(result_json(data), nl=False)
+
+
+def print_written(paths: Iterable[Path]) -> None:
+    """Print the path of each file that was written."""
+    for path in paths:
+        click.echo(f"wrote {path}")
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, Progress, print_json
+from windtunnel.cli.console import CATALOG, FORMAT, SEED, Progress, print_json, print_written
 
 
 @click.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write plan.json and report.html to this folder.")
-@click.option("--seed", type=click.IntRange(0), help="Replace the seed of the scenario.")
+@SEED
 @click.option(
     "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={max_entries: 1}."
 )
@@ -33,7 +33,6 @@ def plan(
     """Find the cheapest fleets that meet the targets of a scenario. Exit with 1 if none does."""
     from windtunnel.app import plan as planner
     from windtunnel.app.run import check_writable
-    from windtunnel.core.results.data import result_json
     from windtunnel.library import predict as predict_library
 
     if out is not None:
@@ -44,13 +43,12 @@ def plan(
     progress.close()
     paths = planner.save(result, out) if out is not None else []
     if form == "json":
-        click.echo(result_json(result), nl=False)
+        print_json(result)
     else:
         from windtunnel.report.plan import text
 
         click.echo(text(result))
-        for path in paths:
-            click.echo(f"wrote {path}")
+        print_written(paths)
     if not result.fleets:
         sys.exit(1)
 

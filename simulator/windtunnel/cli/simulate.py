@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, Progress, print_json, print_table
+from windtunnel.cli.console import CATALOG, ENGINE, FORMAT, SEED, Progress, print_json, print_table, print_written
 
 
 @click.command()
@@ -18,11 +18,11 @@ from windtunnel.cli.console import CATALOG, FORMAT, Progress, print_json, print_
     type=click.Path(path_type=Path),
     help="Write result.json, jobs.csv, report.html and trace.json.gz to this folder.",
 )
-@click.option("--seed", type=click.IntRange(0), help="Replace the seed of the scenario.")
+@SEED
 @click.option(
     "--replications", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Independent replications."
 )
-@click.option("--engine", default="auto", show_default=True, help="auto, process or compiled.")
+@ENGINE
 @click.option(
     "--set",
     "changes",
@@ -51,7 +51,6 @@ def run(
     """Simulate a scenario. Exit with 1 if a target is missed."""
     from windtunnel.app import run as run_command
     from windtunnel.app.run import check_writable
-    from windtunnel.core.results.data import result_json
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation import run as simulation
 
@@ -72,7 +71,7 @@ def run(
     progress.close()
     paths = run_command.save(finished, out) if out is not None else []
     if form == "json":
-        click.echo(result_json(finished.result), nl=False)
+        print_json(finished.result)
     else:
         from windtunnel.report.placement import placement_summary
         from windtunnel.report.summary import summary
@@ -81,8 +80,7 @@ def run(
             click.echo(summary(finished.result))
         else:
             click.echo(placement_summary(finished.result))
-        for path in paths:
-            click.echo(f"wrote {path}")
+        print_written(paths)
     if not finished.met:
         sys.exit(1)
 
@@ -99,7 +97,7 @@ def run(
 )
 @click.option("--replications", type=click.IntRange(2, 10_000), default=10, show_default=True, help="Pairs of runs.")
 @click.option("--seed", type=click.IntRange(0), help="Replace the seed of both scenarios.")
-@click.option("--engine", default="auto", show_default=True, help="auto, process or compiled.")
+@ENGINE
 @CATALOG
 @FORMAT
 def compare(
@@ -159,7 +157,7 @@ def compare(
     show_default=True,
     help="Independent replications of each point.",
 )
-@click.option("--engine", default="auto", show_default=True, help="auto, process or compiled.")
+@ENGINE
 @click.option(
     "--set",
     "changes",
@@ -226,7 +224,6 @@ def sweep(
         for line in problems(result):
             click.echo(line)
         if out is not None:
-            for name in ("sweep.csv", "sweep.json"):
-                click.echo(f"wrote {out / name}")
+            print_written(out / name for name in ("sweep.csv", "sweep.json"))
     if result.exit_code:
         sys.exit(result.exit_code)

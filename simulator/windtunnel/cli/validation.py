@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, StatusLine, pairs, print_json
+from windtunnel.cli.console import CATALOG, FORMAT, StatusLine, pairs, print_json, print_written
 
 if TYPE_CHECKING:
     from windtunnel.core.results.validation import OmittedPoints
@@ -144,8 +144,7 @@ def validate(
         print_json(results)
     else:
         click.echo(text(results, omitted))
-        for path in paths:
-            click.echo(f"wrote {path}")
+        print_written(paths)
     if share is not None:
         _exit_if(validating.missed(results, share))
 

@@ -8,9 +8,10 @@ import io
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -79,6 +80,20 @@ def read_csv(path: Path, what: str, where: Location | None = None) -> Table:
     if repeated:
         raise InputError(f"the column '{repeated[0]}' is given twice", where=Location(str(path), 1, field=repeated[0]))
     return Table(str(path), header, rows, lines)
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write texts to files of ``folder`` by their names, each atomically; return their paths.
+
+    Raises InputError if a file cannot be written.
+    """
+    for name, text in texts.items():
+        write_whole(folder / name, partial(_write_text, text))
+    return [folder / name for name in texts]
+
+
+def _write_text(text: str, stream: TextIO) -> None:
+    stream.write(text)
 
 
 def write_whole(path: Path, write: Callable[[TextIO], None]) -> None:

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from windtunnel.core.errors import InputError, Location, WindtunnelError
+from windtunnel.core.processors import processors
 from windtunnel.core.results.sweep import PointOutcome, SweepResult
 from windtunnel.sweep.grid import Common, Grid, canonical, manifest
 from windtunnel.sweep.records import Records, records
 from windtunnel.sweep.table import outcome_of, sweep_result, write_tables
-from windtunnel.sweep.workers import DaskCluster, Executor, Facts, LocalPool, Task, Work, processors
+from windtunnel.sweep.workers import DaskCluster, Executor, Facts, LocalPool, Task, Work
 
 
 @dataclass(frozen=True)

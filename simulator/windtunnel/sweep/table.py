@@ -6,9 +6,9 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from windtunnel.core.csvfile import write_whole
+from windtunnel.core.csvfile import write_texts
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.sweep import PointOutcome, SweepResult, SweepRow
 from windtunnel.sweep.grid import FORMAT, Grid, Manifest, canonical
@@ -123,14 +123,5 @@ def _cell(value: object) -> str:
 
 def write_tables(folder: Path, result: SweepResult) -> list[Path]:
     """Write sweep.csv and sweep.json of a finished sweep, each completely or not at all."""
-    texts = {
-        "sweep.csv": csv_text(result.columns, [row.cells() for row in result.rows]),
-        "sweep.json": result_json(result),
-    }
-    for name, text in texts.items():
-
-        def write(stream: TextIO, text: str = text) -> None:
-            stream.write(text)
-
-        write_whole(folder / name, write)
-    return [folder / name for name in texts]
+    cells = csv_text(result.columns, [row.cells() for row in result.rows])
+    return write_texts(folder, {"sweep.csv": cells, "sweep.json": result_json(result)})

@@ -61,15 +61,6 @@ class Executor(Protocol):
         """Yield the index in ``tasks`` and the outcome of each task, in order of completion; every task once."""
 
 
-def processors() -> int:
-    """Return the number of processors that this process may run on."""
-    if hasattr(os, "process_cpu_count"):  # Python 3.13
-        return os.process_cpu_count() or 1
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 # This machine.
 
 

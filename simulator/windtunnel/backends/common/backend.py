@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from windtunnel.core.errors import DeviceNotPresentError
 
 if TYPE_CHECKING:  # these modules import NumPy, which would slow down every probe
-    from windtunnel.runtime.interface import Context
+    from windtunnel.runtime.interface import Context, DeviceInfo, Limits
     from windtunnel.runtime.trial import Operations
 
 T = TypeVar("T")
@@ -38,6 +38,23 @@ class DetectedDevice:
     def name(self) -> str:
         """The device's name in commands and scenarios: ``opencl:0``."""
         return f"{self.backend}:{self.index}"
+
+    def opened(self, limits: Limits, features: Iterable[str], compute_units: int = 1) -> DeviceInfo:
+        """Return the description of the device once it is open, when its limits and features are known."""
+        from windtunnel.runtime.interface import DeviceInfo
+
+        return DeviceInfo(
+            name=self.label,
+            kind=self.kind,
+            api=self.api,
+            memory_bytes=self.memory_bytes,
+            limits=limits,
+            features=frozenset(features),
+            virtual=False,
+            software=self.software,
+            compute_units=compute_units,
+            driver=self.driver,
+        )
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from windtunnel.core.errors import (
     UnsupportedOperationError,
     list_choices,
 )
+from windtunnel.core.processors import processors
 from windtunnel.runtime.codes import code_of
 
 if TYPE_CHECKING:
@@ -147,21 +148,9 @@ def cold_operands(
 
 def host_info(detected: DetectedDevice, features: frozenset[str] = frozenset()) -> DeviceInfo:
     """Return the description of the host's processor once it is open."""
-    from windtunnel.runtime.interface import DeviceInfo
     from windtunnel.runtime.limits import limits_of
 
-    return DeviceInfo(
-        name=detected.label,
-        kind=detected.kind,
-        api=detected.api,
-        memory_bytes=detected.memory_bytes,
-        limits=limits_of(detected.api),
-        features=features,
-        virtual=False,
-        software=detected.software,
-        compute_units=system.processors(),
-        driver=detected.driver,
-    )
+    return detected.opened(limits_of(detected.api), features, processors())
 
 
 class HostTrial(ABC):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import csv
 import os
 import re
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from windtunnel.core.processors import processors
 
 _DISPLAY, _ACCELERATOR = 0x03, 0x12
 """PCI base classes: display controllers, processing accelerators."""
@@ -98,11 +99,6 @@ def memory_bytes() -> float:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, ValueError, OSError):
         return 0.0
-
-
-def processors() -> int:
-    """Return how many of the host's processors this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

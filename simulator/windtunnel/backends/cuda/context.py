@@ -161,15 +161,6 @@ def open_context(cupy: Any, backend: str, index: int) -> CupyContext:
         warp=int(properties["warpSize"]),
         source="reported by the driver",
     )
-    info = DeviceInfo(
-        name=detected.label,
-        kind=detected.kind,
-        api=backend,
-        memory_bytes=detected.memory_bytes,
-        limits=limits,
-        features=features_of(properties, hip=backend == "hip"),
-        virtual=False,
-        compute_units=int(properties["multiProcessorCount"]),
-        driver=detected.driver,
-    )
+    features = features_of(properties, hip=backend == "hip")
+    info = detected.opened(limits, features, int(properties["multiProcessorCount"]))
     return CupyContext(CupyDriver(cupy, index, nvml_device(cupy, index)), info)

@@ -39,18 +39,8 @@ def _info(detected: DetectedDevice, device: Any) -> DeviceInfo:
         source="reported by the driver",
     )
     extensions = device.extensions.split()
-    return DeviceInfo(
-        name=detected.label,
-        kind=detected.kind,
-        api="opencl",
-        memory_bytes=detected.memory_bytes,
-        limits=limits,
-        features=frozenset({"int8"} | ({"float16"} if "cl_khr_fp16" in extensions else set())),
-        virtual=False,
-        software=detected.software,
-        compute_units=int(device.max_compute_units),
-        driver=detected.driver,
-    )
+    features = {"int8"} | ({"float16"} if "cl_khr_fp16" in extensions else set())
+    return detected.opened(limits, features, int(device.max_compute_units))
 
 
 class OpenClDriver:

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.common.host_work import HostDevice, HostTrial, Refusal, TrialFactory, cold_operands
 from windtunnel.core.columns import Columns
 from windtunnel.core.errors import DeviceOutOfMemory, LaunchError, UnsupportedOperationError
-from windtunnel.runtime.interface import DeviceInfo, Limits
+from windtunnel.runtime.interface import Limits
 
 _DTYPES = ("float32", "float16", "bfloat16", "int8")
 _ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -43,17 +44,8 @@ class JaxDevice(HostDevice):
     def __init__(self, detected: DetectedDevice, device: Any) -> None:
         self.detected, self.device = detected, device
         dims = (1, 1, 1)
-        info = DeviceInfo(
-            name=detected.name,
-            kind=detected.kind,
-            api="jax",
-            memory_bytes=detected.memory_bytes,
-            limits=Limits(1, dims, dims, 0, 1, "JAX has no blocks of threads"),
-            features=frozenset(),
-            virtual=False,
-            software=detected.software,
-            driver=detected.driver,
-        )
+        limits = Limits(1, dims, dims, 0, 1, "JAX has no blocks of threads")
+        info = replace(detected.opened(limits, ()), name=detected.name)
         platform = " ".join(str(device.client.platform_version).split())
         versions = {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "platform": platform}
         super().__init__(info, versions, _trials(detected.software))

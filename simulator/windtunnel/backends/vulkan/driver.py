@@ -40,18 +40,8 @@ def _info(detected: DetectedDevice, physical: Physical) -> DeviceInfo:
         "int8": {"shaderInt8", "storageBuffer8BitAccess"},
         "float16": {"shaderFloat16", "storageBuffer16BitAccess"},
     }
-    return DeviceInfo(
-        name=detected.label,
-        kind=detected.kind,
-        api="vulkan",
-        memory_bytes=detected.memory_bytes,
-        limits=limits,
-        features=frozenset(name for name, needs in narrow.items() if needs <= physical.features),
-        virtual=False,
-        software=detected.software,
-        compute_units=physical.units,
-        driver=detected.driver,
-    )
+    features = (name for name, needs in narrow.items() if needs <= physical.features)
+    return detected.opened(limits, features, physical.units)
 
 
 class VulkanDriver:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -70,17 +70,8 @@ def _info(
         source=f"limits of the adapter; the warp size was measured by a kernel; {memory}",
         atomic_bits=32,
     )
-    return DeviceInfo(
-        name=detected.label,
-        kind=detected.kind,
-        api="wgpu",
-        memory_bytes=detected.memory_bytes or float(device_limits["max-buffer-size"]),
-        limits=limits,
-        features=frozenset({"float16"} if "shader-f16" in features else ()),
-        virtual=False,
-        software=detected.software,
-        driver=detected.driver,
-    )
+    sized = replace(detected, memory_bytes=detected.memory_bytes or float(device_limits["max-buffer-size"]))
+    return sized.opened(limits, {"float16"} if "shader-f16" in features else ())
 
 
 @dataclass(eq=False)
