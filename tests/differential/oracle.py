@@ -24,6 +24,8 @@ from windtunnel.engine.prepare.fault_schedule import FAIL, INTERRUPT, REPAIR, SP
 from windtunnel.engine.prepare.prepared import FAR, PreparedRun
 
 COMPLETION, FAULT, RETURN, LEAVE, ARRIVAL = range(5)
+PER_WORKLOAD = 2**40
+"""Arrivals of one tick come in the order of the workloads."""
 
 
 @dataclass(eq=False)
@@ -35,6 +37,7 @@ class Job:
     rank: int
     classes: tuple[int, ...]
     arrival: int
+    slow: float = 1.0
     user: int = -1
     start: int = -1
     finish: int = -1
@@ -91,6 +94,11 @@ class Oracle:
         self.spent = {"work": 0, "checkpoint": 0, "restore": 0}
         """Ticks spent by all jobs at full speed."""
         self.lost = self.checkpoints = self.preemptions = 0
+        self.known = len(prepared.arrival)
+        """The number of jobs whose arrivals are known and lie ahead."""
+        self.thinking = 0
+        """The number of users who think."""
+        self.thoughts: dict[tuple[int, int], int] = {}
         self.pausing: list[tuple[Job, Device | None]] = []
         """Jobs that pause, and the devices to whose queues they return."""
 
@@ -104,6 +112,9 @@ class Oracle:
         """Return all jobs, as they are at the end of the run."""
         prepared, env = self.prepared, self.env
         env.process(self.arrivals())
+        for users in prepared.users:
+            for user in range(users.think.users):
+                self.think(users.work, user)
         if prepared.faults is not None:
             env.process(self.faults())
         end = 2**62 if prepared.end is None else prepared.end
@@ -134,7 +145,26 @@ class Oracle:
         for i, tick in enumerate(prepared.arrival.tolist()):
             yield self.env.timeout(tick - self.env.now)
             classes = prepared.signatures[int(prepared.eligible[i])]
-            self.note(ARRIVAL, i, Job(i, int(prepared.workload_of[i]), int(prepared.rank[i]), classes, tick))
+            work, rank = int(prepared.workload_of[i]), int(prepared.rank[i])
+            slow = 1.0 if prepared.slowdown is None else float(prepared.slowdown[i])
+            self.known -= 1
+            self.note(ARRIVAL, work * PER_WORKLOAD + i, Job(-1, work, rank, classes, tick, slow))
+
+    def think(self, work: int, user: int) -> None:
+        """Let a user think, and then submit a job."""
+        users = next(users for users in self.prepared.users if users.work == work)
+        before = self.thoughts.get((work, user), 0)
+        ticks = users.think.ticks(user, before)
+        self.thoughts[work, user] = before + 1
+        if self.prepared.end is None or self.env.now + ticks < self.prepared.end:
+            self.thinking += 1
+            job = Job(-1, work, -1, self.prepared.signatures[users.signature], self.env.now + ticks, user=user)
+            self.env.process(self.after(ticks, ARRIVAL, work * PER_WORKLOAD + user, job))
+
+    def over(self, job: Job) -> None:
+        """Let the user of a job that has ended think."""
+        if job.user >= 0:
+            self.think(job.work, job.user)
 
     def faults(self) -> Generator[Any, Any, None]:
         """Let the faults take effect, as far as any run of the tests lasts."""
@@ -146,8 +176,12 @@ class Oracle:
 
     def is_over(self) -> bool:
         """Return whether no job is present, and none will arrive."""
-        arrived = len(self.jobs) == len(self.prepared.arrival)
+        arrived = self.is_full() or (not self.known and not self.thinking)
         return arrived and not (self.pausing or any(d.job for d in self.devices) or any(self.waiting.values()))
+
+    def is_full(self) -> bool:
+        """Return whether as many jobs have arrived as the scenario wants."""
+        return self.prepared.limit is not None and len(self.jobs) >= self.prepared.limit
 
     # Queues.
 
@@ -249,6 +283,16 @@ class Oracle:
 
     def arrive(self, job: Job) -> None:
         """Let a job arrive."""
+        if job.user >= 0:
+            self.thinking -= 1
+            if self.is_full():
+                return
+            users = next(users for users in self.prepared.users if users.work == job.work)
+            job.rank = sum(other.work == job.work for other in self.jobs)
+            job.slow = 1.0 if users.slowdown is None else float(users.slowdown[job.rank])
+        elif self.prepared.users and self.is_full():
+            return
+        job.number = len(self.jobs)
         self.jobs.append(job)
         job_class = self.prepared.workloads[job.work]
         patience = job_class.workload.patience
@@ -268,6 +312,7 @@ class Oracle:
         if job.starts:
             return
         job.dropped, job.finish = True, self.env.now
+        self.over(job)
         for number, queue in self.waiting.items():
             if job in queue:
                 queue.remove(job)
@@ -292,10 +337,9 @@ class Oracle:
             member.job = job
         job.starts += not job.preempted
         job.preempted = False
-        slow = 1.0 if self.prepared.slowdown is None else float(self.prepared.slowdown[job.number])
         phases = self.prepared.compiled[device.cls, job.work].phases(job.rank)
         ticks = [segment.at(job.rank)[0] for phase in phases for segment in phase[0]]
-        device.segments = self.plan(job, [t if slow == 1.0 else round(float(t) * slow) for t in ticks])
+        device.segments = self.plan(job, [t if job.slow == 1.0 else round(float(t) * job.slow) for t in ticks])
         self.next_segment(device)
 
     def plan(self, job: Job, ticks: list[int]) -> list[list[tuple[str, int]]]:
@@ -438,6 +482,7 @@ class Oracle:
             self.next_segment(device)
             return
         job.finish = self.env.now
+        self.over(job)
         for member in job.on:
             member.job = None
         self.left(device)
@@ -486,6 +531,7 @@ class Oracle:
                 member.job = None
             if fault.on_failure == "fail" or job.starts >= fault.max_attempts:
                 job.failed, job.finish = True, self.env.now
+                self.over(job)
                 self.lost += job.saved
             else:
                 job.start = job.device = -1

@@ -144,6 +144,11 @@ def test_a_long_run_counts_what_left() -> None:
 @pytest.mark.parametrize(
     ("work", "faults", "message"),
     [
+        (
+            {"patience": "0 s", "arrivals": {"process": "closed", "users": 1, "think": {"mean": "0 s"}}},
+            [],
+            "without end",
+        ),
         ({"patience": "-1 s"}, [], "patience"),
         ({"patience": {"mean": "1 s", "distribution": "expo"}}, [], "patience"),
         ({}, [{"kind": "failure", "at": ["1 s"], "pause": {"first": "1 s", "factor": 0.5}}], "factor"),

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from windtunnel.core.errors import InputError, Location, nearest
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document
-from windtunnel.scenario.arrivals import Arrivals, Think
+from windtunnel.scenario.arrivals import Arrivals, Closed, Think
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.decoder import Decoder
 from windtunnel.scenario.faults import Fault
@@ -192,6 +192,14 @@ class Workload(_Model):
     checkpoint: Checkpoint | None = Field(
         None, description="checkpoints from which an interrupted job continues; default: it starts from the beginning"
     )
+
+    @model_validator(mode="after")
+    def _waits(self) -> Workload:
+        patience = self.patience.mean if isinstance(self.patience, Think) else self.patience
+        if patience == 0 and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
+            problem = f"the users of '{self.name}' would submit jobs without end at one time: they do not wait or think"
+            raise as_custom(InputError(problem, expected="a patience or a think time above 0"))
+        return self
 
 
 class RequestBatch(_Model):

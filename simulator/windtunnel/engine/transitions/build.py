@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -356,10 +356,9 @@ def _programs(
         rows[number].gang = job_class.gang
         rows[number].deadline = job_class.deadline_ticks
         rows[number].priority = job_class.workload.priority
-        rows[number].way_at = rows[number].stretch_at = rows[number].patience_draw = -1
+        rows[number].way_at = rows[number].stretch_at = -1
         rows[number].patience = patience_s(job_class.workload)
-        if job_class.patience is not None:
-            rows[number].patience_draw = len(columns[number]) - 1
+        rows[number].patience_draw = -1 if job_class.patience is None else len(columns[number]) - 1
     for (cls, work), compiled in prepared.compiled.items():
         p = programs[cls * works + work]
         p.ways = len(ways)
@@ -393,6 +392,19 @@ def _programs(
         if prepared.policy.batch.kind == "request" and (table := prepared.batches(cls, work)) is not None:
             p.batch_at = numbers.add(np.concatenate([table.seconds, table.watts]))
             p.batch_drawn = table.drawn
+    _draws_of_users(prepared, rows, columns, numbers)
+    return (
+        programs,
+        np.array(ways or [(0, 0)], dtype=tables.WAY).view(np.recarray),
+        np.array(segments, dtype=tables.SEGMENT).view(np.recarray),
+        rows,
+    )
+
+
+def _draws_of_users(
+    prepared: PreparedRun, rows: Records, columns: Mapping[int, list[ServiceTimeDraws]], numbers: Pool
+) -> None:
+    """Write the random numbers of the jobs of users, which are not known in advance, into their workloads."""
     for users in prepared.users:
         row = rows[users.work]
         row.capacity, row.signature = users.capacity, users.signature
@@ -402,12 +414,6 @@ def _programs(
         row.draws_at = numbers.add(drawn.ravel())
         if users.slowdown is not None:
             row.stretch_at = numbers.add(users.slowdown)
-    return (
-        programs,
-        np.array(ways or [(0, 0)], dtype=tables.WAY).view(np.recarray),
-        np.array(segments, dtype=tables.SEGMENT).view(np.recarray),
-        rows,
-    )
 
 
 def _faults_of(prepared: PreparedRun, cls: int, work: int, operation: str) -> np.ndarray:

@@ -350,14 +350,20 @@ def close(w: World) -> None:
         if SERVERS and r.serving:
             _close_server(w, device)
         elif SINGLES and d.slot >= 0:
-            slot = d.slot
-            for _ in range(d.count):
-                s = w.slots[slot]
-                unfinished(w, slot)
-                if TALLIES and r.tallying:
-                    tally(w, 1, s.work, s.job, s.start - s.arrival)
-                    w.counts[s.work, 2] += 1
-                slot = s.next
+            _close_single(w, device)
+
+
+@cold
+def _close_single(w: World, device: int) -> None:
+    r, d = w.run[0], w.devices[device]
+    slot = d.slot
+    for _ in range(d.count):
+        s = w.slots[slot]
+        unfinished(w, slot)
+        if TALLIES and r.tallying:
+            tally(w, 1, s.work, s.job, s.start - s.arrival)
+            w.counts[s.work, 2] += 1
+        slot = s.next
 
 
 @cold

@@ -174,6 +174,13 @@ def come_back(w: World, device: int) -> None:
         r.draining = 1
     else:
         r.feeding = device
+    _assign_again(w)
+
+
+@cold
+def _assign_again(w: World) -> None:
+    """Assign the jobs that no available device accepted so far."""
+    r = w.run[0]
     while r.unassigned >= 0:
         slot = r.unassigned
         r.unassigned = w.slots[slot].next
