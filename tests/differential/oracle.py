@@ -11,6 +11,7 @@ are those of docs/engine.md.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -19,11 +20,14 @@ from typing import Any
 import simpy
 
 from windtunnel.core.policy import Candidate, JobKey
+from windtunnel.core.recording import DROPPED, FAILED, Recording
 from windtunnel.core.ticks import TICKS_PER_SECOND, to_seconds
 from windtunnel.engine.prepare.fault_schedule import FAIL, INTERRUPT, REPAIR, SPEED
 from windtunnel.engine.prepare.prepared import FAR, PreparedRun
 
 COMPLETION, FAULT, RETURN, LEAVE, ARRIVAL = range(5)
+KNOWN = ("failure", "throttle", "straggler")
+"""The faults that the oracle knows."""
 PER_WORKLOAD = 2**40
 """Arrivals of one tick come in the order of the workloads."""
 
@@ -564,3 +568,41 @@ def pause_ticks(pause: Any, starts: int) -> int:
     for _ in range(starts - 1):
         ticks *= pause.factor
     return min(round(ticks), 2**62 if pause.max is None else round(pause.max * TICKS_PER_SECOND))
+
+
+def rows(recording: Recording) -> list[tuple[int, ...]]:
+    """Return device, start, finish, number of starts and end (1 if it failed, 2 if it was dropped) of each job."""
+    jobs = recording.jobs
+    end = (jobs.status == FAILED) + 2 * (jobs.status == DROPPED)
+    columns = (jobs.device, jobs.start, jobs.finish, jobs.starts, end)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def expected(ready: PreparedRun) -> list[tuple[int, ...]]:
+    """Return the same of the oracle; jobs that the run did not reach have not started."""
+    return rows_of(Oracle(ready).run(), ready)
+
+
+def rows_of(jobs: list[Job], ready: PreparedRun) -> list[tuple[int, ...]]:
+    """Return the rows of the oracle's jobs."""
+    found = [(job.device, job.start, job.finish, job.starts, job.failed + 2 * job.dropped) for job in jobs]
+    if ready.users:
+        return found
+    return found + [(-1, -1, -1, 0, 0)] * (len(ready.arrival) - len(found))
+
+
+def known_part(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a scenario without the features that the oracle does not know."""
+    part = copy.deepcopy(data)
+    part["policy"].pop("batch", None)
+    for key in ("power_budget", "autoscale"):
+        part.pop(key, None)
+    for entry in part["fleet"]:
+        entry.pop("streams", None)
+    for one in part["workload"]:
+        # The bodies of streams run one after another instead.
+        one["ops"] = [
+            op for stage in one["ops"] for op in (sum(stage["streams"], []) if "streams" in stage else [stage])
+        ]
+    part["faults"] = [fault for fault in part["faults"] if fault["kind"] in KNOWN]
+    return part

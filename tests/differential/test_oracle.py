@@ -8,20 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from tests.differential.comparison import prepared
-from tests.differential.oracle import Job, Oracle
+from tests.differential.oracle import KNOWN, Oracle, expected, rows, rows_of
 from tests.differential.test_engines import TIED, scenarios
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import DROPPED, FAILED, Progress, Recording
+from windtunnel.core.recording import Progress
 from windtunnel.engine.compiled import run as compiled
-from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import clock
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.engine.transitions import dispatch, faults, preemption, single
 
-KNOWN = ("failure", "throttle", "straggler")
-"""The faults that the oracle knows."""
 TOO_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
@@ -83,27 +80,6 @@ def progressing(draw: st.DrawFn) -> dict[str, Any]:
     if mode is None and not any("checkpoint" in one for one in data["workload"]):
         data["workload"][0]["checkpoint"] = {"every": "300 us", "cost": "50 us"}
     return data
-
-
-def rows(recording: Recording) -> list[tuple[int, ...]]:
-    """Return device, start, finish, number of starts and end (1 if it failed, 2 if it was dropped) of each job."""
-    jobs = recording.jobs
-    end = (jobs.status == FAILED) + 2 * (jobs.status == DROPPED)
-    columns = (jobs.device, jobs.start, jobs.finish, jobs.starts, end)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def expected(ready: PreparedRun) -> list[tuple[int, ...]]:
-    """Return the same of the oracle; jobs that the run did not reach have not started."""
-    return rows_of(Oracle(ready).run(), ready)
-
-
-def rows_of(jobs: list[Job], ready: PreparedRun) -> list[tuple[int, ...]]:
-    """Return the rows of the oracle's jobs."""
-    found = [(job.device, job.start, job.finish, job.starts, job.failed + 2 * job.dropped) for job in jobs]
-    if ready.users:
-        return found
-    return found + [(-1, -1, -1, 0, 0)] * (len(ready.arrival) - len(found))
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=TOO_SLOW)
