@@ -102,9 +102,9 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
         elif code == tables.MORE_SLOTS:
             world = _more_slots(world)
         elif code == tables.MORE_INTERVALS:
-            world = world._replace(intervals=_larger(world.intervals))
+            world = world._replace(intervals=_larger(world.intervals, 4))
         elif code == tables.MORE_GAPS:
-            world = world._replace(gaps=_larger(world.gaps))
+            world = world._replace(gaps=_larger(world.gaps, 4))
         elif code == tables.MORE_FAULTS:
             world = _more_faults(prepared, world, horizon)
             horizon = min(2 * horizon, MAX_TICKS)
@@ -210,8 +210,9 @@ def _is_never_served(prepared: PreparedRun, world: World) -> bool:
     return never_served(prepared, world, int(fault))
 
 
-def _larger(rows: Records) -> Records:
-    grown = np.zeros(2 * len(rows), dtype=rows.dtype).view(np.recarray)
+def _larger(rows: Records, times: int = 2) -> Records:
+    """Return rows in a larger table. Memory that is not written is not allocated, so tables of events grow fast."""
+    grown = np.zeros(times * len(rows), dtype=rows.dtype).view(np.recarray)
     grown[: len(rows)] = rows
     return grown
 
