@@ -82,7 +82,7 @@ def progressing(draw: st.DrawFn) -> dict[str, Any]:
     return data
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=TOO_SLOW)
+@settings(max_examples=80, deadline=None, suppress_health_check=TOO_SLOW)
 @given(known())
 def test_both_engines_do_what_the_oracle_does(data: dict[str, Any]) -> None:
     try:
@@ -94,7 +94,7 @@ def test_both_engines_do_what_the_oracle_does(data: dict[str, Any]) -> None:
     assert rows(compiled.run(ready)) == wanted
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=TOO_SLOW)
+@settings(max_examples=80, deadline=None, suppress_health_check=TOO_SLOW)
 @given(waiting())
 def test_patience_and_pauses_do_what_the_oracle_does(data: dict[str, Any]) -> None:
     try:
@@ -108,7 +108,7 @@ def test_patience_and_pauses_do_what_the_oracle_does(data: dict[str, Any]) -> No
         assert rows(recording) == wanted
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=TOO_SLOW)
+@settings(max_examples=80, deadline=None, suppress_health_check=TOO_SLOW)
 @given(progressing())
 def test_checkpoints_and_preemption_do_what_the_oracle_does(data: dict[str, Any]) -> None:
     try:

@@ -18,6 +18,7 @@ def test_the_wheel_holds_both_packages_and_their_data(wheel: Path) -> None:
     assert "windtunnel/py.typed" in names
     assert "windtunnel_models/kinds/gpu/__init__.py" in names
     assert "windtunnel/claims/claims.yaml" in names
+    assert "windtunnel/runtime/codes.yaml" in names
     assert "windtunnel/examples/particles.py" in names
     assert "windtunnel_models/calibration/h100-sxm-80gb.yaml" in names
     assert "windtunnel_models/calibration/h100-sxm-80gb.npz" in names
@@ -37,9 +38,10 @@ def test_the_console_script_of_the_wheel_runs(fresh: Path, run: Run, tmp_path: P
         ).stdout
     )  # fmt: skip
     assert cost["duration_s"] > 0
-    done = run(
-        fresh / "windtunnel", "run", ROOT / "scenarios" / "all-kinds.yaml", "--out", tmp_path / "out", cwd=tmp_path
-    )
+    small = run(fresh / "windtunnel", "run", ROOT / "scenarios" / "mm64.yaml", "--set", "stop.jobs=1000", cwd=tmp_path)
+    assert "compiled engine" in small.stdout
+    kinds = ROOT / "scenarios" / "all-kinds.yaml"
+    done = run(fresh / "windtunnel", "run", kinds, "--engine", "process", "--out", tmp_path / "out", cwd=tmp_path)
     assert "all-kinds" in done.stdout
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"result.json", "jobs.csv", "report.html", "trace.json.gz"}
 
