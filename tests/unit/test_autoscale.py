@@ -322,10 +322,33 @@ def test_a_fault_elsewhere_and_stragglers_go_with_it(tmp_path: Any) -> None:
     assert stuck.result.jobs.queued > 0
 
 
-def test_a_plan_does_not_scale_and_both_engines_do(tmp_path: Any) -> None:
+def test_both_engines_scale_alike(tmp_path: Any) -> None:
     data = scenario([0.0] * 8, 10.0, [rule()], tmp_path, targets=["latency p99 <= 50 s"])
-    with pytest.raises(InputError, match="a plan chooses a constant number of devices"):
-        planner.plan(data)
     one, other = (windtunnel.run(data, engine=engine) for engine in ("process", "compiled"))
     assert one.result.autoscale == other.result.autoscale and one.result.autoscale[0].scale_ups == 1
     assert one.recording.jobs.finish.tolist() == other.recording.jobs.finish.tolist()
+
+
+def test_a_plan_finds_the_largest_number_that_a_scaled_entry_needs(tmp_path: Any) -> None:
+    data = scenario([0.0], 1.0, [rule(max=6)], tmp_path, targets=["latency p95 <= 8 s"], seed=1)
+    poisson = {"process": "poisson", "rate": "1.8 /s"}
+    service = {"service": {"distribution": "deterministic", "mean": "1 s"}}
+    data = scenario_from_data(
+        data.resolved()
+        | {"workload": [{"name": "calls", "arrivals": poisson, "ops": [service]}], "stop": {"jobs": 8000}}
+        | {"fleet": [{"device": "server", "name": "s", "price": "1 USD/h"}]}
+    )
+    found = planner.plan(data, workers=1)
+    best, (simulated,) = found.fleets[0], [f for f in found.simulated if f.entries == found.fleets[0].entries]
+    number = best.entries["s"]
+    assert 2 <= number < 6 and best.text == f"1 to {number} × s"
+
+    def with_most(most: int) -> Any:
+        rules = [data.autoscale[0].model_copy(update={"max": most})]
+        return windtunnel.run(data.changed(autoscale=rules)).result
+
+    assert simulated.met and with_most(number).latency_s.p95.value <= 8
+    fewer = with_most(number - 1)
+    assert fewer.latency_s.p95.value is None or fewer.latency_s.p95.high > 8
+    assert found.lower_bound.cost_usd_per_h <= best.cost_usd_per_h < number
+    assert any("is scaled" in note for note in found.notes)

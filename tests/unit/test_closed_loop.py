@@ -206,15 +206,25 @@ def test_what_cannot_be_is_refused_with_its_place(changes: dict[str, Any], probl
         windtunnel.run(scenario_from_data(scenario(work("mine", closed())) | changes))
 
 
-def test_both_engines_have_the_same_users_and_a_plan_has_none() -> None:
+def test_both_engines_have_the_same_users() -> None:
     data = scenario(work("mine", closed()), targets=["latency p99 <= 5 s"])
     data["fleet"][0]["price"] = "1 USD/h"
     one, other = (windtunnel.run(scenario_from_data(data), engine=engine) for engine in ("process", "compiled"))
     for column in ("arrival", "start", "finish", "device", "workload"):
         assert getattr(one.recording.jobs, column).tolist() == getattr(other.recording.jobs, column).tolist()
-    with pytest.raises(InputError, match="closed loop"):
-        planner.plan(scenario_from_data(data))
 
+
+@pytest.mark.parametrize("stop", [{"jobs": 4000}, {"time": "20 s"}])
+def test_a_plan_for_users_has_a_bound_from_the_throughput(stop: dict[str, Any]) -> None:
+    """20 users, 50 ms of work and no thinking: n devices complete 20 n jobs a second."""
+    service = {"service": {"distribution": "deterministic", "mean": "50 ms"}}
+    users = closed(mean="0 s") | {"users": 20}
+    data = scenario(work("mine", users) | {"ops": [service]}, targets=["throughput >= 150 /s"], stop=stop)
+    data["fleet"] = [{"device": "server", "price": "1 USD/h"}]
+    found = planner.plan(scenario_from_data(data), workers=1)
+    assert found.fleets[0].entries == {"server": 8} and found.search.proof == "exhaustive"
+    assert 7.4 < found.lower_bound.cost_usd_per_h <= 8  # of 7.5 devices
+    assert found.search.max == {"server": 50} or found.search.max["server"] >= 20
 
 def test_users_who_would_take_longer_than_a_run_may_last_are_refused() -> None:
     endless = scenario(work("one", closed(mean="90 d")), stop={"jobs": 3})

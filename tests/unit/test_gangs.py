@@ -254,8 +254,10 @@ def test_the_example_interrupts_training_and_completes_it() -> None:
     assert run.result.jobs.failed == 0 and run.result.jobs.completed > 9_000
 
 
-def test_a_plan_with_gangs_is_refused() -> None:
-    data = scenario(8, {"gang": 4}, targets=["latency p99 <= 20 ms"])
-    data["fleet"][0]["price"] = "1 USD/h"
-    with pytest.raises(InputError, match="workload\\[0\\].gang: the jobs of 'w0' occupy 4 devices each"):
-        planner.plan(scenario_from_data(data), workers=1)
+def test_a_plan_has_as_many_devices_of_one_entry_as_a_gang_occupies() -> None:
+    data = scenario(8, {"gang": 4}, targets=["latency p99 <= 20 s"])
+    first = data["fleet"][0]
+    data["fleet"] = [first | {"name": "a", "price": "1 USD/h"}, first | {"name": "b", "price": "2 USD/h"}]
+    found = planner.plan(scenario_from_data(data), workers=1)
+    assert all(max(fleet.entries.values()) >= 4 for fleet in [*found.fleets, *found.simulated])
+    assert found.fleets[0].entries["a"] >= 4 and found.lower_bound.cost_usd_per_h >= 4 * (1 - 1e-6)

@@ -161,8 +161,13 @@ def test_bad_input_names_the_key(work: dict[str, Any], faults: list[Any], messag
     assert message in str(caught.value)
 
 
-def test_a_plan_refuses_patience(tmp_path: Path) -> None:
-    data = scenario([0, 1], tmp=tmp_path, work={"patience": "1 s"}, targets=["latency p99 <= 1 s"])
+def test_a_plan_for_jobs_that_may_leave_needs_a_target_on_those_that_stay(tmp_path: Path) -> None:
+    data = scenario([0] * 6, tmp=tmp_path, work={"patience": "1 ms"}, targets=["latency p99 <= 10 s"])
     data["fleet"] = [{"device": "server", "price": "1 USD/h"}]
-    with pytest.raises(InputError, match="give up waiting"):
+    with pytest.raises(InputError, match="targets: jobs of 'w' may give up waiting.*completed >= 99 %"):
         Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None).run()
+    data["targets"] = ["completed >= 50 %"]
+    half = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None).run()
+    data["targets"] = ["completed >= 99 %"]
+    found = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None).run()
+    assert [n.fleets[0].entries["server"] if n.fleets else None for n in (half, found)] == [3, 6]

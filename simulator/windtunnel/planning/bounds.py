@@ -177,11 +177,14 @@ class Bounds:
     def __init__(self, demand: Demand, targets: Sequence[Target], slack_s: float = 0.0) -> None:
         self.demand = demand
         self.targets = list(targets)
-        self.lates = lateness_limits(demand, targets)
+        self.lates = lateness_limits(demand, targets) if demand.complete else []
         start, last = float(demand.arrival_s[0]), float(demand.arrival_s[-1])
         able = np.where(demand.eligible, demand.alone_s, 0.0)
         self.slack_s = max(keep_up_s(last - start, targets, float(able.max())), slack_s)
         end = last + self.slack_s if demand.end_s is None else demand.end_s
+        if demand.closed and demand.end_s is None:
+            # A fleet of any speed serves a closed loop in the end.
+            end = math.inf
         # Jobs that arrive in the last `slack` of a run with a stop time need not be completed.
         self.counted = np.ones(len(demand), dtype=bool)
         if demand.end_s is not None:
@@ -202,7 +205,13 @@ class Bounds:
 
     def _build(self) -> None:
         demand, bins = self.demand, _binned(self.demand, "whole")
+        if not demand.complete:
+            self._presence_rows(bins, self._block(bins, np.ones(len(demand), dtype=bool), math.inf, None))
+            self._submitted_rows(bins)
+            return
         shares = self._block(bins, self.counted, self.length_s, None)
+        if demand.closed or max(demand.gang) > 1:
+            self._presence_rows(bins, shares)
         if shares is not None:
             self._class_rows(bins, shares)
             self._power_rows(bins, shares)
@@ -214,6 +223,29 @@ class Bounds:
             for late in mine:
                 for chosen, length in self._windows(late, bins):
                     self._block(bins, chosen, length, late.most)
+
+    def _presence_rows(self, bins: _Bins, shares: np.ndarray | None) -> None:
+        """Add rows that require the devices of a job on each class that has a share of its bin, however little work."""
+        if shares is None:
+            return
+        gang = np.ones(bins.count)
+        np.maximum.at(gang, bins.of_job, np.asarray(self.demand.gang, dtype=np.float64)[self.demand.workload])
+        for c, b in zip(*np.nonzero(shares >= 0), strict=True):
+            self._rows.at_most(shares[c, b : b + 1], gang[b : b + 1], 0.0, (int(c), 1.0))
+
+    def _submitted_rows(self, bins: _Bins) -> None:
+        """Add rows for users in a run of a given time, from the targets on throughput.
+
+        With N users, at most N of the jobs that were submitted are not completed at the end T of the run. So a
+        throughput of X requires that all but N of the first X T + N jobs are completed.
+        """
+        demand = self.demand
+        if not demand.closed or demand.end_s is None:
+            return
+        for target in self.targets:
+            if target.metric == "throughput" and target.comparison == ">=":
+                first = np.arange(len(demand)) < math.floor(target.limit * demand.end_s) + demand.users
+                self._block(bins, first, demand.end_s, float(demand.users))
 
     def _totals(self, bins: _Bins, chosen: np.ndarray) -> tuple[FloatArray, FloatArray, FloatArray]:
         total = np.bincount(bins.of_job[chosen], weights=bins.size[chosen], minlength=bins.count).astype(np.float64)
@@ -328,7 +360,7 @@ class Bounds:
         """Return the busiest windows of several lengths; their timely jobs complete in the window plus the limit."""
         demand = self.demand
         mine = np.flatnonzero(self.judged & late.mine)
-        if len(mine) < 2:
+        if len(mine) < 2 or demand.closed:
             return []
         times = demand.arrival_s[mine]
         work = np.concatenate([[0.0], np.cumsum(bins.size[mine])])
@@ -508,6 +540,8 @@ class Replicated:
             if least > worst:
                 worst = least
                 cut = DualCut(np.stack([w for _, w in loads]), np.array([load for load, _ in loads]))
+        if worst <= 1 and not self.demand.fits(counts):
+            return math.inf, DualCut(np.zeros((1, self.demand.classes)), np.zeros(1))
         return worst, cut
 
 

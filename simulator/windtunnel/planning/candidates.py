@@ -18,6 +18,7 @@ from windtunnel.planning.bounds import Counts, Replicated
 from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.search import Verdict
 from windtunnel.planning.simulate import Case, Simulator
+from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 
@@ -28,7 +29,8 @@ UNITS: Mapping[str, str] = {"cost": "USD/h", "power": "W", "carbon": "kg/h"}
 class Candidates:
     """The entries that a plan may use, and what is known of fleets made of them.
 
-    ``prices`` are in USD/h, one for each entry. ``max_counts`` is how many devices of each entry a fleet may have.
+    ``prices`` are in USD/h, one for each entry, and ``rents`` are those that a fleet pays whatever the load: 0 for an
+    entry that is scaled. ``scaled`` has the rules of such entries by number. ``max_counts`` is how many devices of each entry a fleet may have.
     ``notes`` collects what a reader of the plan must know.
     """
 
@@ -37,6 +39,8 @@ class Candidates:
     names: Sequence[str]
     devices: Sequence[Device]
     prices: FloatArray
+    rents: FloatArray
+    scaled: Mapping[int, Autoscale]
     demand: Demand
     bounds: Replicated
     max_counts: Counts
@@ -52,7 +56,7 @@ class Candidates:
     def weights(self) -> tuple[FloatArray, float]:
         """Return the least that each device, and each watt of work above idle power, adds to the objective."""
         if self.plan.objective == "cost":
-            return self.prices, 0.0
+            return self.rents, 0.0
         per_watt = 1.0
         if self.plan.objective == "carbon":
             site = self.scenario.site
@@ -64,8 +68,10 @@ class Candidates:
     # Results of the bounds.
 
     def may_be_feasible(self, case: Case) -> bool:
-        """Return whether every job can run on some device of the fleet."""
-        return any(case.counts) and math.isfinite(self.bounds.load(case.counts)[0])
+        """Return whether every job can run on some devices of the fleet."""
+        return (
+            any(case.counts) and self.demand.fits(case.counts) and math.isfinite(self.bounds.load(case.counts)[0])
+        )
 
     def min_load(self, counts: Sequence[int]) -> float | None:
         """Return a lower bound on the load of a fleet in its busiest period; None where it cannot do the work."""
@@ -134,8 +140,12 @@ class Candidates:
         return {name: int(n) for name, n in zip(self.names, counts, strict=True) if n}
 
     def text(self, counts: Sequence[int]) -> str:
-        """Return a fleet as text, such as ``2 × large + 1 × small``."""
-        return " + ".join(f"{n:,} × {name}" for name, n in self.named(counts).items())
+        """Return a fleet as text, such as ``2 × large + 1 to 3 × small``, where the entry ``small`` is scaled."""
+        numbers = [f"{n:,}" for n in counts]
+        for i, rule in self.scaled.items():
+            least = min(rule.min, counts[i])
+            numbers[i] = f"{least:,} to {counts[i]:,}" if least < counts[i] else numbers[i]
+        return " + ".join(f"{number} × {name}" for number, name, n in zip(numbers, self.names, counts, strict=True) if n)
 
     def objective_text(self, evaluation: Evaluation) -> str:
         """Return the value of the objective of a fleet as text."""

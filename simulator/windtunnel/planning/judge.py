@@ -30,6 +30,7 @@ def judged(
     *,
     repeats: bool = False,
     fixed: bool = False,
+    scaled: bool = False,
 ) -> JudgedTarget:
     """Return a target with its value and interval (both in its unit), and its ``verdict``.
 
@@ -38,12 +39,13 @@ def judged(
     and ``results`` are those of one run, or of several replications, whose mean is the value and whose Student
     interval is the interval. ``repeats``: nothing is random, so every further run would be the same. ``fixed``: nothing
     is random and arrivals come from a trace: totals of the whole fleet are exact, and its times are a sample.
+    ``scaled``: the number of devices changes with the load, so the rent is not exact.
     """
     values = [verdict.value for verdict in verdicts if verdict.value is not None]
     value = float(np.mean(values)) if len(values) == len(verdicts) else None
     low = high = None
     source, reason = "none", None
-    if target.metric in _EXACT:
+    if target.metric in _EXACT and not scaled:
         low = high = value
         source = "exact"
     elif value is None:
@@ -149,6 +151,8 @@ def draws(scenario: Scenario) -> bool:
     def drawn(arrivals: object) -> bool:
         if isinstance(arrivals, Mix):
             return any(drawn(part) for part in arrivals.processes)
+        if isinstance(arrivals, Closed):
+            return arrivals.think.distribution != "deterministic"
         return not isinstance(arrivals, Trace | Deterministic)
 
     services = (

@@ -20,9 +20,9 @@ from windtunnel.core.results.plan import (
 )
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity
+from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.checks import doubtful_settings
 from windtunnel.engine.prepare.demand import minimum_demand
-from windtunnel.engine.prepare.offered_load import max_failed_jobs
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning import evaluation as evaluating
@@ -33,7 +33,6 @@ from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws
 from windtunnel.planning.search import Search, SearchResult, Space
 from windtunnel.planning.simulate import Case, Setting, Simulator, entry_name, simulate, variant
-from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import ContinuousBatch, Scenario
 from windtunnel.simulation import versions as versions_module
@@ -41,9 +40,6 @@ from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel.simulation.run import replication_seed
 from windtunnel.simulation.sources import model_accuracy, provenance, widest_error
 from windtunnel_models.catalogue import Catalogue
-
-_MAX_FAILED_JOBS = 0.5
-"""The largest expected number of failed jobs: the lower bound assumes that every job completes."""
 
 _ALONE = {
     "cannot": "by its model, it alone cannot serve every job in time, however many there are",
@@ -77,8 +73,15 @@ class Planner:
         self.devices = fleet_devices(scenario, catalogue)
         self._check()
         self.prices = self._prices()
+        self.scaled = rules_by_entry(scenario)
+        self.rents = np.where(np.isin(np.arange(self.entries), list(self.scaled)), 0.0, self.prices)
         self.workers, self.progress = workers, progress
         self.notes: list[str] = []
+        for i, rule in sorted(self.scaled.items()):
+            self.notes.append(
+                f"{self.names[i]} is scaled: its number is the most that may be rented at once (at least "
+                f"{rule.min:,}), and the cost is the mean rent"
+            )
 
     def _prices(self) -> np.ndarray:
         prices = []
@@ -107,35 +110,6 @@ class Planner:
                 where=self.scenario.where("targets"),
                 expected="targets such as 'latency p99 <= 20 ms'",
             )
-        for i, workload in enumerate(self.scenario.workload):
-            if isinstance(workload.arrivals, Closed):
-                raise InputError(
-                    f"the users of '{workload.name}' form a closed loop; the number of jobs depends on the fleet, so "
-                    "no lower bound exists",
-                    where=self.scenario.where("workload", i, "arrivals"),
-                    expected="arrivals that do not depend on the fleet; `windtunnel sweep` compares fleets with users",
-                )
-        for i, workload in enumerate(self.scenario.workload):
-            if workload.gang is not None and workload.gang > 1:
-                raise InputError(
-                    f"the jobs of '{workload.name}' occupy {workload.gang:,} devices each, and the search of a plan "
-                    "assumes that any number of devices is of use",
-                    where=self.scenario.where("workload", i, "gang"),
-                    expected="no gang; `windtunnel sweep` compares fleets with gangs",
-                )
-            if workload.patience is not None:
-                raise InputError(
-                    f"jobs of '{workload.name}' may give up waiting; the amount of work then depends on the fleet, so "
-                    "no lower bound exists",
-                    where=self.scenario.where("workload", i, "patience"),
-                    expected="no patience; `windtunnel sweep` compares fleets",
-                )
-        if self.scenario.autoscale:
-            raise InputError(
-                "a plan chooses a constant number of devices, and autoscale changes it",
-                where=self.scenario.where("autoscale"),
-                expected="no autoscale; `windtunnel sweep` compares its settings",
-            )
         site = self.scenario.site
         if self.options.objective == "carbon" and (site is None or site.carbon is None):
             raise InputError(
@@ -158,15 +132,19 @@ class Planner:
     def run(self) -> PlanResult:
         """Compute the bounds, search, and explain."""
         prepared = self.prepared(self.scenario)
-        failed = max_failed_jobs(prepared)
-        if failed > _MAX_FAILED_JOBS:
-            raise InputError(
-                f"faults may end about {failed:,.0f} of {prepared.job_count:,} jobs for good; the amount of work then "
-                "depends on the fleet, so no lower bound exists",
-                where=self.scenario.where("faults"),
-                expected="on_failure: retry or migrate, and enough max_attempts; `windtunnel sweep` compares fleets",
-            )
         demand = minimum_demand(prepared)
+        if demand.losses:
+            if not any(target.metric == "completed" for target in self.targets):
+                raise InputError(
+                    f"{' and '.join(demand.losses)}; times are those of completed jobs only, so the targets would "
+                    "favour a fleet that loses jobs",
+                    where=self.scenario.where("targets"),
+                    expected="also a target on the share of completed jobs, such as 'completed >= 99 %'",
+                )
+            self.notes.append(
+                f"{' and '.join(demand.losses)}: the work depends on the fleet; no lower bound on it is known and 0 is "
+                "used"
+            )
         longest = float(np.where(demand.eligible, demand.alone_s, 0.0).max())
         setting = Setting(self.scenario, self.catalogue, self.options.confidence, 1, longest, self.options.replications)
         bounds = Replicated([demand], self.targets)
@@ -189,6 +167,8 @@ class Planner:
                 names=self.names,
                 devices=self.devices,
                 prices=self.prices,
+                rents=self.rents,
+                scaled=self.scaled,
                 demand=demand,
                 bounds=bounds,
                 max_counts=max_counts,
@@ -200,8 +180,9 @@ class Planner:
             simulator.close()
 
     def prepared(self, scenario: Scenario) -> PreparedRun:
-        """Return ``scenario`` with one device of each entry, prepared for a run."""
-        ones = variant(scenario, Case((1,) * self.entries))
+        """Return ``scenario`` with as many devices of each entry as one job occupies, prepared for a run."""
+        largest = max(w.gang or 1 for w in scenario.workload)
+        ones = variant(scenario, Case((largest,) * self.entries))
 
         def preference(use: str, api: str, kind: str) -> float:
             return recommendation(use).preference(api=api, kind=kind)
@@ -209,34 +190,45 @@ class Planner:
         return prepare(ones, self.devices, policy_of(scenario), preference)
 
     def _max_counts(self, bounds: Replicated) -> Counts:
-        """Return the largest count of each entry: the stated one, or four times that of the lower bound."""
+        """Return the largest count of each entry: the stated one, that of its rule, or four times the need."""
         stated = self.options.max
-        mixed, _ = bounds.load((1,) * self.entries)
         counts = []
-        for i in range(self.entries):
+        for i, need in enumerate(self._needs(bounds)):
             if isinstance(stated, int):
                 counts.append(stated)
-                continue
-            if isinstance(stated, dict) and self.names[i] in stated:
+            elif isinstance(stated, dict) and self.names[i] in stated:
                 counts.append(stated[self.names[i]])
-                continue
-            alone, _ = bounds.load(self._only(i, 1))
-            need = alone if math.isfinite(alone) else mixed * self.entries
-            counts.append(max(8, math.ceil(4 * need)) if math.isfinite(need) else 8)
+            elif i in self.scaled:
+                counts.append(self.scaled[i].max)
+            else:
+                counts.append(max(8, math.ceil(4 * need)) if math.isfinite(need) else 8)
         return tuple(counts)
+
+    def _needs(self, bounds: Replicated) -> FloatArray:
+        """Return how many devices of each entry alone may be needed: about what the work takes, and one for each user.
+
+        An entry that cannot run some jobs may be needed for the others.
+        """
+        demand = bounds.demand
+        if not demand.complete:
+            bounds = Replicated([replace(demand, complete=True)], [])
+        of_users = demand.users * max(demand.gang)
+        alone = np.array([bounds.load(self._only(i, max(demand.gang)))[0] * max(demand.gang) for i in range(self.entries)])
+        mixed = bounds.load((max(demand.gang),) * self.entries)[0] * max(demand.gang)
+        return np.where(np.isfinite(alone), alone, mixed * self.entries) + of_users
 
     def _only(self, entry: int, count: int) -> Counts:
         return tuple(count if i == entry else 0 for i in range(self.entries))
 
     def _setting(self, simulator: Simulator, bounds: Replicated, max_counts: Counts) -> Setting:
         """Return the setting of the simulations, with replications if one run does not suffice for all intervals."""
-        loads = [(bounds.load(self._only(i, 1))[0], i) for i in range(self.entries)]
-        load, entry = min(loads)
-        ample = (
-            self._only(entry, min(max_counts[entry], max(1, math.ceil(2 * load))))
-            if math.isfinite(load)
-            else tuple(min(m, 2) for m in max_counts)
-        )
+        needs = self._needs(bounds)
+        able = [i for i in range(self.entries) if math.isfinite(bounds.load(self._only(i, max_counts[i]))[0])]
+        if able:
+            entry = min(able, key=lambda i: (needs[i], i))
+            ample = self._only(entry, min(max_counts[entry], max(1, math.ceil(2 * needs[entry]))))
+        else:
+            ample = tuple(min(most, max(2, max(bounds.demand.gang))) for most in max_counts)
         if not math.isfinite(bounds.load(ample)[0]):
             return simulator.setting
         evaluation = simulate(replace(simulator.setting, further=1), Case(ample))
@@ -322,7 +314,9 @@ class Planner:
 
     def _lower_bounds(self) -> _LowerBounds:
         candidates, counts, entries = self.candidates, self.candidates.max_counts, self.options.max_entries
-        cost = candidates.bounds.lower_bound(self.prices, counts, entries)
+        cost = candidates.bounds.lower_bound(self.rents, counts, entries)
+        if self.scaled and math.isfinite(cost.value):
+            cost = replace(cost, value=max(cost.value, self._autoscaled_usd_per_h(), 0.0))
         if self.options.objective == "cost":
             return _LowerBounds(cost, cost)
         weights, per_watt = candidates.weights
@@ -337,14 +331,17 @@ class Planner:
         ).value
         work = work if math.isfinite(work) else 0.0
 
+        least = self._autoscaled_usd_per_h() if self.scaled and self.options.objective == "cost" else 0.0
+
         def lower_bound(fleets: np.ndarray) -> FloatArray:
             counts = np.asarray(fleets, dtype=np.float64)
-            return np.where(counts @ self.prices <= budget, counts @ weights + per_watt * work, math.inf)
+            value = np.maximum(counts @ weights + per_watt * work, least)
+            return np.where(counts @ self.rents <= budget, value, math.inf)
 
         return Space(
             max_counts=tuple(
                 int(min(n, budget / price)) if price else n
-                for n, price in zip(candidates.max_counts, self.prices, strict=True)
+                for n, price in zip(candidates.max_counts, self.rents, strict=True)
             ),
             max_entries=self.options.max_entries,
             lower_bound=lower_bound,
@@ -386,30 +383,43 @@ class Planner:
 
     def _lower_bound(self, lower: _LowerBounds) -> LowerBound:
         """Return the lower bounds, and the rent if each device were rented only while it works."""
-        demand, bounds = self.candidates.demand, self.candidates.bounds.first
-        least = np.full(len(demand), math.inf)
-        for c in range(self.entries):
-            need = np.zeros(len(demand))
-            for resource in demand.resources:
-                if resource.class_number == c:
-                    need = np.maximum(need, resource.whole_s / resource.capacity)
-            least = np.minimum(least, np.where(demand.eligible[c], need * self.prices[c], math.inf))
-        kept = bounds.counted
-        windows = 60
-        edges = np.linspace(bounds.start_s, float(demand.arrival_s[-1]) + 1e-12, windows + 1)
-        of = np.clip(np.searchsorted(edges, demand.arrival_s[kept], side="right") - 1, 0, windows - 1)
-        width = max((edges[-1] - edges[0]) / windows, 1e-12)
-        profile = np.bincount(of, weights=least[kept], minlength=windows) / width
-        counts = lower.cost.counts
+        bounds, counts = self.candidates.bounds.first, lower.cost.counts
+        profile, width = None, None
+        if bounds.demand.complete and not bounds.demand.closed:
+            windows = 60
+            edges = np.linspace(bounds.start_s, float(bounds.demand.arrival_s[-1]) + 1e-12, windows + 1)
+            arrival_s = bounds.demand.arrival_s[bounds.counted]
+            of = np.clip(np.searchsorted(edges, arrival_s, side="right") - 1, 0, windows - 1)
+            width = float(max((edges[-1] - edges[0]) / windows, 1e-12))
+            profile = np.bincount(of, weights=self._least_rent_usd(), minlength=windows) / width * 3600
         return LowerBound(
             cost_usd_per_h=_finite(lower.cost.value),
             devices=None if counts is None else self.candidates.named(counts),
             objective=_finite(lower.objective.value),
             objective_unit=UNITS[self.options.objective],
-            autoscaler_usd_per_h=float(least[kept].sum() / bounds.length_s * (1 - 1e-9)),
-            autoscaler_by_window_usd_per_h=[float(f"{v:.6g}") for v in profile],
-            window_s=float(width),
+            autoscaler_usd_per_h=self._autoscaled_usd_per_h() or None,
+            autoscaler_by_window_usd_per_h=None if profile is None else [float(f"{v:.6g}") for v in profile],
+            window_s=width,
         )
+
+    def _least_rent_usd(self) -> FloatArray:
+        """Return what each job that counts costs if devices are rented only while they work; shape (jobs,)."""
+        demand = self.candidates.demand
+        least = np.full(len(demand), math.inf)
+        for c in range(self.entries):
+            need_s = np.zeros(len(demand))
+            for resource in demand.resources:
+                if resource.class_number == c:
+                    need_s = np.maximum(need_s, resource.whole_s / resource.capacity)
+            least = np.minimum(least, np.where(demand.eligible[c], need_s * self.prices[c] / 3600, math.inf))
+        return np.asarray(least[self.candidates.bounds.first.counted])
+
+    def _autoscaled_usd_per_h(self) -> float:
+        """Return a lower bound on the mean rent of any fleet, scaled or not; 0 where the work has no lower bound."""
+        bounds = self.candidates.bounds.first
+        if not bounds.demand.complete or not math.isfinite(bounds.run_s):
+            return 0.0
+        return float(self._least_rent_usd().sum() / bounds.run_s * 3600 * (1 - 1e-9))
 
     def _entries(self, prepared: PreparedRun, alone: Mapping[int, str]) -> list[CandidateEntry]:
         """Return each candidate, what its times rest on, and why it was excluded or no fleet of it alone was found."""

@@ -274,7 +274,8 @@ class Search:
                 return
             bound = self.space.lower_bound(fleets)
             order = np.lexsort((*fleets.T[::-1], bound))[:ROUND]
-            self._evaluate([tuple(fleets[i].tolist()) for i in order])
+            batch = [tuple(fleets[i].tolist()) for i in order]
+            self._evaluate([counts for counts in batch if self._load(counts) <= 1])
 
     def _frontier(self, fleets: np.ndarray, load: FloatArray) -> None:
         """Evaluate the largest fleets below the best value, least loaded first. A failure rules out all parts."""

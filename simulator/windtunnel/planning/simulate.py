@@ -11,12 +11,14 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from windtunnel.core.recording import Recording
+from windtunnel.core.recording import QUEUED, RUNNING, Recording
 from windtunnel.core.results.plan import JudgedTarget
 from windtunnel.core.results.run import RunResult
+from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws, judged, lengthened, repeats
+from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
@@ -57,11 +59,15 @@ class Setting:
 
 
 def variant(scenario: Scenario, case: Case) -> Scenario:
-    """Return the scenario with a case's fleet, load and speeds, without entries that have no device."""
+    """Return the scenario with a case's fleet, load and speeds, without entries that have no device.
+
+    The count of a scaled entry is the largest number of its devices in service; it begins with its own count.
+    """
+    rules = rules_by_entry(scenario)
     fleet = [
         entry.model_copy(
             update={
-                "count": count,
+                "count": count if i not in rules else min(max(entry.count, rules[i].min), count),
                 "name": entry_name(scenario, i),
                 "speed": entry.speed * (case.speeds[i] if case.speeds else 1.0),
             }
@@ -69,13 +75,18 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
         for i, (entry, count) in enumerate(zip(scenario.fleet, case.counts, strict=True))
         if count
     ]
+    autoscale = [
+        rule.model_copy(update={"entry": entry_name(scenario, i), "min": min(rule.min, count), "max": count})
+        for i, rule in sorted(rules.items())
+        if (count := case.counts[i])
+    ]
     workload = [
         w.model_copy(update={"arrivals": w.arrivals if case.load == 1.0 else w.arrivals.scaled(case.load)})
         for w in scenario.workload
     ]
     # Whether a fleet keeps up is determined from jobs, so some of them must be kept.
     records = "sample" if scenario.records == "none" else scenario.records
-    return scenario.changed(fleet=fleet, workload=workload, records=records)
+    return scenario.changed(fleet=fleet, workload=workload, records=records, autoscale=autoscale)
 
 
 def entry_name(scenario: Scenario, entry: int) -> str:
@@ -145,7 +156,9 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     # bound of the objective holds for that run.
     shared = results if setting.replications > 1 else [outcomes[0].result]
     first = outcomes[0].result
-    assert first.cost_usd_per_h is not None  # noqa: S101  the planner has checked that every candidate has a price
+    # The rent of a constant fleet is the same in each run.
+    cost = _mean([r.cost_usd_per_h for r in (shared if scenario.autoscale else [first])])
+    assert cost is not None  # noqa: S101  the planner has checked that every candidate has a price
     return Evaluation(
         counts=case.counts,
         met=verdict == "meets",
@@ -155,7 +168,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         keeps_up=all(outcome.keeps_up for outcome in outcomes),
         keep_up_s=outcomes[0].keep_up_s,
         targets=targets,
-        cost_usd_per_h=first.cost_usd_per_h,
+        cost_usd_per_h=cost,
         power_w=float(np.mean([r.average_power_w for r in shared])),
         peak_power_w=max(r.peak_power_w for r in shared),
         energy_cost_usd_per_h=_mean([None if r.site is None else r.site.energy_cost_usd_per_h for r in shared]),
@@ -177,7 +190,15 @@ def _run(setting: Setting, scenario: Scenario, longest_s: float) -> _Outcome:
 def _judged(scenario: Scenario, setting: Setting, results: Sequence[RunResult]) -> list[JudgedTarget]:
     repeated, fixed = repeats(scenario), not draws(scenario)
     return [
-        judged(target, [r.targets[i] for r in results], results, setting.confidence, repeats=repeated, fixed=fixed)
+        judged(
+            target,
+            [r.targets[i] for r in results],
+            results,
+            setting.confidence,
+            repeats=repeated,
+            fixed=fixed,
+            scaled=bool(scenario.autoscale),
+        )
         for i, target in enumerate(scenario.parsed_targets())
     ]
 
@@ -226,14 +247,24 @@ def _further(scenario: Scenario, times: int) -> tuple[list[Scenario], str]:
 def _behind_s(
     scenario: Scenario, recording: Recording, targets: Sequence[Target], longest_s: float
 ) -> tuple[float, bool]:
-    """Return (the time after its arrival within which the last job may complete, whether it did)."""
-    arrival = recording.jobs.arrival
+    """Return (the time after its arrival within which the last job may complete, whether it did).
+
+    Jobs of users do not count: users wait for their jobs, so no backlog grows.
+    """
+    jobs, end = recording.jobs, recording.end
+    arrival, due, left = jobs.arrival, np.ones(len(jobs), dtype=bool), np.isin(jobs.status, (QUEUED, RUNNING))
+    closed = [i for i, w in enumerate(scenario.workload) if isinstance(w.arrivals, Closed)]
+    if closed:
+        due = ~np.isin(jobs.workload, closed)
+        if not due.any():
+            return 0.0, True
+        arrival, end = arrival[due], int(jobs.finish[due].max())
     last = int(arrival[-1]) if recording.tally is None else recording.tally.last_arrival
     slack = keep_up_s(float(last - arrival[0]) / 1e12, targets, longest_s)
     if scenario.stop is None or scenario.stop.time is None:
-        return slack, recording.end / 1e12 <= float(last) / 1e12 + slack
-    due = arrival <= recording.end - slack * 1e12
-    return slack, bool((recording.jobs.finish[due] >= 0).all())
+        return slack, end / 1e12 <= float(last) / 1e12 + slack
+    due &= jobs.arrival <= recording.end - slack * 1e12
+    return slack, not bool((due & left).any())
 
 
 # Many simulations in parallel.

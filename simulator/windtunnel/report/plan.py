@@ -182,13 +182,9 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
-    rows.append(
-        (
-            "autoscaling",
-            f"no autoscaling can cost less than {bound.autoscaler_usd_per_h:,.2f} USD/h on average (each device "
-            "rented only while it is busy)",
-        )
-    )
+    if bound.autoscaler_usd_per_h is not None:
+        least = f"{bound.autoscaler_usd_per_h:,.2f} USD/h on average (each device rented only while it is busy)"
+        rows.append(("autoscaling", f"no autoscaling can cost less than {least}"))
     search = plan.search
     rows.append(
         (

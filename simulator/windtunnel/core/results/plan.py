@@ -74,15 +74,16 @@ class LowerBound(Result):
     """What no fleet can go below; None if no fleet is feasible.
 
     ``autoscaler_usd_per_h`` is the rent if each device were rented only while it works, also for each window of time.
+    It is None where the work or the length of the run depends on the fleet.
     """
 
     cost_usd_per_h: float | None
     devices: Mapping[str, int] | None
     objective: float | None
     objective_unit: str
-    autoscaler_usd_per_h: float
-    autoscaler_by_window_usd_per_h: Sequence[float]
-    window_s: float
+    autoscaler_usd_per_h: float | None
+    autoscaler_by_window_usd_per_h: Sequence[float] | None
+    window_s: float | None
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,17 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray
+from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray
 from windtunnel.engine.prepare.batches import batch_cost
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN, DecoderCosts
+from windtunnel.engine.prepare.offered_load import max_failed_jobs
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun
 from windtunnel.engine.prepare.programs import Compiled, Segment, is_uniform
 from windtunnel.scenario.program import OpStage
 
 BoolArray = npt.NDArray[np.bool_]
+_MAX_FAILED_JOBS = 0.5
+"""The largest expected number of failed jobs with which every job is assumed to complete."""
 _POWER_SLACK = 1 - 1e-6
 """A factor on energies: the engine rounds powers to multiples of a small unit, and the bound must stay below that."""
 
@@ -61,6 +64,12 @@ class Demand:
         end_s: The time at which the run stops, or None if it drains.
         notes: Explanations of demands that have no known bound and are therefore 0.
         max_warm_up: The largest share of the jobs that the warm-up may exclude from time statistics.
+        gang: The number of devices that a job of each workload occupies at once; shape (workloads,).
+        complete: Whether these are all jobs of the run and every one of them completes, whatever the fleet.
+        closed: Whether these are the first jobs of the only workload, which is closed, in the order of submission;
+            their arrival times are not known and 0, and every job that is submitted completes in the end.
+        users: The number of users of all closed workloads.
+        losses: Why jobs may end without having been completed; empty if none is expected to.
     """
 
     arrival_s: FloatArray
@@ -77,6 +86,20 @@ class Demand:
     end_s: float | None
     notes: Sequence[str] = ()
     max_warm_up: float = 0.0
+    gang: Sequence[int] = (1,)
+    complete: bool = True
+    closed: bool = False
+    users: int = 0
+    losses: Sequence[str] = ()
+
+    def fits(self, counts: Sequence[int]) -> bool:
+        """Return whether each job that occupies several devices finds so many of one class in a fleet of ``counts``."""
+        enough = np.asarray(counts)[:, None] >= np.asarray(self.gang)[None, :]
+        return all(
+            bool((self.eligible[:, self.workload == w] & enough[:, w, None]).any(axis=0).all())
+            for w, gang in enumerate(self.gang)
+            if gang > 1
+        )
 
     @property
     def judged(self) -> BoolArray:
@@ -107,7 +130,11 @@ class _Minimum:
 
 def minimum_demand(prepared: PreparedRun) -> Demand:
     """Return the minimum demand of the jobs on each class of devices; it does not depend on the counts of devices."""
-    jobs, classes = len(prepared.arrival), len(prepared.classes)
+    users = sum(of.think.users for of in prepared.users)
+    losses = _losses(prepared)
+    closed = bool(users) and len(prepared.workloads) == 1 and not losses
+    known = _known_jobs(prepared, closed)
+    jobs, classes = len(known.arrival), len(prepared.classes)
     eligible = np.zeros((classes, jobs), dtype=bool)
     alone, alone_first, energy = (np.zeros((classes, jobs)) for _ in range(3))
     gap = np.zeros(classes)
@@ -122,12 +149,12 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
         first: dict[str, FloatArray] = {}
         for w in prepared.workloads:
             compiled = prepared.compiled.get((c.number, w.number))
-            indices = np.flatnonzero(prepared.workload_of == w.number)
+            indices = np.flatnonzero(known.workload == w.number)
             if compiled is None or not len(indices):
                 continue
-            able = runs[prepared.eligible[indices], c.number]
+            able = runs[known.signature[indices], c.number]
             eligible[c.number, indices] = able
-            ranks = prepared.rank[indices]
+            ranks = known.rank[indices]
             if compiled.outputs is not None:
                 following[indices] = compiled.outputs[ranks] - 1
             if not able.any():
@@ -145,9 +172,14 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
         for name, seconds in whole.items():
             capacity = float(c.streams) if name == "device" else 1.0
             resources.append(Resource(c.number, name, capacity, seconds, first.get(name, np.zeros(jobs))))
+    if users and not closed and not losses:
+        notes.append(
+            "the work of users beside other workloads is not known in advance; no lower bound on it is known and 0 is used"
+        )
+    scaled = [c.number for c, _ in prepared.scaled]
     return Demand(
-        arrival_s=prepared.arrival / TICKS_PER_SECOND,
-        workload=prepared.workload_of,
+        arrival_s=known.arrival / TICKS_PER_SECOND,
+        workload=known.workload,
         workloads=[w.workload.name for w in prepared.workloads],
         resources=resources,
         eligible=eligible,
@@ -155,12 +187,54 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
         alone_first_s=alone_first,
         energy_j=energy,
         gap_s=gap,
-        idle_w=np.array([c.idle_w for c in prepared.classes]),
+        idle_w=np.array([0.0 if c.number in scaled else c.idle_w for c in prepared.classes]),
         following=following,
         end_s=None if prepared.end is None else prepared.end / TICKS_PER_SECOND,
         notes=list(dict.fromkeys(notes)),
         max_warm_up=_max_warm_up(prepared),
+        gang=[w.gang for w in prepared.workloads],
+        complete=not losses and (not users or (closed and prepared.end is None)),
+        closed=closed,
+        users=users,
+        losses=losses,
     )
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The jobs that are known before the run; shape (jobs,). ``signature`` indexes ``PreparedRun.signatures``."""
+
+    arrival: TickArray
+    workload: npt.NDArray[np.int64]
+    rank: npt.NDArray[np.int64]
+    signature: npt.NDArray[np.int64]
+
+
+def _known_jobs(prepared: PreparedRun, closed: bool) -> _Known:
+    """Return the jobs that arrive by themselves, and of each closed workload one, or all that were drawn if ``closed``."""
+    arrival, workload, rank, signature = [], [], [], []
+    for of in prepared.users:
+        count = of.capacity if closed else 1
+        arrival.append(np.zeros(count, dtype=np.int64))
+        workload.append(np.full(count, of.work))
+        rank.append(np.arange(count))
+        signature.append(np.full(count, of.signature))
+    return _Known(
+        np.concatenate([*arrival, prepared.arrival]),
+        np.concatenate([*workload, prepared.workload_of]),
+        np.concatenate([*rank, prepared.rank]),
+        np.concatenate([*signature, prepared.eligible]),
+    )
+
+
+def _losses(prepared: PreparedRun) -> list[str]:
+    """Return why jobs may end without having been completed; empty if none is expected to."""
+    names = [w.workload.name for w in prepared.workloads if w.workload.patience is not None]
+    reasons = [f"jobs of '{name}' may give up waiting" for name in names]
+    failed = max_failed_jobs(prepared)
+    if failed > _MAX_FAILED_JOBS:
+        reasons.append(f"faults may end about {failed:,.0f} of {prepared.job_count:,} jobs for good")
+    return reasons
 
 
 def _max_warm_up(prepared: PreparedRun) -> float:

@@ -135,6 +135,7 @@ def max_failed_jobs(prepared: PreparedRun) -> float:
     expected = 0.0
     for work in prepared.workloads:
         jobs = float(np.count_nonzero(prepared.workload_of == work.number))
+        jobs += sum(users.capacity for users in prepared.users if users.work == work.number)
         ended = [
             (_failed_share(prepared, c, _work_s(prepared, c, work.number).get("device", 0.0)), c)
             for c in prepared.classes
