@@ -97,8 +97,10 @@ def with_scaling(data: dict[str, Any], draw: st.DrawFn) -> dict[str, Any]:
     """Scale the first entry, and perhaps limit the rent."""
     rule = {"entry": "s0", "min": draw(st.integers(1, 2)), "max": 3, "every": "50 ms", "provisioning": "100 ms"}
     rule |= {"up": {"utilisation": "60%"}, "down": {"utilisation": "20%", "for": "200 ms"}}
+    first, *others = data["fleet"]
     wanted = draw(st.sampled_from([[], ["cost <= 9 USD/h"]]))
-    return data | {"autoscale": [rule], "targets": data["targets"] + wanted}
+    fleet = [first | {"count": rule["min"]}, *others]
+    return data | {"fleet": fleet, "autoscale": [rule], "targets": data["targets"] + wanted}
 
 
 def with_patience(data: dict[str, Any], draw: st.DrawFn) -> dict[str, Any]:

@@ -226,6 +226,7 @@ def test_a_plan_for_users_has_a_bound_from_the_throughput(stop: dict[str, Any]) 
     assert 7.4 < found.lower_bound.cost_usd_per_h <= 8  # of 7.5 devices
     assert found.search.max == {"server": 50} or found.search.max["server"] >= 20
 
+
 def test_users_who_would_take_longer_than_a_run_may_last_are_refused() -> None:
     endless = scenario(work("one", closed(mean="90 d")), stop={"jobs": 3})
     with pytest.raises(InputError, match="only 1 of 3 jobs would arrive within the 106 days"):

@@ -30,7 +30,8 @@ class Candidates:
     """The entries that a plan may use, and what is known of fleets made of them.
 
     ``prices`` are in USD/h, one for each entry, and ``rents`` are those that a fleet pays whatever the load: 0 for an
-    entry that is scaled. ``scaled`` has the rules of such entries by number. ``max_counts`` is how many devices of each entry a fleet may have.
+    entry that is scaled. ``scaled`` has the rules of such entries by number. ``max_counts`` is how many devices of
+    each entry a fleet may have.
     ``notes`` collects what a reader of the plan must know.
     """
 
@@ -69,9 +70,7 @@ class Candidates:
 
     def may_be_feasible(self, case: Case) -> bool:
         """Return whether every job can run on some devices of the fleet."""
-        return (
-            any(case.counts) and self.demand.fits(case.counts) and math.isfinite(self.bounds.load(case.counts)[0])
-        )
+        return any(case.counts) and self.demand.fits(case.counts) and math.isfinite(self.bounds.load(case.counts)[0])
 
     def min_load(self, counts: Sequence[int]) -> float | None:
         """Return a lower bound on the load of a fleet in its busiest period; None where it cannot do the work."""
@@ -145,7 +144,9 @@ class Candidates:
         for i, rule in self.scaled.items():
             least = min(rule.min, counts[i])
             numbers[i] = f"{least:,} to {counts[i]:,}" if least < counts[i] else numbers[i]
-        return " + ".join(f"{number} × {name}" for number, name, n in zip(numbers, self.names, counts, strict=True) if n)
+        return " + ".join(
+            f"{number} × {name}" for number, name, n in zip(numbers, self.names, counts, strict=True) if n
+        )
 
     def objective_text(self, evaluation: Evaluation) -> str:
         """Return the value of the objective of a fleet as text."""

@@ -213,7 +213,9 @@ class Planner:
         if not demand.complete:
             bounds = Replicated([replace(demand, complete=True)], [])
         of_users = demand.users * max(demand.gang)
-        alone = np.array([bounds.load(self._only(i, max(demand.gang)))[0] * max(demand.gang) for i in range(self.entries)])
+        alone = np.array(
+            [bounds.load(self._only(i, max(demand.gang)))[0] * max(demand.gang) for i in range(self.entries)]
+        )
         mixed = bounds.load((max(demand.gang),) * self.entries)[0] * max(demand.gang)
         return np.where(np.isfinite(alone), alone, mixed * self.entries) + of_users
 
@@ -228,7 +230,7 @@ class Planner:
             entry = min(able, key=lambda i: (needs[i], i))
             ample = self._only(entry, min(max_counts[entry], max(1, math.ceil(2 * needs[entry]))))
         else:
-            ample = tuple(min(most, max(2, max(bounds.demand.gang))) for most in max_counts)
+            ample = tuple(min(most, max(2, *bounds.demand.gang)) for most in max_counts)
         if not math.isfinite(bounds.load(ample)[0]):
             return simulator.setting
         evaluation = simulate(replace(simulator.setting, further=1), Case(ample))

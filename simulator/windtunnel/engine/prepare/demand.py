@@ -174,7 +174,7 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
             resources.append(Resource(c.number, name, capacity, seconds, first.get(name, np.zeros(jobs))))
     if users and not closed and not losses:
         notes.append(
-            "the work of users beside other workloads is not known in advance; no lower bound on it is known and 0 is used"
+            "the work of users beside other workloads is not known in advance; 0 is used as its lower bound"
         )
     scaled = [c.number for c, _ in prepared.scaled]
     return Demand(
@@ -211,7 +211,7 @@ class _Known:
 
 
 def _known_jobs(prepared: PreparedRun, closed: bool) -> _Known:
-    """Return the jobs that arrive by themselves, and of each closed workload one, or all that were drawn if ``closed``."""
+    """Return the jobs of open workloads, and one job of each closed workload, or all that were drawn if ``closed``."""
     arrival, workload, rank, signature = [], [], [], []
     for of in prepared.users:
         count = of.capacity if closed else 1

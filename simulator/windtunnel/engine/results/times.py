@@ -85,7 +85,10 @@ def _steady_state(prepared: PreparedRun, load: Load | None, waits: BatchedSample
             return SteadyState("not shown", "queueing delays rise until the end of the run; the run is too short")
         return state
     if load is not None and load.excessive and waits.size >= MIN_JOBS:
-        return SteadyState("unstable", f"{load.offered:.3g} times as much work arrives as the fleet can do")
+        times = f"{load.offered:.3g}"
+        if float(times) <= 1:  # rounded
+            times = "slightly more than 1"
+        return SteadyState("unstable", f"{times} times as much work arrives as the fleet can do")
     return assess_steady_state(waits)
 
 
