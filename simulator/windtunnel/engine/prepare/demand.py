@@ -128,6 +128,7 @@ class _Minimum:
     note: str | None = None
 
 
+# Long: one loop over classes and workloads fills every array of the result.
 def minimum_demand(prepared: PreparedRun) -> Demand:
     """Return the minimum demand of the jobs on each class of devices; it does not depend on the counts of devices."""
     users = sum(of.think.users for of in prepared.users)
@@ -173,9 +174,7 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
             capacity = float(c.streams) if name == "device" else 1.0
             resources.append(Resource(c.number, name, capacity, seconds, first.get(name, np.zeros(jobs))))
     if users and not closed and not losses:
-        notes.append(
-            "the work of users beside other workloads is not known in advance; 0 is used as its lower bound"
-        )
+        notes.append("the work of users beside other workloads is not known in advance; 0 is used as its lower bound")
     scaled = [c.number for c, _ in prepared.scaled]
     return Demand(
         arrival_s=known.arrival / TICKS_PER_SECOND,
