@@ -228,7 +228,7 @@ def room(w: World) -> int:
     if TALLIES and r.tallying:
         if r.job >= r.batch_width * BATCHES:
             return MORE_BATCHES
-        if r.stride > 0 and r.job // r.stride >= len(w.jobs):
+        if r.stride > 0 and r.job >= r.stride * len(w.jobs):
             return MORE_ROWS
     return DONE
 
@@ -361,7 +361,7 @@ def _close_single(w: World, device: int) -> None:
         s = w.slots[slot]
         unfinished(w, slot)
         if TALLIES and r.tallying:
-            tally(w, 1, s.work, s.job, s.start - s.arrival)
+            tally(w, 1, s.work, s.job // r.batch_width, s.start - s.arrival)
             w.counts[s.work, 2] += 1
         slot = s.next
 
