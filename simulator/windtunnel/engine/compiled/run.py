@@ -219,7 +219,8 @@ def _larger(rows: Records, times: int = 2) -> Records:
 
 def _more_slots(world: World) -> World:
     count = len(world.slots)
-    slots = _larger(world.slots)
+    slots = records(2 * count, tables.SLOT)
+    slots[:count] = world.slots
     slots.next[count:] = np.append(np.arange(count + 1, 2 * count), -1)
     world.run[0].free = count
     draws = np.ones((2 * count, world.draws.shape[1]))
