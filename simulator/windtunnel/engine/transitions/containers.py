@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from windtunnel.engine.transitions.features import cold, hot
 from windtunnel.engine.transitions.heap import ROOT
 from windtunnel.engine.transitions.tables import Records
 
 NOT_HERE = 2**62
 """The load of an unavailable device, which exceeds all others."""
-
-
-@hot
-def prefetch(rows: Records, at: Any) -> None:
-    """Do nothing; in the compiled engine this prefetches the cache line at which record ``at`` of ``rows`` begins."""
 
 
 # The tree: a tournament over the devices of each class, in the layout of the heap. A node holds the least load below

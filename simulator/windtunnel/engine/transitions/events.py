@@ -14,7 +14,6 @@ import numpy as np
 from windtunnel.core.ticks import MAX_TICKS
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.transitions.consequences import ask, sweep_all
-from windtunnel.engine.transitions.containers import prefetch
 from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, sweep
 from windtunnel.engine.transitions.faults import apply_fault, come_back
 from windtunnel.engine.transitions.features import (
@@ -32,7 +31,7 @@ from windtunnel.engine.transitions.features import (
     hot,
 )
 from windtunnel.engine.transitions.gangs import leader_of
-from windtunnel.engine.transitions.heap import ROOT, heap_pop
+from windtunnel.engine.transitions.heap import ROOT, heap_pop, prefetch
 from windtunnel.engine.transitions.jobs import tally, unfinished
 from windtunnel.engine.transitions.power import drain
 from windtunnel.engine.transitions.preemption import preempt

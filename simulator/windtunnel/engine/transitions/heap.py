@@ -12,6 +12,13 @@ from windtunnel.engine.transitions.features import cold, hot
 from windtunnel.engine.transitions.tables import Records
 
 ROOT = 3
+DEEP = 4096
+"""The number of entries above which a heap is assumed not to fit into the cache."""
+
+
+@hot
+def prefetch(rows: Records, at: Any) -> None:
+    """Do nothing; in the compiled engine this prefetches the cache line at which record ``at`` of ``rows`` begins."""
 
 
 @hot
@@ -42,6 +49,9 @@ def sift_down(heap: Records, size: int, at: int) -> None:
         child = 4 * at - 8
         if child >= end:
             break
+        if size > DEEP:  # the next level, while this one is compared
+            for group in range(4):
+                prefetch(heap, min(4 * (child + group) - 8, size))
         least, least_tick, least_which = child, heap[child].tick, heap[child].which
         if child + 4 <= end:
             tick_1, which_1 = heap[child + 1].tick, heap[child + 1].which
