@@ -82,7 +82,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         workloads=[w.workload.name for w in prepared.workloads],
         power=_steps(power, idle_w, end),
         waiting=_steps(waiting, 0.0, end),
-        slices=_LazySlices(partial(_slices, prepared, log, jobs, table, end)),
+        slices=LazySlices(partial(_slices, prepared, log, jobs, table, end)),
         token_gaps=log.gaps,
         intervals=table,
         sampled_slices=sampled,
@@ -269,7 +269,7 @@ def busy_ticks(table: IntervalTable, count: int) -> TickArray:
     return busy
 
 
-class _LazySlices(Sequence[Slice]):
+class LazySlices(Sequence[Slice]):
     """Slices that are computed at their first use, because only a run that writes a timeline needs them."""
 
     def __init__(self, make: Callable[[], list[Slice]]) -> None:

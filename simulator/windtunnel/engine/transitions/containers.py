@@ -23,7 +23,12 @@ def tree_set(tree: Records, top: int, leaf: int, place: int, load: int) -> None:
     while node > ROOT:
         first = base + (node & ~3)
         # A tournament of values that were read before compiles without branches, which no processor would predict.
-        least, load_1, load_2, load_3 = tree[first].load, tree[first + 1].load, tree[first + 2].load, tree[first + 3].load
+        least, load_1, load_2, load_3 = (
+            tree[first].load,
+            tree[first + 1].load,
+            tree[first + 2].load,
+            tree[first + 3].load,
+        )
         best = first
         if load_1 < least:
             best, least = first + 1, load_1
