@@ -92,16 +92,16 @@ def _sample(world: World) -> Jobs:
     status[rows.lost == LOST], status[rows.lost == LEFT] = FAILED, DROPPED
     never = np.full(count, -1, dtype=np.int64)
     return Jobs(
-        workload=rows.work.copy(),
+        workload=rows.work.astype(np.int64),
         arrival=rows.arrival.copy(),
         start=rows.start.copy(),
         finish=rows.finish.copy(),
         first=never,
         tokens=np.zeros(count, dtype=np.int64),
-        device=rows.on.copy(),
+        device=rows.on.astype(np.int64),
         status=status,
         energy_j=rows.energy.copy(),
-        starts=rows.starts.copy(),
+        starts=rows.starts.astype(np.int64),
     )
 
 

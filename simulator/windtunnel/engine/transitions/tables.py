@@ -152,7 +152,8 @@ FAULT = EVENT
 # of two random words for each workload. factor: of the time.
 OPERATION_FAULT = _layout("number kind applies ticks limit eligible affected call after keys_at", "probability factor")
 ARRIVAL = _layout("tick rank:4 signature:4 work:4", "stretch")
-JOB = _layout("arrival work start finish on starts first lost:1 rank:4 signature:4", "energy")
+# One cache line.
+JOB = _layout("arrival start finish first on:4 rank:4 signature:4 work:2 starts:2 lost:1", "energy")
 BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
 SPAN = _layout("", "power waiting")
 CHANGE = _layout("tick on before after")
