@@ -23,10 +23,9 @@ from windtunnel.engine.prepare.fault_schedule import FAIL, INTERRUPT
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.engine.transitions import build
-from windtunnel.placement.scenario import is_placement
 from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.decoder import Decoder
-from windtunnel.scenario.read import check_scenario
+from windtunnel.scenario.read import check_scenario, is_placement
 from windtunnel.simulation.run import prepare_run
 
 POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]

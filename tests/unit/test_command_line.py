@@ -441,9 +441,8 @@ def test_the_schema_is_a_json_schema_of_the_shipped_scenarios(windtunnel_command
 
 @pytest.mark.parametrize("path", sorted((ROOT / "scenarios").rglob("*.yaml")), ids=lambda p: p.stem)
 def test_every_shipped_scenario_runs(path: Path) -> None:
-    from windtunnel.placement.scenario import is_placement
     from windtunnel.scenario.changes import read_document
-    from windtunnel.scenario.read import check_scenario
+    from windtunnel.scenario.read import check_scenario, is_placement
 
     document = read_document(path)
     if is_placement(document):

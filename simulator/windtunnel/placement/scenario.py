@@ -342,11 +342,6 @@ class PlacementScenario(_Model):
         return self.model_dump(mode="json", by_alias=True)
 
 
-def is_placement(document: Document) -> bool:
-    """Return whether a document describes a cluster instead of a fleet."""
-    return isinstance(document.data, dict) and "cluster" in document.data
-
-
 def check_placement(document: Document) -> PlacementScenario:
     """Return the placement scenario in a document. Raises InputError for the first error in it."""
     if "fleet" in document.data:

@@ -32,6 +32,11 @@ def scenario_from_data(data: Mapping[str, object], file: str = "scenario") -> Sc
     return check_scenario(Document(dict(data), file))
 
 
+def is_placement(document: Document) -> bool:
+    """Return whether a document describes a cluster instead of a fleet, so that `placement.scenario` reads it."""
+    return isinstance(document.data, dict) and "cluster" in document.data
+
+
 def check_scenario(document: Document) -> Scenario:
     """Return the scenario of a document; raises InputError for the first thing that is wrong."""
     if not isinstance(document.data, dict):
@@ -40,8 +45,8 @@ def check_scenario(document: Document) -> Scenario:
             where=document.where(()),
             expected="keys such as schema, name, fleet, workload",
         )
-    if "cluster" in document.data and "fleet" not in document.data:
-        # `run` reads such a file by placement.scenario; other commands need a fleet.
+    if is_placement(document) and "fleet" not in document.data:
+        # `run` reads such a file; other commands need a fleet.
         raise InputError(
             "this is a placement scenario, with a cluster instead of a fleet: it can be run, but not planned, swept or "
             "compared",

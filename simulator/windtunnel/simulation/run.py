@@ -14,16 +14,12 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.recording import Recording
-from windtunnel.core.results.placement import PlacementResult
 from windtunnel.core.results.run import RealDevice, RunResult
 from windtunnel.core.rng import opened
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.core.yamlfile import Document
-from windtunnel.placement import run as placing
-from windtunnel.placement.recording import PlacementRecording
-from windtunnel.placement.scenario import PlacementScenario, check_placement, is_placement
 from windtunnel.scenario.changes import read_document
-from windtunnel.scenario.read import check_scenario, scenario_from_data
+from windtunnel.scenario.read import check_scenario, is_placement, scenario_from_data
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, fleet_executors, policy_of
 from windtunnel.simulation.precision import until_precise
@@ -33,7 +29,10 @@ from windtunnel.simulation.versions import versions
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 if TYPE_CHECKING:
+    from windtunnel.core.results.placement import PlacementResult
     from windtunnel.engine.prepare.prepared import PreparedRun
+    from windtunnel.placement.recording import PlacementRecording
+    from windtunnel.placement.scenario import PlacementScenario
 
 
 def prepare_run(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> PreparedRun:
@@ -218,7 +217,11 @@ class PlacementRun:
 
 def checked(document: Document) -> Scenario | PlacementScenario:
     """Return the scenario of a document: placement of tasks if it has a cluster, otherwise jobs of a fleet."""
-    return check_placement(document) if is_placement(document) else check_scenario(document)
+    if not is_placement(document):
+        return check_scenario(document)
+    from windtunnel.placement.scenario import check_placement
+
+    return check_placement(document)
 
 
 def run(
@@ -242,8 +245,10 @@ def run(
     """
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed))
-    if isinstance(scenario, PlacementScenario):
-        placement, placed = placing.run_placement(scenario, replications, engine, catalogue or shipped_catalogue())
+    if not isinstance(scenario, Scenario):
+        from windtunnel.placement.run import run_placement
+
+        placement, placed = run_placement(scenario, replications, engine, catalogue or shipped_catalogue())
         sample, notes = _sample(len(placed.tasks), all_jobs)
         return PlacementRun(replace(placement, notes=[*placement.notes, *notes]), placed, sample)
     known = catalogue or shipped_catalogue()

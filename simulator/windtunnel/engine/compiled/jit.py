@@ -18,7 +18,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from windtunnel.engine.transitions import containers
+from windtunnel.engine.transitions import heap
 from windtunnel.engine.transitions.features import FEATURES, INLINED
 
 _LOG = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Variant:
         self._name = name
         self._constants = {feature: feature in features for feature in FEATURES}
         self._scopes: dict[int, dict[str, Any]] = {}
-        self._compiled: dict[Callable[..., Any], Callable[..., Any]] = {containers.prefetch: prefetch}
+        self._compiled: dict[Callable[..., Any], Callable[..., Any]] = {heap.prefetch: prefetch}
 
     def __getitem__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the compiled form of a transition. Numba compiles it at its first call.
@@ -115,6 +115,6 @@ class Variant:
             for name, value in names.items():
                 if name in self._constants:
                     scope[name] = self._constants[name]
-                elif value is containers.prefetch or (isinstance(value, FunctionType) and value in INLINED):
+                elif value is heap.prefetch or (isinstance(value, FunctionType) and value in INLINED):
                     scope[name] = self[value]
         return scope

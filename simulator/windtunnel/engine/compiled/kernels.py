@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import njit, typeof, types
@@ -66,7 +67,7 @@ def kernel(variant: str) -> Callable[..., int]:
 def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable[..., tuple[float, float]]:
     """Return a route's score for the kernel; raises Numba's error for a function that does not compile."""
     if not isinstance(score, OwnFunction):
-        return njit(SCORE)(score or _no_score)
+        return _cached(SCORE, score or _no_score)
     compiled, message = njit(score.function), _not_a_number(score)
     if score.numbers == 1:
 
@@ -91,7 +92,7 @@ def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable
 def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
     """Return an order's key for the kernel; raises Numba's error for a function that does not compile."""
     if not isinstance(key, OwnFunction):
-        return njit(KEY)(key or _no_key)
+        return _cached(KEY, key or _no_key)
     compiled, message = njit(key.function), _not_a_number(key)
 
     def number(job: JobKey) -> float:
@@ -101,6 +102,12 @@ def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
         return value
 
     return njit(KEY)(number)
+
+
+def _cached(signature: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function compiled for a signature. The machine code of those that are part of Windtunnel is cached."""
+    compiled: Callable[..., Any] = njit(signature, cache=function.__module__.startswith("windtunnel."))(function)
+    return compiled
 
 
 def _not_a_number(own: OwnFunction) -> str:

@@ -27,7 +27,7 @@ from windtunnel.engine.transitions.answers import Answers
 from windtunnel.engine.transitions.build import Words, blank_jobs, build, think_ticks
 from windtunnel.engine.transitions.event_log import event_log
 from windtunnel.engine.transitions.events import never_served
-from windtunnel.engine.transitions.tables import Records, World, records
+from windtunnel.engine.transitions.tables import Records, World, records, unwritten_records
 
 Progress = Callable[[int], None]
 
@@ -162,7 +162,7 @@ def _record(blocks: Iterator[JobBlock]) -> tuple[Records, np.ndarray] | None:
     block = next(blocks, None)
     if block is None:
         return None
-    rows = records(len(block.arrival), tables.ARRIVAL)
+    rows = unwritten_records(len(block.arrival), tables.ARRIVAL)
     rows.tick, rows.work, rows.rank, rows.signature = block.arrival, block.workload, block.rank, block.signature
     rows.stretch = 1.0 if block.slowdown is None else block.slowdown
     return rows, block.draws
@@ -219,7 +219,8 @@ def _larger(rows: Records, times: int = 2) -> Records:
 
 def _more_slots(world: World) -> World:
     count = len(world.slots)
-    slots = _larger(world.slots)
+    slots = records(2 * count, tables.SLOT)
+    slots[:count] = world.slots
     slots.next[count:] = np.append(np.arange(count + 1, 2 * count), -1)
     world.run[0].free = count
     draws = np.ones((2 * count, world.draws.shape[1]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from windtunnel.core.recording import (
@@ -20,7 +22,7 @@ from windtunnel.core.recording import (
 )
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.results.accounting import degraded_intervals_of, devices_of, down_of
+from windtunnel.engine.results.accounting import LazySlices, degraded_intervals_of, devices_of, down_of
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.build import Words
 from windtunnel.engine.transitions.event_log import progress_of
@@ -37,11 +39,6 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
     counts[:, COMPLETED], counts[:, FAILED], counts[:, RUNNING] = completed, failed, running
     counts[:, DROPPED], counts[:, QUEUED] = dropped, arrived - completed - failed - running - dropped
     jobs = _sample(world)
-    slices = [
-        Slice(int(device), prepared.workloads[int(work)].workload.name, "", int(start), int(finish))
-        for device, work, start, finish in zip(jobs.device, jobs.workload, jobs.start, jobs.finish, strict=True)
-        if finish > start >= 0
-    ]
     empty = np.zeros(0, dtype=np.int64)
     rows = world.devices
     total = int(arrived.sum())
@@ -67,7 +64,7 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
         workloads=[w.workload.name for w in prepared.workloads],
         power=_means(world, "power", end),
         waiting=_means(world, "waiting", end),
-        slices=slices,
+        slices=LazySlices(partial(_slices, prepared, jobs)),
         token_gaps=TokenGaps(empty, empty, empty, empty),
         intervals=IntervalTable(empty, empty, empty, empty, empty, np.zeros(0), list(words.numbers)),
         sampled_slices=True,
@@ -95,17 +92,28 @@ def _sample(world: World) -> Jobs:
     status[rows.lost == LOST], status[rows.lost == LEFT] = FAILED, DROPPED
     never = np.full(count, -1, dtype=np.int64)
     return Jobs(
-        workload=rows.work.copy(),
+        workload=rows.work.astype(np.int64),
         arrival=rows.arrival.copy(),
         start=rows.start.copy(),
         finish=rows.finish.copy(),
         first=never,
         tokens=np.zeros(count, dtype=np.int64),
-        device=rows.on.copy(),
+        device=rows.on.astype(np.int64),
         status=status,
         energy_j=rows.energy.copy(),
-        starts=rows.starts.copy(),
+        starts=rows.starts.astype(np.int64),
     )
+
+
+def _slices(prepared: PreparedRun, jobs: Jobs) -> list[Slice]:
+    """Return the times of the jobs of the sample as slices, one lane for each workload."""
+    names = [w.workload.name for w in prepared.workloads]
+    columns = (jobs.device, jobs.workload, jobs.start, jobs.finish)
+    return [
+        Slice(device, names[work], "", start, finish)
+        for device, work, start, finish in zip(*(column.tolist() for column in columns), strict=True)
+        if finish > start >= 0
+    ]
 
 
 def _means(world: World, name: str, end: int) -> Steps:

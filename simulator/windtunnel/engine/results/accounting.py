@@ -82,7 +82,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         workloads=[w.workload.name for w in prepared.workloads],
         power=_steps(power, idle_w, end),
         waiting=_steps(waiting, 0.0, end),
-        slices=_LazySlices(partial(_slices, prepared, log, jobs, table, end)),
+        slices=LazySlices(partial(_slices, prepared, log, jobs, table, end)),
         token_gaps=log.gaps,
         intervals=table,
         sampled_slices=sampled,
@@ -128,15 +128,15 @@ def _intervals(prepared: PreparedRun, log: EventLog, energy: FloatArray, end: in
         if single is None or (class_number, number) not in log.own_interval:
             continue
         # Jobs that never started have device -1, and are excluded.
-        members = np.flatnonzero((device >= 0) & (workload == number) & (class_of[device] == class_number))
-        ends = np.where(finish[members] >= 0, finish[members], end)
-        watts = (
-            np.full(len(members), single.watts) if isinstance(single.watts, float) else single.watts[log.rank[members]]
-        )
-        energy[members] += watts * to_second_array(ends - start[members])
+        is_member = (device >= 0) & (workload == number) & (class_of[device] == class_number)
+        members = slice(None) if is_member.all() else np.flatnonzero(is_member)
+        on, began, ends = device[members], start[members], finish[members]
+        ends = np.where(ends >= 0, ends, end)
+        watts = np.full(len(on), single.watts) if isinstance(single.watts, float) else single.watts[log.rank[members]]
+        energy[members] += watts * to_second_array(ends - began)
         lane, name = written.word(single.engine), written.word(single.name)
-        kept = ends > start[members]
-        added = (device[members], np.full(len(members), lane), np.full(len(members), name), start[members], ends, watts)
+        kept = ends > began
+        added = (on, np.full(len(on), lane), np.full(len(on), name), began, ends, watts)
         is_complete = bool(kept.all())
         for column, values in zip(columns, added, strict=True):
             column.append(values if is_complete else values[kept])
@@ -165,18 +165,21 @@ def _steps(parts: Sequence[Change], base: float, end: int) -> Steps:
     ticks = np.concatenate([np.zeros(0, dtype=np.int64), *(ticks for ticks, _ in parts)])
     if all(isinstance(change, float) for _, change in parts) and ticks.max(initial=0) < MAX_TICKS >> _SHIFT:
         # Sorting keys is several times as fast as sorting indices. Sums of the changes are exact in any order.
-        keys = np.sort(np.concatenate([ticks[:0], *((t << _SHIFT) + i for i, (t, _) in enumerate(parts))]))
-        ticks = keys >> _SHIFT
-        changes = np.array([*(change for _, change in parts), 0.0]).take(keys & ((1 << _SHIFT) - 1))
+        keys = (ticks << _SHIFT) | np.repeat(np.arange(len(parts)), np.array([len(t) for t, _ in parts], dtype=np.int64))
+        keys.sort()
+        np.right_shift(keys, _SHIFT, out=ticks)
+        keys &= (1 << _SHIFT) - 1
+        changes = np.array([*(change for _, change in parts), 0.0]).take(keys)
     else:
         order = np.argsort(ticks, kind="stable")
         ticks = ticks[order]
         changes = np.concatenate([np.broadcast_to(change, len(t)) for t, change in parts])[order]
-    values = base + np.cumsum(changes)
-    last = np.append(ticks[1:] != ticks[:-1], True) if len(ticks) else np.zeros(0, dtype=bool)
-    ticks, values = ticks[last], values[last]
-    kept = ticks < end
-    ticks, values = ticks[kept], values[kept]
+    values = np.cumsum(changes, out=changes)
+    values += base
+    count = int(np.searchsorted(ticks, end))
+    last = np.ones(count, dtype=bool)
+    np.not_equal(ticks[1:count], ticks[: max(count - 1, 0)], out=last[:-1])
+    ticks, values = ticks[:count][last], values[:count][last]
     if not len(ticks) or ticks[0] > 0:
         ticks, values = np.insert(ticks, 0, 0), np.insert(values, 0, base)
     return Steps(ticks, values, end)
@@ -253,8 +256,7 @@ def _degraded_intervals(prepared: PreparedRun, end: int, resets: Sequence[Reset]
 
 def busy_ticks(table: IntervalTable, count: int) -> TickArray:
     """Return, for each device, the time in which at least one of its hardware engines worked (ticks)."""
-    order = table.by_device
-    device, start, stop = table.device[order], table.start[order], table.end[order]
+    device, start, stop = table.by_device
     busy = np.zeros(count, dtype=np.int64)
     if not ((device[1:] == device[:-1]) & (start[1:] < stop[:-1])).any():
         np.add.at(busy, device, stop - start)
@@ -269,7 +271,7 @@ def busy_ticks(table: IntervalTable, count: int) -> TickArray:
     return busy
 
 
-class _LazySlices(Sequence[Slice]):
+class LazySlices(Sequence[Slice]):
     """Slices that are computed at their first use, because only a run that writes a timeline needs them."""
 
     def __init__(self, make: Callable[[], list[Slice]]) -> None:

@@ -146,9 +146,14 @@ def _check_intervals(recording: Recording) -> None:
     if (table.start < 0).any() or (table.end <= table.start).any() or (table.end > recording.end).any():
         _violated("I4", "an interval has no length or lies outside the run")
     one_lane = bool((table.lane == table.lane[0]).all())
-    order = table.by_device if one_lane else np.lexsort((table.start, table.lane, table.device))
-    device, lane, start, end = (c[order] for c in (table.device, table.lane, table.start, table.end))
-    same = (device[1:] == device[:-1]) & (lane[1:] == lane[:-1])
+    lane = table.lane
+    if one_lane:
+        device, start, end = table.by_device
+        same = device[1:] == device[:-1]
+    else:
+        order = np.lexsort((table.start, lane, table.device))
+        device, lane, start, end = (c[order] for c in (table.device, lane, table.start, table.end))
+        same = (device[1:] == device[:-1]) & (lane[1:] == lane[:-1])
     overlap = same & (start[1:] < end[:-1])
     if overlap.any():
         at = int(np.argmax(overlap))

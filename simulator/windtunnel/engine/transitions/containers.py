@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from windtunnel.engine.transitions.features import cold, hot
 from windtunnel.engine.transitions.heap import ROOT
 from windtunnel.engine.transitions.tables import Records
 
 NOT_HERE = 2**62
 """The load of an unavailable device, which exceeds all others."""
-
-
-@hot
-def prefetch(rows: Records, at: Any) -> None:
-    """Do nothing; in the compiled engine this prefetches the cache line at which record ``at`` of ``rows`` begins."""
 
 
 # The tree: a tournament over the devices of each class, in the layout of the heap. A node holds the least load below
@@ -29,15 +22,27 @@ def tree_set(tree: Records, top: int, leaf: int, place: int, load: int) -> None:
     tree[base + node].load = load
     while node > ROOT:
         first = base + (node & ~3)
+        # A tournament of values that were read before compiles without branches, which no processor would predict.
+        least, load_1, load_2, load_3 = (
+            tree[first].load,
+            tree[first + 1].load,
+            tree[first + 2].load,
+            tree[first + 3].load,
+        )
         best = first
-        for other in range(first + 1, first + 4):
-            if tree[other].load < tree[best].load:
-                best = other
+        if load_1 < least:
+            best, least = first + 1, load_1
+        other, load = first + 2, load_2
+        if load_3 < load:
+            other, load = first + 3, load_3
+        if load < least:
+            best, least = other, load
         node = (node + 8) >> 2
         up = base + node
-        if tree[up].load == tree[best].load and tree[up].winner == tree[best].winner:
+        winner = tree[best].winner
+        if tree[up].load == least and tree[up].winner == winner:
             return
-        tree[up].load, tree[up].winner = tree[best].load, tree[best].winner
+        tree[up].load, tree[up].winner = least, winner
 
 
 def tree_size(count: int) -> tuple[int, int]:

@@ -49,27 +49,28 @@ def feed(w: World, device: int) -> None:
 
 @hot
 def sweep(w: World) -> None:
-    """Offer work to the idle devices of the next class; a device that lacks power ends the class."""
+    """Offer work to the idle devices of the next class that has some; a device that lacks power ends its class."""
     r = w.run[0]
-    c = w.classes[w.ints[r.sweeping]]
-    device = w.tree[c.tree].winner
-    if STREAMS and c.kind == STREAM and r.tried >= c.first:
-        # Devices with streams differ in the memory that is free, so the next one is tried too.
-        device = _next_with_room(w, c, r.tried)
-    if r.refused:
-        r.sweep_end = r.sweeping
-    elif STREAMS and c.kind == STREAM and device < 0:
-        r.sweeping += 1
-    elif w.tree[c.tree].load >= NOT_HERE or r.tried == device or best_queue(w, device, -math.inf, -1) < 0:
-        # The other devices of the class are identical, so they would not start either.
-        r.sweeping += 1
-    else:
-        r.tried = device
-        r.feeding = device
-        return
-    if r.sweeping == r.sweep_end:
-        r.sweeping = -1
-    r.tried = -1
+    while r.sweeping >= 0:
+        c = w.classes[w.ints[r.sweeping]]
+        device = w.tree[c.tree].winner
+        if STREAMS and c.kind == STREAM and r.tried >= c.first:
+            # Devices with streams differ in the memory that is free, so the next one is tried too.
+            device = _next_with_room(w, c, r.tried)
+        if r.refused:
+            r.sweep_end = r.sweeping
+        elif STREAMS and c.kind == STREAM and device < 0:
+            r.sweeping += 1
+        elif w.tree[c.tree].load >= NOT_HERE or r.tried == device or best_queue(w, device, -math.inf, -1) < 0:
+            # The other devices of the class are identical, so they would not start either.
+            r.sweeping += 1
+        else:
+            r.tried = device
+            r.feeding = device
+            return
+        if r.sweeping == r.sweep_end:
+            r.sweeping = -1
+        r.tried = -1
 
 
 @cold

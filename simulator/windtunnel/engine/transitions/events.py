@@ -14,7 +14,6 @@ import numpy as np
 from windtunnel.core.ticks import MAX_TICKS
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.transitions.consequences import ask, sweep_all
-from windtunnel.engine.transitions.containers import prefetch
 from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, sweep
 from windtunnel.engine.transitions.faults import apply_fault, come_back
 from windtunnel.engine.transitions.features import (
@@ -32,7 +31,7 @@ from windtunnel.engine.transitions.features import (
     hot,
 )
 from windtunnel.engine.transitions.gangs import leader_of
-from windtunnel.engine.transitions.heap import ROOT, heap_pop
+from windtunnel.engine.transitions.heap import ROOT, heap_pop, prefetch
 from windtunnel.engine.transitions.jobs import tally, unfinished
 from windtunnel.engine.transitions.power import drain
 from windtunnel.engine.transitions.preemption import preempt
@@ -228,7 +227,7 @@ def room(w: World) -> int:
     if TALLIES and r.tallying:
         if r.job >= r.batch_width * BATCHES:
             return MORE_BATCHES
-        if r.stride > 0 and r.job // r.stride >= len(w.jobs):
+        if r.stride > 0 and r.job >= r.stride * len(w.jobs):
             return MORE_ROWS
     return DONE
 
@@ -296,27 +295,28 @@ def _may_start(w: World, device: int, remaining: int) -> bool:
 def _look_ahead(w: World) -> None:
     """Prefetch the records of the next events, because a large fleet does not fit into the cache.
 
-    The device that ends next is at the heap's root, and the following one is among the root's children. The next job
-    goes to the best device of some class.
+    The devices that end next are at the root of the heap and among its children, and the following ones are below
+    these. The next job goes to the best device of some class.
     """
     r = w.run[0]
-    if r.heap:
-        device = w.ends[ROOT].which
-        if device >= 0:
-            d, q = w.devices[device], w.queues[device if r.routed else 0]
-            if d.slot >= 0:
-                prefetch(w.slots, np.int64(d.slot))
-            if q.head >= 0:
-                prefetch(w.slots, np.int64(q.head))
-                prefetch(w.draws, np.int64(q.head))
-            c = w.classes[d.cls]
-            prefetch(w.tree, c.leaf + device - c.first)
-        for child in range(4 * ROOT - 8, min(4 * ROOT - 4, ROOT + r.heap)):
-            device = w.ends[child].which
-            if device >= 0:
-                prefetch(w.devices, device)
-                if r.routed:
-                    prefetch(w.queues, device)
+    first = 4 * ROOT - 8
+    for at in range(first, min(first + 4, ROOT + r.heap)):
+        device = w.ends[at].which
+        d, q = w.devices[device], w.queues[device if r.routed else 0]
+        if d.slot >= 0:
+            prefetch(w.slots, np.int64(d.slot))
+            prefetch(w.draws, np.int64(d.slot))
+        if q.head >= 0:
+            prefetch(w.slots, np.int64(q.head))
+            prefetch(w.draws, np.int64(q.head))
+        c = w.classes[d.cls]
+        prefetch(w.tree, c.leaf + device - c.first)
+    first = 4 * first - 8
+    for at in range(first, min(first + 16, ROOT + r.heap)):
+        device = w.ends[at].which
+        prefetch(w.devices, device)
+        if r.routed:
+            prefetch(w.queues, device)
     for cls in range(min(r.classes, 8)):
         c = w.classes[cls]
         winner = w.tree[c.tree].winner
@@ -361,7 +361,7 @@ def _close_single(w: World, device: int) -> None:
         s = w.slots[slot]
         unfinished(w, slot)
         if TALLIES and r.tallying:
-            tally(w, 1, s.work, s.job, s.start - s.arrival)
+            tally(w, 1, s.work, s.job // r.batch_width, s.start - s.arrival)
             w.counts[s.work, 2] += 1
         slot = s.next
 

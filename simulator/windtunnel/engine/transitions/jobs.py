@@ -17,18 +17,21 @@ from windtunnel.engine.transitions.users import think
 def row_of(w: World, job: int) -> int:
     """Return the row of the job's times; -1 if they are not kept."""
     stride = w.run[0].stride
-    if stride == 0 or (stride > 1 and job % stride):
+    if stride == 0:
         return -1
-    row = job // stride
+    row = job
+    if stride > 1:  # a division takes as long as twenty additions
+        row = job // stride
+        if row * stride != job:
+            return -1
     # A sample that would become too large is thinned before that (``MORE_ROWS``).
     return row if row < len(w.jobs) else -1
 
 
 @hot
-def tally(w: World, what: int, work: int, job: int, ticks: int) -> None:
-    """Add a latency (``what`` 0) or a queueing delay (1) to the sums and histograms of its stretch of the run."""
+def tally(w: World, what: int, work: int, batch: int, ticks: int) -> None:
+    """Add a latency (``what`` 0) or a queueing delay (1) to the sums of its batch and the histogram of its stretch."""
     r = w.run[0]
-    batch = job // r.batch_width
     place = 0 if ticks <= 0 else 1 + math.ceil(math.log(float(ticks)) * BINS_PER_E)
     series = 0
     while True:
@@ -99,9 +102,10 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
         if j.first == HELD:
             j.first = -1
     if TALLIES and r.tallying:
+        batch = s.job // r.batch_width
         if completed:
-            tally(w, 0, s.work, s.job, r.now - s.arrival)
-        tally(w, 1, s.work, s.job, s.start - s.arrival)
+            tally(w, 0, s.work, batch, r.now - s.arrival)
+        tally(w, 1, s.work, batch, s.start - s.arrival)
         w.counts[s.work, 0 if completed else 1] += 1
     left(w, device)
     if QUESTIONS and r.scaling:

@@ -151,8 +151,9 @@ FAULT = EVENT
 # operation that is affected, or 0; after: the tick from which on operations are affected. keys_at: the offset in `ints`
 # of two random words for each workload. factor: of the time.
 OPERATION_FAULT = _layout("number kind applies ticks limit eligible affected call after keys_at", "probability factor")
-ARRIVAL = _layout("tick work rank signature", "stretch")
-JOB = _layout("arrival work start finish on starts first lost:1 rank:4 signature:4", "energy")
+ARRIVAL = _layout("tick rank:4 signature:4 work:4", "stretch")
+# One cache line.
+JOB = _layout("arrival start finish first on:4 rank:4 signature:4 work:2 starts:2 lost:1", "energy")
 BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
 SPAN = _layout("", "power waiting")
 CHANGE = _layout("tick on before after")
@@ -362,6 +363,7 @@ class World(NamedTuple):
 
 
 _LINE = 64
+_AT_ONCE = 1024
 
 
 def records(count: int, layout: np.dtype, **values: int) -> Records:
@@ -370,12 +372,21 @@ def records(count: int, layout: np.dtype, **values: int) -> Records:
     They are written here because NumPy requests large pages only for memory that it does not get zeroed. With small
     pages a fleet of 100,000 devices spends its time on address translation.
     """
+    rows = unwritten_records(count, layout)
+    blank = np.zeros(min(count, _AT_ONCE), dtype=layout)
+    for name, value in values.items():
+        blank[name] = value
+    # NumPy copies records one by one, and bytes all at once.
+    written, one = rows.view(np.ndarray).view(np.uint8), blank.view(np.uint8)
+    for first in range(0, len(written), max(len(one), 1)):
+        part = written[first : first + len(one)]
+        part[:] = one[: len(part)]
+    return rows
+
+
+def unwritten_records(count: int, layout: np.dtype) -> Records:
+    """Return ``count`` records that begin at a cache line, whose fields have no values yet."""
     size = count * layout.itemsize
     room = np.empty(size + _LINE, dtype=np.uint8)
     first = -room.ctypes.data % _LINE
-    rows = room[first : first + size].view(layout)
-    blank = np.zeros(1, dtype=layout)
-    for name, value in values.items():
-        blank[name] = value
-    rows[:] = blank
-    return rows.view(np.recarray)
+    return room[first : first + size].view(layout).view(np.recarray)
