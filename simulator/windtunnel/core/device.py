@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.errors import InputError, UnsupportedOperationError, list_choices, nearest
-from windtunnel.core.ops import FloatArray, Rows
+from windtunnel.core.ops import FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.registry import Registry
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Lineage, Parameter
@@ -329,6 +329,13 @@ class Device:
     def runs(self, op: str) -> bool:
         """Return whether the kind has a cost function for the operation."""
         return op in self.kind.costs
+
+    def dispatch_in_job(self, op: type[Operation]) -> str:
+        """Return the dispatch of an operation of a job that states none: what a program pays on this device.
+
+        ``eager`` where the API launches operations one by one; ``device`` where an operation has no launch.
+        """
+        return "eager" if op.launched and self.api.no_launch is None else "device"
 
     def cost_function(self, op: str) -> CostFunction:
         """Return the kind's cost function of an operation; raises UnsupportedOperationError if there is none."""

@@ -131,6 +131,7 @@ class DecoderModel(_Model):
     kv_dtype: Literal["float32", "float16", "bfloat16", "fp8", "int8"] | None = None
     gated: bool = True
     dispatch: Literal["device", "graph", "eager"] = "graph"
+    clock: Literal["burst", "sustained"] = "sustained"
 
     @model_validator(mode="after")
     def _whole_heads(self) -> DecoderModel:
@@ -154,6 +155,7 @@ class DecoderModel(_Model):
             kv_dtype=self.kv_dtype or self.dtype,
             gated=self.gated,
             dispatch=self.dispatch,
+            clock=self.clock,
         )
 
 

@@ -339,6 +339,23 @@ class ModelInput(Result):
 
 
 @dataclass(frozen=True)
+class OperationContext(Result):
+    """The context in which an operation of jobs is priced, on the fleet entries ``devices`` for ``workloads``.
+
+    ``reason`` says why the dispatch is what it is. Operations without a launch of their own (``service``, ``copy``,
+    ``launch``) have no row.
+    """
+
+    operation: str
+    dispatch: str
+    clock: str
+    cache: str
+    workloads: Sequence[str]
+    devices: Sequence[str]
+    reason: str
+
+
+@dataclass(frozen=True)
 class DeviceAccuracy(Result):
     """The accuracy of the model of one operation on one device."""
 
@@ -434,6 +451,7 @@ class RunResult(Measured):
     seed: int
     replications: int
     policy: str
+    contexts: Sequence[OperationContext]
     provenance: Sequence[ModelInput]
     model_accuracy: Sequence[DeviceAccuracy]
     real: Sequence[RealDevice] | None = field(default=None, metadata=OPTIONAL)

@@ -173,7 +173,11 @@ def _compiled(
             preferences[fleet_class.number, job_class.number] = place
             try:
                 program = compile_program(
-                    job_class.program, fleet_class.device, job_class.source, shelves[fleet_class.number]
+                    job_class.program,
+                    fleet_class.device,
+                    job_class.source,
+                    shelves[fleet_class.number],
+                    fleet_class.executor,
                 )
                 if fleet_class.executor is not None:
                     check_executable(program, fleet_class.executor, job_class.source.count)
