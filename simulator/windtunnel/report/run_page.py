@@ -408,10 +408,10 @@ def _progress(result: RunResult) -> Markup | None:
 
 def _real(result: RunResult) -> Markup | None:
     """Return the time that each device of this host took, beside the time that its model predicts for the same jobs."""
-    rows = [
+    rows: list[list[str | Cell]] = [
         [
             device.name,
-            f"{device.real}, {device.label}",
+            Cell(f"{device.real}, {device.label}", device.why_unused or ""),
             f"{device.operations:,}" + (f", {len(device.failures):,} failed" if device.failures else ""),
             quantity(device.measured_s, "s"),
             quantity(device.modelled_s, "s"),
