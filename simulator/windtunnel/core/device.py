@@ -195,6 +195,17 @@ class Parameters:
             self.used[f"learned.{rows.op.name}"] = residual.origin
         return correction
 
+    def spinning_w(self, occupied: float) -> float:
+        """Return the power (W) of the device while a persistent kernel on this share of its units waits for a command.
+
+        It is idle power, and of the range to the limit the share of an active device (``power_share.base``) and, for
+        the units that poll, ``spin_power_share``. The last is assumed, and 0 for kinds that do not state it.
+        """
+        idle, limit = self("idle_power_w"), self("max_power_w")
+        share = (self.get("power_share", "base") or 0.0) + (self.get("spin_power_share") or 0.0) * occupied
+        # Shares of a board that is held far below its silicon's power refer to the latter.
+        return min(idle + ((self.get("design_power_w") or limit) - idle) * share, limit)
+
     def feature(self, name: str) -> bool:
         """Return whether the API offers ``name`` (``matrix``, ``graphs``, ``persistent`` ...)."""
         return name in self._device.api.features
@@ -313,6 +324,10 @@ class Device:
         """
         share = self.number("power_share", "base")
         return 0.0 if share is None else share * (self.power_limit_w - self.idle_power_w)
+
+    def spin_power_w(self, occupied: float) -> float:
+        """Return the power above idle (W) while a persistent kernel on this share of the units waits for a command."""
+        return min(Parameters(self).spinning_w(occupied), self.power_limit_w) - self.idle_power_w
 
     @property
     def power_limit_w(self) -> float:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS, one_row
-from windtunnel.core.provenance import assumed
+from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.results.advice import LaunchAdvice, Primitives, Side
 from windtunnel.core.units import format_quantity as show
 
@@ -49,25 +49,33 @@ def primitives(device: Device, barrier: float = BARRIER.value) -> Primitives:
     """Return the primitives of ``device``; raises UnsupportedOperationError if it cannot copy or step."""
     p = Parameters(device)
     array = 4 * SIDE**3
-    kernels = [_seconds(device, "stencil", nx=SIDE, ny=SIDE, nz=nz) for nz in (SIDE, 6)]
+    kernels = [_cost(device, "stencil", nx=SIDE, ny=SIDE, nz=nz) for nz in (SIDE, 6)]
+    step_s = sum(seconds for seconds, _ in kernels)
+    copy_s, copy_w = _cost(device, "copy", bytes=array, direction="h2d", memory="pageable")
     # A round trip includes an empty kernel, which takes its floor.
     floor = device.number("kernel_floor_s") or 0.0
     dispatch = p.api_cost("dispatch_s")
     persists = p.feature("persistent")
     return Primitives(
-        copy_in_s=2 * _seconds(device, "copy", bytes=array, direction="h2d", memory="pageable"),
+        copy_in_s=2 * copy_s,
         start_s=max(p.api_cost("round_trip_s") - floor, dispatch),
         enqueue_s=2 * dispatch,
         synchronize_s=p.api_cost("synchronize_s"),
-        step_s=sum(kernels),
+        step_s=step_s,
         barriers_s=2 * floor * (barrier - 1.0),
         write_s=p.api_cost("persistent_write_s") if persists else None,
         poll_s=p.api_cost("persistent_poll_s") if persists else None,
+        idle_w=device.idle_power_w,
+        copy_w=copy_w,
+        step_w=sum(seconds * watts for seconds, watts in kernels) / step_s,
+        spin_w=device.idle_power_w + device.spin_power_w(1.0) if persists else None,
     )
 
 
-def _seconds(device: Device, op: str, **values: object) -> float:
-    return float(device.cost(one_row(OPERATIONS.find(op), values), intervals=False).duration_s[0])
+def _cost(device: Device, op: str, **values: object) -> tuple[float, float]:
+    """Return the time (s) and the power (W) of an operation."""
+    cost = device.cost(one_row(OPERATIONS.find(op), values), intervals=False)
+    return float(cost.duration_s[0]), float(cost.power_w[0])
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,8 @@ class Choice:
         executed, enqueued = steps * parts.step_s, steps * parts.enqueue_s
         latency = parts.copy_in_s + parts.start_s + max(executed, enqueued)
         calls = parts.copy_in_s + enqueued + parts.synchronize_s
-        return self._side(latency, calls, executed, held=None)
+        above_idle_j = parts.copy_in_s * (parts.copy_w - parts.idle_w) + executed * (parts.step_w - parts.idle_w)
+        return self._side(latency, calls, executed, None, parts.idle_w, above_idle_j)
 
     @property
     def persistent(self) -> Side | None:
@@ -95,9 +104,15 @@ class Choice:
             return None
         executed = self.steps * (parts.step_s + parts.barriers_s)
         calls = parts.write_s + parts.poll_s
-        return self._side(calls + executed, calls, executed, held=1.0)
+        assert parts.spin_w is not None  # noqa: S101  stated with the times of a persistent kernel
+        # The kernel polls all the time; work adds what it draws beyond polling.
+        above_spin_j = executed * max(parts.step_w - parts.spin_w, 0.0)
+        return self._side(calls + executed, calls, executed, 1.0, parts.spin_w, above_spin_j)
 
-    def _side(self, latency: float, calls: float, executed: float, held: float | None) -> Side:
+    def _side(
+        self, latency: float, calls: float, executed: float, held: float | None, rest_w: float, command_j: float
+    ) -> Side:
+        """Return the figures of one form; ``rest_w``: power without commands, ``command_j``: what a command adds."""
         load = self.commands_per_s * latency
         busy = min(self.commands_per_s, 1.0 / latency)
         return Side(
@@ -107,6 +122,7 @@ class Choice:
             host_busy=min(busy * calls, 1.0),
             device_busy=busy * executed,
             device_held=busy * executed if held is None else held,
+            power_w=rest_w + busy * command_j,
         )
 
     @property
@@ -200,9 +216,20 @@ def advise(device: Device, commands_per_s: float, steps_per_command: int) -> Lau
         launch=choice.launch,
         persistent=kept,
         primitives=parts,
-        assumed=f"barrier over kernel floor is {BARRIER.value:g} ({BARRIER.low:g} to {BARRIER.high:g}): "
-        f"{BARRIER.reason}",
+        assumed=[_assumption("barrier over kernel floor", BARRIER), *_spin_assumption(device, kept)],
     )
+
+
+def _assumption(what: str, value: SourcedValue) -> str:
+    return f"{what} is {value.value:g} ({value.low:g} to {value.high:g}): {value.reason}"
+
+
+def _spin_assumption(device: Device, kept: Side | None) -> list[str]:
+    """Return the assumption on the power of a kernel that polls, where the API has persistent kernels."""
+    sourced = device.values.get("spin_power_share")
+    if kept is None or sourced is None or sourced.provenance is not Provenance.ASSUMED:
+        return []
+    return [_assumption("share of the power range that a kernel on every unit draws while it polls", sourced)]
 
 
 def _why(device: Device, choice: Choice) -> str:

@@ -13,6 +13,7 @@ class Primitives(Result):
     """The parts of both costs (s); ``write_s`` and ``poll_s`` are None if the API has no persistent kernels.
 
     ``step_s``: the kernels of a step, including floors. ``barriers_s``: the additional time of barriers in their place.
+    Powers of the device (W): idle, during the copies, during a step, and while a persistent kernel waits for a command.
     """
 
     copy_in_s: float
@@ -23,6 +24,10 @@ class Primitives(Result):
     barriers_s: float
     write_s: float | None
     poll_s: float | None
+    idle_w: float
+    copy_w: float
+    step_w: float
+    spin_w: float | None
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Side(Result):
 
     ``latency_s``: the time of a single command. ``response_s``: its mean including queueing; None if commands arrive
     faster than they are completed. Shares of the time: ``host_busy`` in calls, ``device_busy`` computing,
-    ``device_held`` not available to others.
+    ``device_held`` not available to others. ``power_w`` is the mean power of the device, with its idle power.
     """
 
     latency_s: float
@@ -40,6 +45,7 @@ class Side(Result):
     host_busy: float
     device_busy: float
     device_held: float
+    power_w: float
 
 
 @dataclass(frozen=True)
@@ -62,4 +68,4 @@ class LaunchAdvice(Result):
     launch: Side
     persistent: Side | None
     primitives: Primitives
-    assumed: str
+    assumed: Sequence[str]
