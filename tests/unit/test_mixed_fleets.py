@@ -378,7 +378,8 @@ def test_a_real_device_without_a_job_says_why_in_the_result_the_summary_and_the_
 ) -> None:
     def why(fake: Fake, **changes: Any) -> str:
         use(monkeypatch, fake)
-        fleet = [{"device": "epyc-9654"}, {"real": "cpu:0", "name": "unused", **changes.pop("entry", {})}]
+        other = {"device": changes.pop("other", "epyc-9654")}
+        fleet = [other, {"real": "cpu:0", "name": "unused", **changes.pop("entry", {})}]
         done = run(scenario(fleet, 3, **changes))
         (device,) = done.result.real or ()
         assert device.why_unused is not None
@@ -394,9 +395,9 @@ def test_a_real_device_without_a_job_says_why_in_the_result_the_summary_and_the_
     assert why(Fake("cpu:0", refuses="stencil")) == "'w': cpu:0 does not support it: no stencil here"
     assert why(Fake("cpu:0"), workload={"devices": ["epyc-9654"]}) == "'w': the workload names other devices"
     assert why(Fake("cpu:0"), entry={"memory": "1 MB"}) == "'w': its memory is too small for the jobs"
-    recommended = {"use_case": "crypto/compression", "ops": [{"vector_add": {"n": 1_000_000}}]}
-    assert "not recommended" in why(
-        Fake("cpu:0"), workload=recommended, policy="recommendation-matrix", entry={"device": "host@opencl"}
+    training = {"use_case": "ml training"}
+    assert why(Fake("cpu:0"), other="l4", workload=training, policy="recommendation-matrix") == (
+        "'w': it is not recommended for the use case 'ml training'"
     )
 
 
