@@ -13,6 +13,7 @@ from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import DeviceResult, Estimate, ModelInput, RunResult, distribution
 from windtunnel.report import page, run_text
 from windtunnel.report.charts import Chart, charts
+from windtunnel.report.contexts import contexts_table
 from windtunnel.report.numbers import (
     NOTHING,
     exact_quantity,
@@ -505,33 +506,9 @@ def _provenance(report: RunReport) -> Markup:
             f"{assumed or 'None'} of {plural(len(rows), 'input')} {'is' if assumed < 2 else 'are'} assumed."
         ),
         page.provenance_table(kinds, groups),
-        _contexts(report.result),
+        contexts_table(report.result.contexts),
         page.hint(f"{cut} more inputs, none less certain than those shown, are in result.json.") if cut > 0 else None,
     )
-
-
-def _contexts(result: RunResult) -> Markup | None:
-    """Return the context of each launched operation: how it is launched, at which clock, from which cache."""
-    rows = [
-        [
-            row.operation,
-            row.dispatch,
-            row.clock,
-            row.cache,
-            _named(row.workloads),
-            _named(row.devices),
-            row.reason,
-        ]
-        for row in result.contexts[:MAX_PROVENANCE_ROWS]
-    ]
-    header = ["Operation", "Dispatch", "Clock", "Cache", "Workloads", "Fleet entries", "Reason for the dispatch"]
-    return page.table("Context of the operations", header, rows, words=range(7), name="contexts") if rows else None
-
-
-def _named(names: Sequence[str]) -> str:
-    """Return up to three of ``names``, and how many more there are."""
-    more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _input(row: ModelInput) -> InputRow:

@@ -419,23 +419,7 @@ def _eligibility(
         able = [c for c in classes if (c.number, job_class.number) in compiled]
         place = scenario.where("workload", job_class.number, "ops")
         if not able:
-            errors = [
-                why
-                for (_, work), why in excluded.items()
-                if work == job_class.number and isinstance(why, UnsupportedOperationError)
-            ]
-            if errors:
-                raise UnsupportedOperationError(
-                    f"no device of the fleet can run '{job_class.workload.name}': {errors[0].problem}",
-                    where=errors[0].where if str(errors[0].where) else place,
-                    expected=errors[0].expected,
-                    nearest=errors[0].nearest,
-                ).at(place)
-            raise InputError(
-                f"no device of the fleet is recommended for the use case '{job_class.workload.use_case}'",
-                where=scenario.where("workload", job_class.number, "use_case"),
-                expected="a device from that row of the recommendation matrix (`windtunnel advise`)",
-            )
+            raise _no_device(scenario, job_class, excluded)
         ranks = rank[members]
         fits = np.zeros((len(ranks), len(able)), dtype=bool)
         for column, fleet_class in enumerate(able):
@@ -469,3 +453,21 @@ def _eligibility(
         )
         eligible[members] = codes[0] if inverse is None else codes[inverse.reshape(-1)]
     return [numbers for _, numbers in signatures], eligible
+
+
+def _no_device(scenario: Scenario, job_class: JobClass, excluded: _Excluded) -> InputError:
+    """Return the error for a workload that no device of the fleet can run."""
+    place = scenario.where("workload", job_class.number, "ops")
+    for (_, work), why in excluded.items():
+        if work == job_class.number and isinstance(why, UnsupportedOperationError):
+            return UnsupportedOperationError(
+                f"no device of the fleet can run '{job_class.workload.name}': {why.problem}",
+                where=why.where if str(why.where) else place,
+                expected=why.expected,
+                nearest=why.nearest,
+            ).at(place)
+    return InputError(
+        f"no device of the fleet is recommended for the use case '{job_class.workload.use_case}'",
+        where=scenario.where("workload", job_class.number, "use_case"),
+        expected="a device from that row of the recommendation matrix (`windtunnel advise`)",
+    )
