@@ -52,7 +52,7 @@ def api_profile(name: str) -> ApiProfile:
     path = HERE / "apis" / f"{name}.yaml"
     reader = _SpecReader(path, {parameter.name: parameter for parameter in API_PARAMETERS}, "API profile")
     required = ("schema", "api", "doc", "kinds", "features", "sources", "values")
-    top = reader.mapping((), required=required, optional=("numbers",))
+    top = reader.mapping((), required=required, optional=("numbers", "no_launch"))
     reader.check_name("api", name)
     return ApiProfile(
         name=name,
@@ -61,6 +61,7 @@ def api_profile(name: str) -> ApiProfile:
         features=frozenset(reader.words(("features",))),
         values=reader.values(),
         numbers=reader.numbers() if "numbers" in top else Numbers(),
+        no_launch=str(top["no_launch"]) if "no_launch" in top else None,
     )
 
 

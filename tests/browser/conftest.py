@@ -346,6 +346,7 @@ def result_of(recording: Recording, name: str, seed: int, hostile: bool) -> RunR
         site=None,
         targets=[verdict(*limit) for limit in limits],
         provenance=provenance(hostile),
+        contexts=[],
         model_accuracy=[],
         notes=[
             "chat: the batch of h100-sxm-80gb was limited to 48 jobs by memory",

@@ -349,8 +349,8 @@ def test_more_blocks_than_fit_at_once_are_refused() -> None:
     device.ring(square, 174, 512, message="u4", reply="u8").terminate()
 
 
-def test_messages_take_energy() -> None:
-    device = opened()
+def test_messages_take_what_their_work_draws_beyond_a_kernel_that_polls() -> None:
+    device, model = opened(), KNOWN.device("l4")
 
     @windtunnel.kernel(work=lambda message: {"op": "kernel", "threads": 1, "bytes": 1e9, "flops": 0.0})
     def work(message: Any) -> int:
@@ -358,11 +358,65 @@ def test_messages_take_energy() -> None:
 
     predicted = windtunnel.predict("kernel", "l4", {"threads": 1, "bytes": 1e9, "flops": 0.0})
     with ring_of(device, work) as ring:
+        device.sleep(1e-3)  # until the kernel runs
         before, clock = device.energy_j, device.clock_s
         ring.call(1)
-    idle = (device.clock_s - clock) * KNOWN.device("l4").idle_power_w
-    above = (predicted.power_w - KNOWN.device("l4").idle_power_w) * predicted.duration_s
-    assert device.energy_j - before == pytest.approx(idle + above)
+        took, drew = device.clock_s - clock, device.energy_j - before
+    polling_w = model.idle_power_w + model.spin_power_w(1 / 58)
+    assert predicted.power_w > polling_w
+    above = (predicted.power_w - polling_w) * predicted.duration_s
+    assert drew == pytest.approx(took * polling_w + above)
+
+
+@pytest.mark.parametrize("name", [*PERSISTENT, "alveo-u50"])
+def test_a_persistent_kernel_that_only_polls_draws_more_than_an_idle_device(name: str) -> None:
+    device, model = opened(name), KNOWN.device(name)
+    units = model.number("compute_units") or 1.0
+    few, all_units = model.spin_power_w(1 / units), model.spin_power_w(1.0)
+    assert 0.0 < few <= all_units < 0.6 * (model.power_limit_w - model.idle_power_w)
+
+    def power_w() -> float:
+        before, clock = device.energy_j, device.clock_s
+        device.sleep(1e-2)
+        return (device.energy_j - before) / (device.clock_s - clock)
+
+    assert power_w() == pytest.approx(model.idle_power_w)
+    first = ring_of(device)
+    device.sleep(1e-3)
+    assert power_w() == pytest.approx(model.idle_power_w + few)
+    assert (few < all_units) == (units > 1)
+    if units > 1:
+        # A second kernel adds its units, and the chip is awake already.
+        second = ring_of(device)
+        device.sleep(1e-3)
+        assert power_w() == pytest.approx(model.idle_power_w + model.spin_power_w(2 / units))
+        second.terminate()
+        device.sleep(1e-3)
+    assert power_w() == pytest.approx(model.idle_power_w + few)
+    first.terminate()
+    device.sleep(1e-3)
+    assert power_w() == pytest.approx(model.idle_power_w)
+
+
+@pytest.mark.parametrize("name", RELAUNCHED)
+def test_a_kernel_that_is_launched_again_draws_nothing_while_no_message_waits(name: str) -> None:
+    device = opened(name)
+    with ring_of(device):
+        before, clock = device.energy_j, device.clock_s
+        device.sleep(1e-2)
+        power_w = (device.energy_j - before) / (device.clock_s - clock)
+    assert power_w == pytest.approx(KNOWN.device(name).idle_power_w)
+
+
+def test_the_power_of_a_kernel_that_polls_is_assumed_with_a_range_and_a_reason() -> None:
+    for name in [*PERSISTENT, "alveo-u50", "epyc-9654"]:
+        device = KNOWN.device(name)
+        share = device.values["spin_power_share"]
+        assert share.low is not None and share.high is not None and share.low < share.value < share.high
+        assert share.provenance.label == "assumed" and "no published measurement was found" in (share.reason or "")
+        launch = windtunnel.predict("launch", name, {"mode": "persistent"})
+        occupied = 1.0 if device.kind.name != "cpu" else 1.0 / (device.number("cores") or 1.0)
+        assert launch.power_w == pytest.approx(device.idle_power_w + device.spin_power_w(occupied))
 
 
 # What goes wrong.

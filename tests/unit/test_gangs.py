@@ -93,7 +93,8 @@ def test_an_all_reduce_among_the_gang_takes_as_long_as_predicted() -> None:
         if stated is not None:
             data["workload"][0]["ops"] = [{"all_reduce": {"bytes": 10**9, "workers": stated}}]
         ((start, finish),) = times(both(data))
-        predicted = windtunnel.predict("all_reduce", "h100-sxm-80gb", {"bytes": 10**9, "workers": workers})
+        launched = {"bytes": 10**9, "workers": workers, "dispatch": "eager"}
+        predicted = windtunnel.predict("all_reduce", "h100-sxm-80gb", launched)
         assert finish - start == pytest.approx(predicted.duration_s * 1e12, abs=1)
 
 

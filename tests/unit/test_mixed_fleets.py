@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import math
@@ -28,6 +29,7 @@ from windtunnel.core.policy import POLICIES
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.run import RealWork
 from windtunnel.engine.prepare import real_devices
+from windtunnel.report.summary import summary
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.runtime.limits import limits_of
@@ -364,7 +366,72 @@ def test_a_real_device_that_got_no_job_says_so(monkeypatch: pytest.MonkeyPatch) 
     use(monkeypatch, Fake("cpu:0"))
     fleet = [{"device": "epyc-9654"}, {"real": "cpu:0", "name": "idle"}]
     done = run(scenario(fleet, 1, policy="shortest-expected-completion"))
-    assert "'idle' is cpu:0 (a fake, fake 1): no job ran on it, so nothing was measured" in done.result.notes
+    reason = "'w': it can run them, and the policy gave every job to other devices"
+    assert f"'idle' is cpu:0 (a fake, fake 1): no job ran on it, so nothing was measured ({reason})" in (
+        done.result.notes
+    )
+    assert [device.why_unused for device in done.result.real or ()] == [reason]
+
+
+def test_a_real_device_without_a_job_says_why_in_the_result_the_summary_and_the_report(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def why(fake: Fake, **changes: Any) -> str:
+        use(monkeypatch, fake)
+        other = {"device": changes.pop("other", "epyc-9654")}
+        fleet = [other, {"real": "cpu:0", "name": "unused", **changes.pop("entry", {})}]
+        done = run(scenario(fleet, 3, **changes))
+        (device,) = done.result.real or ()
+        assert device.why_unused is not None
+        assert device.why_unused in " ".join(done.result.notes)
+        assert device.why_unused.split(": ")[-1] in " ".join(summary(done.result).split())
+        run_command.save(done, tmp_path)
+        page = html.unescape((tmp_path / "report.html").read_text())
+        assert (
+            device.why_unused in page.partition("Real devices (their times are measured)")[2].partition("</table>")[0]
+        )
+        return device.why_unused
+
+    assert why(Fake("cpu:0", refuses="stencil")) == "'w': cpu:0 does not support it: no stencil here"
+    assert why(Fake("cpu:0"), workload={"devices": ["epyc-9654"]}) == "'w': the workload names other devices"
+    assert why(Fake("cpu:0"), entry={"memory": "1 MB"}) == "'w': its memory is too small for the jobs"
+    training = {"use_case": "ml training"}
+    assert why(Fake("cpu:0"), other="l4", workload=training, policy="recommendation-matrix") == (
+        "'w': it is not recommended for the use case 'ml training'"
+    )
+
+
+def test_a_device_that_measures_no_launch_is_modelled_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutLaunch(Fake):
+        def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+            return "nothing launches here" if columns["dispatch"] != "device" else super().refusal(op, columns)
+
+    for make, dispatch in ((WithoutLaunch, "device"), (Fake, "eager")):
+        fake = make("opencl:0", "host@opencl")
+        use(monkeypatch, fake)
+        done = run(scenario([{"real": "opencl:0"}], 3))
+        assert {columns["dispatch"] for _, columns in fake.done} == {dispatch}
+        assert {row.dispatch for row in done.result.contexts} == {dispatch}
+        (device,) = done.result.real or ()
+        one_s = sum(
+            windtunnel.predict(op, "host@opencl", {**columns, "dispatch": dispatch}).duration_s
+            for op, columns in (("vector_add", {"n": 1_000_000}), ("stencil", {"nx": 512, "ny": 512}))
+        )
+        assert device.modelled_s == pytest.approx(3 * one_s)
+    assert {row.reason for row in done.result.contexts} == {"a program launches one operation after another"}
+    stated = {"ops": [{"vector_add": {"n": 1_000_000, "dispatch": "eager"}}]}
+    use(monkeypatch, WithoutLaunch("opencl:0", "host@opencl"))
+    with pytest.raises(errors.UnsupportedOperationError, match="nothing launches here"):
+        run(scenario([{"real": "opencl:0"}], 3, workload=stated))
+
+
+def test_the_processor_behind_several_real_devices_draws_its_idle_power_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fake("cpu:0"), Fake("opencl:0", "epyc-9654@opencl"), Fake("offload:0"))
+    fleet = [{"real": "cpu:0"}, {"real": "opencl:0", "device": "epyc-9654@opencl"}, {"real": "offload:0"}]
+    slowly = {"arrivals": {"process": "deterministic", "rate": "0.01 /s"}}
+    done = run(scenario(fleet, 3, workload=slowly)).result
+    assert [chip.devices for chip in done.chips or ()] == [["cpu:0", "opencl:0", "offload:0"]]
+    assert done.average_power_w == pytest.approx(windtunnel.catalogue().device("host").idle_power_w, rel=1e-3)
 
 
 def test_batches_streams_and_stated_times_are_no_work_for_a_real_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,7 @@ KEYS = [
     "total_cost_usd",
     "site",
     "targets",
+    "contexts",
     "provenance",
     "model_accuracy",
     "notes",

@@ -124,6 +124,7 @@ RESULT = RunResult(
         target("throughput >= 5 /s", 6.66, 5.0, True, "/s", ">="),
     ],
     provenance=[model_input(word) for word in ("assumed", "datasheet", "measured")],
+    contexts=[],
     model_accuracy=[],
     notes=["memory ran out twice"],
     scenario={},

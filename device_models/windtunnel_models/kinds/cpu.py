@@ -188,7 +188,11 @@ def _copy(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _launch(p: Parameters, rows: Rows) -> RawCost:
-    return RawCost(launched_s(p, rows), active_power_w(p, {"cores": 1.0 / p("cores")}), np.asarray("launch"))
+    """Return the cost of empty calls; a persistent kernel polls on one core."""
+    one_core = 1.0 / p("cores")
+    persistent = rows.choices["mode"] == "persistent"
+    power_w = p.spinning_w(one_core) if persistent else active_power_w(p, {"cores": one_core})
+    return RawCost(launched_s(p, rows), np.asarray(power_w), np.asarray("launch"))
 
 
 def _between(p: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:

@@ -236,7 +236,8 @@ def _launch(p: Parameters, rows: Rows) -> RawCost:
     does, so both the time and the rate rise with the count.
     """
     if rows.choices["mode"] != "stream":
-        return RawCost(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
+        power_w = p.spinning_w(1.0) if rows.choices["mode"] == "persistent" else active_power_w(p, {})
+        return RawCost(launched_s(p, rows), np.asarray(power_w), np.asarray("launch"))
     n = rows.numbers["count"]
     settled = p("settled_share")
     share = settled + (1.0 - settled) / (1.0 + (n - 1.0) / p("settling_commands"))

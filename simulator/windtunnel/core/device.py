@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.errors import InputError, UnsupportedOperationError, list_choices, nearest
-from windtunnel.core.ops import FloatArray, Rows
+from windtunnel.core.ops import FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.registry import Registry
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Lineage, Parameter
@@ -195,6 +195,17 @@ class Parameters:
             self.used[f"learned.{rows.op.name}"] = residual.origin
         return correction
 
+    def spinning_w(self, occupied: float) -> float:
+        """Return the power (W) of the device while a persistent kernel on this share of its units waits for a command.
+
+        It is idle power, and of the range to the limit the share of an active device (``power_share.base``) and, for
+        the units that poll, ``spin_power_share``. The last is assumed, and 0 for kinds that do not state it.
+        """
+        idle, limit = self("idle_power_w"), self("max_power_w")
+        share = (self.get("power_share", "base") or 0.0) + (self.get("spin_power_share") or 0.0) * occupied
+        # Shares of a board that is held far below its silicon's power refer to the latter.
+        return min(idle + ((self.get("design_power_w") or limit) - idle) * share, limit)
+
     def feature(self, name: str) -> bool:
         """Return whether the API offers ``name`` (``matrix``, ``graphs``, ``persistent`` ...)."""
         return name in self._device.api.features
@@ -314,6 +325,10 @@ class Device:
         share = self.number("power_share", "base")
         return 0.0 if share is None else share * (self.power_limit_w - self.idle_power_w)
 
+    def spin_power_w(self, occupied: float) -> float:
+        """Return the power above idle (W) while a persistent kernel on this share of the units waits for a command."""
+        return min(Parameters(self).spinning_w(occupied), self.power_limit_w) - self.idle_power_w
+
     @property
     def power_limit_w(self) -> float:
         """The power limit (W): the device's own, or the scenario's cap if that is lower."""
@@ -329,6 +344,13 @@ class Device:
     def runs(self, op: str) -> bool:
         """Return whether the kind has a cost function for the operation."""
         return op in self.kind.costs
+
+    def dispatch_in_job(self, op: type[Operation]) -> str:
+        """Return the dispatch of an operation of a job that states none: what a program pays on this device.
+
+        ``eager`` where the API launches operations one by one; ``device`` where an operation has no launch.
+        """
+        return "eager" if op.launched and self.api.no_launch is None else "device"
 
     def cost_function(self, op: str) -> CostFunction:
         """Return the kind's cost function of an operation; raises UnsupportedOperationError if there is none."""

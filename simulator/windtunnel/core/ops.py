@@ -143,6 +143,8 @@ class Operation:
     """Columns that are summed over the requests of a batch. Without any, requests are executed one after another."""
     hardware: ClassVar[bool] = True
     """False for an operation with a stated time (``service``), which has no context."""
+    launched: ClassVar[bool] = True
+    """False for an operation without a launch beside its own time: ``service``, ``copy`` and ``launch`` itself."""
 
     @classmethod
     def all_columns(cls) -> tuple[Column, ...]:
@@ -415,6 +417,7 @@ class Copy(Operation):
         choice("memory", ("pageable", "pinned", "unified"), "pinned"),
     )
     sums = ("bytes",)
+    launched = False
 
     @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
@@ -429,6 +432,7 @@ class Launch(Operation):
     name = "launch"
     columns = (choice("mode", ("stream", "graph", "persistent"), "stream"), count("count", 1))
     sums = ("count",)
+    launched = False
 
 
 _LINKED = (count("bytes", unit="B"), count("workers"), count("devices_per_node", 8))
@@ -546,3 +550,4 @@ class Service(Operation):
         real("cv", 1.0, unit="1", doc="standard deviation over mean"),
     )
     hardware = False
+    launched = False

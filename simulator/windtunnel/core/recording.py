@@ -160,6 +160,20 @@ class DeviceRecord:
 
 
 @dataclass(frozen=True)
+class ChipRecord:
+    """A chip that several devices reach, by their numbers; its powers are counted once (W).
+
+    ``busy_ticks`` is the time in which at least one of its devices was busy.
+    """
+
+    name: str
+    devices: tuple[int, ...]
+    busy_ticks: int
+    power_limit_w: float
+    idle_power_w: float
+
+
+@dataclass(frozen=True)
 class DeviceEntry:
     """The devices of one fleet entry. Powers are those of one device (W)."""
 
@@ -185,6 +199,8 @@ class Devices(Sequence[DeviceRecord]):
     jobs: IntArray
     down_ticks: TickArray
     rented_ticks: TickArray
+    idle_w: FloatArray
+    """The idle power that counts for each device (W): 0 if another device of its chip has it."""
 
     @classmethod
     def of(cls, records: Sequence[DeviceRecord]) -> Devices:
@@ -196,6 +212,7 @@ class Devices(Sequence[DeviceRecord]):
             np.array([d.jobs for d in records], dtype=np.int64),
             np.array([d.down_ticks for d in records], dtype=np.int64),
             np.array([d.rented_ticks for d in records], dtype=np.int64),
+            np.array([d.idle_power_w for d in records], dtype=np.float64),
         )
 
     def __len__(self) -> int:
@@ -345,3 +362,7 @@ class Recording:
     """None without checkpoints and preemption."""
     scaling: Sequence[Scaling] = ()
     """The scaled entries."""
+    chips: Sequence[ChipRecord] = ()
+    """The chips that several devices reach."""
+    saved_j: float = 0.0
+    """Energy that jobs would draw on chips of their own, and do not draw together on shared chips (J)."""

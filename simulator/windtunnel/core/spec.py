@@ -69,7 +69,8 @@ class ApiProfile:
     """The overheads and features of an API.
 
     ``values``: overheads (in SI units) with their sources. ``features``: names that cost functions test. ``numbers``:
-    number formats of kernels.
+    number formats of kernels. ``no_launch``: why operations have no launch beside their own time, so that a program
+    pays no dispatch for them; None where each operation is launched.
     """
 
     name: str
@@ -78,6 +79,7 @@ class ApiProfile:
     features: frozenset[str]
     values: Mapping[str, SourcedValue]
     numbers: Numbers = field(default_factory=Numbers)
+    no_launch: str | None = None
 
 
 @dataclass(frozen=True)

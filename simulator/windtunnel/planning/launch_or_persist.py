@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS, Rows, one_row
-from windtunnel.core.provenance import assumed
+from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.results.advice import LaunchAdvice, Primitives, Side
 from windtunnel.core.units import format_quantity as show
 
@@ -85,42 +85,51 @@ def primitives(device: Device, barrier: float = BARRIER.value, workload: Workloa
     """Return the primitives of ``device``; raises UnsupportedOperationError if it cannot run the workload."""
     p = Parameters(device)
     if workload.kernel_s is not None:
-        kernels = [workload.kernel_s]
+        # The power of a kernel of which only the time is stated is not known.
+        kernels = [(workload.kernel_s, device.power_limit_w)]
     else:
-        kernels = [float(device.cost(rows, intervals=False).duration_s[0]) for rows in workload.kernels]
+        kernels = [_cost(device, rows) for rows in workload.kernels]
+    step_s = sum(seconds for seconds, _ in kernels)
     # A round trip includes an empty kernel, which takes its floor.
-    floor = min(device.number("kernel_floor_s") or 0.0, *kernels)
+    floor = min(device.number("kernel_floor_s") or 0.0, *(seconds for seconds, _ in kernels))
     dispatch = p.api_cost("dispatch_s")
     persists = p.feature("persistent")
-    into_s, into_mapped_s = _copied(device, workload, "h2d", workload.upload_bytes, workload.copies)
-    out_s, out_mapped_s = _copied(device, workload, "d2h", workload.download_bytes, 1)
+    into_s, into_mapped_s, into_w = _copied(device, workload, "h2d", workload.upload_bytes, workload.copies)
+    out_s, out_mapped_s, out_w = _copied(device, workload, "d2h", workload.download_bytes, 1)
     return Primitives(
         copy_in_s=into_s,
         copy_out_s=out_s,
         start_s=max(p.api_cost("round_trip_s") - (device.number("kernel_floor_s") or 0.0), dispatch),
         enqueue_s=len(kernels) * dispatch,
         synchronize_s=p.api_cost("synchronize_s"),
-        step_s=sum(kernels),
+        step_s=step_s,
         barriers_s=len(kernels) * floor * (barrier - 1.0),
         write_s=p.api_cost("persistent_write_s") if persists else None,
         poll_s=p.api_cost("persistent_poll_s") if persists else None,
         mapped_copies_s=into_mapped_s + out_mapped_s if workload.persistent_copies else 0.0,
+        idle_w=device.idle_power_w,
+        copy_w=max(into_w, out_w),
+        step_w=sum(seconds * watts for seconds, watts in kernels) / step_s,
+        spin_w=device.idle_power_w + device.spin_power_w(1.0) if persists else None,
     )
 
 
-def _copied(device: Device, workload: Workload, direction: str, size: float, copies: int) -> tuple[float, float]:
-    """Return the time of the copies in one direction (s), and of the same bytes without the set-up of copies."""
+def _copied(device: Device, workload: Workload, direction: str, size: float, copies: int) -> tuple[float, float, float]:
+    """Return the time of the copies in one direction (s), the same without the set-up of copies, and the power (W)."""
     if not size:
-        return 0.0, 0.0
+        return 0.0, 0.0, device.idle_power_w
     op = OPERATIONS.find("copy")
-    seconds, empty_s = (
-        float(device.cost(one_row(op, values), intervals=False).duration_s[0])
-        for values in (
-            {"bytes": part, "direction": direction, "memory": workload.memory}
-            for part in (max(round(size / copies), 1), 1)
-        )
+    (seconds, watts), (empty_s, _) = (
+        _cost(device, one_row(op, {"bytes": part, "direction": direction, "memory": workload.memory}))
+        for part in (max(round(size / copies), 1), 1)
     )
-    return copies * seconds, copies * max(seconds - empty_s, 0.0)
+    return copies * seconds, copies * max(seconds - empty_s, 0.0), watts
+
+
+def _cost(device: Device, rows: Rows) -> tuple[float, float]:
+    """Return the time (s) and the power (W) of an operation."""
+    cost = device.cost(rows, intervals=False)
+    return float(cost.duration_s[0]), float(cost.power_w[0])
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,9 @@ class Choice:
         executed, enqueued = steps * parts.step_s, steps * parts.enqueue_s
         latency = parts.copy_in_s + parts.start_s + max(executed, enqueued) + parts.copy_out_s
         calls = parts.copy_in_s + enqueued + parts.synchronize_s + parts.copy_out_s
-        return self._side(latency, calls, executed, held=None)
+        copies_s = parts.copy_in_s + parts.copy_out_s
+        above_idle_j = copies_s * (parts.copy_w - parts.idle_w) + executed * (parts.step_w - parts.idle_w)
+        return self._side(latency, calls, executed, None, parts.idle_w, above_idle_j)
 
     @property
     def persistent(self) -> Side | None:
@@ -148,9 +159,15 @@ class Choice:
             return None
         executed = self.steps * (parts.step_s + parts.barriers_s)
         calls = parts.write_s + parts.poll_s + parts.mapped_copies_s
-        return self._side(calls + executed, calls, executed, held=1.0)
+        assert parts.spin_w is not None  # noqa: S101  stated with the times of a persistent kernel
+        # The kernel polls all the time; work adds what it draws beyond polling.
+        above_spin_j = executed * max(parts.step_w - parts.spin_w, 0.0)
+        return self._side(calls + executed, calls, executed, 1.0, parts.spin_w, above_spin_j)
 
-    def _side(self, latency: float, calls: float, executed: float, held: float | None) -> Side:
+    def _side(
+        self, latency: float, calls: float, executed: float, held: float | None, rest_w: float, command_j: float
+    ) -> Side:
+        """Return the figures of one form; ``rest_w``: power without commands, ``command_j``: what a command adds."""
         load = self.commands_per_s * latency
         busy = min(self.commands_per_s, 1.0 / latency)
         return Side(
@@ -160,6 +177,7 @@ class Choice:
             host_busy=min(busy * calls, 1.0),
             device_busy=busy * executed,
             device_held=busy * executed if held is None else held,
+            power_w=rest_w + busy * command_j,
         )
 
     @property
@@ -262,9 +280,20 @@ def advise(
         launch=choice.launch,
         persistent=kept,
         primitives=parts,
-        assumed=f"barrier over kernel floor is {BARRIER.value:g} ({BARRIER.low:g} to {BARRIER.high:g}): "
-        f"{BARRIER.reason}",
+        assumed=[_assumption("barrier over kernel floor", BARRIER), *_spin_assumption(device, kept)],
     )
+
+
+def _assumption(what: str, value: SourcedValue) -> str:
+    return f"{what} is {value.value:g} ({value.low:g} to {value.high:g}): {value.reason}"
+
+
+def _spin_assumption(device: Device, kept: Side | None) -> list[str]:
+    """Return the assumption on the power of a kernel that polls, where the API has persistent kernels."""
+    sourced = device.values.get("spin_power_share")
+    if kept is None or sourced is None or sourced.provenance is not Provenance.ASSUMED:
+        return []
+    return [_assumption("share of the power range that a kernel on every unit draws while it polls", sourced)]
 
 
 def _why(device: Device, choice: Choice) -> str:

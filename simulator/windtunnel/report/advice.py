@@ -37,7 +37,7 @@ def advice_text(advice: LaunchAdvice) -> str:
             f"crossover at {rate:g} commands/s: {_by_steps(advice.crossover_steps_per_command)}{ends}",
             f"crossover at {plural(steps, 'step')} per command: {_by_rate(advice.crossover_commands_per_s)}; "
             f"neither keeps up above {_rate(highest)}",
-            *wrap(f"assumed: {advice.assumed}", 120, subsequent_indent="  "),
+            *(line for text in advice.assumed for line in wrap(f"assumed: {text}", 120, subsequent_indent="  ")),
         ]
     return "\n".join(lines)
 
@@ -70,6 +70,7 @@ _ROWS: tuple[tuple[str, Callable[[Side], str]], ...] = (
     ("host in API calls", lambda side: _share(side.host_busy)),
     ("device computing", lambda side: _share(side.device_busy)),
     ("device occupied", lambda side: _share(side.device_held)),
+    ("mean power", lambda side: format_quantity(side.power_w, "W")),
 )
 
 

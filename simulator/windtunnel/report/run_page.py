@@ -13,6 +13,7 @@ from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import DeviceResult, Estimate, ModelInput, RunResult, distribution
 from windtunnel.report import page, run_text
 from windtunnel.report.charts import Chart, charts
+from windtunnel.report.contexts import contexts_table
 from windtunnel.report.numbers import (
     NOTHING,
     exact_quantity,
@@ -408,10 +409,10 @@ def _progress(result: RunResult) -> Markup | None:
 
 def _real(result: RunResult) -> Markup | None:
     """Return the time that each device of this host took, beside the time that its model predicts for the same jobs."""
-    rows = [
+    rows: list[list[str | Cell]] = [
         [
             device.name,
-            f"{device.real}, {device.label}",
+            Cell(f"{device.real}, {device.label}", device.why_unused or ""),
             f"{device.operations:,}" + (f", {len(device.failures):,} failed" if device.failures else ""),
             quantity(device.measured_s, "s"),
             quantity(device.modelled_s, "s"),
@@ -505,6 +506,7 @@ def _provenance(report: RunReport) -> Markup:
             f"{assumed or 'None'} of {plural(len(rows), 'input')} {'is' if assumed < 2 else 'are'} assumed."
         ),
         page.provenance_table(kinds, groups),
+        contexts_table(report.result.contexts),
         page.hint(f"{cut} more inputs, none less certain than those shown, are in result.json.") if cut > 0 else None,
     )
 

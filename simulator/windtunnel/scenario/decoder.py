@@ -37,6 +37,7 @@ class Decoder:
     kv_dtype: str = "bfloat16"
     gated: bool = True
     dispatch: str = "graph"
+    clock: str = "sustained"
 
     @property
     def parameters(self) -> int:
@@ -95,4 +96,4 @@ class Decoder:
         return OpCount(OPERATIONS["attention"], self._with_context(values), self.layers)
 
     def _with_context(self, values: Columns) -> dict[str, float | str]:
-        return {**values, "dispatch": self.dispatch}
+        return {**values, "dispatch": self.dispatch, "clock": self.clock}

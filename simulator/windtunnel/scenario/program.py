@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import OPERATIONS, Operation
 from windtunnel.core.units import parse_quantity
@@ -44,12 +45,22 @@ Value = float | ColumnRef
 
 @dataclass(frozen=True)
 class OpStage:
-    """One operation. ``choices`` holds the values of choice columns, ``numbers`` numbers or columns of a trace."""
+    """One operation. ``choices`` holds the values of choice columns, ``numbers`` numbers or columns of a trace.
+
+    ``choices`` lacks ``dispatch`` if the operation is launched and the scenario does not state how: then it depends on
+    the device.
+    """
 
     op: type[Operation]
     choices: Mapping[str, str]
     numbers: Mapping[str, Value]
     path: Path
+
+    def choices_on(self, device: Device) -> Mapping[str, str]:
+        """Return the choices on ``device``, with the dispatch that a program pays there unless one is stated."""
+        if "dispatch" in self.choices or not self.op.hardware:
+            return self.choices
+        return {**self.choices, "dispatch": device.dispatch_in_job(self.op)}
 
 
 @dataclass(frozen=True)
@@ -198,7 +209,10 @@ class _Parser:
         except InputError as error:
             raise error.at(self.locate(path)) from None
         numbers: dict[str, Value] = {k: v for k, v in complete.items() if not isinstance(v, str)}
-        return OpStage(op, {k: v for k, v in complete.items() if isinstance(v, str)}, numbers | references, path)
+        choices = {k: v for k, v in complete.items() if isinstance(v, str)}
+        if op.launched and "dispatch" not in fixed:
+            del choices["dispatch"]
+        return OpStage(op, choices, numbers | references, path)
 
     def add_workers(
         self, op: type[Operation], fixed: dict[str, object], references: Mapping[str, ColumnRef], path: Path

@@ -84,6 +84,16 @@ class FleetEntry(_Model):
     streams: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1024)] = Field(
         1, description="number of jobs that a device executes at the same time"
     )
+    chip: Text | None = Field(
+        None,
+        description="name of the chip that these devices are; entries with the same chip reach it through different "
+        "APIs, and its power is counted once; default: `host` for the host's own processor, else a chip of its own",
+    )
+
+    @property
+    def chip_name(self) -> str | None:
+        """The name of the chip that other entries may reach too; None if it has none."""
+        return self.chip or ("host" if self.device.partition("@")[0] == "host" else None)
 
     @model_validator(mode="after")
     def _one_real_device(self) -> FleetEntry:
@@ -131,6 +141,7 @@ class DecoderModel(_Model):
     kv_dtype: Literal["float32", "float16", "bfloat16", "fp8", "int8"] | None = None
     gated: bool = True
     dispatch: Literal["device", "graph", "eager"] = "graph"
+    clock: Literal["burst", "sustained"] = "sustained"
 
     @model_validator(mode="after")
     def _whole_heads(self) -> DecoderModel:
@@ -154,6 +165,7 @@ class DecoderModel(_Model):
             kv_dtype=self.kv_dtype or self.dtype,
             gated=self.gated,
             dispatch=self.dispatch,
+            clock=self.clock,
         )
 
 

@@ -23,8 +23,8 @@ from windtunnel.scenario.read import check_scenario, is_placement, scenario_from
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, fleet_executors, policy_of
 from windtunnel.simulation.precision import until_precise
-from windtunnel.simulation.real_devices import added, real_device_notes, real_devices
-from windtunnel.simulation.sources import model_accuracy, provenance
+from windtunnel.simulation.real_devices import added, chip_notes, real_device_notes, real_devices
+from windtunnel.simulation.sources import model_accuracy, operation_contexts, provenance
 from windtunnel.simulation.versions import versions
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
@@ -131,6 +131,7 @@ def _simulate(
             "intervals are those of one run"
         )
     notes += real_device_notes(real)
+    notes += chip_notes(measured.chips or ())
     result = RunResult(
         name=scenario.name,
         description=scenario.description,
@@ -140,6 +141,7 @@ def _simulate(
         replications=len(recordings),
         policy=first.policy.name,
         **vars(measured),
+        contexts=operation_contexts(first),
         provenance=provenance(first.compiled, first.classes),
         model_accuracy=model_accuracy(first.compiled, first.classes),
         real=real or None,

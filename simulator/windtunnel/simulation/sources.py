@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from windtunnel.core.device import Device
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.results.plan import TimeError
-from windtunnel.core.results.run import DeviceAccuracy, ModelInput
+from windtunnel.core.results.run import DeviceAccuracy, ModelInput, OperationContext
 from windtunnel.core.units import to_unit
+
+if TYPE_CHECKING:
+    from windtunnel.engine.prepare.prepared import PreparedRun
+    from windtunnel.engine.prepare.programs import Context
 
 
 def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[ModelInput]:
@@ -25,6 +29,28 @@ def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) 
         for path in ("idle_power_w", "max_power_w"):
             sources.setdefault((target.label, path), _source_row(target, path, target.values[path]))
     return [sources[key] for key in sorted(sources)]
+
+
+def operation_contexts(prepared: PreparedRun) -> list[OperationContext]:
+    """Return the context of each launched operation, with the workloads and the fleet entries that have it."""
+    used: dict[Context, tuple[set[int], set[int]]] = {}
+    for (number, work), program in prepared.compiled.items():
+        for context in program.contexts:
+            classes, workloads = used.setdefault(context, (set(), set()))
+            classes.add(number)
+            workloads.add(work)
+    return [
+        OperationContext(
+            operation=context.operation,
+            dispatch=context.dispatch,
+            clock=context.clock,
+            cache=context.cache,
+            workloads=[prepared.workloads[work].workload.name for work in sorted(workloads)],
+            devices=[prepared.classes[number].name for number in sorted(classes)],
+            reason=context.reason,
+        )
+        for context, (classes, workloads) in sorted(used.items())
+    ]
 
 
 def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[DeviceAccuracy]:

@@ -71,15 +71,16 @@ def launch(p: Parameters, rows: Rows) -> RawCost:
 
     ``stream``: the host enqueues each, and the first costs the whole round trip. ``graph``: one launch of a recorded
     graph of ``count`` nodes. ``persistent``: commands are written to memory that a running kernel polls, with a wait
-    for the last reply; an API without such memory does not support it. The operation is the API's own cost, so the
-    dispatch context does not change it.
+    for the last reply, at the power of a kernel that polls on every unit; an API without such memory does not support
+    it. The operation is the API's own cost, so the dispatch context does not change it.
     """
     count, mode = rows.numbers["count"], rows.choices["mode"]
     if mode == "persistent":
         if not p.feature("persistent"):
             raise p.unsupported(f"runs no persistent kernel: the API '{p.api}' has no 'persistent'")
         duration = count * p.api_cost("persistent_write_s") + p.api_cost("persistent_poll_s")
-    elif mode == "graph":
+        return RawCost(duration, np.asarray(p.spinning_w(1.0)), np.asarray("launch"))
+    if mode == "graph":
         if not p.feature("graphs"):
             raise p.unsupported(f"does not replay graphs: the API '{p.api}' has no 'graphs'")
         duration = _by_vendor(p, "round_trip_s") + (count - 1.0) * p.api_cost("graph_node_s")

@@ -14,6 +14,7 @@ class Primitives(Result):
 
     ``step_s``: the kernels of a step, including floors. ``barriers_s``: the additional time of barriers in their place.
     ``mapped_copies_s``: the bytes of a command over the link, without the set-up of a copy, to a persistent kernel.
+    Powers of the device (W): idle, during the copies, during a step, and while a persistent kernel waits for a command.
     """
 
     copy_in_s: float
@@ -26,6 +27,10 @@ class Primitives(Result):
     write_s: float | None
     poll_s: float | None
     mapped_copies_s: float
+    idle_w: float
+    copy_w: float
+    step_w: float
+    spin_w: float | None
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Side(Result):
 
     ``latency_s``: the time of a single command. ``response_s``: its mean including queueing; None if commands arrive
     faster than they are completed. Shares of the time: ``host_busy`` in calls, ``device_busy`` computing,
-    ``device_held`` not available to others.
+    ``device_held`` not available to others. ``power_w`` is the mean power of the device, with its idle power.
     """
 
     latency_s: float
@@ -43,6 +48,7 @@ class Side(Result):
     host_busy: float
     device_busy: float
     device_held: float
+    power_w: float
 
 
 @dataclass(frozen=True)
@@ -69,4 +75,4 @@ class LaunchAdvice(Result):
     launch: Side
     persistent: Side | None
     primitives: Primitives
-    assumed: str
+    assumed: Sequence[str]

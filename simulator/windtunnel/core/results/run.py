@@ -190,6 +190,19 @@ class DeviceResult(Result):
 
 
 @dataclass(frozen=True)
+class ChipResult(Result):
+    """A chip that several devices of the fleet reach. Its powers (W) and its energy (J) are counted once."""
+
+    name: str
+    devices: Sequence[str]
+    utilisation: float
+    """The share of the run in which at least one of its devices is busy."""
+    energy_j: float
+    power_limit_w: float
+    idle_power_w: float
+
+
+@dataclass(frozen=True)
 class EntryFaults(Result):
     """The faults of the devices of one fleet entry."""
 
@@ -339,6 +352,23 @@ class ModelInput(Result):
 
 
 @dataclass(frozen=True)
+class OperationContext(Result):
+    """The context in which an operation of jobs is priced, on the fleet entries ``devices`` for ``workloads``.
+
+    ``reason`` says why the dispatch is what it is. Operations without a launch of their own (``service``, ``copy``,
+    ``launch``) have no row.
+    """
+
+    operation: str
+    dispatch: str
+    clock: str
+    cache: str
+    workloads: Sequence[str]
+    devices: Sequence[str]
+    reason: str
+
+
+@dataclass(frozen=True)
 class DeviceAccuracy(Result):
     """The accuracy of the model of one operation on one device."""
 
@@ -372,10 +402,12 @@ class RealDevice(RealWork):
     model: str
     jobs: int
     modelled_s: float
+    why_unused: str | None
+    """Why it executed no operation; None if it did."""
 
     def _keys(self) -> Sequence[str]:
         """Return the keys in their order."""
-        return ["name", "model", "jobs", "modelled_s", *(field.name for field in fields(RealWork))]
+        return ["name", "model", "jobs", "modelled_s", "why_unused", *(field.name for field in fields(RealWork))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -394,6 +426,8 @@ class Measured(Result):
     throughput_per_s: float
     workloads: Sequence[WorkloadResult]
     devices: Sequence[DeviceResult]
+    chips: Sequence[ChipResult] | None = field(default=None, metadata=OPTIONAL)
+    """None if every device is a chip of its own."""
     faults: FaultResult | None
     """None if the scenario has no fault."""
     progress: ProgressResult | None = field(default=None, metadata=OPTIONAL)
@@ -418,7 +452,7 @@ _BEFORE = ("name", "description", "engine", "engine_reason", "seed", "replicatio
 _REPLICATED = (
     "jobs", "latency_s", "waiting_s", "serving", "simulated_s", "throughput_per_s", "utilisation", "availability",
     "energy_j", "average_power_w", "peak_power_w", "power_limit_w", "cost_usd", "cost_usd_per_h", "total_cost_usd",
-    "site", "devices", "autoscale", "power_budget", "faults", "progress", "statistics", "workloads", "targets",
+    "site", "devices", "chips", "autoscale", "power_budget", "faults", "progress", "statistics", "workloads", "targets",
 )  # fmt: skip
 """The order of the measured part with replications."""
 
@@ -434,6 +468,7 @@ class RunResult(Measured):
     seed: int
     replications: int
     policy: str
+    contexts: Sequence[OperationContext]
     provenance: Sequence[ModelInput]
     model_accuracy: Sequence[DeviceAccuracy]
     real: Sequence[RealDevice] | None = field(default=None, metadata=OPTIONAL)

@@ -6,8 +6,9 @@ other does later. A host that waits advances to the next event of the kernel. If
 The costs are those of the API's profile: ``persistent_write_s`` for writing a message and ``persistent_poll_s`` for a
 poll by the host. N empty messages and one wait take what `predict launch mode=persistent` says. A message takes the
 time of its work (``Kernel.work``), and no time if no work is stated, because a persistent kernel has no launch. Its
-grid barrier is assumed to take as long as a kernel's floor (``planning.launch_or_persist.BARRIER``). A kernel that only
-polls draws no power here, which underestimates its energy (docs/open-ends.md).
+grid barrier is assumed to take as long as a kernel's floor (``planning.launch_or_persist.BARRIER``). A persistent
+kernel draws the power of one that polls (``Device.spin_power_w``) from its launch to its end, and a message what its
+work draws beyond that.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import Deadlock, DeviceError, InvalidArgument, LaunchError
+from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.emulator.device.base import EmulatedDevice, RunningRing
 from windtunnel.emulator.device.costs import Price
 from windtunnel.emulator.device.memory import EmulatedMemory
@@ -273,12 +275,14 @@ class PersistentRing(EmulatedRing):
         self.share = device.share_of(blocks)
         self.engine = device.time.engine(costs.compute_engine)
         device.host.spend(costs.dispatch_ticks)
+        polling_w = self._polling_w()
         try:
             self._free_at = self.engine.hold(device.host.now + costs.latency_ticks, self.share)
         except ValueError:
             free = self.engine.free
             problem = f"it needs {self.share:.0%} of the device, and the running ring kernels leave {free:.0%}"
             raise device.error(LaunchError, f"launch ring kernel '{self.name}'", problem) from None
+        device.time.hold_power(self._free_at, self._polling_w() - polling_w)
         self.launches = 1
         self._arrivals: deque[int] = deque()
         self._running: tuple[int, Any | None] | None = None
@@ -316,7 +320,14 @@ class PersistentRing(EmulatedRing):
 
     def on_end(self) -> None:
         """End the kernel now."""
-        self.engine.release(max(self._free_at, self.host.now), self.share)
+        end, polling_w = max(self._free_at, self.host.now), self._polling_w()
+        self.engine.release(end, self.share)
+        self.device.time.hold_power(end, self._polling_w() - polling_w)
+
+    def _polling_w(self) -> float:
+        """Return the power above idle (W) of all persistent kernels of the device while they only poll."""
+        held = self.engine.held
+        return self.device.device.spin_power_w(held) if held > 1e-9 else 0.0
 
     def next_event(self) -> int | None:
         """Return the tick of the kernel's next action if the host does nothing; None if there is none."""
@@ -345,6 +356,7 @@ class PersistentRing(EmulatedRing):
             self._free_at = tick
             return
         engine = self.device.costs.compute_engine
+        joules = max(joules - self.device.device.spin_power_w(self.share) * ticks / TICKS_PER_SECOND, 0.0)
         self.device.time.record(self.stream, engine, self.name, tick, tick + ticks, joules)
         self._running = (tick + ticks, reply)
 

@@ -218,6 +218,8 @@ class DeviceTime:
     streams: dict[int, StreamTime] = field(default_factory=lambda: {DEFAULT: StreamTime(DEFAULT)})
     observers: list[Callable[[Span], None]] = field(default_factory=list)
     opened_at: int = 0
+    _held_w: list[tuple[int, float]] = field(default_factory=list)
+    """The changes of the power above idle that persistent kernels draw, and their ticks."""
     _count: int = 0
     _settled_j: float = 0.0
     _open: list[Span] = field(default_factory=list)
@@ -295,13 +297,20 @@ class DeviceTime:
         return max(stream.last for stream in self.streams.values())
 
     def energy_j(self, at: int | None = None) -> float:
-        """Return the energy in J until now or the tick ``at``: idle energy, and the finished part of each span."""
+        """Return the energy in J until now or the tick ``at``: idle energy, persistent kernels, and the finished part
+        of each span.
+        """
         now = self.host.now if at is None else at
         self._settle()
         unfinished = sum(
             span.joules * (now - span.start) / (span.end - span.start) for span in self._open if span.start < now
         )
-        return self.idle_w * (now - self.opened_at) / 1e12 + self._settled_j + unfinished
+        held_j = sum(watts * (now - tick) for tick, watts in self._held_w if tick < now) / 1e12
+        return self.idle_w * (now - self.opened_at) / 1e12 + self._settled_j + unfinished + held_j
+
+    def hold_power(self, tick: int, watts: float) -> None:
+        """Change the power above idle that persistent kernels draw by ``watts`` from ``tick`` on."""
+        self._held_w.append((tick, watts))
 
     def _settle(self) -> None:
         now = self.host.now

@@ -46,7 +46,7 @@ def batch_table(program: Sequence[Stage], device: Device, source: Source, size: 
             for key, value in stage.numbers.items()
             if not isinstance(value, ColumnRef)
         }
-        cost = device.cost(Rows(stage.op, stage.choices, numbers), intervals=False)
+        cost = device.cost(Rows(stage.op, stage.choices_on(device), numbers), intervals=False)
         time_s = np.broadcast_to(cost.duration_s, (size,))
         if stage.op.name != "service" and not stage.op.sums:
             time_s = time_s * counts
@@ -95,7 +95,7 @@ def batch_cost(
             column = source.value(value, (*stage.path, key))
             values = column[index] if len(column) > 1 else np.repeat(column, len(index))
             numbers[key] = np.array([values.sum() if key in stage.op.sums else values.max()])
-        cost = device.cost(Rows(stage.op, stage.choices, numbers), intervals=False)
+        cost = device.cost(Rows(stage.op, stage.choices_on(device), numbers), intervals=False)
         time_s, power_w = float(cost.duration_s[0]), float(cost.power_w[0])
         if stage.op.name == "service":
             time_s *= float(source.variates(stage).values[index].max())

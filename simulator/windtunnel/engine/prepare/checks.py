@@ -276,7 +276,7 @@ def check_faults(prepared: PreparedRun) -> None:
     _check_fault_count(prepared)
     if prepared.budget_w is None or math.isinf(prepared.budget_w):
         return
-    idle_w = sum(c.idle_w * c.count for c in prepared.classes)  # with all scaled devices in service
+    idle_w = prepared.max_idle_w
     for cls, work in prepared.compiled:
         peak_w = max_power(prepared, cls, work) * prepared.workloads[work].gang
         if idle_w + peak_w > prepared.budget_w:

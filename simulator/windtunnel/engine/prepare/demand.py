@@ -175,7 +175,13 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
             resources.append(Resource(c.number, name, capacity, seconds, first.get(name, np.zeros(jobs))))
     if users and not closed and not losses:
         notes.append("the work of users beside other workloads is not known in advance; 0 is used as its lower bound")
-    scaled = [c.number for c, _ in prepared.scaled]
+    # A fleet may have no device with the idle power of a scaled entry or of a shared chip.
+    unsure = {c.number for c, _ in prepared.scaled}
+    for chip in prepared.chips:
+        unsure |= (on_chip := set(prepared.class_of_device()[list(chip.devices)].tolist()))
+        energy[list(on_chip)] = 0.0
+    if prepared.chips:
+        notes.append("entries that share a chip save power together; 0 W is used as the lower bound of their power")
     return Demand(
         arrival_s=known.arrival / TICKS_PER_SECOND,
         workload=known.workload,
@@ -186,7 +192,7 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
         alone_first_s=alone_first,
         energy_j=energy,
         gap_s=gap,
-        idle_w=np.array([0.0 if c.number in scaled else c.idle_w for c in prepared.classes]),
+        idle_w=np.array([0.0 if c.number in unsure else c.idle_w for c in prepared.classes]),
         following=following,
         end_s=None if prepared.end is None else prepared.end / TICKS_PER_SECOND,
         notes=list(dict.fromkeys(notes)),

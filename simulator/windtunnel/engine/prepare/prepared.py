@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.engine.prepare.batches import BatchTable, batch_table
+from windtunnel.engine.prepare.chips import Chip, shared_chips
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
 from windtunnel.engine.prepare.programs import Compiled, ServiceTimeDraws, Source
 from windtunnel.engine.prepare.users import CapacityExceededError, UserClass
@@ -44,6 +46,8 @@ class FleetClass:
     limit_w: float
     executor: Executor | None = None
     """The executor of a real device; None for a modelled one."""
+    chip: str | None = None
+    """The name of the chip that other entries may reach too."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class PreparedRun:
     workloads: Sequence[JobClass]
     compiled: Mapping[tuple[int, int], Compiled]
     """The compiled program by (class number, workload number); absent if the class cannot run the workload."""
+    excluded: Mapping[tuple[int, int], str]
+    """Why a class does not run a workload, by (class, workload), where ``compiled`` has no program."""
     preference: Mapping[tuple[int, int], float]
     """The rank in the recommendation matrix by (class, workload), if the policy requires it."""
     arrival: TickArray
@@ -148,7 +154,27 @@ class PreparedRun:
     @property
     def idle_w(self) -> float:
         """The idle power of the whole fleet at the beginning (W)."""
-        return sum(c.idle_w * c.begin for c in self.classes)
+        return self.idle_of([c.begin for c in self.classes])
+
+    @property
+    def max_idle_w(self) -> float:
+        """The idle power of the fleet with all scaled devices in service (W)."""
+        return self.idle_of([c.count for c in self.classes])
+
+    def idle_of(self, counts: Sequence[int]) -> float:
+        """Return the idle power of so many devices of each class (W); that of a shared chip counts once."""
+        return fleet_idle_w(self.classes, counts)
+
+    @cached_property
+    def chips(self) -> Sequence[Chip]:
+        """The chips that several devices reach."""
+        return shared_chips(self.classes)
+
+    def idle_by_device(self) -> FloatArray:
+        """Return the idle power that counts for each device (W); shape (devices,)."""
+        idle_w = np.repeat([c.idle_w for c in self.classes], [c.count for c in self.classes])
+        idle_w[[device for chip in self.chips for device in chip.devices[1:]]] = 0.0
+        return idle_w
 
     @property
     def batch_wait_ticks(self) -> int:
@@ -175,6 +201,13 @@ class PreparedRun:
     def class_of_device(self) -> np.ndarray:
         """Return the class number of each device; shape (devices,)."""
         return np.repeat(np.arange(len(self.classes)), [c.count for c in self.classes])
+
+
+def fleet_idle_w(classes: Sequence[FleetClass], counts: Sequence[int]) -> float:
+    """Return the idle power of ``counts`` devices of each class (W); that of a chip that several reach counts once."""
+    twice = [device for chip in shared_chips(classes) for device in chip.devices[1:]]
+    again_w = sum(c.idle_w * sum(c.first <= device < c.first + c.count for device in twice) for c in classes if twice)
+    return sum(c.idle_w * count for c, count in zip(classes, counts, strict=True)) - again_w
 
 
 def kind_of_station(prepared: PreparedRun, fleet_class: FleetClass) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.executor import Executor
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.rng import stream
@@ -113,6 +115,16 @@ class Segment:
         return ticks, watts
 
 
+class Context(NamedTuple):
+    """How an operation is launched, at which clock and from which cache, and why its dispatch is what it is."""
+
+    operation: str
+    dispatch: str
+    clock: str
+    cache: str
+    reason: str
+
+
 Body = tuple[Segment, ...]
 Phase = tuple[Body, ...]
 """Bodies that run in parallel; the phases of a job run one after another."""
@@ -131,6 +143,7 @@ class Compiled:
         footprint_bytes: The memory that a job needs.
         sources: Every number of the device model on which the costs depend, by name.
         operations: The names of the operations.
+        contexts: The context of each launched operation.
         decoder: The step costs, if the program is a single ``generate``.
         prompts: The prompt tokens of each job, likewise.
         outputs: The output tokens of each job, likewise.
@@ -145,6 +158,7 @@ class Compiled:
     footprint_bytes: FloatArray
     sources: Mapping[str, SourcedValue]
     operations: frozenset[str]
+    contexts: frozenset[Context]
     decoder: DecoderCosts | None = None
     prompts: np.ndarray | None = None
     outputs: np.ndarray | None = None
@@ -223,8 +237,14 @@ class Source:
         return self.trace
 
 
-def compile_program(program: Sequence[Stage], device: Device, source: Source, decoders: DecoderCostCache) -> Compiled:
-    """Return the program of a workload on a device, compiled for all jobs.
+def compile_program(
+    program: Sequence[Stage],
+    device: Device,
+    source: Source,
+    decoders: DecoderCostCache,
+    executor: Executor | None = None,
+) -> Compiled:
+    """Return the program of a workload on a device, compiled for all jobs. ``executor``: of a real device.
 
     Raises:
         UnsupportedOperationError: if the device does not execute an operation.
@@ -232,7 +252,7 @@ def compile_program(program: Sequence[Stage], device: Device, source: Source, de
     """
     if len(program) == 1 and isinstance(program[0], Generate):
         return _compile_generate(program[0], device, source, decoders)
-    return _Compiler(device, source, decoders).compile(program)
+    return _Compiler(device, source, decoders, executor).compile(program)
 
 
 @dataclass
@@ -240,8 +260,10 @@ class _Compiler:
     device: Device
     source: Source
     decoders: DecoderCostCache
+    executor: Executor | None = None
     sources: dict[str, SourcedValue] = field(default_factory=dict)
     operations: set[str] = field(default_factory=set)
+    contexts: set[Context] = field(default_factory=set)
     _priced: dict[tuple[str | int, ...], tuple[Segment, FloatArray, FloatArray]] = field(default_factory=dict)
 
     def compile(self, program: Sequence[Stage]) -> Compiled:
@@ -290,6 +312,7 @@ class _Compiler:
             footprint_bytes=footprint,
             sources=self.sources,
             operations=frozenset(self.operations),
+            contexts=frozenset(self.contexts),
         )
 
     def _taken(self, conditions: Sequence[tuple[Branch, str | None]]) -> np.ndarray:
@@ -335,6 +358,7 @@ class _Compiler:
                 time_s = np.asarray(segment.ticks) / 1e12
                 self.sources.update(inner.sources)
                 self.operations |= inner.operations
+                self.contexts |= inner.contexts
                 footprint = np.maximum(footprint, inner.footprint_bytes)
                 seconds, joules = seconds + time_s, joules + time_s * segment.watts
             elif isinstance(stage, OpStage):
@@ -352,7 +376,7 @@ class _Compiler:
 
     def _price(self, stage: OpStage) -> tuple[Segment, FloatArray, FloatArray]:
         numbers = {key: self.source.value(value, (*stage.path, key)) for key, value in stage.numbers.items()}
-        rows = Rows(stage.op, stage.choices, numbers)
+        rows = self._in_context(stage, Rows(stage.op, stage.choices_on(self.device), numbers))
         try:
             cost = self.device.cost(rows, intervals=False)
             engine = self.device.engine_of(rows)
@@ -367,6 +391,25 @@ class _Compiler:
         share = 1.0 / self._side_by_side(rows, seconds)
         segment = Segment(engine, stage.op.name, span, power, share, rows)
         return segment, seconds, rows.footprint_bytes()
+
+    def _in_context(self, stage: OpStage, rows: Rows) -> Rows:
+        """Return the rows with the dispatch that the device's executor measures, and note the context.
+
+        A dispatch that the scenario states is not changed: if the executor refuses it, the job is refused.
+        """
+        if not stage.op.launched:
+            return rows
+        reason = "the scenario states it"
+        if "dispatch" not in stage.choices:
+            reason = self.device.api.no_launch or "a program launches one operation after another"
+            if self.executor is not None and rows.choices["dispatch"] != "device":
+                refusal = self.executor.refusal(stage.op.name, Segment("", stage.op.name, 0, 0.0, rows=rows).columns(0))
+                if refusal is not None:
+                    reason = refusal
+                    rows = replace(rows, choices={**rows.choices, "dispatch": "device"})
+        chosen = rows.choices
+        self.contexts.add(Context(stage.op.name, chosen["dispatch"], chosen["clock"], chosen["cache"], reason))
+        return rows
 
     def _span(self, stage: OpStage, seconds: FloatArray) -> int | TickArray | Drawn:
         """Return the duration of each job, or one for all; random service times remain to be drawn."""
@@ -417,6 +460,7 @@ def _compile_generate(stage: Generate, device: Device, source: Source, decoders:
         footprint_bytes=footprint,
         sources=costs.sources,
         operations=costs.operations,
+        contexts=frozenset({Context("generate", model.dispatch, model.clock, "cold", "of its model")}),
         decoder=costs,
         prompts=prompts.astype(np.int64),
         outputs=outputs.astype(np.int64),

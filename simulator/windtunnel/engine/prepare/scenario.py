@@ -24,9 +24,10 @@ from windtunnel.engine.prepare.checks import (
     check_needs,
     check_progress,
 )
+from windtunnel.engine.prepare.chips import shared_chips
 from windtunnel.engine.prepare.decoding import DecoderCostCache
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
-from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun
+from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
 from windtunnel.engine.prepare.users import first_capacity, user_class
@@ -71,7 +72,7 @@ def prepare(
     classes = _classes(scenario, devices, rules, executors or {})
     workloads = _representatives(scenario) if streamed else _workloads(scenario, capacity)
     check_needs(scenario, policy, classes)
-    compiled, preferences, refusals = _compiled(scenario, policy, classes, workloads, preference)
+    compiled, preferences, excluded = _compiled(scenario, policy, classes, workloads, preference)
     check_batches(scenario, policy, workloads, compiled)
     check_gangs(scenario, policy, classes, workloads, compiled)
     budget_w = _budget(scenario, classes)
@@ -88,7 +89,7 @@ def prepare(
         classes,
         workloads,
         compiled,
-        refusals,
+        excluded,
         np.append(workload_of, np.array([w.number for w in closed], dtype=np.int64)),
         np.append(rank, np.zeros(len(closed), dtype=np.int64)),
     )
@@ -101,6 +102,7 @@ def prepare(
         classes=classes,
         workloads=workloads,
         compiled=compiled,
+        excluded={pair: str(why) for pair, why in excluded.items()},
         preference=preferences,
         arrival=arrival,
         workload_of=workload_of,
@@ -128,6 +130,7 @@ def prepare(
 
 
 _Pairs = dict[tuple[int, int], Compiled]
+_Excluded = dict[tuple[int, int], UnsupportedOperationError | str]
 
 
 # Long: it tries every pair of class and workload, and keeps the reasons why a pair is excluded.
@@ -137,8 +140,8 @@ def _compiled(
     classes: Sequence[FleetClass],
     workloads: Sequence[JobClass],
     preference: Preference | None,
-) -> tuple[_Pairs, dict[tuple[int, int], float], dict[int, list[UnsupportedOperationError]]]:
-    """Return programs and preferences by (class, workload), and the reasons why classes cannot run a workload."""
+) -> tuple[_Pairs, dict[tuple[int, int], float], _Excluded]:
+    """Return programs and preferences by (class, workload), and the reasons why a class does not run a workload."""
     batch = policy.batch
     most = (batch.tokens if batch.kind == "continuous" else 8192, max(batch.size, 1))
     models = {name: model.decoder() for name, model in scenario.models.items()}
@@ -150,16 +153,18 @@ def _compiled(
     shelves = [DecoderCostCache(c.device, models, longest, most) for c in classes]
     compiled: _Pairs = {}
     preferences: dict[tuple[int, int], float] = {}
-    refusals: dict[int, list[UnsupportedOperationError]] = {}
+    excluded: _Excluded = {}
     for job_class in workloads:
         if job_class.source.count == 0:
             continue
         allowed = job_class.workload.devices
         for fleet_class in classes:
-            entry = scenario.fleet[fleet_class.number]
+            entry, pair = scenario.fleet[fleet_class.number], (fleet_class.number, job_class.number)
             if allowed is not None and entry.device not in allowed and entry.name not in allowed:
+                excluded[pair] = "the workload names other devices"
                 continue
             if fleet_class.count < job_class.gang:
+                excluded[pair] = f"a job occupies {job_class.gang:,} devices of one entry"
                 continue
             place = 0.0
             use = job_class.workload.use_case
@@ -169,20 +174,25 @@ def _compiled(
                 except InputError as error:
                     raise error.at(scenario.where("workload", job_class.number, "use_case")) from None
                 if math.isinf(place):
+                    excluded[pair] = f"it is not recommended for the use case '{use}'"
                     continue
-            preferences[fleet_class.number, job_class.number] = place
+            preferences[pair] = place
             try:
                 program = compile_program(
-                    job_class.program, fleet_class.device, job_class.source, shelves[fleet_class.number]
+                    job_class.program,
+                    fleet_class.device,
+                    job_class.source,
+                    shelves[fleet_class.number],
+                    fleet_class.executor,
                 )
                 if fleet_class.executor is not None:
                     check_executable(program, fleet_class.executor, job_class.source.count)
-                compiled[fleet_class.number, job_class.number] = program
+                compiled[pair] = program
             except UnsupportedOperationError as error:
-                refusals.setdefault(job_class.number, []).append(error)
+                excluded[pair] = error
             except InputError as error:
                 raise error.at(scenario.where("workload", job_class.number, "ops")) from None
-    return compiled, preferences, refusals
+    return compiled, preferences, excluded
 
 
 def _classes(
@@ -217,10 +227,36 @@ def _classes(
                 active_w=round_power(device.active_power_w),
                 limit_w=device.power_limit_w,
                 executor=executors.get(number),
+                # A real device whose model is a processor is this host's.
+                chip=entry.chip_name or ("host" if number in executors and device.kind.name == "cpu" else None),
             )
         )
         first += count
+    _check_chips(scenario, classes, rules)
     return classes
+
+
+def _check_chips(scenario: Scenario, classes: Sequence[FleetClass], rules: Mapping[int, Autoscale]) -> None:
+    """Check that entries with the same stated chip have one SKU, and that no shared chip is scaled."""
+    skus: dict[str, FleetClass] = {}
+    shared = {device for chip in shared_chips(classes) for device in chip.devices}
+    for c in classes:
+        stated = scenario.fleet[c.number].chip
+        if stated is not None:
+            other = skus.setdefault(stated, c)
+            if other.device.spec.sku != c.device.spec.sku:
+                raise InputError(
+                    f"the chip '{stated}' of {c.name} is a {c.device.spec.sku}, and of {other.name} a "
+                    f"{other.device.spec.sku}",
+                    where=scenario.where("fleet", c.number, "chip"),
+                    expected="one SKU for each chip",
+                )
+        if c.number in rules and shared & set(range(c.first, c.first + c.count)):
+            raise InputError(
+                f"{c.name} is scaled, and other entries reach its chip '{c.chip}'",
+                where=scenario.where("fleet", c.number),
+                expected="no autoscale for this entry, or a chip of its own (chip: another name)",
+            )
 
 
 def _with_capacity(
@@ -274,7 +310,7 @@ def _budget(scenario: Scenario, classes: Sequence[FleetClass]) -> float | None:
     ]
     if scenario.power_budget is not None:
         limits.append((scenario.power_budget, scenario.where("power_budget")))
-    idle_w = sum(c.idle_w * c.count for c in classes)
+    idle_w = fleet_idle_w(classes, [c.count for c in classes])
     for budget, where in limits:
         if budget < idle_w:
             raise InputError(
@@ -310,7 +346,8 @@ def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float
 def can_be_streamed(scenario: Scenario) -> bool:
     """Return whether jobs can be drawn while a run goes on, and only sums and a sample of them kept.
 
-    The sums do not have what traces, users, `generate`, streams, autoscaling, faults of operations and gangs need.
+    The sums do not have what traces, users, `generate`, streams, autoscaling, faults of operations, gangs and shared
+    chips need.
     """
     stopped = scenario.stop is not None and (scenario.stop.jobs is not None or scenario.stop.time is not None)
     drawn = all(not isinstance(w.arrivals, Trace | Closed) for w in scenario.workload)
@@ -318,7 +355,9 @@ def can_be_streamed(scenario: Scenario) -> bool:
     one_at_a_time = all(entry.streams == 1 for entry in scenario.fleet)
     fixed = not scenario.autoscale and not any(isinstance(fault, OperationFault) for fault in scenario.faults)
     alone = all(w.gang in (None, 1) for w in scenario.workload)
-    return stopped and drawn and plain and one_at_a_time and fixed and alone
+    chips = [entry.chip_name for entry in scenario.fleet if entry.chip_name is not None]
+    own_chips = len(chips) == len(set(chips))
+    return stopped and drawn and plain and one_at_a_time and fixed and alone and own_chips
 
 
 def expected_jobs(scenario: Scenario) -> int:
@@ -360,7 +399,7 @@ def _eligibility(
     classes: Sequence[FleetClass],
     workloads: Sequence[JobClass],
     compiled: Mapping[tuple[int, int], Compiled],
-    refusals: Mapping[int, Sequence[UnsupportedOperationError]],
+    excluded: _Excluded,
     workload_of: np.ndarray,
     rank: np.ndarray,
 ) -> tuple[list[tuple[int, ...]], np.ndarray]:
@@ -380,19 +419,7 @@ def _eligibility(
         able = [c for c in classes if (c.number, job_class.number) in compiled]
         place = scenario.where("workload", job_class.number, "ops")
         if not able:
-            errors = refusals.get(job_class.number, ())
-            if errors:
-                raise UnsupportedOperationError(
-                    f"no device of the fleet can run '{job_class.workload.name}': {errors[0].problem}",
-                    where=errors[0].where if str(errors[0].where) else place,
-                    expected=errors[0].expected,
-                    nearest=errors[0].nearest,
-                ).at(place)
-            raise InputError(
-                f"no device of the fleet is recommended for the use case '{job_class.workload.use_case}'",
-                where=scenario.where("workload", job_class.number, "use_case"),
-                expected="a device from that row of the recommendation matrix (`windtunnel advise`)",
-            )
+            raise _no_device(scenario, job_class, excluded)
         ranks = rank[members]
         fits = np.zeros((len(ranks), len(able)), dtype=bool)
         for column, fleet_class in enumerate(able):
@@ -426,3 +453,21 @@ def _eligibility(
         )
         eligible[members] = codes[0] if inverse is None else codes[inverse.reshape(-1)]
     return [numbers for _, numbers in signatures], eligible
+
+
+def _no_device(scenario: Scenario, job_class: JobClass, excluded: _Excluded) -> InputError:
+    """Return the error for a workload that no device of the fleet can run."""
+    place = scenario.where("workload", job_class.number, "ops")
+    for (_, work), why in excluded.items():
+        if work == job_class.number and isinstance(why, UnsupportedOperationError):
+            return UnsupportedOperationError(
+                f"no device of the fleet can run '{job_class.workload.name}': {why.problem}",
+                where=why.where if str(why.where) else place,
+                expected=why.expected,
+                nearest=why.nearest,
+            ).at(place)
+    return InputError(
+        f"no device of the fleet is recommended for the use case '{job_class.workload.use_case}'",
+        where=scenario.where("workload", job_class.number, "use_case"),
+        expected="a device from that row of the recommendation matrix (`windtunnel advise`)",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from heapq import heappop, heappush
@@ -30,6 +31,7 @@ from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.fault_schedule import down_ticks, intervals_until
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.autoscaling import RentalLog, rental_log_of, scaling_of
+from windtunnel.engine.results.chips import chip_power
 
 SLICE_LIMIT = 200_000
 """The largest number of intervals on the timeline; of more intervals it shows the first ones, and a note says so."""
@@ -58,14 +60,14 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         energy_j=energy,
         starts=starts,
     )
-    idle_w = sum(c.idle_w * c.begin for c in prepared.classes)
+    shared = chip_power(prepared, table)
     # Most fleets draw one power above idle, so that no array of changes is needed.
     watts = table.watts
     change = float(watts[0]) if len(watts) and watts.min() == watts.max() else watts
     power: list[Change] = [(table.start, change), (table.end, -change)]
     if rent is not None:
-        idle_of = np.repeat([c.idle_w for c in prepared.classes], [c.count for c in prepared.classes])
-        power.append((rent.at, rent.change * idle_of[rent.device]))
+        power.append((rent.at, rent.change * prepared.idle_by_device()[rent.device]))
+    power += shared.changes
     began, interrupted, count = log.interruptions.start, log.interruptions.end, log.interruptions.jobs
     waiting: list[Change] = [(arrival, 1.0), (start[start >= 0], -1.0), (finish[status == DROPPED], -1.0)]
     if len(count):
@@ -78,9 +80,9 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
     return Recording(
         end=end,
         jobs=jobs,
-        devices=_devices(prepared, jobs, table, rent, resets, end),
+        devices=_devices(prepared, jobs, table, rent, resets, end, shared.saved_j),
         workloads=[w.workload.name for w in prepared.workloads],
-        power=_steps(power, idle_w, end),
+        power=_steps(power, prepared.idle_w, end),
         waiting=_steps(waiting, 0.0, end),
         slices=LazySlices(partial(_slices, prepared, log, jobs, table, end)),
         token_gaps=log.gaps,
@@ -94,6 +96,8 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
         fault_occurrences=log.fault_occurrences,
         corrupted=log.corrupted,
+        chips=shared.chips,
+        saved_j=math.fsum(shared.saved_j.tolist()),
     )
 
 
@@ -165,7 +169,9 @@ def _steps(parts: Sequence[Change], base: float, end: int) -> Steps:
     ticks = np.concatenate([np.zeros(0, dtype=np.int64), *(ticks for ticks, _ in parts)])
     if all(isinstance(change, float) for _, change in parts) and ticks.max(initial=0) < MAX_TICKS >> _SHIFT:
         # Sorting keys is several times as fast as sorting indices. Sums of the changes are exact in any order.
-        keys = (ticks << _SHIFT) | np.repeat(np.arange(len(parts)), np.array([len(t) for t, _ in parts], dtype=np.int64))
+        keys = (ticks << _SHIFT) | np.repeat(
+            np.arange(len(parts)), np.array([len(t) for t, _ in parts], dtype=np.int64)
+        )
         keys.sort()
         np.right_shift(keys, _SHIFT, out=ticks)
         keys &= (1 << _SHIFT) - 1
@@ -186,7 +192,13 @@ def _steps(parts: Sequence[Change], base: float, end: int) -> Steps:
 
 
 def _devices(
-    prepared: PreparedRun, jobs: Jobs, table: IntervalTable, rent: RentalLog | None, resets: Sequence[Reset], end: int
+    prepared: PreparedRun,
+    jobs: Jobs,
+    table: IntervalTable,
+    rent: RentalLog | None,
+    resets: Sequence[Reset],
+    end: int,
+    saved_j: FloatArray,
 ) -> Devices:
     count = prepared.device_count
     seconds = to_second_array(table.end - table.start)
@@ -199,7 +211,7 @@ def _devices(
     done = np.bincount(jobs.device[jobs.status == COMPLETED], minlength=count)
     busy = busy_ticks(table, count)
     rented = np.full(count, end) if rent is None else rent.ticks
-    return devices_of(prepared, busy, active_j, done, down_of(prepared, end, resets), rented)
+    return devices_of(prepared, busy, active_j - saved_j, done, down_of(prepared, end, resets), rented)
 
 
 def devices_of(
@@ -209,8 +221,8 @@ def devices_of(
     entries = [
         DeviceEntry(c.name, c.device.label, c.device.kind.name, c.count, c.limit_w, c.idle_w) for c in prepared.classes
     ]
-    idle_w = np.repeat([c.idle_w for c in prepared.classes], [c.count for c in prepared.classes])
-    return Devices(entries, busy, idle_w * (rented / 1e12) + active_j, jobs, down, rented)
+    idle_w = prepared.idle_by_device()
+    return Devices(entries, busy, idle_w * (rented / 1e12) + active_j, jobs, down, rented, idle_w)
 
 
 Reset = tuple[int, int, int]

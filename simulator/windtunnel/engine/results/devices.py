@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from windtunnel.core.recording import Recording
-from windtunnel.core.results.run import DeviceResult
+from windtunnel.core.results.run import ChipResult, DeviceResult
 from windtunnel.core.ticks import FloatArray
 
 EACH_UP_TO = 10_000
@@ -59,6 +59,36 @@ def device_results(recording: Recording, each: bool) -> list[DeviceResult]:
         )
         for entry, _ in devices.by_entry()
         for number, (share, rented, energy_j, jobs, available) in zip(range(entry.count), rows, strict=False)
+    ]
+
+
+def chip_results(recording: Recording) -> list[ChipResult]:
+    """Return the chips that several devices reach."""
+    if not recording.chips:
+        return []
+    names, energy_j = recording.devices.names(), recording.devices.energy_j
+    return [
+        ChipResult(
+            name=chip.name,
+            devices=[names[device] for device in chip.devices],
+            utilisation=chip.busy_ticks / max(recording.end, 1),
+            energy_j=math.fsum(energy_j[list(chip.devices)].tolist()),
+            power_limit_w=chip.power_limit_w,
+            idle_power_w=chip.idle_power_w,
+        )
+        for chip in recording.chips
+    ]
+
+
+def over_chips(runs: Sequence[Sequence[ChipResult]]) -> list[ChipResult]:
+    """Return the means of the chips over replications."""
+    return [
+        replace(
+            of_runs[0],
+            utilisation=float(np.mean([chip.utilisation for chip in of_runs])),
+            energy_j=float(np.mean([chip.energy_j for chip in of_runs])),
+        )
+        for of_runs in zip(*runs, strict=True)
     ]
 
 

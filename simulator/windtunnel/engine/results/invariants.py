@@ -7,7 +7,8 @@ I3 exclusion      intervals of one hardware engine of one device never overlap
 I4 monotone time  every interval has a positive length and lies within the run; steps are strictly increasing
 I5 busy time      a device's busy time is the union of its engines' intervals, and never exceeds the run
 I6 energy         the devices' energies add up to the integral of power, to 1e-12 relative
-I7 attribution    the jobs' energies and idle power add up to the devices' energies, to 1e-9 relative
+I7 attribution    the jobs' energies and idle power, less what shared chips save, add up to the devices' energies, to
+                  1e-9 relative
 I8 limits         no device ever draws more than its power limit
 I9 waiting        the number of waiting jobs is never negative, and at the end equals the number of queued jobs
 I10 rent          a scaled entry never rents more than ``max`` devices, nor has fewer than ``min`` in service; the
@@ -69,7 +70,7 @@ def check(recording: Recording) -> None:
     integral = recording.power.integral()
     if abs(energy - integral) > 1e-12 * max(abs(energy), abs(integral)):
         _violated("I6", f"the devices took {energy!r} J and the integral of power is {integral!r} J")
-    idle = math.fsum((recording.devices.watts()[1] * recording.devices.rented_ticks).tolist()) / 1e12
+    idle = math.fsum((recording.devices.idle_w * recording.devices.rented_ticks).tolist()) / 1e12 - recording.saved_j
     attributed = idle + math.fsum(jobs.energy_j.tolist()) if len(jobs) < 100_000 else idle + float(jobs.energy_j.sum())
     if abs(attributed - energy) > 1e-9 * max(abs(energy), 1e-300):
         _violated("I7", f"jobs and idle power account for {attributed!r} J of the devices' {energy!r} J")

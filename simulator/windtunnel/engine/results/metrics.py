@@ -37,7 +37,14 @@ from windtunnel.core.ticks import FloatArray, to_second_array
 from windtunnel.engine.prepare.fault_schedule import is_straggler
 from windtunnel.engine.prepare.prepared import JobClass, PreparedRun
 from windtunnel.engine.results.autoscaling import rented_devices, scaled_entries
-from windtunnel.engine.results.devices import availability, device_results, over_devices, utilisation
+from windtunnel.engine.results.devices import (
+    availability,
+    chip_results,
+    device_results,
+    over_chips,
+    over_devices,
+    utilisation,
+)
 from windtunnel.engine.results.economics import economics
 from windtunnel.engine.results.power_budget import power_budget
 from windtunnel.engine.results.statistics import (
@@ -128,6 +135,7 @@ def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Meas
             for w in prepared.workloads
         ],
         devices=device_results(recording, each),
+        chips=chip_results(recording) or None,
         faults=_faults(prepared, recording),
         progress=_progress(recording),
         autoscale=scaled_entries(prepared, recording),
@@ -136,7 +144,7 @@ def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Meas
         energy_j=energy_j,
         average_power_w=energy_j / span_s if recording.tally else recording.power.mean(),
         peak_power_w=float(recording.power.values.max()) if recording.tally is None else recording.tally.peak_w,
-        power_limit_w=sum(c.count * c.limit_w for c in prepared.classes),
+        power_limit_w=sum(c.count * c.limit_w for c in prepared.classes) - _counted_again_w(recording),
         power_budget=power_budget(prepared, recording),
         cost_usd=None if rate is None else rate * span_s,
         cost_usd_per_h=None if rate is None else rate * 3600,
@@ -144,6 +152,14 @@ def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Meas
         site=site,
         targets=(),
     )
+
+
+def _counted_again_w(recording: Recording) -> float:
+    """Return what the power limits of devices on one chip add up to beyond the chip's own limit (W)."""
+    if not recording.chips:
+        return 0.0
+    limits_w = recording.devices.watts()[0]
+    return sum(float(limits_w[list(chip.devices)].sum()) - chip.power_limit_w for chip in recording.chips)
 
 
 def _faults(prepared: PreparedRun, recording: Recording) -> FaultResult | None:
@@ -355,6 +371,7 @@ def _over_replications(runs: Sequence[Measured]) -> Measured:
             for i, workload in enumerate(first.workloads)
         ],
         devices=over_devices([run.devices for run in runs]),
+        chips=over_chips([run.chips for run in runs if run.chips is not None]) or None,
         faults=_over_faults([run.faults for run in runs if run.faults is not None]),
         progress=_over_progress([run.progress for run in runs if run.progress is not None]),
         utilisation=_mean([run.utilisation for run in runs]),
