@@ -437,7 +437,7 @@ class Planner:
 
     def _inputs(self, prepared: PreparedRun) -> ModelInputs:
         """Return the number of inputs of the device models of all candidates, and how many of them are assumed."""
-        rows = provenance(prepared.compiled, prepared.classes)
+        rows = provenance(prepared.compiled, prepared.classes, prepared.designs)
         return ModelInputs(len(rows), sum(row.provenance == "assumed" for row in rows))
 
     def _excluded(self, prepared: PreparedRun, entry: int) -> str | None:

@@ -84,6 +84,12 @@ class FleetEntry(_Model):
     streams: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1024)] = Field(
         1, description="number of jobs that a device executes at the same time"
     )
+    resident: Annotated[list[Text], Field(max_length=64)] | None = Field(
+        None,
+        description="designs that each card of a reconfigurable kind (fpga) holds when the run begins, such as "
+        "gemm_float16, or gemm if jobs need one design of it; default: those that the workloads need, in their order, "
+        "as many as the card holds",
+    )
 
     @model_validator(mode="after")
     def _one_real_device(self) -> FleetEntry:

@@ -141,7 +141,7 @@ def _simulate(
         replications=len(recordings),
         policy=first.policy.name,
         **vars(measured),
-        provenance=provenance(first.compiled, first.classes),
+        provenance=provenance(first.compiled, first.classes, first.designs),
         model_accuracy=model_accuracy(first.compiled, first.classes),
         real=real or None,
         notes=list(dict.fromkeys(notes)),

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from windtunnel.core.device import Device
+from windtunnel.core.device import Device, StrArray
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import SourcedValue
@@ -79,7 +79,8 @@ class Segment:
     """Work on one hardware engine of a device.
 
     ``ticks`` and ``watts`` (above idle) are one number for all jobs, or an array by the job's rank. The segment takes
-    the ``share`` of the engine: an engine that serves n requests together gives each of them 1/n.
+    the ``share`` of the engine: an engine that serves n requests together gives each of them 1/n. ``design`` is what
+    a reconfigurable device must hold for it ("" for nothing), likewise one for all jobs or by rank.
     """
 
     engine: str
@@ -89,6 +90,7 @@ class Segment:
     share: float = 1.0
     rows: Rows | None = None
     """The operation, for real devices; None for a segment of several operations."""
+    design: str | StrArray = ""
 
     @cached_property
     def ticks(self) -> int | TickArray:
@@ -355,7 +357,7 @@ class _Compiler:
         rows = Rows(stage.op, stage.choices, numbers)
         try:
             cost = self.device.cost(rows, intervals=False)
-            engine = self.device.engine_of(rows)
+            engine, designs = self.device.engine_of(rows), self.device.designs_of(rows)
             self.sources.update(self.device.sources(rows))
             self.operations.add(rows.op.name)
             span = self._span(stage, cost.duration_s)
@@ -365,7 +367,8 @@ class _Compiler:
         seconds = cost.duration_s
         power = float(watts[0]) if len(watts) == 1 or (watts == watts[0]).all() else watts
         share = 1.0 / self._side_by_side(rows, seconds)
-        segment = Segment(engine, stage.op.name, span, power, share, rows)
+        design = str(designs[0]) if (designs == designs[0]).all() else designs
+        segment = Segment(engine, stage.op.name, span, power, share, rows, design)
         return segment, seconds, rows.footprint_bytes()
 
     def _span(self, stage: OpStage, seconds: FloatArray) -> int | TickArray | Drawn:
