@@ -241,12 +241,15 @@ class Designs:
 class DesignLoad:
     """The designs that a device holds at once (``regions``), and the time (s) and power (W) to load one of them.
 
-    ``sources``: the numbers on which these depend, by name.
+    ``duration_low_s``, ``duration_high_s``: the range that the ranges of its inputs give. ``sources``: the numbers on
+    which these depend, by name.
     """
 
     regions: int
     duration_s: float
     power_w: float
+    duration_low_s: float
+    duration_high_s: float
     sources: Mapping[str, SourcedValue]
 
 
@@ -385,7 +388,14 @@ class Device:
             return None
         parameters = Parameters(self)
         regions, duration_s, power_w = self.kind.designs.load(parameters)
-        return DesignLoad(regions, duration_s, min(power_w, self.power_limit_w), parameters.used)
+        ends = [
+            self.kind.designs.load(Parameters(self, {path: end}))[1]
+            for path, sourced in parameters.used.items()
+            for end in (sourced.low, sourced.high)
+            if end is not None
+        ]
+        low_s, high_s = min([duration_s, *ends]), max([duration_s, *ends])
+        return DesignLoad(regions, duration_s, min(power_w, self.power_limit_w), low_s, high_s, parameters.used)
 
     def accuracy_of(self, op: str) -> ModelAccuracy:
         """Return the accuracy of the model for ``op`` on this device."""
