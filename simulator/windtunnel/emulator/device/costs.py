@@ -15,7 +15,6 @@ from windtunnel.core.ticks import to_ticks
 from windtunnel.runtime.interface import Interval
 from windtunnel.runtime.kernels import Work
 
-
 CONFIGURATION = "configuration"
 """The hardware engine that loads designs into a reconfigurable device."""
 
