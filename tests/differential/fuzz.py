@@ -294,7 +294,8 @@ def add_designs(data: dict[str, Any]) -> None:
     for one in data["workload"]:
         # All operations of a batch need one design.
         alike = [draw.choice([None, *KERNELS])] if "batch" in data["policy"] else [None, None, *KERNELS]
-        if any(entry["device"].startswith("quick") for entry in data["fleet"]):
+        # Others may need more power than the budget has.
+        if "power_budget" not in data and any(entry["device"].startswith("quick") for entry in data["fleet"]):
             one["ops"] = with_kernels(draw, one["ops"], alike)
 
 

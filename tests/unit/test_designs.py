@@ -5,19 +5,27 @@ The differential tests compare both engines and the oracle on them; here are the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.cases import check_all
-from tests.differential.comparison import prepared
+from tests.differential.comparison import CATALOGUE, prepared
 
+from windtunnel.app import plan as planner
+from windtunnel.cli.main import main
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import Measured
+from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.engine.results.metrics import summarise
+from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.run import prepare_run
 
 ADD = {"vector_add": {"n": 100_000}}
 FFT = {"fft": {"n": 1024, "batch": 8}}
@@ -192,3 +200,49 @@ def test_what_is_resident_is_checked() -> None:
             prepared(data)
 
     check_all(cases, check)
+
+
+def test_each_job_needs_the_design_of_its_own_columns(tmp_path: Path) -> None:
+    """Products with a vector need another design than the other products of one workload."""
+    (tmp_path / "rows.csv").write_text("t,m\n0,512\n1,1\n2,1\n3,512\n")
+    data = scenario([{"gemm": {"m": "$m", "n": 512, "k": 512, "dtype": "float32"}}], stop=None)
+    data["workload"][0]["arrivals"] = {"process": "trace", "file": str(tmp_path / "rows.csv"), "time": "t"}
+    assert loads(data) == (2, 2 * LOAD)
+
+
+def test_predict_names_the_design_and_the_time_of_a_load() -> None:
+    command = ["predict", "vector_add", "--device", "alveo-u50", "n=1000"]
+    text = CliRunner().invoke(main, command).output
+    assert "design   vector_add_float32; a load of it takes 6.96 s and is not included" in text
+    found = json.loads(CliRunner().invoke(main, [*command, "--format", "json"]).output)
+    assert found["design"] == {"name": "vector_add_float32", "load_s": 6.96}
+    assert found["duration_s"] < 1e-4
+    assert "design" not in json.loads(
+        CliRunner().invoke(main, ["predict", "vector_add", "--device", "l4", "n=1", "--format", "json"]).output
+    )
+
+
+def test_a_long_run_counts_loads_too() -> None:
+    """The sums of a run that keeps only a sample agree with the records of one that keeps every job."""
+    data = scenario([ADD], [FFT], device="quick-fpga-one", stop={"jobs": 400})
+    for one in data["workload"]:
+        one["arrivals"] = {"process": "poisson", "rate": "100 /s"}
+    kept = compiled.run(prepared(data))
+    sampled = compiled.run(prepare_run(scenario_from_data({**data, "records": "sample"}), CATALOGUE, "compiled"))
+    assert sampled.tally is not None
+    assert sampled.loads == kept.loads
+    assert sampled.loads is not None
+    assert sampled.loads.count > 100
+    assert sampled.devices[0].energy_j == pytest.approx(kept.devices[0].energy_j)
+
+
+def test_a_plan_simulates_loads_and_its_bound_stays_below() -> None:
+    """One card would load for every job; each of two cards keeps a design. The bound does not know loads."""
+    data = scenario([ADD], [FFT], entry={"price": "1 USD/h"}, stop={"jobs": 300})
+    for one in data["workload"]:
+        one["arrivals"] = {"process": "poisson", "rate": "3 /s"}
+    data |= {"policy": "shortest-expected-completion", "targets": ["latency p50 <= 10 ms"], "plan": {"loads": []}}
+    plan = planner.plan(scenario_from_data(data), workers=1).to_dict()
+    assert plan["fleets"][0]["devices"] == {"card": 2}
+    assert plan["lower_bound"]["cost_usd_per_h"] <= plan["fleets"][0]["cost_usd_per_h"]
+    assert any("does not include loads" in note for note in plan["notes"])
