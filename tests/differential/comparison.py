@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
-CATALOGUE = windtunnel.catalogue()
+CATALOGUE = windtunnel.catalogue([Path(__file__).parents[1] / "data" / "catalog"])
+"""The shipped devices, and reconfigurable cards whose loads take about as long as jobs."""
 
 
 def prepared(data: dict[str, Any]) -> PreparedRun:
@@ -39,6 +41,7 @@ def assert_same(one: Recording, other: Recording) -> None:
         assert np.array_equal(getattr(one.token_gaps, field.name), getattr(other.token_gaps, field.name))
     assert one.notes == other.notes
     assert one.progress == other.progress
+    assert one.loads == other.loads
 
 
 def spelled(recording: Recording) -> list[tuple[Any, ...]]:

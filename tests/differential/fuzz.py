@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 from tests.differential.comparison import assert_same, prepared
-from tests.differential.oracle import expected, known_part
+from tests.differential.oracle import Oracle, known_part
 from tests.differential.oracle import rows as rows_of
+from tests.differential.oracle import rows_of as rows_of_jobs
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
@@ -261,6 +262,7 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
     add_progress(data, batch, job_s)
     add_waits(data, job_s)
     add_domains(data)
+    add_designs(data)
     return data, rows
 
 
@@ -271,6 +273,45 @@ def add_domains(data: dict[str, Any]) -> None:
         domain = draw.choice([2, 3])
         if draw.some(0.5) and fault["kind"] in ("failure", "throttle", "link-loss"):
             fault["domain"] = domain
+
+
+KERNELS = [
+    {"gemm": {"m": 512, "n": 512, "k": 512, "dtype": "float32"}},
+    {"vector_add": {"n": 3_000_000}},
+    {"fft": {"n": 4096, "batch": 64, "dtype": "float16"}},
+]
+"""Operations that need other designs than the multiplication in ``operations``."""
+
+
+def add_designs(data: dict[str, Any]) -> None:
+    """Let reconfigurable cards hold designs and load others, from random numbers of their own."""
+    draw = Draw(f"{data['seed']} designs")
+    for entry in data["fleet"]:
+        sku, resident = draw.choice(["one", "one", "two"]), draw.choice([None, [], ["fft_float16"], ["gemm_float32"]])
+        if entry["device"] == "alveo-u280":
+            entry["device"] = f"quick-fpga-{sku}"
+            entry |= {} if resident is None else {"resident": resident}
+    for one in data["workload"]:
+        # All operations of a batch need one design.
+        alike = [draw.choice([None, *KERNELS])] if "batch" in data["policy"] else [None, None, *KERNELS]
+        # Others may need more power than the budget has.
+        if "power_budget" not in data and any(entry["device"].startswith("quick") for entry in data["fleet"]):
+            one["ops"] = with_kernels(draw, one["ops"], alike)
+
+
+def with_kernels(draw: Draw, ops: list[dict[str, Any]], kernels: list[Any]) -> list[dict[str, Any]]:
+    """Return a program with some of these kernels instead of its own."""
+    program: list[dict[str, Any]] = []
+    for op in ops:
+        (name,) = op
+        if name == "repeat":
+            op = {name: {**op[name], "ops": with_kernels(draw, op[name]["ops"], kernels)}}
+        elif name == "streams":
+            op = {name: [with_kernels(draw, body, kernels) for body in op[name]]}
+        elif name == "gemm":
+            op = draw.choice(kernels) or op
+        program.append(op)
+    return program
 
 
 def add_waits(data: dict[str, Any], job_s: float) -> None:
@@ -347,13 +388,29 @@ def check(seed: int) -> str:
         return str(error)
     one, other = process.run(ready), compiled.run(ready)
     assert_same(one, other)
+    hold_loads(ready, one)
     invariants.check(one)
     hold_bounds(ready, one)
     ready = prepare_run_of(known_part(data), rows)
-    wanted = expected(ready)
-    assert rows_of(process.run(ready)) == wanted
-    assert rows_of(compiled.run(ready)) == wanted
+    oracle = Oracle(ready)
+    wanted = rows_of_jobs(oracle.run(), ready)
+    for engine in (process, compiled):
+        recording = engine.run(ready)
+        assert rows_of(recording) == wanted
+        if recording.loads is not None:
+            assert recording.loads.count == oracle.loads
     return "checked"
+
+
+def hold_loads(ready: PreparedRun, recording: Recording) -> None:
+    """Check that the intervals of loads are those that were counted."""
+    table, loads = recording.intervals, recording.loads
+    if table is None or loads is None:
+        return
+    words = np.array([word.startswith("load design") for word in table.words])
+    spans = (table.end - table.start)[words[table.name]] if len(table) else np.zeros(0, dtype=np.int64)
+    assert spans.sum() == loads.ticks
+    assert loads.ticks <= loads.count * max(designs.load_ticks for designs in ready.designs.values())
 
 
 def hold_bounds(ready: PreparedRun, recording: Recording) -> None:
@@ -390,6 +447,7 @@ def features(data: dict[str, Any]) -> set[str]:
         "checkpoints": any("checkpoint" in one for one in data["workload"]),
         "preemption": "preemption" in data["policy"],
         "patience": any("patience" in one for one in data["workload"]),
+        "designs": any(entry["device"].startswith("quick") for entry in data["fleet"]),
         "domains": any("domain" in fault for fault in data["faults"]),
         "pauses": any("pause" in fault for fault in data["faults"]),
         "power budget": "power_budget" in data,

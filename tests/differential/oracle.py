@@ -3,7 +3,7 @@
 It shares no code with the engines' transitions. It knows: every arrival process, central queues and routes, every
 order, programs of operations one after another, one job at a time on a device, jobs of several devices, failures of
 devices (retried, migrated or failed jobs, with pauses), throttling, checkpoints, preemption by the order, jobs that
-give up waiting, and users in closed loops.
+give up waiting, users in closed loops, and designs that reconfigurable devices load.
 
 Jobs and devices are objects, and the state is searched anew at every decision. SimPy keeps the time. The rules of ties
 are those of docs/engine.md.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import simpy
@@ -69,8 +69,8 @@ class Device:
     up: bool = True
     speed: float = 1.0
     job: Job | None = None
-    segments: list[list[tuple[str, int]]] | None = None
-    """What follows the present segment; each is a list of work, checkpoints and restores, and their ticks."""
+    segments: list[tuple[str, list[tuple[str, int]]]] | None = None
+    """What follows the present segment: designs, and lists of work, checkpoints and restores, and their ticks."""
     pieces: list[tuple[str, int]] | None = None
     """The present segment."""
     left: int = 0
@@ -78,6 +78,11 @@ class Device:
     process: Any = None
     ready: int = 0
     turn: int = 0
+    holds: list[str] = field(default_factory=list)
+    """Its designs, the most recently used one last."""
+    expects: list[str] = field(default_factory=list)
+    """What it will hold after its jobs."""
+    loading: str = ""
 
 
 class Oracle:
@@ -95,8 +100,13 @@ class Oracle:
         """Waiting jobs by device; by -1 in the central queue, or those that no device accepts."""
         self.noted: list[tuple[int, int, int, Any]] = []
         self.routed = prepared.policy.route.score is not None
-        self.spent = {"work": 0, "checkpoint": 0, "restore": 0}
+        self.spent = {"work": 0, "checkpoint": 0, "restore": 0, "load": 0}
         """Ticks spent by all jobs at full speed."""
+        self.loads = 0
+        for device in self.devices:
+            if device.cls in prepared.designs:
+                device.holds = list(reversed(prepared.designs[device.cls].resident))
+                device.expects = list(device.holds)
         self.lost = self.checkpoints = self.preemptions = 0
         self.known = len(prepared.arrival)
         """The number of jobs whose arrivals are known and lie ahead."""
@@ -213,33 +223,72 @@ class Oracle:
             members = [d for d in self.devices if d.cls == cls and d.up]
             if not members:
                 continue
-            device = min(members, key=lambda d: (self.load(d), d.number))
+            first = [min(members, key=lambda d: (self.load(d), d.number))]
+            if cls in self.prepared.designs and self.prepared.reconfigures:
+                first.append(min(members, key=lambda d: (self.loads_on(d, job), self.load(d), d.number)))
             compiled = self.prepared.compiled[cls, job.work]
             estimate = float(compiled.estimate_s[0 if compiled.estimate_s.size == 1 else job.rank])
             energy = float(compiled.energy_j[0 if compiled.energy_j.size == 1 else job.rank])
             deadline = self.prepared.workloads[job.work].deadline_ticks
-            candidate = Candidate(
-                jobs=self.present(device),
-                backlog_s=to_seconds(max(device.ready - self.env.now, 0)),
-                estimate_s=estimate,
-                mean_s=compiled.mean_s,
-                cost_usd=(self.prepared.classes[cls].price_usd_per_s or 0.0) * estimate,
-                energy_j=energy,
-                slack_s=to_seconds(deadline) if deadline < FAR else math.inf,
-                last_chosen=device.turn,
-                preference=self.prepared.preference[cls, job.work],
-            )
-            numbers = [f"{number:.10e}" for number in (*score(candidate), compiled.mean_s)]
-            rated.append(([float(number) for number in numbers], device.number, device, estimate))
+            for device in first:
+                load_s = to_seconds(self.load_ticks(device, job))
+                load_w = self.prepared.designs[cls].load_w + self.prepared.classes[cls].idle_w if load_s else 0.0
+                candidate = Candidate(
+                    jobs=self.present(device),
+                    backlog_s=to_seconds(max(device.ready - self.env.now, 0)),
+                    estimate_s=estimate,
+                    mean_s=compiled.mean_s,
+                    cost_usd=(self.prepared.classes[cls].price_usd_per_s or 0.0) * (estimate + load_s),
+                    energy_j=energy + load_s * load_w,
+                    slack_s=to_seconds(deadline) if deadline < FAR else math.inf,
+                    last_chosen=device.turn,
+                    preference=self.prepared.preference[cls, job.work],
+                    load_s=load_s,
+                )
+                numbers = [f"{number:.10e}" for number in (*score(candidate), compiled.mean_s)]
+                rated.append(([float(number) for number in numbers], device.number, device, estimate))
         if not rated:
             self.waiting.setdefault(-1, []).append(job)
             return
         _, _, device, estimate = min(rated, key=lambda row: row[:2])
-        device.ready = max(device.ready, self.env.now) + round(estimate * TICKS_PER_SECOND)
+        loads = self.load_ticks(device, job)
+        device.ready = max(device.ready, self.env.now) + round(estimate * TICKS_PER_SECOND) + loads
+        for design in self.needs(device, job):
+            self.use(device, device.expects, design)
         self.turn += 1
         device.turn = self.turn
         self.waiting.setdefault(device.number, []).append(job)
         self.feed(device)
+
+    def needs(self, device: Device, job: Job) -> list[str]:
+        """Return the design that each segment of a job needs on a device, "" for none."""
+        if device.cls not in self.prepared.designs or not self.prepared.reconfigures:
+            return []
+        phases = self.prepared.compiled[device.cls, job.work].phases(job.rank)
+        segments = [segment for phase in phases for segment in phase[0]]
+        return [s.design if isinstance(s.design, str) else str(s.design[job.rank]) for s in segments]
+
+    def use(self, device: Device, holds: list[str], design: str) -> bool:
+        """Use a design on a device that holds some; return whether it must be loaded, in place of the oldest one."""
+        if not design:
+            return False
+        missing = design not in holds
+        if not missing:
+            holds.remove(design)
+        elif len(holds) == self.prepared.designs[device.cls].regions:
+            holds.pop(0)
+        holds.append(design)
+        return missing
+
+    def loads_on(self, device: Device, job: Job) -> int:
+        """Return how many designs a job will load on a device."""
+        holds = list(device.expects)
+        return sum(self.use(device, holds, design) for design in self.needs(device, job))
+
+    def load_ticks(self, device: Device, job: Job) -> int:
+        """Return how long a device will load designs for a job."""
+        loads = self.loads_on(device, job)
+        return loads * self.prepared.designs[device.cls].load_ticks if loads else 0
 
     def load(self, device: Device) -> float:
         """Return the load by which devices of a class are compared."""
@@ -343,11 +392,12 @@ class Oracle:
         job.preempted = False
         phases = self.prepared.compiled[device.cls, job.work].phases(job.rank)
         ticks = [segment.at(job.rank)[0] for phase in phases for segment in phase[0]]
-        device.segments = self.plan(job, [t if job.slow == 1.0 else round(float(t) * job.slow) for t in ticks])
+        ticks = [t if job.slow == 1.0 else round(float(t) * job.slow) for t in ticks]
+        device.segments = self.plan(job, ticks, self.needs(device, job) or [""] * len(ticks))
         self.next_segment(device)
 
-    def plan(self, job: Job, ticks: list[int]) -> list[list[tuple[str, int]]]:
-        """Return the remaining segments of a job, with the checkpoints that it will write."""
+    def plan(self, job: Job, ticks: list[int], needs: list[str]) -> list[tuple[str, list[tuple[str, int]]]]:
+        """Return the remaining segments of a job and their designs, with the checkpoints that it will write."""
         checkpoint = self.prepared.workloads[job.work].workload.checkpoint
         every, cost, restore = (
             (0, 0, 0)
@@ -360,7 +410,7 @@ class Oracle:
             job.saved = min(math.floor(float(job.saved) / float(job.whole) * float(whole)), whole)
         job.whole = whole
         begin, at, saved = 0, job.position, job.saved
-        segments: list[list[tuple[str, int]]] = []
+        segments: list[tuple[str, list[tuple[str, int]]]] = []
         for number, span in enumerate(ticks):
             end = begin + span
             begin = end
@@ -371,14 +421,26 @@ class Oracle:
                 saved += every
                 pieces += [("work", saved - at), ("checkpoint", cost)]
                 at = saved
-            segments.append([*pieces, ("work", end - at)])
+            segments.append((needs[number], [*pieces, ("work", end - at)]))
             at = end
         return segments
 
     def next_segment(self, device: Device) -> None:
-        """Begin the next segment of a device's job."""
-        assert device.segments is not None
-        device.pieces = device.segments.pop(0)
+        """Begin the next segment of a device's job, or a load of its design, on all devices of the job."""
+        assert device.segments is not None and device.job is not None
+        design, pieces = device.segments[0]
+        members = device.job.on
+        if design and any(design not in member.holds for member in members):
+            for member in members:
+                self.use(member, member.holds, design)
+                member.holds.remove(design)
+            device.loading, self.loads = design, self.loads + len(members)
+            pieces = [("load", self.prepared.designs[device.cls].load_ticks)]
+        else:
+            for member in members:
+                self.use(member, member.holds, design)
+            device.segments.pop(0)
+        device.pieces = pieces
         device.left = sum(ticks for _, ticks in device.pieces)
         self.go(device)
 
@@ -390,7 +452,7 @@ class Oracle:
         for kind, ticks in device.pieces:
             took = min(ticks, passed)
             passed -= took
-            self.spent[kind] += took
+            self.spent[kind] += took * (len(job.on) if kind == "load" else 1)
             if kind == "work":
                 job.position += took
             if took < ticks:
@@ -438,6 +500,7 @@ class Oracle:
         assert job is not None
         self.halt(device)
         self.came_to(device)
+        device.loading = ""
         if self.prepared.policy.preemption == "restart":
             self.lose(job)
         self.preemptions += 1
@@ -455,8 +518,10 @@ class Oracle:
         device.process = self.env.process(self.work(device, ticks))
 
     def speed(self, device: Device) -> float:
-        """Return the speed of the job of a device."""
+        """Return the speed of the job of a device; loads do not depend on it."""
         assert device.job is not None
+        if device.loading:
+            return 1.0
         return min(member.speed for member in device.job.on)
 
     def work(self, device: Device, ticks: int) -> Generator[Any, Any, None]:
@@ -482,6 +547,10 @@ class Oracle:
         device, job = subject
         device.left = 0
         self.came_to(device)
+        if device.loading:
+            for member in job.on:
+                member.holds.append(device.loading)
+            device.loading = ""
         if device.segments:
             self.next_segment(device)
             return
@@ -495,7 +564,7 @@ class Oracle:
     def left(self, device: Device) -> None:
         """Note that a job has left the device."""
         if not self.present(device):
-            device.ready = 0
+            device.ready, device.expects = 0, list(device.holds)
 
     # Faults.
 
@@ -507,6 +576,9 @@ class Oracle:
             job = device.job
             if job is not None and all(member.up for member in job.on if member is not device):
                 self.halt(job.on[0])
+            device.holds = []
+            if not self.present(device):
+                device.expects = []
         elif code == INTERRUPT:
             self.fail(device, self.prepared.scenario.faults[int(event["rule"]) - 1])
         elif code == REPAIR:
@@ -530,6 +602,7 @@ class Oracle:
         job = device.job
         if job is not None:
             self.came_to(job.on[0])
+            job.on[0].loading = ""
             self.lose(job)
             for member in job.on:
                 member.job = None

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from tests.differential.comparison import prepared
+from tests.differential.fuzz import KERNELS
 from tests.differential.oracle import KNOWN, Oracle, expected, rows, rows_of
 from tests.differential.test_engines import TIED, scenarios
 
@@ -80,6 +81,44 @@ def progressing(draw: st.DrawFn) -> dict[str, Any]:
     if mode is None and not any("checkpoint" in one for one in data["workload"]):
         data["workload"][0]["checkpoint"] = {"every": "300 us", "cost": "50 us"}
     return data
+
+
+@st.composite
+def reconfiguring(draw: st.DrawFn) -> dict[str, Any]:
+    """A scenario with cards that load designs, and often with preemption, checkpoints or gangs."""
+    data = draw(st.one_of(progressing(), known()))
+    for entry in data["fleet"]:
+        entry.pop("power", None)
+        entry["device"] = draw(st.sampled_from(["quick-fpga-one", "quick-fpga-two"]))
+        resident = draw(st.sampled_from([None, [], ["gemm_float32"], ["fft_float16"]]))
+        entry |= {} if resident is None else {"resident": resident}
+    kernels = st.sampled_from([*KERNELS, {"copy": {"bytes": 1_000_000, "direction": "h2d"}}])
+    for one in data["workload"]:
+        one["ops"] = draw(st.lists(kernels, min_size=1, max_size=3))
+    policy = data["policy"]
+    if policy["route"] == "central" and "preemption" not in policy and draw(st.booleans()):
+        one = draw(st.sampled_from(data["workload"]))
+        one["gang"] = draw(st.integers(1, max(entry["count"] for entry in data["fleet"])))
+    return data
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=TOO_SLOW)
+@given(reconfiguring())
+def test_loads_of_designs_do_what_the_oracle_does(data: dict[str, Any]) -> None:
+    try:
+        ready = prepared(data)
+    except InputError:
+        reject()
+    oracle = Oracle(ready)
+    wanted = rows_of(oracle.run(), ready)
+    for engine in (process, compiled):
+        recording = engine.run(ready)
+        invariants.check(recording)
+        assert rows(recording) == wanted
+        loads = recording.loads
+        assert (0 if loads is None else loads.count) == oracle.loads
+        if loads is not None and ready.end is None and ready.faults is None and ready.policy.preemption == "none":
+            assert loads.ticks == oracle.spent["load"]
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=TOO_SLOW)

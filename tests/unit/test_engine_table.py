@@ -80,6 +80,9 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
         ([[STREAMS]], {"policy": batch("request")}),
         ([[GENERATE, OPERATION]], {"policy": batch("request")}),
     ],
+    "request-level batches of a program that needs several designs, on FPGAs that change designs": [
+        ([[OPERATION, {"fft": {"n": 64}}]], {"policy": batch("request"), "fleet": [{"device": "alveo-u50"}]})
+    ],
     "batches with `streams` above 1": [
         ([[SERVICE]], {"policy": batch("request"), "fleet": [{**GPU, "streams": 2}]}),
         ([[GENERATE]], {"policy": batch("continuous"), "fleet": [{**GPU, "streams": 2}]}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from windtunnel.core.device import CostFunction, Kind, Parameters, compute_engine
+from windtunnel.core.device import CostFunction, Designs, Kind, Parameters, compute_engine
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import Provenance, SourcedValue
@@ -28,6 +28,7 @@ def read_kind(
     engine: Callable[[Parameters, Rows], str] = compute_engine,
     parameters: Sequence[Parameter] = (),
     fits: Mapping[str, Mapping[str, float]] | None = None,
+    designs: Designs | None = None,
 ) -> Kind:
     """Return the kind ``name`` with the numbers of its file.
 
@@ -40,6 +41,7 @@ def read_kind(
         engine: The function that names the hardware engine of an operation.
         parameters: Further parameters that are not in the file.
         fits: Further entries of ``fits``.
+        designs: What a reconfigurable kind loads.
 
     Raises:
         InputError: with file, line and field, if the file is not valid.
@@ -67,6 +69,7 @@ def read_kind(
         costs=costs,
         errors={**errors, "service": EXACT},
         engine=engine,
+        designs=designs,
         fits={**(fits or {}), **stated_fits},
         transfer_errors={op: reader.error_factors(("transfer_errors", op)) for op in top.get("transfer_errors", {})},
         transfer_shares={op: reader.factors(("transfer_shares", op)) for op in top.get("transfer_shares", {})},

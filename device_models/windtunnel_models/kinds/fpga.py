@@ -6,7 +6,8 @@ and memory ports. There is no arbitration, boost or implicit cache, so a kernel 
     cycles = depth + ceil(ceil(items / lanes) * interval / issue_rate) - 1
 
 periods of the clock, every time. Building a design takes hours and loading it seconds (``reconfigure_s``); neither is
-part of an operation.
+part of an operation. A design executes one operation in one number format; products with a vector have a design of
+their own. Sizes are arguments of a design. A load draws the base share of the power, because no logic runs meanwhile.
 
 A GEMM is divided into square blocks; the next block is fetched while one is multiplied. If the rows of a block are
 parts of longer rows, each is a separate burst. If each burst lies in another row of the memory, it takes the memory's
@@ -21,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Parameters, RawCost, StrArray
+from windtunnel.core.device import Designs, Parameters, RawCost, StrArray
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Fft, FloatArray, Gemm, Rows, Stencil, VectorAdd
 from windtunnel_models.kinds._shared import (
     active_power_w,
@@ -121,6 +122,35 @@ def _gemm(p: Parameters, rows: Rows) -> RawCost:
         np.where(sooner, vector.power_w, matrix.power_w),
         np.where(sooner, vector.bound, matrix.bound),
     )
+
+
+def _sooner_by_vector(p: Parameters, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Return whether the design for vectors executes each product."""
+    n = rows.numbers
+    thin: npt.NDArray[np.bool_] = (n["m"] == 1) | (n["n"] == 1)
+    if np.any(thin):
+        mine = _masked(rows, np.broadcast_to(thin, rows.shape))
+        thin = np.broadcast_to(thin, rows.shape).copy()
+        thin[thin] = _matrix_vector(p, mine).duration_s <= _matrix_matrix(p, mine).duration_s
+    return thin
+
+
+def _design(p: Parameters, rows: Rows) -> StrArray:
+    """Return the design that each row needs: operation and number format; none for copies and empty commands."""
+    op = rows.op.name
+    if op not in _FORMATS:
+        return np.array([""])
+    dtype = rows.choices["dtype"]
+    if op != "gemm":
+        return np.array([f"{op}_{dtype}"])
+    return np.where(_sooner_by_vector(p, rows), f"gemv_{dtype}", f"gemm_{dtype}")
+
+
+def _load(p: Parameters) -> tuple[int, float, float]:
+    """Return the number of regions, and the time (s) and power (W) of loading a design into one."""
+    regions = int(p("regions"))
+    duration_s = p("reconfigure_s") if regions == 1 else p("region_reconfigure_s")
+    return regions, duration_s, float(active_power_w(p, {}))
 
 
 def _matrix_vector(p: Parameters, rows: Rows) -> RawCost:
@@ -245,6 +275,19 @@ def _launch(p: Parameters, rows: Rows) -> RawCost:
     return RawCost(duration, active_power_w(p, {}), np.asarray("launch"))
 
 
+_FORMATS: dict[str, tuple[str, ...]] = {
+    op.name: next(column.choices for column in op.columns if column.name == "dtype")
+    for op in (Gemm, VectorAdd, Stencil, Fft)
+}
+"""The number formats of each operation that needs a design."""
+
+_NAMES = tuple(
+    f"{design}_{dtype}"
+    for op, formats in _FORMATS.items()
+    for design in ((op, "gemv") if op == "gemm" else (op,))
+    for dtype in formats
+)
+
 KIND = read_kind(
     "fpga",
     costs={
@@ -257,4 +300,5 @@ KIND = read_kind(
         "service": service,
     },
     engine=copy_engine,
+    designs=Designs(_NAMES, _design, _load),
 )

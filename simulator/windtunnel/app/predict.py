@@ -39,6 +39,15 @@ def known_from(op: str, target: Device) -> str:
     return f"{accuracy.text}; mean cross-validation error {accuracy.cross_validation_error:.1%}{left_out}"
 
 
+def design_of(rows: Rows, target: Device) -> tuple[str, float] | None:
+    """Return the design that one operation needs and the time to load it (s), which its duration does not include.
+
+    None for devices that are not reconfigured, and for operations that need no design.
+    """
+    load, (name, *_) = target.design_load(), target.designs_of(rows)
+    return None if load is None or not name else (str(name), load.duration_s)
+
+
 def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
     """Predict every row of a CSV file (plain or .gz), and return the number of rows.
 

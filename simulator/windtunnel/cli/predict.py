@@ -40,7 +40,7 @@ def predict(
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
     """  # noqa: D301
-    from windtunnel.app.predict import known_from, predict_table, rates
+    from windtunnel.app.predict import design_of, known_from, predict_table, rates
     from windtunnel.core.errors import InputError, Location
     from windtunnel.core.ops import CONTEXT, OPERATIONS, one_row
     from windtunnel.library import predict as predict_library
@@ -71,9 +71,11 @@ def predict(
     cost = predict_library.predict(op, device_name, pairs(values), catalogue=catalogue, calibration=calibration)
     rows = one_row(OPERATIONS.find(op), pairs(values))
     context = {column.name: rows.choices[column.name] for column in CONTEXT if column.name in rows.choices}
-    basis = known_from(op, device_model(device_name, catalogue, calibration))
+    target = device_model(device_name, catalogue, calibration)
+    basis, design = known_from(op, target), design_of(rows, target)
     if form == "json":
-        print_json({**cost.to_dict(), "context": context, "duration_model": basis})
+        loads = {} if design is None else {"design": {"name": design[0], "load_s": design[1]}}
+        print_json({**cost.to_dict(), "context": context, "duration_model": basis, **loads})
         return
     from windtunnel.core.units import format_quantity as show
 
@@ -87,6 +89,8 @@ def predict(
     achieved = [show(rate, unit) for rate, unit in ((flops_per_s, "FLOP/s"), (bytes_per_s, "B/s of operands")) if rate]
     click.echo(f"  bound    {cost.bound}{', achieves ' if achieved else ''}{' and '.join(achieved)}")
     click.echo(f"  least certain input: {cost.provenance} (of time and power together)")
+    if design is not None:
+        click.echo(f"  design   {design[0]}; a load of it takes {show(design[1], 's')} and is not included")
     click.echo(textwrap.fill(basis, 112, initial_indent="  duration model: ", subsequent_indent="    "))
 
 

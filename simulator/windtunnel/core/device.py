@@ -235,13 +235,44 @@ def compute_engine(_parameters: Parameters, _rows: Rows) -> str:
 
 
 @dataclass(frozen=True)
+class Designs:
+    """How a reconfigurable kind of device holds designs: the bitstreams, each of which executes one sort of operation.
+
+    ``names``: every design that an operation may need. ``of``: the design that each row needs, "" for none; shape (n,)
+    or (1,). ``load``: how many designs the device holds at once, and the time (s) and the power of the whole device (W)
+    of a load.
+    """
+
+    names: tuple[str, ...]
+    of: Callable[[Parameters, Rows], StrArray]
+    load: Callable[[Parameters], tuple[int, float, float]]
+
+
+@dataclass(frozen=True)
+class DesignLoad:
+    """The designs that a device holds at once (``regions``), and the time (s) and power (W) to load one of them.
+
+    ``duration_low_s``, ``duration_high_s``: the range that the ranges of its inputs give. ``sources``: the numbers on
+    which these depend, by name.
+    """
+
+    regions: int
+    duration_s: float
+    power_w: float
+    duration_low_s: float
+    duration_high_s: float
+    sources: Mapping[str, SourcedValue]
+
+
+@dataclass(frozen=True)
 class Kind:
     """A kind of device: its parameters, and the cost function of each operation.
 
     ``errors`` gives, for each operation, the factor f such that 90% of measurements are expected between
     duration/f and duration*f when every parameter is right; the ranges of assumed parameters widen it.
     ``engine`` names the hardware engine that an operation occupies (``compute``, ``copy_h2d``, ``copy_d2h``).
-    ``stated_power``: a scenario's ``power.max`` is the power of a busy device, not a cap.
+    ``stated_power``: a scenario's ``power.max`` is the power of a busy device, not a cap. ``designs``: what a
+    reconfigurable kind loads before an operation; None for other kinds.
 
     For calibration, by operation: ``fits`` names the parameters that a fit may change, with the expected standard
     deviation (log) between devices. ``own_numbers`` gives the parameters that rows read under the key of a substitute
@@ -259,6 +290,7 @@ class Kind:
     errors: Mapping[str, SourcedValue]
     engine: Callable[[Parameters, Rows], str] = compute_engine
     stated_power: bool = False
+    designs: Designs | None = None
     fits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     own_numbers: Mapping[str, Callable[[Parameters, Rows], Mapping[str, SourcedValue]]] = field(default_factory=dict)
     coordinates: Mapping[str, Callable[[Parameters, Rows], FloatArray]] = field(default_factory=dict)
@@ -365,6 +397,27 @@ class Device:
     def engine_of(self, rows: Rows) -> str:
         """Return the hardware engine that the operation occupies."""
         return self.kind.engine(Parameters(self), rows)
+
+    def designs_of(self, rows: Rows) -> StrArray:
+        """Return the design that each row needs ("" for none), or one for all rows; shape (n,) or (1,)."""
+        if self.kind.designs is None:
+            return np.array([""])
+        return self.kind.designs.of(Parameters(self), rows)
+
+    def design_load(self) -> DesignLoad | None:
+        """Return what it takes to load a design; None for a device that is not reconfigured."""
+        if self.kind.designs is None:
+            return None
+        parameters = Parameters(self)
+        regions, duration_s, power_w = self.kind.designs.load(parameters)
+        ends = [
+            self.kind.designs.load(Parameters(self, {path: end}))[1]
+            for path, sourced in parameters.used.items()
+            for end in (sourced.low, sourced.high)
+            if end is not None
+        ]
+        low_s, high_s = min([duration_s, *ends]), max([duration_s, *ends])
+        return DesignLoad(regions, duration_s, min(power_w, self.power_limit_w), low_s, high_s, parameters.used)
 
     def accuracy_of(self, op: str) -> ModelAccuracy:
         """Return the accuracy of the model for ``op`` on this device."""

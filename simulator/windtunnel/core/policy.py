@@ -28,15 +28,19 @@ class Candidate(NamedTuple):
     mean_s: float
     """Mean of this time over the job's workload."""
     cost_usd: float
-    """Rent of the device while it executes this job; 0 if no price is known."""
+    """Rent of the device while it executes this job, including ``load_s``; 0 if no price is known."""
     energy_j: float
-    """Energy of this job on the device, including the device's idle power."""
+    """Energy of this job on the device, including the device's idle power and ``load_s``."""
     slack_s: float
     """Time left until the job's deadline; infinite without one."""
     last_chosen: int
     """When the device was last selected: the number of that selection (only for routes with rank_by last_chosen)."""
     preference: float
     """Rank of the class in the recommendation matrix for the job's use case: 0 primary, 1 alternative, 2 fallback."""
+    load_s: float
+    """Expected time to load the designs that this job needs and the device will not hold after its present jobs; 0 for
+    devices that are not reconfigured. ``estimate_s`` and ``mean_s`` do not include it, and ``backlog_s`` includes that
+    of the present jobs."""
 
 
 class JobKey(NamedTuple):

@@ -304,6 +304,14 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Loads:
+    """The loads of designs: how many began, and the time for which devices loaded (ticks)."""
+
+    count: int
+    ticks: int
+
+
+@dataclass(frozen=True)
 class Tally:
     """Summary of a run that is too long to keep the times of every job.
 
@@ -360,6 +368,8 @@ class Recording:
     tally: Tally | None = None
     progress: Progress | None = None
     """None without checkpoints and preemption."""
+    loads: Loads | None = None
+    """None where no job needs a design that a device loads."""
     scaling: Sequence[Scaling] = ()
     """The scaled entries."""
     chips: Sequence[ChipRecord] = ()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from windtunnel.core.recording import IntArray, Progress, TokenGaps
+from windtunnel.core.recording import IntArray, Loads, Progress, TokenGaps
 from windtunnel.core.ticks import FloatArray, TickArray
 
 
@@ -87,6 +87,8 @@ class EventLog:
     """Preemptions of sequences because the KV cache was full."""
     progress: Progress | None
     """What checkpoints and interruptions cost; None without checkpoints and preemption."""
+    loads: Loads | None
+    """The loads of designs; None where no job needs a design."""
     scaled: Sequence[tuple[int, int]]
     """For each scaled entry, how often the controller scaled up and down."""
     changes: StateChanges = field(default_factory=lambda: StateChanges(*[np.zeros(0, dtype=np.int64)] * 4))

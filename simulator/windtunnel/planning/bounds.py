@@ -36,7 +36,7 @@ def keep_up_s(span_s: float, targets: Sequence[Target], longest_s: float) -> flo
     """Return the time after the last arrival within which a fleet that keeps up completes all jobs (s).
 
     It is the largest of a tenth of the time in which jobs arrive, the largest limit of a target on time, and twice the
-    longest job on its own.
+    longest job on its own, with the loads of its designs.
     """
     limits = [t.limit for t in targets if t.unit == "s"]
     return max([0.1 * span_s, 2 * longest_s, *limits])
@@ -179,8 +179,7 @@ class Bounds:
         self.targets = list(targets)
         self.lates = lateness_limits(demand, targets) if demand.complete else []
         start, last = float(demand.arrival_s[0]), float(demand.arrival_s[-1])
-        able = np.where(demand.eligible, demand.alone_s, 0.0)
-        self.slack_s = max(keep_up_s(last - start, targets, float(able.max())), slack_s)
+        self.slack_s = max(keep_up_s(last - start, targets, demand.longest_s), slack_s)
         end = last + self.slack_s if demand.end_s is None else demand.end_s
         if demand.closed and demand.end_s is None:
             # A fleet of any speed serves a closed loop in the end.

@@ -145,7 +145,7 @@ class Planner:
                 f"{' and '.join(demand.losses)}: the work depends on the fleet; no lower bound on it is known and 0 is "
                 "used"
             )
-        longest = float(np.where(demand.eligible, demand.alone_s, 0.0).max())
+        longest = demand.longest_s
         setting = Setting(self.scenario, self.catalogue, self.options.confidence, 1, longest, self.options.replications)
         bounds = Replicated([demand], self.targets)
         max_counts = self._max_counts(bounds)
@@ -157,7 +157,7 @@ class Planner:
                     minimum_demand(self.prepared(self.scenario.reseeded(replication_seed(self.scenario.seed, i))))
                     for i in range(1, setting.replications)
                 ]
-                longest = max(float(np.where(d.eligible, d.alone_s, 0.0).max()) for d in demands)
+                longest = max(d.longest_s for d in demands)
                 simulator.setting = replace(setting, longest_s=longest)
                 bounds = Replicated(demands, self.targets)
                 max_counts = self._max_counts(bounds)
@@ -437,7 +437,7 @@ class Planner:
 
     def _inputs(self, prepared: PreparedRun) -> ModelInputs:
         """Return the number of inputs of the device models of all candidates, and how many of them are assumed."""
-        rows = provenance(prepared.compiled, prepared.classes)
+        rows = provenance(prepared.compiled, prepared.classes, prepared.designs)
         return ModelInputs(len(rows), sum(row.provenance == "assumed" for row in rows))
 
     def _excluded(self, prepared: PreparedRun, entry: int) -> str | None:

@@ -22,7 +22,7 @@ from windtunnel.core.renamed import RENAMED, renamed_error
 
 _SPELLED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _REQUIREMENTS = ("price", "deadline", "use_case")
-_CANDIDATE = Candidate(1, 0.5, 0.25, 0.25, 0.001, 10.0, 1.0, 3, 0.0)
+_CANDIDATE = Candidate(1, 0.5, 0.25, 0.25, 0.001, 10.0, 1.0, 3, 0.0, 0.0)
 _JOB = JobKey(10**12, 1, 2 * 10**12, 0.25)
 
 

@@ -313,6 +313,7 @@ def _tables(report: RunReport) -> Markup:
         _entries(result),
         _faults(result),
         _progress(result),
+        _designs(result),
         _real(result),
         _devices(result),
     )
@@ -405,6 +406,25 @@ def _progress(result: RunResult) -> Markup | None:
     header = ["Checkpoints", "Writing checkpoints", "Restores", "Work lost", "Preemptions"]
     row = [f"{found.checkpoints:,}", *times, f"{found.preemptions:,}"]
     return page.table("Checkpoints and preemption (device time)", header, [row], name="progress")
+
+
+def _designs(result: RunResult) -> Markup | None:
+    """Return the designs of reconfigurable devices and their loads; None where no job needs a design."""
+    found = result.designs
+    if found is None:
+        return None
+    rows = [
+        [
+            entry.name,
+            f"{entry.regions:,}",
+            quantity(entry.load_each_s, "s"),
+            ", ".join(entry.needed),
+            ", ".join(entry.resident_at_start) or NOTHING,
+        ]
+        for entry in found.entries
+    ]
+    header = ["Fleet entry", "Designs held at once", "A load", "Designs that jobs need", "Resident at the start"]
+    return page.table(f"Designs: {'; '.join(run_text.design_lines(result))}", header, rows, name="designs")
 
 
 def _real(result: RunResult) -> Markup | None:

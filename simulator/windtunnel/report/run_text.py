@@ -109,6 +109,17 @@ def progress_lines(result: RunResult) -> list[str]:
     return lines
 
 
+def design_lines(result: RunResult) -> list[str]:
+    """Return a line on the loads of designs; none where no device held designs."""
+    found = result.designs
+    if found is None:
+        return []
+    if not found.loads:
+        return ["no load: the designs that jobs need were resident"]
+    line = f"{plural(found.loads, 'load')} in {quantity(found.load_s, 's')} of device time"
+    return [f"{line} ({quantity(found.load_s / found.loads, 's')} each)"]
+
+
 def unstable_reason(result: RunResult) -> str | None:
     """Return why the run's times have no mean ("unstable: ..."); None if the run is stable."""
     return result.statistics.unstable_reason if result.latency_s.mean.value is None else None

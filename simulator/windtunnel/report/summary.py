@@ -19,6 +19,7 @@ from windtunnel.report.run_text import (
     by_entry,
     certainty_rows,
     cost_text,
+    design_lines,
     energy_text,
     fault_lines,
     fleet_text,
@@ -64,6 +65,10 @@ def _faults(result: RunResult) -> list[str]:
 
 def _progress(result: RunResult) -> list[str]:
     return labelled("progress", progress_lines(result))
+
+
+def _designs(result: RunResult) -> list[str]:
+    return labelled("designs", design_lines(result))
 
 
 def _throughput(result: RunResult) -> list[str]:
@@ -148,6 +153,7 @@ SECTIONS = (
     _jobs,
     _faults,
     _progress,
+    _designs,
     _throughput,
     _times,
     _utilisation,

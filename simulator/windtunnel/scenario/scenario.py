@@ -89,6 +89,12 @@ class FleetEntry(_Model):
         description="name of the chip that these devices are; entries with the same chip reach it through different "
         "APIs, and its power is counted once; default: `host` for the host's own processor, else a chip of its own",
     )
+    resident: Annotated[list[Text], Field(max_length=64)] | None = Field(
+        None,
+        description="designs that each card of a reconfigurable kind (fpga) holds when the run begins, such as "
+        "gemm_float16, or gemm if jobs need one design of it; default: those that the workloads need, in their order, "
+        "as many as the card holds",
+    )
 
     @property
     def chip_name(self) -> str | None:

@@ -142,7 +142,7 @@ def _simulate(
         policy=first.policy.name,
         **vars(measured),
         contexts=operation_contexts(first),
-        provenance=provenance(first.compiled, first.classes),
+        provenance=provenance(first.compiled, first.classes, first.designs),
         model_accuracy=model_accuracy(first.compiled, first.classes),
         real=real or None,
         notes=list(dict.fromkeys(notes)),

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from windtunnel.engine.prepare.programs import Context
 
 
-def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[ModelInput]:
-    """Return every number that a run depends on: device, parameter, value in its unit, source and range."""
+def provenance(
+    compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any], designs: Mapping[int, Any]
+) -> list[ModelInput]:
+    """Return every number that a run depends on: device, parameter, value in its unit, source and range.
+
+    The time and the power of a load are among them where ``designs`` says that a class may have to load any.
+    """
     sources: dict[tuple[str, str], ModelInput] = {}
     for (number, _), program in compiled.items():
         target: Device = classes[number].device
@@ -28,6 +33,9 @@ def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) 
         target = fleet_class.device
         for path in ("idle_power_w", "max_power_w"):
             sources.setdefault((target.label, path), _source_row(target, path, target.values[path]))
+        load = target.design_load() if fleet_class.number in designs and designs[fleet_class.number].changes else None
+        for path, sourced in () if load is None else load.sources.items():
+            sources.setdefault((target.label, path), _source_row(target, path, sourced))
     return [sources[key] for key in sorted(sources)]
 
 

@@ -253,6 +253,30 @@ class ProgressResult(Result):
 
 
 @dataclass(frozen=True)
+class EntryDesigns(Result):
+    """The designs of the reconfigurable devices of one fleet entry."""
+
+    name: str
+    regions: int
+    """How many designs each device holds at once."""
+    load_each_s: float
+    needed: Sequence[str]
+    """The designs that its jobs need."""
+    resident_at_start: Sequence[str]
+
+
+@dataclass(frozen=True)
+class DesignsResult(Result):
+    """The loads of designs into reconfigurable devices."""
+
+    loads: int
+    """Loads that began."""
+    load_s: float
+    """Device time for which designs were loaded, including loads that an interruption left incomplete."""
+    entries: Sequence[EntryDesigns]
+
+
+@dataclass(frozen=True)
 class ScalingSeries(Result):
     """The devices of a scaled entry over time; means over equal intervals if ``downsampled``."""
 
@@ -432,6 +456,8 @@ class Measured(Result):
     """None if the scenario has no fault."""
     progress: ProgressResult | None = field(default=None, metadata=OPTIONAL)
     """None without checkpoints and preemption."""
+    designs: DesignsResult | None = field(default=None, metadata=OPTIONAL)
+    """None where no job needs a design of a reconfigurable device."""
     autoscale: Sequence[ScaledEntry]
     utilisation: float
     availability: float
@@ -452,7 +478,8 @@ _BEFORE = ("name", "description", "engine", "engine_reason", "seed", "replicatio
 _REPLICATED = (
     "jobs", "latency_s", "waiting_s", "serving", "simulated_s", "throughput_per_s", "utilisation", "availability",
     "energy_j", "average_power_w", "peak_power_w", "power_limit_w", "cost_usd", "cost_usd_per_h", "total_cost_usd",
-    "site", "devices", "chips", "autoscale", "power_budget", "faults", "progress", "statistics", "workloads", "targets",
+    "site", "devices", "chips", "autoscale", "power_budget", "faults", "progress", "designs", "statistics", "workloads",
+    "targets",
 )  # fmt: skip
 """The order of the measured part with replications."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from windtunnel.emulator.device.timeline import DeviceTime, Host, Span, StreamTi
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.interface import DeviceInfo, Interval
+from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.limits import limits_of
 from windtunnel.runtime.ring import Pattern
 
@@ -29,6 +30,8 @@ class RunningRing(Protocol):
 
     name: str
     pattern: Pattern
+    design: Hashable
+    """What it needs of a reconfigurable device."""
 
     def advance(self, until: int) -> None:
         """Execute what the kernel does until a tick."""
@@ -77,6 +80,11 @@ class EmulatedDevice:
         self.duration_scale = 1.0
         """The factor on the duration of work that is enqueued now; see ``scale_durations``."""
         self.rings: list[RunningRing] = []
+        load = device.design_load()
+        self.regions = 0 if load is None else load.regions
+        """How many designs a reconfigurable device holds at once; 0 for other devices."""
+        self.resident: list[Hashable] = []
+        """The designs that it holds, the most recently used first."""
         self.units = device.number("compute_units") or device.number("cores") or 1.0
         # The memory of a processor is the host's.
         self.shares_memory = device.kind.name == "cpu" or (device.number("unified_memory") or 0.0) >= 0.5
@@ -145,6 +153,41 @@ class EmulatedDevice:
             problem = f"it could not begin: ring kernel {running} holds all {self.units:g} compute units until it ends"
             raise self.error(LaunchError, f"launch {name}", problem)
         return round(price.ticks * share / free), free
+
+    def require_design(self, stream: StreamTime, kernel: Kernel, arguments: Sequence[Any]) -> Hashable:
+        """Let a reconfigurable device hold the design of a kernel, and return what identifies it.
+
+        A design is a kernel with the formats of its arrays. If the device does not hold it, the design that was used
+        least recently goes, and the host waits: for all work that was enqueued before, and for the load. A device that
+        was opened holds none. Raises LaunchError if persistent kernels occupy all regions.
+        """
+        if not self.regions:
+            return None
+        formats = tuple(str(argument.dtype) for argument in arguments if isinstance(argument, np.ndarray))
+        design = (kernel.function, formats)
+        if design not in self.resident:
+            if len(self.resident) == self.regions:
+                held = [ring.design for ring in self.rings if ring.pattern == "persistent"]
+                free = [other for other in self.resident if other not in held]
+                if not free:
+                    running = ", ".join(f"'{ring.name}'" for ring in self.rings)
+                    problem = f"its design would replace that of ring kernel {running}, which runs until it ends"
+                    raise self.error(LaunchError, f"launch {kernel.name}", problem)
+                self.resident.remove(free[-1])
+            price = self.costs.price_of_load()
+            span = self.time.enqueue(
+                stream,
+                price.engine,
+                f"load design {kernel.name}",
+                price.ticks,
+                joules=price.joules,
+                after=(self.time.last(),),
+            )
+            self.host.wait_until(span.end)
+        else:
+            self.resident.remove(design)
+        self.resident.insert(0, design)
+        return design
 
     def wait(self, tick: int) -> None:
         """Let the host wait until ``tick``, and add the time until it is notified."""

@@ -12,6 +12,8 @@ streams allow. The duration of each operation is the model's best value. The API
   PyTorch and cudaMallocAsync. So freeing waits for nothing.
 - A kernel comes as a binary with the program, unless a call compiles it, which takes ``compile_s``.
 - A device with a clock of its own is open when that clock starts. Opened on a host's clock, it takes ``context_s``.
+- A reconfigurable device holds no design when it is opened. The first launch of a kernel, and one after another design
+  took its place, loads it (``base.EmulatedDevice.require_design``).
 """
 
 from __future__ import annotations
@@ -234,6 +236,7 @@ class EmulatedContext(EmulatedDevice):
             price = costs.price_of_work(function.work_of(grid, block, arrays))
             if function.constant:
                 self._constant_prices[function] = price
+        self.require_design(target.time, function, arrays)
         lead = costs.dispatch_ticks + costs.latency_ticks
         span = self.enqueue(target.time, price, function.name, share=self.share_of(launch.blocks), latency=lead)
         self.host.spend(costs.dispatch_ticks)

@@ -15,6 +15,9 @@ from windtunnel.core.ticks import to_ticks
 from windtunnel.runtime.interface import Interval
 from windtunnel.runtime.kernels import Work
 
+CONFIGURATION = "configuration"
+"""The hardware engine that loads designs into a reconfigurable device."""
+
 
 @dataclass(frozen=True)
 class Price:
@@ -147,6 +150,16 @@ class DeviceCosts:
             return self.price("kernel", {"threads": 1, "bytes": 1, "flops": 0.0}).engine
         except UnsupportedOperationError:
             return "compute"  # devices whose engines are of one kind
+
+    def price_of_load(self) -> Price:
+        """Return the price of loading a design into a reconfigurable device."""
+        load = self.device.design_load()
+        if load is None:
+            return Price(0, 0.0, CONFIGURATION)
+        seconds = {"low": load.duration_low_s, "best": load.duration_s, "high": load.duration_high_s}[self.interval]
+        provenance = max(sourced.provenance for sourced in load.sources.values())
+        self.provenance = max(self.provenance or Provenance.MEASURED, provenance)
+        return Price(to_ticks(seconds), (load.power_w - self.device.idle_power_w) * seconds, CONFIGURATION)
 
     def _cost(self, op: str, columns: Columns, interval: Interval) -> tuple[float, Provenance, float, str]:
         """Return (seconds, their provenance, power in W, hardware engine) of an operation."""

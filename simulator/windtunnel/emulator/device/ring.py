@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ class EmulatedRing:
     def __init__(self, device: EmulatedDevice, spec: RingSpec) -> None:
         self.device, self.spec, self.host = device, spec, device.host
         self.name = spec.handler.name
+        self.design: Hashable = None
+        """What a persistent kernel needs of a reconfigurable device."""
         bits = device.info.limits.atomic_bits
         self.input = self._queue("input", spec.message, bits)
         self.output = None if spec.reply is None else self._queue("replies", spec.reply, bits)
@@ -272,6 +274,8 @@ class PersistentRing(EmulatedRing):
             problem = f"{blocks:,} blocks of {threads:,} threads, of which {resident:,} fit on the device at once"
             raise device.error(LaunchError, f"launch ring kernel '{self.name}'", problem, "cooperative")
         self._write, self._poll = costs.overhead("persistent_write_s"), costs.overhead("persistent_poll_s")
+        arrays = [device.as_array(argument) for argument in spec.state]
+        self.design = device.require_design(self.stream, spec.handler, arrays)
         self.share = device.share_of(blocks)
         self.engine = device.time.engine(costs.compute_engine)
         device.host.spend(costs.dispatch_ticks)
@@ -447,6 +451,7 @@ class RelaunchRing(EmulatedRing):
             if reply is not None:
                 replies.append(reply)
         self._copy("h2d", count * spec.message.itemsize)
+        device.require_design(self.stream, spec.handler, [device.as_array(argument) for argument in spec.state])
         device.host.spend(costs.dispatch_ticks)
         price = Price(ticks, joules, costs.compute_engine)
         share = device.share_of(math.prod(spec.grid))

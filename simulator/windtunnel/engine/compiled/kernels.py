@@ -19,7 +19,7 @@ from windtunnel.engine.transitions.features import FEATURES
 from windtunnel.engine.transitions.tables import HOURS, World, records
 from windtunnel.scenario.faults import OperationFault
 
-_CANDIDATE = types.NamedTuple((types.int64, *(types.float64,) * 6, types.int64, types.float64), Candidate)
+_CANDIDATE = types.NamedTuple((types.int64, *(types.float64,) * 6, types.int64, *(types.float64,) * 2), Candidate)
 _JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float64), JobKey)
 SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
 KEY = types.float64(_JOB_KEY)
@@ -46,7 +46,7 @@ def needs_everything(prepared: PreparedRun) -> bool:
     """Return whether a run needs rare features, from autoscaling to faults of operations."""
     if prepared.scaled or prepared.real or prepared.users or prepared.progresses or prepared.ganging:
         return True
-    if has_waits(prepared):
+    if has_waits(prepared) or prepared.reconfigures:
         return True
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
         return True
@@ -142,6 +142,7 @@ def _empty() -> World:
         progress=records(0, tables.PROGRESS_OF_JOB),
         checkpoints=records(0, tables.CHECKPOINT),
         overhead=records(1, tables.OVERHEAD),
+        resident=np.zeros((0, 1), dtype=np.int64),
         draws=np.ones((0, 1)),
         ends=records(0, tables.ENTRY),
         timers=records(0, tables.ENTRY),

@@ -25,7 +25,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.accounting import LazySlices, degraded_intervals_of, devices_of, down_of
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.build import Words
-from windtunnel.engine.transitions.event_log import progress_of
+from windtunnel.engine.transitions.event_log import loads_of, progress_of
 from windtunnel.engine.transitions.tables import LEFT, LOST, World
 
 
@@ -71,6 +71,7 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
         degraded=degraded_intervals_of(prepared, end),
         returned=int(r.returned) - (0 if progress is None else progress.preemptions),
         progress=progress,
+        loads=loads_of(prepared, world),
         notes=notes,
         tally=Tally(
             counts=counts,

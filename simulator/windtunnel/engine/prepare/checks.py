@@ -13,7 +13,7 @@ from windtunnel.core.ticks import to_seconds
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_count
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun, kind_of_station
-from windtunnel.engine.prepare.programs import Compiled
+from windtunnel.engine.prepare.programs import Compiled, Segment
 from windtunnel.scenario.faults import takes_device_down
 from windtunnel.scenario.program import Branch, Generate, OpStage, flattened
 from windtunnel.scenario.scenario import Scenario
@@ -307,6 +307,13 @@ def _check_fault_count(prepared: PreparedRun) -> None:
             )
 
 
+def load_power(prepared: PreparedRun, cls: int, segment: Segment) -> float:
+    """Return the power above idle of loading the design of a segment (W); 0 if the device never loads any."""
+    designs = prepared.designs.get(cls)
+    needs = not isinstance(segment.design, str) or segment.design != ""
+    return designs.load_w if designs is not None and designs.changes and needs else 0.0
+
+
 def max_power(prepared: PreparedRun, cls: int, work: int) -> float:
     """Return an upper bound of the power above idle of the workload's jobs on a device of the class (W)."""
     fleet_class, compiled = prepared.classes[cls], prepared.compiled[cls, work]
@@ -316,9 +323,13 @@ def max_power(prepared: PreparedRun, cls: int, work: int) -> float:
     if prepared.policy.batch.kind == "request":
         table = prepared.batches(cls, work)
         # The power of a batch whose jobs differ is known only during the run.
-        return above_idle_w if table is None else float(table.watts.max())
+        load_w = max(load_power(prepared, cls, segment) for segment in compiled.segments())
+        return above_idle_w if table is None else max(float(table.watts.max()), load_w)
     peak_w = max(
-        sum(max(float(np.max(segment.watts)) for segment in body) for body in phase)
+        sum(
+            max(max(float(np.max(segment.watts)), load_power(prepared, cls, segment)) for segment in body)
+            for body in phase
+        )
         for variant in compiled.variants
         for phase in variant
     )

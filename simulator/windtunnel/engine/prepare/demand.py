@@ -18,6 +18,7 @@ import numpy.typing as npt
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray
 from windtunnel.engine.prepare.batches import batch_cost
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN, DecoderCosts
+from windtunnel.engine.prepare.designs import designs_of
 from windtunnel.engine.prepare.offered_load import max_failed_jobs
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun
 from windtunnel.engine.prepare.programs import Compiled, Segment, is_uniform
@@ -70,6 +71,8 @@ class Demand:
             their arrival times are not known and 0, and every job that is submitted completes in the end.
         users: The number of users of all closed workloads.
         losses: Why jobs may end without having been completed; empty if none is expected to.
+        load_s: The longest time for which a job may load designs (s). No other demand includes loads, because the
+            least that a fleet loads depends on its schedule.
     """
 
     arrival_s: FloatArray
@@ -91,6 +94,12 @@ class Demand:
     closed: bool = False
     users: int = 0
     losses: Sequence[str] = ()
+    load_s: float = 0.0
+
+    @property
+    def longest_s(self) -> float:
+        """The longest time that a job takes by itself on a class that can run it, with all its loads (s)."""
+        return float(np.where(self.eligible, self.alone_s, 0.0).max()) + self.load_s
 
     def fits(self, counts: Sequence[int]) -> bool:
         """Return whether each job that occupies several devices finds so many of one class in a fleet of ``counts``."""
@@ -182,6 +191,8 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
         energy[list(on_chip)] = 0.0
     if prepared.chips:
         notes.append("entries that share a chip save power together; 0 W is used as the lower bound of their power")
+    if prepared.reconfigures:
+        notes.append("the lower bound does not include loads of designs; fleets are simulated with them")
     return Demand(
         arrival_s=known.arrival / TICKS_PER_SECOND,
         workload=known.workload,
@@ -202,7 +213,22 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
         closed=closed,
         users=users,
         losses=losses,
+        load_s=_longest_loads_s(prepared),
     )
+
+
+def _longest_loads_s(prepared: PreparedRun) -> float:
+    """Return the longest time for which a job may load designs: one for each of its segments that need one (s)."""
+    longest = 0
+    for (cls, _), compiled in prepared.compiled.items():
+        designs = prepared.designs.get(cls)
+        if designs is not None and designs.changes:
+            loads = max(
+                sum(bool(designs_of(segment)) for phase in phases for body in phase for segment in body)
+                for phases in compiled.variants
+            )
+            longest = max(longest, loads * designs.load_ticks)
+    return longest / TICKS_PER_SECOND
 
 
 @dataclass(frozen=True)

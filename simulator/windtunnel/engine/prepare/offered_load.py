@@ -41,7 +41,8 @@ def offered_load(prepared: PreparedRun) -> Load | None:
     The load is not known if arrivals change with time, if operations fail at random (the repeated work depends on
     where in a job they fail), if failures end more than ``_MAX_FAILED`` of the jobs (their work is not done), for
     batches that are continuous or of different jobs, and if all workloads are closed. Beside other workloads a closed
-    one counts as 0, because it adapts.
+    one counts as 0, because it adapts. Loads of designs are not included; where devices load any, the load is known
+    only if it is excessive without them.
     """
     if prepared.policy.batch.kind == "continuous":
         return None
@@ -78,7 +79,8 @@ def offered_load(prepared: PreparedRun) -> Load | None:
     steady = all(isinstance(w.workload.arrivals, Deterministic) for w in prepared.workloads) and not any(
         segment.drawn for program in prepared.compiled.values() for segment in program.segments()
     )
-    return Load(_minimal_load(prepared, rates, rows, capacities), steady)
+    load = Load(_minimal_load(prepared, rates, rows, capacities), steady)
+    return None if prepared.reconfigures and not load.excessive else load
 
 
 def _work_s(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> dict[str, float]:

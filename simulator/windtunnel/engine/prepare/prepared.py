@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -48,6 +48,27 @@ class FleetClass:
     """The executor of a real device; None for a modelled one."""
     chip: str | None = None
     """The name of the chip that other entries may reach too."""
+
+
+@dataclass(frozen=True)
+class ClassDesigns:
+    """The designs of a class of reconfigurable devices.
+
+    Attributes:
+        regions: How many designs a device holds at once.
+        load_ticks: The time to load one.
+        load_w: The power above idle during a load (W).
+        needed: The designs that jobs need, in the order of the scenario.
+        resident: Those that each device holds at the start, the one that is replaced last first.
+        changes: Whether a device may have to load a design during the run.
+    """
+
+    regions: int
+    load_ticks: int
+    load_w: float
+    needed: Sequence[str]
+    resident: Sequence[str]
+    changes: bool
 
 
 @dataclass(frozen=True)
@@ -115,6 +136,8 @@ class PreparedRun:
     """The number of jobs after which no more arrive, including those of users."""
     scaled: Sequence[tuple[FleetClass, Autoscale]] = ()
     """The classes that are scaled, with their rules."""
+    designs: Mapping[int, ClassDesigns] = field(default_factory=dict)
+    """The designs of each class of reconfigurable devices whose jobs need any."""
     with_capacity: Callable[[int], PreparedRun] | None = None
     """Returns the same run with random draws for this number of jobs of each closed workload."""
 
@@ -145,6 +168,11 @@ class PreparedRun:
     def progresses(self) -> bool:
         """Whether the engine notes the progress of jobs, for checkpoints or for preemption by priority."""
         return self.policy.preemption != "none" or any(w.workload.checkpoint is not None for w in self.workloads)
+
+    @property
+    def reconfigures(self) -> bool:
+        """Whether a device may have to load a design during the run."""
+        return any(designs.changes for designs in self.designs.values())
 
     @property
     def real(self) -> bool:
@@ -184,7 +212,7 @@ class PreparedRun:
     def is_own_interval(self, program: Compiled) -> bool:
         """Return whether each job is one segment, so that its start and finish are the interval of the device."""
         alone = program.decoder is None and self.policy.batch.kind == "none" and not self.interrupts
-        return alone and program.single is not None
+        return alone and program.single is not None and not self.reconfigures
 
     @property
     def writes_intervals(self) -> bool:

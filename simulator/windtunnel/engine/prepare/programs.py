@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from windtunnel.core.device import Device
+from windtunnel.core.device import Device, StrArray
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.executor import Executor
 from windtunnel.core.ops import Rows
@@ -81,7 +81,8 @@ class Segment:
     """Work on one hardware engine of a device.
 
     ``ticks`` and ``watts`` (above idle) are one number for all jobs, or an array by the job's rank. The segment takes
-    the ``share`` of the engine: an engine that serves n requests together gives each of them 1/n.
+    the ``share`` of the engine: an engine that serves n requests together gives each of them 1/n. ``design`` is what
+    a reconfigurable device must hold for it ("" for nothing), likewise one for all jobs or by rank.
     """
 
     engine: str
@@ -91,6 +92,7 @@ class Segment:
     share: float = 1.0
     rows: Rows | None = None
     """The operation, for real devices; None for a segment of several operations."""
+    design: str | StrArray = ""
 
     @cached_property
     def ticks(self) -> int | TickArray:
@@ -379,7 +381,7 @@ class _Compiler:
         rows = self._in_context(stage, Rows(stage.op, stage.choices_on(self.device), numbers))
         try:
             cost = self.device.cost(rows, intervals=False)
-            engine = self.device.engine_of(rows)
+            engine, designs = self.device.engine_of(rows), self.device.designs_of(rows)
             self.sources.update(self.device.sources(rows))
             self.operations.add(rows.op.name)
             span = self._span(stage, cost.duration_s)
@@ -389,7 +391,8 @@ class _Compiler:
         seconds = cost.duration_s
         power = float(watts[0]) if len(watts) == 1 or (watts == watts[0]).all() else watts
         share = 1.0 / self._side_by_side(rows, seconds)
-        segment = Segment(engine, stage.op.name, span, power, share, rows)
+        design = str(designs[0]) if (designs == designs[0]).all() else designs
+        segment = Segment(engine, stage.op.name, span, power, share, rows, design)
         return segment, seconds, rows.footprint_bytes()
 
     def _in_context(self, stage: OpStage, rows: Rows) -> Rows:

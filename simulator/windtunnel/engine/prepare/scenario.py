@@ -26,6 +26,7 @@ from windtunnel.engine.prepare.checks import (
 )
 from windtunnel.engine.prepare.chips import shared_chips
 from windtunnel.engine.prepare.decoding import DecoderCostCache
+from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
@@ -120,12 +121,14 @@ def prepare(
         users=[user_class(scenario, w.number, w.source.count, s) for w, s in zip(closed, of_users, strict=True)],
         limit=limit,
         scaled=[(classes[number], rule) for number, rule in sorted(rules.items())],
+        designs=class_designs(scenario, classes, workloads, compiled),
         with_capacity=partial(_with_capacity, scenario, devices, policy, preference, executors),
     )
     check_faults(prepared)
     check_real(prepared)
     check_decisions(prepared)
     check_progress(prepared)
+    check_designs(prepared)
     return prepared
 
 

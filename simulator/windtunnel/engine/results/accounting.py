@@ -93,6 +93,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         returned=int(count.sum()) - (0 if log.progress is None else log.progress.preemptions),
         interrupted_at_end=int(count[(interrupted == end) & (began < end)].sum()),
         progress=log.progress,
+        loads=log.loads,
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
         fault_occurrences=log.fault_occurrences,
         corrupted=log.corrupted,

@@ -17,6 +17,8 @@ from windtunnel.core.recording import (
     Recording,
 )
 from windtunnel.core.results.run import (
+    DesignsResult,
+    EntryDesigns,
     EntryFaults,
     Estimate,
     FaultCount,
@@ -138,6 +140,7 @@ def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Meas
         chips=chip_results(recording) or None,
         faults=_faults(prepared, recording),
         progress=_progress(recording),
+        designs=_designs(prepared, recording),
         autoscale=scaled_entries(prepared, recording),
         utilisation=float(np.average(utilisation(recording), weights=_weights(recording.devices.rented_ticks))),
         availability=float(availability(recording).mean()),
@@ -218,6 +221,23 @@ def _progress(recording: Recording) -> ProgressResult | None:
         lost_s=found.lost_ticks / 1e12,
         preemptions=found.preemptions,
     )
+
+
+def _designs(prepared: PreparedRun, recording: Recording) -> DesignsResult | None:
+    """Return the section ``designs`` of the result; None where no job needs a design."""
+    if recording.loads is None:
+        return None
+    entries = [
+        EntryDesigns(
+            name=prepared.classes[number].name,
+            regions=designs.regions,
+            load_each_s=designs.load_ticks / 1e12,
+            needed=list(designs.needed),
+            resident_at_start=list(designs.resident),
+        )
+        for number, designs in prepared.designs.items()
+    ]
+    return DesignsResult(recording.loads.count, recording.loads.ticks / 1e12, entries)
 
 
 def _by_fault(prepared: PreparedRun, recording: Recording, slow: Mapping[int, np.ndarray] | None) -> list[FaultCount]:
@@ -374,6 +394,7 @@ def _over_replications(runs: Sequence[Measured]) -> Measured:
         chips=over_chips([run.chips for run in runs if run.chips is not None]) or None,
         faults=_over_faults([run.faults for run in runs if run.faults is not None]),
         progress=_over_progress([run.progress for run in runs if run.progress is not None]),
+        designs=_over_designs([run.designs for run in runs if run.designs is not None]),
         utilisation=_mean([run.utilisation for run in runs]),
         availability=_mean([run.availability for run in runs]),
         energy_j=_mean([run.energy_j for run in runs]),
@@ -390,6 +411,13 @@ def _over_replications(runs: Sequence[Measured]) -> Measured:
 def _over_progress(parts: Sequence[ProgressResult]) -> ProgressResult | None:
     """Return the sums over the replications."""
     return ProgressResult(*map(sum, zip(*(astuple(part) for part in parts), strict=True))) if parts else None
+
+
+def _over_designs(parts: Sequence[DesignsResult]) -> DesignsResult | None:
+    """Return the sums over the replications."""
+    if not parts:
+        return None
+    return replace(parts[0], loads=sum(part.loads for part in parts), load_s=sum(part.load_s for part in parts))
 
 
 def _over_sites(sites: Sequence[SiteResult]) -> SiteResult:

@@ -16,6 +16,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.programs import Segment
 from windtunnel.engine.transitions.autoscaling import AutoscaleController
 from windtunnel.engine.transitions.clock import set_timer
+from windtunnel.engine.transitions.designs import lose_designs
 from windtunnel.engine.transitions.faults import fail_job, go_down, return_work
 from windtunnel.engine.transitions.operation_faults import affect_operation, consider, decided, note_effect, take_effect
 from windtunnel.engine.transitions.tables import (
@@ -184,6 +185,8 @@ class Answers:
             go_down(w, device)
         elif fault.reset_time is not None:
             w.devices[device].outages += 1
+            if w.run[0].reconfigures:
+                lose_designs(w, device)
         if fault.reset_time is not None:
             self._reset_after(w, device, to_ticks(fault.reset_time))
         return_work(w, device, rule)

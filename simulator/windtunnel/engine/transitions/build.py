@@ -100,12 +100,16 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         words(word)
     devices, works = prepared.device_count, len(prepared.workloads)
     ints, numbers = Pool(np.int64), Pool(np.float64)
-    programs, ways, segments, workloads = _programs(prepared, words, ints, numbers)
+    designs = design_numbers(prepared)
+    programs, ways, segments, workloads = _programs(prepared, words, ints, numbers, designs)
     operation_faults = _operation_faults(prepared, ints)
     class_rows, tree = _classes(prepared, numbers)
     queue_at, queues_of, queues = _queues_by_class(prepared, batching)
     run = _run_record(prepared, ints, queue_at, queues_of)
     r = run[0]
+    # The words of the designs follow each other, because no other word begins like them.
+    load_words = [words(f"load design {name}") for name in designs]
+    r.load_word = min(load_words, default=0)
     series = 0
     if prepared.streamed:
         series = 1 if works == 1 else 1 + works
@@ -129,6 +133,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
         checkpoints=_checkpoints(prepared),
         overhead=records(1, tables.OVERHEAD),
+        resident=_resident(prepared, designs),
         draws=np.ones((slots, r.draws + r.stretched)),
         ends=records(ROOT + devices + 2, tables.ENTRY),
         timers=records(ROOT + 2 * queues + 1024 if batching or r.waits else 64, tables.ENTRY),
@@ -161,6 +166,29 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         spans=records(SPANS if series else 0, tables.SPAN),
         hours=np.zeros(HOURS),
     )
+
+
+def design_numbers(prepared: PreparedRun) -> dict[str, int]:
+    """Return a number for each design that jobs need or devices hold; empty if no device ever loads any."""
+    names: dict[str, int] = {}
+    for designs in prepared.designs.values() if prepared.reconfigures else ():
+        for name in (*designs.needed, *designs.resident):
+            names.setdefault(name, len(names))
+    return names
+
+
+def _resident(prepared: PreparedRun, numbers: Mapping[str, int]) -> np.ndarray:
+    """Return what devices hold, and what they are expected to hold (see ``transitions.designs``)."""
+    devices, classes = prepared.device_count if numbers else 0, len(prepared.classes) if numbers else 0
+    regions = max((d.regions for d in prepared.designs.values()), default=1)
+    rows = np.full((2 * devices + bool(numbers) + classes, regions), -1, dtype=np.int64)
+    for c in prepared.classes if numbers else ():
+        designs = prepared.designs.get(c.number)
+        row = rows[2 * devices + 1 + c.number]
+        if designs is not None:
+            row[: len(designs.resident)] = [numbers[name] for name in designs.resident]
+        rows[c.first : c.first + c.count] = rows[devices + c.first : devices + c.first + c.count] = row
+    return rows
 
 
 def own_intervals(prepared: PreparedRun) -> set[tuple[int, int]]:
@@ -316,7 +344,8 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
         policy.preemption
     ]
     r.ganging, r.backfill = prepared.ganging, policy.backfill
-    r.careful = r.careful or r.ganging
+    r.reconfigures = prepared.reconfigures
+    r.careful = r.careful or r.ganging or r.reconfigures
     r.far = prepared.device_count > FAR_ABOVE and policy.batch.kind == "none"
     r.stretched = any(isinstance(fault, Straggler) for fault in faults)
     r.write = len(own_intervals(prepared)) < len(prepared.compiled) and not prepared.streamed
@@ -342,7 +371,7 @@ def _set_up_tallies(prepared: PreparedRun, r: Records) -> None:
 
 
 def _programs(
-    prepared: PreparedRun, words: Words, ints: Pool, numbers: Pool
+    prepared: PreparedRun, words: Words, ints: Pool, numbers: Pool, designs: Mapping[str, int]
 ) -> tuple[Records, Records, Records, Records]:
     """Return programs, variants of programs, segments and workloads."""
     works = len(prepared.workloads)
@@ -373,7 +402,10 @@ def _programs(
                         ends = (engine, ends_body, ends_body and place == len(phase) - 1)
                         faults = _faults_of(prepared, cls, work, s.name)
                         asks = prepared.classes[cls].executor is not None
-                        segments.append((*row[:7], *ends, asks, ints.add(faults), len(faults), *row[7:], s.share))
+                        needs = _design(s, designs if cls in prepared.designs else {}, ints)
+                        segments.append(
+                            (*row[:7], *ends, asks, ints.add(faults), len(faults), *needs, *row[7:], s.share)
+                        )
             ways.append((first, len(segments) - 1))
         if compiled.variant_of is not None:
             rows[work].way_at = ints.add(compiled.variant_of)
@@ -399,6 +431,14 @@ def _programs(
         np.array(segments, dtype=tables.SEGMENT).view(np.recarray),
         rows,
     )
+
+
+def _design(segment: Segment, numbers: Mapping[str, int], ints: Pool) -> tuple[int, int]:
+    """Return the design of a segment, or -1, and the offset of those of each job if they differ, or -1."""
+    if not numbers or isinstance(segment.design, str):
+        return numbers.get(str(segment.design), -1) if numbers else -1, -1
+    words, which = np.unique(segment.design, return_inverse=True)
+    return -1, ints.add(np.array([numbers.get(word, -1) for word in words.tolist()], dtype=np.int64)[which])
 
 
 def _draws_of_users(
@@ -480,6 +520,9 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
         row.tree, row.leaf = size + ROOT, size + leaf
         row.memory, row.idle_w = fleet_class.device.memory_bytes, fleet_class.idle_w
         row.scaled = fleet_class.number in scaled
+        designs = prepared.designs.get(fleet_class.number)
+        if designs is not None and prepared.reconfigures:
+            row.regions, row.load_ticks, row.load_w = designs.regions, designs.load_ticks, designs.load_w
         row.asks = any(
             len(_faults_of(prepared, cls, work, segment.name))
             for (cls, work), compiled in prepared.compiled.items()

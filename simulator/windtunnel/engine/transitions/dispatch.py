@@ -11,7 +11,19 @@ from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.consequences import sweep_classes, to_place
 from windtunnel.engine.transitions.containers import NOT_HERE
-from windtunnel.engine.transitions.features import PROGRESS, SERVERS, SINGLES, STREAMS, TALLIES, USERS, WAITS, cold, hot
+from windtunnel.engine.transitions.designs import expected_row, loads_of, loads_on, with_fewest_loads
+from windtunnel.engine.transitions.features import (
+    DESIGNS,
+    PROGRESS,
+    SERVERS,
+    SINGLES,
+    STREAMS,
+    TALLIES,
+    USERS,
+    WAITS,
+    cold,
+    hot,
+)
 from windtunnel.engine.transitions.jobs import row_of
 from windtunnel.engine.transitions.progress import forget_progress
 from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, push, reindex
@@ -92,7 +104,7 @@ def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
     """Return the device with the best score and the job's expected time there; -1 if none is available.
 
     Scores that differ only by rounding are equal: three jobs at speed 3 take as long as one at speed 1, but 3 * (1 / 3)
-    need not be 1.0.
+    need not be 1.0. Of a class whose devices load designs, the device that needs the fewest loads is scored too.
     """
     r, s = w.run[0], w.slots[slot]
     deadline = w.workloads[s.work].deadline
@@ -106,28 +118,44 @@ def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
             continue
         p = w.programs[cls * r.workloads + s.work]
         estimate = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
-        energy = p.energy if p.energy_at < 0 else w.numbers[p.energy_at + s.rank]
-        # In a large fleet each access to a device is a cache miss, so only devices that the score needs are read.
-        present, backlog = node.load, 0.0
-        if r.looks:
-            d = w.devices[node.winner]
-            present = np.int64(d.present)
-            backlog = float(max(d.ready - r.now, 0)) / PER_SECOND
-        score_0, score_1 = score(
-            Candidate(present, backlog, estimate, p.mean, p.price * estimate, energy, slack, node.load, p.preference)
-        )
-        if best < 0:
-            better = True
-        elif not _near(score_0, best_0):
-            better = score_0 < best_0
-        elif not _near(score_1, best_1):
-            better = score_1 < best_1
-        elif not _near(p.mean, best_mean):
-            better = p.mean < best_mean
-        else:
-            better = node.winner < best
-        if better:
-            best, best_0, best_1, best_mean, best_estimate = node.winner, score_0, score_1, p.mean, estimate
+        own_energy = p.energy if p.energy_at < 0 else w.numbers[p.energy_at + s.rank]
+        energy = own_energy
+        device, load, load_s = node.winner, node.load, 0.0
+        other = device
+        if DESIGNS and r.reconfigures and w.classes[cls].regions:
+            other = with_fewest_loads(w, cls, slot)
+        while True:
+            if DESIGNS and r.reconfigures and w.classes[cls].regions:
+                c = w.classes[cls]
+                load = w.tree[c.leaf + device - c.first].load
+                loads = float(loads_on(w, device, slot))
+                load_s = loads * (float(c.load_ticks) / PER_SECOND)
+                energy = own_energy + load_s * (c.load_w + c.idle_w)
+            # In a large fleet each access to a device is a cache miss, so only devices that the score needs are read.
+            present, backlog = load, 0.0
+            if r.looks:
+                d = w.devices[device]
+                present = np.int64(d.present)
+                backlog = float(max(d.ready - r.now, 0)) / PER_SECOND
+            cost = p.price * (estimate + load_s)
+            score_0, score_1 = score(
+                Candidate(present, backlog, estimate, p.mean, cost, energy, slack, load, p.preference, load_s)
+            )
+            if best < 0:
+                better = True
+            elif not _near(score_0, best_0):
+                better = score_0 < best_0
+            elif not _near(score_1, best_1):
+                better = score_1 < best_1
+            elif not _near(p.mean, best_mean):
+                better = p.mean < best_mean
+            else:
+                better = device < best
+            if better:
+                best, best_0, best_1, best_mean, best_estimate = device, score_0, score_1, p.mean, estimate
+            if device == other:
+                break
+            device = other
     return best, best_estimate
 
 
@@ -152,6 +180,8 @@ def place_next(w: World, score: Any) -> None:
         d = w.devices[device]
         d.present += 1
         d.ready = max(d.ready, r.now) + np.int64(np.rint(estimate * PER_SECOND))
+        if DESIGNS and r.reconfigures and w.classes[d.cls].regions:
+            d.ready += loads_of(w, expected_row(w, device), device, slot) * w.classes[d.cls].load_ticks
         r.turn += 1
         if r.by == BY_TURN:
             d.turn = r.turn

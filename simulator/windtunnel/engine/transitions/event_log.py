@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import IntArray, Progress, TokenGaps
+from windtunnel.core.recording import IntArray, Loads, Progress, TokenGaps
 from windtunnel.core.ticks import LONGEST, TickArray
 from windtunnel.engine.event_log import EventLog, Interruptions, Intervals, StateChanges
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
@@ -55,6 +55,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         fault_occurrences={int(fault.number): (int(fault.eligible), int(fault.affected)) for fault in faults},
         preemptions=int(r.preemptions),
         progress=progress_of(prepared, world),
+        loads=loads_of(prepared, world),
         scaled=[] if controller is None else controller.scaled,
         changes=StateChanges(*(_field(changes, name) for name in ("tick", "on", "before", "after"))),
     )
@@ -71,6 +72,11 @@ def progress_of(prepared: PreparedRun, world: World) -> Progress | None:
         return None
     o = world.overhead[0]
     return Progress(int(o.checkpoint), int(o.restore), int(o.lost), int(o.checkpoints), int(o.preemptions))
+
+
+def loads_of(prepared: PreparedRun, world: World) -> Loads | None:
+    """Return the loads of designs; None where no job needs a design."""
+    return Loads(int(world.overhead[0].loads), int(world.overhead[0].loading)) if prepared.designs else None
 
 
 def _arrivals(prepared: PreparedRun, world: World) -> tuple[TickArray, IntArray, IntArray]:
@@ -111,9 +117,10 @@ def _intervals(prepared: PreparedRun, world: World, words: Words) -> Intervals:
         words=dict(words.numbers),
     )
     if prepared.policy.batch.kind == "request":
-        sizes, which = np.unique(-table.name, return_inverse=True)
+        batches = table.name < 0  # the other ones are loads of designs
+        sizes, which = np.unique(-table.name[batches], return_inverse=True)
         spelled = [table.word(f"batch of {size}") for size in sizes.tolist()]
-        table.name = np.array(spelled, dtype=np.int64)[which]
+        table.name[batches] = np.array(spelled, dtype=np.int64)[which]
     for lane in np.unique(table.lane[table.lane >= LANE_BASE]).tolist():
         word, number = divmod(lane - LANE_BASE, LANES)
         engine = list(words.numbers)[word]

@@ -6,7 +6,18 @@ import math
 
 from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, INTERRUPT, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 from windtunnel.engine.transitions.consequences import sweep_all, to_place
-from windtunnel.engine.transitions.features import GANGS, PROGRESS, QUESTIONS, SERVERS, SINGLES, STREAMS, WAITS, cold
+from windtunnel.engine.transitions.designs import lose_designs, stop_loading
+from windtunnel.engine.transitions.features import (
+    DESIGNS,
+    GANGS,
+    PROGRESS,
+    QUESTIONS,
+    SERVERS,
+    SINGLES,
+    STREAMS,
+    WAITS,
+    cold,
+)
 from windtunnel.engine.transitions.gangs import all_linked, any_down, change_speed, disband, leader_of
 from windtunnel.engine.transitions.jobs import ended, interrupted, stops, waits_again
 from windtunnel.engine.transitions.power import release, shed
@@ -98,6 +109,8 @@ def return_work(w: World, device: int, rule: int) -> None:
         lose_progress(w, device)
     if QUESTIONS:
         w.extras[device].ending, w.extras[device].timed = -1, 0
+    if DESIGNS and r.reconfigures:
+        stop_loading(w, device)
     if SERVERS and r.serving:
         _return_sequences(w, device, rule)
     elif STREAMS and w.classes[d.cls].kind == STREAM:
@@ -147,6 +160,8 @@ def go_down(w: World, device: int) -> None:
     if d.slot >= 0 and not d.held and not d.paused and not any_down(w, leader):
         halt(w, leader)
     w.devices[device].outages += 1
+    if DESIGNS and w.run[0].reconfigures:
+        lose_designs(w, device)
 
 
 @cold

@@ -32,12 +32,14 @@ PROGRESS = True
 """Checkpoints and preemption by priority: the progress of interrupted jobs is kept."""
 GANGS = True
 """Jobs that occupy several devices at once."""
+DESIGNS = True
+"""Reconfigurable devices that may have to load a design."""
 SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "GANGS", "SIMPY",
+    "PROGRESS", "GANGS", "DESIGNS", "SIMPY",
 )  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])

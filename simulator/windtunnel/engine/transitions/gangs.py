@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from windtunnel.engine.transitions.consequences import sweep_all
-from windtunnel.engine.transitions.features import GANGS, cold, hot
+from windtunnel.engine.transitions.features import DESIGNS, GANGS, cold, hot
 from windtunnel.engine.transitions.queues import best_queue, reindex
 from windtunnel.engine.transitions.tables import World
 
@@ -147,6 +147,8 @@ def disband(w: World, leader: int) -> bool:
         g, d = w.gangs[member], w.devices[member]
         following = g.following
         d.slot, d.rate = -1, g.rate
+        if DESIGNS:
+            w.extras[member].loading = w.extras[member].timed = 0
         g.leader = g.following = -1
         reindex(w, member)
         member = following

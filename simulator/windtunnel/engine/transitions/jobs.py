@@ -7,7 +7,8 @@ import math
 from windtunnel.engine.prepare.autoscaling import DRAINING, OFF, ON
 from windtunnel.engine.results.sketch import BINS_PER_E
 from windtunnel.engine.transitions.consequences import to_place
-from windtunnel.engine.transitions.features import QUESTIONS, TALLIES, USERS, WAITS, cold, hot
+from windtunnel.engine.transitions.designs import provide_designs
+from windtunnel.engine.transitions.features import DESIGNS, QUESTIONS, TALLIES, USERS, WAITS, cold, hot
 from windtunnel.engine.transitions.queues import left, own_queue, push
 from windtunnel.engine.transitions.tables import BATCHES, LOST, STRETCHES, World
 from windtunnel.engine.transitions.users import think
@@ -206,4 +207,6 @@ def become(w: World, device: int, state: int) -> None:
         r.drawn_w -= idle_w
         r.idle_w -= idle_w
         r.draining = r.gated
+        if DESIGNS and r.reconfigures:
+            provide_designs(w, device)  # the next device that is rented in its place is set up like those at the start
     e.state = state

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from windtunnel.engine.transitions.consequences import sweep_all
-from windtunnel.engine.transitions.features import INTERRUPTS, QUESTIONS, cold
+from windtunnel.engine.transitions.designs import stop_loading
+from windtunnel.engine.transitions.features import DESIGNS, INTERRUPTS, QUESTIONS, cold
 from windtunnel.engine.transitions.jobs import interrupted, row_of, stops, waits_again
 from windtunnel.engine.transitions.power import release
 from windtunnel.engine.transitions.progress import keep_progress, lose_progress
@@ -156,6 +157,8 @@ def _interrupt(w: World, device: int) -> None:
         release(w, device)
     if QUESTIONS:
         w.extras[device].ending, w.extras[device].timed = -1, 0
+    if DESIGNS and r.reconfigures:
+        stop_loading(w, device)
     d.slot = -1
     w.progress[slot].preempted = 1
     w.overhead[0].preemptions += 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.engine.transitions.features import QUESTIONS, cold
+from windtunnel.engine.transitions.features import DESIGNS, QUESTIONS, cold
 from windtunnel.engine.transitions.tables import TOO_MANY, World
 from windtunnel.engine.transitions.work import segment_ticks, way_of
 
@@ -146,6 +146,8 @@ def note_position(w: World, device: int) -> None:
     a hang, makes none.
     """
     d = w.devices[device]
+    if DESIGNS and w.extras[device].loading:
+        return  # its segment has not begun
     p = w.progress[d.slot]
     through = p.scheduled - d.left
     if QUESTIONS and w.extras[device].timed:

@@ -13,7 +13,8 @@ import numpy as np
 
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.transitions.containers import NOT_HERE, meld, tree_set, without_root
-from windtunnel.engine.transitions.features import GANGS, PROGRESS, STREAMS, WAITS, cold, hot
+from windtunnel.engine.transitions.designs import copy_row, expected_row
+from windtunnel.engine.transitions.features import DESIGNS, GANGS, PROGRESS, STREAMS, WAITS, cold, hot
 from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN, NO_BATCH, STREAM, World
 
 
@@ -149,5 +150,7 @@ def left(w: World, device: int) -> None:
     d.present -= 1
     if d.present == 0:
         d.ready = 0
+        if DESIGNS and r.reconfigures:
+            copy_row(w, expected_row(w, device), device)
     if r.by != BY_TURN:
         reindex(w, device)

@@ -9,7 +9,17 @@ import numpy as np
 
 from windtunnel.engine.transitions.clock import set_timer
 from windtunnel.engine.transitions.consequences import ask, sweep_all
-from windtunnel.engine.transitions.features import GANGS, INTERRUPTS, OPERATION_FAULTS, PROGRESS, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.designs import begin_loading, design_of, is_resident, loaded
+from windtunnel.engine.transitions.features import (
+    DESIGNS,
+    GANGS,
+    INTERRUPTS,
+    OPERATION_FAULTS,
+    PROGRESS,
+    QUESTIONS,
+    cold,
+    hot,
+)
 from windtunnel.engine.transitions.gangs import all_linked, disband, first_idle, form, startable_queue
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, started
 from windtunnel.engine.transitions.operation_faults import affect_operation
@@ -75,13 +85,17 @@ def peak_watts(w: World, device: int, slot: int) -> float:
     way = way_of(w, device, slot)
     for segment in range(way.first, way.last + 1):
         peak = max(peak, segment_watts(w, segment, slot))
+        if DESIGNS and w.run[0].reconfigures and design_of(w, segment, slot) >= 0:
+            peak = max(peak, w.classes[w.devices[device].cls].load_w)
     return peak
 
 
 @hot
 def begin_segment(w: World, device: int) -> None:
-    """Begin the present segment of the device's job."""
+    """Begin the present segment of the device's job, after its design has been loaded."""
     r, d = w.run[0], w.devices[device]
+    if DESIGNS and r.reconfigures and _begin_load(w, device):
+        return
     g, s = w.segments[d.segment], w.slots[d.slot]
     ticks = segment_ticks(w, d.segment, d.slot)
     if ticks < 0:
@@ -104,6 +118,31 @@ def begin_segment(w: World, device: int) -> None:
         if PROGRESS and r.progresses:
             w.progress[d.slot].scheduled = ticks
     proceed(w, device, ticks, segment_watts(w, d.segment, d.slot))
+
+
+@cold
+def _begin_load(w: World, device: int) -> bool:
+    """Load the design that the present segment needs, if the device does not hold it; return whether it does so."""
+    d = w.devices[device]
+    design = design_of(w, d.segment, d.slot)
+    if design < 0 or is_resident(w, device, design):
+        return False
+    c = w.classes[d.cls]
+    begin_loading(w, device, design)
+    d.first_left = -1
+    proceed(w, device, c.load_ticks, c.load_w)
+    return True
+
+
+@cold
+def _end_load(w: World, device: int) -> None:
+    """Begin the work for which a design has been loaded."""
+    r, e = w.run[0], w.extras[device]
+    loaded(w, device)
+    if r.batch == NO_BATCH:
+        begin_segment(w, device)
+    else:
+        _begin_work_of_batch(w, device, e.then, e.then_w)
 
 
 @cold
@@ -157,8 +196,12 @@ def _feed_batch(w: World, device: int) -> None:
     if p.batch_at < 0:
         size = r.asked_size
     watts = r.answer_w if p.batch_at < 0 else w.numbers[p.batch_at + r.batch_size + size - 1]
-    if r.gated and not may_draw(w, device, watts):
-        return
+    if r.gated:
+        peak = watts
+        if DESIGNS and r.reconfigures and w.classes[d.cls].regions:
+            peak = max(peak, w.classes[d.cls].load_w)
+        if not may_draw(w, device, peak):
+            return
     _begin_batch(w, device, queue, size, watts)
 
 
@@ -203,10 +246,28 @@ def _begin_batch(w: World, device: int, queue: int, size: int, watts: float) -> 
     d.segment = d.last = 0
     if QUESTIONS:
         w.extras[device].corrupted = 0
-        if w.classes[d.cls].asks:
-            d.left, d.full = ticks, watts
-            ask(w, OPERATION, device)
+    if DESIGNS and r.reconfigures:
+        # All operations of a batch that need a design need the same one.
+        way = way_of(w, device, first)
+        d.segment, d.last = way.first, way.last
+        while d.segment < d.last and design_of(w, d.segment, first) < 0:
+            d.segment += 1
+        w.extras[device].then, w.extras[device].then_w = ticks, watts
+        loads = _begin_load(w, device)
+        d.segment = d.last = 0
+        if loads:
             return
+    _begin_work_of_batch(w, device, ticks, watts)
+
+
+@cold
+def _begin_work_of_batch(w: World, device: int, ticks: Any, watts: float) -> None:
+    """Begin a batch that takes ``ticks`` at full speed and draws ``watts`` above idle."""
+    d = w.devices[device]
+    if QUESTIONS and w.classes[d.cls].asks:
+        d.left, d.full = ticks, watts
+        ask(w, OPERATION, device)
+        return
     proceed(w, device, ticks, watts)
 
 
@@ -215,6 +276,9 @@ def end_segment(w: World, device: int) -> None:
     """End the present segment of the device."""
     r, d = w.run[0], w.devices[device]
     settle(w, device)
+    if DESIGNS and r.reconfigures and w.extras[device].loading:
+        _end_load(w, device)
+        return
     if PROGRESS and r.progresses:
         end_of_segment(w, device)
     if QUESTIONS and w.extras[device].ending >= 0:

@@ -11,7 +11,8 @@ import math
 import numpy as np
 
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, QUESTIONS, cold
+from windtunnel.engine.transitions.designs import clear_region, design_of, is_resident, use
+from windtunnel.engine.transitions.features import DESIGNS, INTERRUPTS, OPERATION_FAULTS, QUESTIONS, cold
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, started, unfinished
 from windtunnel.engine.transitions.operation_faults import affect_task
 from windtunnel.engine.transitions.power import may_draw
@@ -68,6 +69,8 @@ def _peak(w: World, device: int, slot: int) -> float:
     highest = phase = body = 0.0
     for segment in range(way.first, way.last + 1):
         body = max(body, segment_watts(w, segment, slot))
+        if DESIGNS and w.run[0].reconfigures and design_of(w, segment, slot) >= 0:
+            body = max(body, w.classes[w.devices[device].cls].load_w)
         if w.segments[segment].ends_body:
             phase, body = phase + body, 0.0
         if w.segments[segment].ends_phase:
@@ -126,6 +129,26 @@ def _begin_phase(w: World, device: int, slot: int) -> None:
 def _request(w: World, number: int) -> None:
     """Request the hardware engine of the task's present segment."""
     r, task = w.run[0], w.tasks[number]
+    task.share = w.segments[task.segment].share
+    _measure(w, number)
+    if r.too_long:
+        return
+    e = w.engines[task.on * r.engines + w.segments[task.segment].engine]
+    if e.waiting >= 0 or e.used + task.share > _ALMOST_ALL:
+        task.next = -1
+        if e.waiting < 0:
+            e.waiting = number
+        else:
+            w.tasks[e.waiting_end].next = number
+        e.waiting_end = number
+    else:
+        _occupy(w, number)
+
+
+@cold
+def _measure(w: World, number: int) -> None:
+    """Set the time and the power of the task's present segment."""
+    r, task = w.run[0], w.tasks[number]
     g, s = w.segments[task.segment], w.slots[task.slot]
     if g.kind == CONSTANT:
         ticks = float(g.ticks)
@@ -145,18 +168,8 @@ def _request(w: World, number: int) -> None:
         p = w.programs[w.devices[task.on].cls * r.workloads + s.work]
         if p.first_at >= 0:
             task.first_left = ticks - np.rint(float(w.ints[p.first_at + s.rank]) * stretch)
-    task.left, task.share, task.rate, task.drawn = ticks, g.share, 0.0, 0.0
+    task.left, task.rate, task.drawn = ticks, 0.0, 0.0
     task.watts = max(segment_watts(w, task.segment, task.slot) - w.stations[task.on].active_w, 0.0)
-    e = w.engines[task.on * r.engines + g.engine]
-    if e.waiting >= 0 or e.used + task.share > _ALMOST_ALL:
-        task.next = -1
-        if e.waiting < 0:
-            e.waiting = number
-        else:
-            w.tasks[e.waiting_end].next = number
-        e.waiting_end = number
-    else:
-        _occupy(w, number)
 
 
 @cold
@@ -179,11 +192,48 @@ def _occupy(w: World, number: int) -> None:
         w.tasks[t.running_end].next = number
     t.running_end = number
     task.active_j = t.active_each_j
-    t.demand_w += task.watts
     task.since = r.now
-    task.ending, task.timed, task.corrupted = -1, 0, 0
+    task.ending, task.timed, task.corrupted, task.loading = -1, 0, 0, 0
+    if DESIGNS and r.reconfigures:
+        _begin_load(w, number)
+    t.demand_w += task.watts
+    if OPERATION_FAULTS and w.segments[task.segment].faults and not task.loading:
+        affect_task(w, number)
+
+
+@cold
+def _begin_load(w: World, number: int) -> None:
+    """Let a task that occupies its engine load its design first, if the device does not hold it.
+
+    One engine executes all operations that need a design, one at a time, so no other task uses the region.
+    """
+    task = w.tasks[number]
+    design = design_of(w, task.segment, task.slot)
+    if design < 0 or is_resident(w, task.on, design):
+        return
+    c = w.classes[w.devices[task.on].cls]
+    clear_region(w, task.on, design)
+    w.overhead[0].loads += 1
+    task.left, task.first_left = float(c.load_ticks), -1.0
+    task.watts = max(c.load_w - w.stations[task.on].active_w, 0.0)
+    task.loading, task.timed = 1 + design, 1
+
+
+@cold
+def _end_load(w: World, number: int) -> None:
+    """Begin the segment for which a task has loaded a design."""
+    r, task = w.run[0], w.tasks[number]
+    t = w.stations[task.on]
+    settle_task(w, number)
+    r.drawing_w -= task.drawn
+    t.demand_w -= task.watts
+    use(w, task.on, w.classes[w.devices[task.on].cls].regions, task.loading - 1)
+    task.loading = task.timed = 0
+    _measure(w, number)
+    t.demand_w += task.watts
     if OPERATION_FAULTS and w.segments[task.segment].faults:
         affect_task(w, number)
+    balance(w, task.on)
 
 
 @cold
@@ -237,6 +287,9 @@ def end_task(w: World, device: int) -> None:
     while w.tasks[number].end != r.now:
         number = w.tasks[number].next
     task = w.tasks[number]
+    if DESIGNS and r.reconfigures and task.loading:
+        _end_load(w, number)
+        return
     slot, engine = task.slot, device * r.engines + w.segments[task.segment].engine
     _vacate(w, number)
     if task.first_left >= 0.0:  # a rounding error hid it

@@ -67,6 +67,8 @@ RUN = _layout(
     # For checkpoints and preemption: whether the progress of jobs is noted, how jobs are preempted (a constant), and
     # whether a waiting job may preempt another.
     "progresses preempting contested "
+    # For designs: whether devices may have to load any, and the word of the first load.
+    "reconfigures load_word "
     # Offsets in `ints` of: the classes of signature s (from signature_at + s), the queues that class c serves (from
     # queue_at + c) and all classes.
     "signature_at signature_classes queue_at queues_of all_classes",
@@ -85,11 +87,12 @@ DEVICE = _layout(
     # produces its first token, or -1.
     "turn left began watts:f rate:f full:f need:f first_left"
 )
-# The part of a device that only faults of operations and autoscaling need.
+# The part of a device that only faults of operations, autoscaling and designs need.
 # ending: how it ends (an index of the scenario's faults, -1 if normally); timed: its time does not depend on the
 # device's speed; corrupted: so are its data. failing: with streams, the job whose operation failed. state: of a scaled
-# device; request: the number of its last request; running: its jobs in progress.
-EXTRA = _layout("ending:4 running:4 failing timed:1 corrupted:1 state:1 request")
+# device; request: the number of its last request; running: its jobs in progress. loading: 1 + the design that it loads,
+# or 0; a batch that waits for that takes `then` ticks and draws `then_w`.
+EXTRA = _layout("ending:4 running:4 failing timed:1 corrupted:1 state:1 loading:4 request then", "then_w")
 SLOT = _layout(
     # One cache line. With stragglers, a job's slowdown follows its draws.
     "job arrival start rank:4 signature:4 next:4 child:4 work:2 starts:2 timed:1",
@@ -103,10 +106,12 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow: linear and
 # head by tokens and sequences, prefill by points of context, decode by sequences and points. For autoscaling: the
 # number of devices in service that have a job, their device-ticks since the last decision, and the tick until which
-# these are counted. For gangs: idle, the number of available devices without a job.
+# these are counted. For gangs: idle, the number of available devices without a job. For designs: how many a device
+# holds (0 if it never loads any), and the ticks and the power above idle of a load.
 CLASS = _layout(
-    "first count tree leaf kind asks capacity columns linear head prefill decode scaled working worked counted idle",
-    "memory above_idle idle_w",
+    "first count tree leaf kind asks capacity columns linear head prefill decode scaled working worked counted idle "
+    "regions load_ticks",
+    "memory above_idle idle_w load_w",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
 # of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real
@@ -128,8 +133,10 @@ WAY = _layout("first last")
 # that may affect it; they are in `ints` from faults_at on. In a program that generates tokens they are those that may
 # affect a batch or step with its requests. For devices with streams: the number of its hardware engine, the share of
 # the engine that it takes, and whether it ends its body and its phase (the bodies of a phase run in parallel).
+# design: what the device must hold for it, or -1; design_at: the offset in `ints` if it differs between jobs, or -1.
 SEGMENT = _layout(
-    "kind ticks ticks_at draw watts_at lane name engine ends_body:4 ends_phase:4 asks faults_at faults",
+    "kind ticks ticks_at draw watts_at lane name engine ends_body:4 ends_phase:4 asks faults_at faults "
+    "design design_at",
     "seconds watts share",
 )
 # gang: the number of devices that a job occupies. patience: its mean in seconds, or -1 if jobs wait for ever;
@@ -190,9 +197,9 @@ STATION = _layout(
 ENGINE = _layout("waiting waiting_end working", "used")
 # A body of a job's phase on its way through its segments, on a device with streams. next, before: links of its list.
 # end: of the present segment at its present rate; left: ticks at full speed; first_left: those that remain when it
-# produces the first token, or -1. ending, timed, corrupted: as in EXTRA.
+# produces the first token, or -1. ending, timed, corrupted, loading: as in EXTRA.
 TASK = _layout(
-    "on slot segment lane since end next before ending:4 timed:1 corrupted:1",
+    "on slot segment lane since end next before ending:4 loading:4 timed:1 corrupted:1",
     "left watts share rate drawn active_j first_left",
 )
 # A job on a device with streams: the next segment after its present phase (-1 if none), the last segment of its
@@ -212,7 +219,8 @@ PROGRESS_OF_JOB = _layout("kept saved whole restoring preempted skipped position
 # For each workload; every: 0 without checkpoints.
 CHECKPOINT = _layout("every cost restore")
 # Sums over the run, at full speed of the devices (ticks), and numbers of complete checkpoints and of preemptions.
-OVERHEAD = _layout("checkpoint restore lost checkpoints preemptions")
+# loading: the time for which devices loaded designs; loads: how often they began to.
+OVERHEAD = _layout("checkpoint restore lost checkpoints preemptions loading loads")
 
 BATCHES, STRETCHES = 2048, 64
 """The numbers of batches and stretches of a run, in order of arrival, with sums of times and histograms."""
@@ -282,7 +290,7 @@ class World(NamedTuple):
     """One record for the run."""
     devices: Records
     extras: Records
-    """The part of a device that only faults of operations and autoscaling need."""
+    """The part of a device that only faults of operations, autoscaling and designs need."""
     gangs: Records
     """The part of a device that only jobs of several devices need."""
     servers: Records
@@ -309,7 +317,9 @@ class World(NamedTuple):
     checkpoints: Records
     """The checkpoints of each workload."""
     overhead: Records
-    """One record, of what checkpoints and interruptions cost."""
+    """One record, of what checkpoints, interruptions and loads cost."""
+    resident: np.ndarray
+    """The designs that devices hold; shape (2 devices + 1 + classes, regions). See ``transitions.designs``."""
     draws: np.ndarray
     """Each slot's draws: slots by draws."""
     ends: Records

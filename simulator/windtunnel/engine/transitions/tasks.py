@@ -13,7 +13,7 @@ import numpy as np
 
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.clock import cancel_end, set_end
-from windtunnel.engine.transitions.features import QUESTIONS, cold
+from windtunnel.engine.transitions.features import DESIGNS, QUESTIONS, cold
 from windtunnel.engine.transitions.jobs import record_first_token
 from windtunnel.engine.transitions.tables import LANE_BASE, LANES, LATEST, NEVER, PER_SECOND, World
 
@@ -64,12 +64,16 @@ def settle_task(w: World, number: int) -> None:
         joules = task.drawn * (float(span) / PER_SECOND)
         w.slots[task.slot].energy += joules
         w.devices[task.on].energy += joules
+        if DESIGNS and task.loading:
+            w.overhead[0].loading += span
         if r.write:
             g = w.segments[task.segment]
             iv = w.intervals[r.written]
             r.written += 1
             iv.on, iv.lane, iv.name = task.on, LANE_BASE + g.lane * LANES + task.lane, g.name
             iv.start, iv.end, iv.watts = task.since, r.now, task.drawn
+            if DESIGNS and task.loading:
+                iv.name = r.load_word + task.loading - 1
     task.since = r.now
 
 

@@ -12,7 +12,17 @@ import numpy as np
 
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.clock import cancel_end, set_end
-from windtunnel.engine.transitions.features import GANGS, INTERRUPTS, QUESTIONS, SERVERS, SINGLES, STREAMS, cold, hot
+from windtunnel.engine.transitions.features import (
+    DESIGNS,
+    GANGS,
+    INTERRUPTS,
+    QUESTIONS,
+    SERVERS,
+    SINGLES,
+    STREAMS,
+    cold,
+    hot,
+)
 from windtunnel.engine.transitions.gangs import follow
 from windtunnel.engine.transitions.jobs import record_first_token
 from windtunnel.engine.transitions.tables import (
@@ -146,6 +156,8 @@ def _settle(w: World, device: int) -> None:
     d.busy += span
     joules = watts * (float(span) / PER_SECOND)
     d.energy += joules
+    if DESIGNS and r.reconfigures and w.extras[device].loading:
+        w.overhead[0].loading += span
     if SERVERS and r.serving:
         _record_step(w, device, r.now - span, watts, joules)
     if SINGLES and r.tokens and d.first_left >= 0:
@@ -170,6 +182,8 @@ def _record_segment(w: World, device: int, since: int, watts: float, joules: flo
         iv.lane, iv.name = w.segments[d.segment].lane, w.segments[d.segment].name
     else:
         iv.lane, iv.name = 0, -d.count
+    if DESIGNS and r.reconfigures and w.extras[device].loading:
+        iv.name = r.load_word + w.extras[device].loading - 1
 
 
 @hot
