@@ -40,12 +40,13 @@ class Changes:
     """The best fleet under each change, and the cheapest fleet found that meets the targets under it.
 
     ``simulated`` is what the search has simulated. Every run has the scenario's seed, so that rows differ by the
-    change only.
+    change only. ``goal``: whether fleets must meet the targets by ``value``, or with ``confidence``.
     """
 
-    def __init__(self, candidates: Candidates, best: Evaluation, simulated: Sequence[Evaluation]) -> None:
+    def __init__(self, candidates: Candidates, best: Evaluation, simulated: Sequence[Evaluation], goal: str) -> None:
         self.candidates = candidates
         self.best = best
+        self.goal = goal
         self.simulated = simulated
 
     def effects(self) -> list[ChangeEffect]:
@@ -57,7 +58,9 @@ class Changes:
             self.candidates.notes.append(f"the sensitivity to the load cannot be computed: {error.problem}")
             asked = [change for change in asked if change.load == 1.0]
             here = judge([Case(counts, change.load, change.speeds) for change in asked])
-        walks = [self._walk(change, evaluation.met) for change, evaluation in zip(asked, here, strict=True)]
+        walks = [
+            self._walk(change, evaluation.reaches(self.goal)) for change, evaluation in zip(asked, here, strict=True)
+        ]
         ends: dict[int, tuple[Evaluation | None, int]] = {}
         answers: dict[int, Evaluation | None] = dict.fromkeys(range(len(walks)))
         while answers:
@@ -99,8 +102,9 @@ class Changes:
             load=change.load,
             speeds=dict(zip(names, change.speeds or (1.0,) * self.candidates.entries, strict=True)),
             increases_load=change.increases_load,
-            still_meets=here.met,
-            verdict=here.verdict,
+            goal=self.goal,
+            still_meets=here.reaches(self.goal),
+            meets=here.meets,
             headroom=None if bound is None else bound.headroom,
             binding=bound,
             explained_by_interval=(
@@ -125,7 +129,7 @@ class Changes:
         for counts in self._larger(change) if change.increases_load else self._cheaper(change):
             tried += 1
             evaluation = yield Case(counts, change.load, change.speeds)
-            if evaluation.met:
+            if evaluation.reaches(self.goal):
                 cheapest, limit = evaluation, self.candidates.objective_lower_bound(counts)
                 break
         if change.increases_load or not holds:
@@ -139,14 +143,14 @@ class Changes:
         steps = [tuple(n + (i == j) for j, n in enumerate(best)) for i in reversed(self._entries_by_price(best))]
         steps += [tuple(math.ceil(n * factor) for n in best) for factor in (1.15, 1.3, 1.6)]
         steps = [s for s in dict.fromkeys(steps) if s != best]
-        counts = [e.counts for e in self.simulated if e.met]
+        counts = [e.counts for e in self.simulated if e.reaches(self.goal)]
         others = [c for c in self._ranked(counts, change) if c != best]
         return self._ranked([*others[:_KNOWN], *steps[:_STEPS]], change)
 
     def _cheaper(self, change: _Change) -> list[Counts]:
         """Return cheaper fleets that narrowly fail without the change; the cheapest first."""
         best = self.candidates.objective_lower_bound(self.best.counts)
-        counts = [e.counts for e in self.simulated if not e.met]
+        counts = [e.counts for e in self.simulated if not e.reaches(self.goal)]
         near = sorted(
             (c for c in self._ranked(counts, change) if self.candidates.objective_lower_bound(c) < best * (1 - 1e-12)),
             key=lambda c: -evaluating.least_headroom(next(e for e in self.simulated if e.counts == c)),
@@ -167,7 +171,7 @@ class Changes:
                     continue
                 tried += 1
                 evaluation = yield Case(less, change.load, change.speeds)
-                if evaluation.met:
+                if evaluation.reaches(self.goal):
                     now, shrinking = less, True
                     if self.candidates.objective_lower_bound(less) < limit:
                         cheapest = evaluation
