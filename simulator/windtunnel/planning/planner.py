@@ -224,7 +224,7 @@ class Planner:
             ample = self._only(entry, min(max_counts[entry], max(1, math.ceil(2 * needs[entry]))))
         else:
             ample = tuple(min(most, max(2, *bounds.demand.gang)) for most in max_counts)
-        if not math.isfinite(bounds.load(ample)[0]):
+        if not bounds.demand.fits(ample) or not math.isfinite(bounds.load(ample)[0]):
             return simulator.setting
         evaluation = simulate(replace(simulator.setting, further=1), Case(ample))
         without = [t.text for t in evaluation.targets if t.interval_source == "none"]

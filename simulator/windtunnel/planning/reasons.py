@@ -299,9 +299,10 @@ class Reasons:
     def _allowed(self) -> str:
         """Return the limits on the numbers of devices and of entries as a phrase."""
         counts = set(self.candidates.max_counts)
-        most = (
-            f"at most {counts.pop():,} devices of each entry" if len(counts) == 1 else "as many devices as `max` allows"
-        )
+        if len(counts) > 1:
+            most = "as many devices as `max` allows"
+        else:
+            most = f"at most {max(counts):,} {'device' if max(counts) == 1 else 'devices'} of each entry"
         entries = self.candidates.plan.max_entries
         return most if entries >= self.candidates.entries else f"{most} and {entries} of the entries"
 

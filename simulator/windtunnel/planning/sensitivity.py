@@ -132,10 +132,29 @@ class Changes:
             if evaluation.reaches(self.goal):
                 cheapest, limit = evaluation, self.candidates.objective_lower_bound(counts)
                 break
-        if change.increases_load or not holds:
+        if change.increases_load and cheapest is not None:
+            smaller, further_tried = yield from self._between(change, cheapest.counts)
+        elif change.increases_load or not holds:
             return cheapest, tried
-        smaller, further_tried = yield from self._fewer(change, limit)
+        else:
+            smaller, further_tried = yield from self._fewer(change, limit)
         return smaller or cheapest, tried + further_tried
+
+    def _between(self, change: _Change, found: Counts) -> Generator[Case, Evaluation, tuple[Evaluation | None, int]]:
+        """Bisect between the best fleet, which fails under the change, and a larger one that meets the targets."""
+        more = [b - a for a, b in zip(self.best.counts, found, strict=True)]
+        low, high, tried = 0, max(more), 0
+        smallest: Evaluation | None = None
+        while min(more) >= 0 and high - low > 1 and tried < _STEPS:
+            middle = (low + high) // 2
+            counts = tuple(a + math.ceil(n * middle / max(more)) for a, n in zip(self.best.counts, more, strict=True))
+            tried += 1
+            evaluation = yield Case(counts, change.load, change.speeds)
+            if evaluation.reaches(self.goal):
+                smallest, high = evaluation, middle
+            else:
+                low = middle
+        return smallest, tried
 
     def _larger(self, change: _Change) -> list[Counts]:
         """Return fleets that meet the targets without the change, and the best with more devices, cheapest first."""
