@@ -111,7 +111,13 @@ def test_the_recommended_fleet_is_listed_however_many_cheaper_ones_meet_by_value
         meets = Meets(value=True, confidence=certain)
         return dataclass_of(evaluation.Evaluation, counts=counts, meets=meets)
 
-    fleets = [fleet((3, 0), False), fleet((0, 4), False), fleet((4, 0), False), fleet((5, 0), True), fleet((6, 0), True)]
+    fleets = [
+        fleet((3, 0), False),
+        fleet((0, 4), False),
+        fleet((4, 0), False),
+        fleet((5, 0), True),
+        fleet((6, 0), True),
+    ]
     assert evaluation.recommended(fleets) == 3
     # Four contain three that are as certain; five are certain, and six contain those.
     assert evaluation.notable(fleets, 5) == [0, 1, 3]
@@ -205,7 +211,7 @@ def test_under_more_load_no_larger_fleet_is_proposed_than_is_needed() -> None:
     answer = planner.plan(scenario_from_data(data), workers=1)
     assert answer.fleets[answer.recommended].devices == {"server": 24}
     more = answer.explanation.changes[0]
-    assert more.change == "20% more load" and more.devices == {"server": 29}
+    assert more.change == "20% more load" and more.devices == {"slow": 29}
 
 
 def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
@@ -413,7 +419,7 @@ def test_a_fleet_that_a_fixed_trace_gives_no_interval_meets_by_value_and_is_not_
     assert all(t.interval_source == "run" for t in best.targets)
     text = report.text(answer)
     assert "(no interval)" in text
-    assert "1 × slow does not meet the targets with 95% confidence" in text
+    assert "1 × slow, at 1.00 USD/h, meets the targets by value but not with 95% confidence" in text
 
 
 def test_where_nothing_is_certain_the_answer_says_so_and_a_fleet_by_value_is_enough_for_exit_0(tmp_path: Path) -> None:

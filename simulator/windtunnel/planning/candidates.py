@@ -54,6 +54,12 @@ class Candidates:
         return len(self.names)
 
     @cached_property
+    def max_cost(self) -> float:
+        """The smallest limit (USD/h) that a target sets on the rent; infinite without one."""
+        targets = self.scenario.parsed_targets()
+        return min((t.limit * 3600 for t in targets if t.metric == "cost" and t.comparison == "<="), default=math.inf)
+
+    @cached_property
     def weights(self) -> tuple[FloatArray, float]:
         """Return the least that each device, and each watt of work above idle power, adds to the objective."""
         if self.plan.objective == "cost":

@@ -97,13 +97,11 @@ def _price_of_confidence(candidates: Candidates, first: Evaluation, best: Evalua
 def _difference(price: PriceOfConfidence, plan: Plan) -> str:
     """Return why the best fleet by value does not meet the targets with confidence, and which does, as one sentence."""
     confidence, least = f"{plan.confidence * 100:.3g}% confidence", COMPARATIVES[plan.objective].least
-    text = f"{price.fleet} does not meet the targets with {confidence}, which "
+    text = f"{price.fleet}, at {price.objective_text}, meets the targets by value but not with {confidence} "
+    text += f"({'; '.join(price.doubts)}); "
     if price.recommended is None:
-        text += "no simulated fleet does"
-    else:
-        text += f"costs {price.recommended_objective_text}" if plan.objective == "cost" else "takes more"
-        text += f" ({price.recommended}, the {least} found)"
-    return f"{text}: {'; '.join(price.doubts)}."
+        return f"{text}no simulated fleet does."
+    return f"{text}{price.recommended}, at {price.recommended_objective_text}, is the {least} fleet found that does."
 
 
 def _one_less(candidates: Candidates, best: Evaluation) -> Evaluation | None:

@@ -242,7 +242,7 @@ class Planner:
     # Long: it has one expression for each key of the plan.
     def _answer(self, prepared: PreparedRun) -> PlanResult:
         candidates, objective = self.candidates, self.options.objective
-        lower, budget = self._lower_bounds(), self._max_cost() * (1 + 1e-9)
+        lower, budget = self._lower_bounds(), self.candidates.max_cost * (1 + 1e-9)
         space = self._space(candidates, budget)
         # If the lower bound alone excludes every fleet, nothing is simulated.
         if not math.isfinite(lower.cost.value) or lower.cost.value > budget:
@@ -358,11 +358,6 @@ class Planner:
             return None
         return max(0.0, 1 - lower.objective.value / value)
 
-    def _max_cost(self) -> float:
-        """Return the smallest limit (USD/h) that a target sets on the rent; infinite without one."""
-        limits = [t.limit * 3600 for t in self.targets if t.metric == "cost" and t.comparison == "<="]
-        return min(limits, default=math.inf)
-
     def _search(self, space: Space) -> tuple[SearchResult, SearchResult]:
         """Return the search of fleets that meet the targets by value, and that of fleets that do with confidence.
 
@@ -389,7 +384,7 @@ class Planner:
         plan = self.options.model_copy(update={"objective": "cost"})
         candidates = replace(whole, scenario=scenario, plan=plan, simulator=simulator)
         # The fleets within the limit were searched before.
-        above = 0.0 if self.scaled or self.options.objective != "cost" else self._max_cost()
+        above = 0.0 if self.scaled or self.options.objective != "cost" else self.candidates.max_cost
         try:
             space = self._space(candidates, math.inf)
             search = Search(

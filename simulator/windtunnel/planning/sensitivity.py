@@ -6,6 +6,8 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import ChangeEffect
 from windtunnel.planning import evaluation as evaluating
@@ -202,9 +204,10 @@ class Changes:
         return sorted((i for i, n in enumerate(counts) if n), key=lambda i: (-self.candidates.prices[i], i))
 
     def _ranked(self, fleets: Sequence[Counts], change: _Change) -> list[Counts]:
-        """Return each fleet once, the cheapest first, without those that the lower bound excludes."""
+        """Return each fleet once, the cheapest first, without those that the lower bound or their rent excludes."""
         slowest = min(change.speeds, default=1.0) if change.increases_load else max(change.speeds, default=1.0)
         kept = [c for c in dict.fromkeys(fleets) if self.candidates.may_be_feasible(Case(c))]
+        kept = [c for c in kept if float(np.dot(c, self.candidates.rents)) <= self.candidates.max_cost * (1 + 1e-9)]
         kept = [
             c for c in kept if self.candidates.bounds.load(c)[0] * change.load / slowest <= 1.0 or change.increases_load
         ]

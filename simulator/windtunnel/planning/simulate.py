@@ -195,7 +195,7 @@ def _judged(scenario: Scenario, setting: Setting, results: Sequence[RunResult]) 
             setting.confidence,
             repeats=repeated,
             fixed=fixed,
-            scaled=bool(scenario.autoscale),
+            scaled=any(rule.min < rule.max for rule in scenario.autoscale),
         )
         for i, target in enumerate(scenario.parsed_targets())
     ]

@@ -182,8 +182,8 @@ def _settings(policy: object) -> str:
     parts = []
     for key, value in policy.items():
         if isinstance(value, Mapping):
-            parts += [f"{key}.{inner} {shown}" for inner, shown in value.items() if shown is not None]
-        elif value is not None:
+            parts += [f"{key}.{inner} {shown}" for inner, shown in value.items() if shown not in (None, False)]
+        elif value not in (None, False):
             parts.append(f"policy {value}" if key == "name" else f"{key} {value}")
     return ", ".join(parts)
 
