@@ -146,7 +146,7 @@ def compare_with_brute_force(data: dict[str, Any]) -> None:
         for counts in fleets:
             try:
                 whole = judge(counts)
-                met = whole.met
+                met = whole.meets.confidence
                 if data["plan"]["spare"]:
                     for i, n in enumerate(counts):
                         less = tuple(m - (i == j) for j, m in enumerate(counts))
@@ -158,10 +158,11 @@ def compare_with_brute_force(data: dict[str, Any]) -> None:
         return verdicts
 
     best = brute_force((3,) * len(data["fleet"]), data["plan"]["max_entries"], evaluate)
-    assert (best is None) == (found.fleets == [])
-    assert found.search.proof == "exhaustive"
+    recommended = found.fleets[found.recommended] if found.fleets else None
+    assert (best is not None) == (recommended is not None and recommended.meets.confidence)
+    assert found.search.proof == found.search.confidence_proof == "exhaustive"
     if best is not None:
-        assert getattr(found.fleets[0], {"cost": "cost_usd_per_h", "power": "power_w"}[objective]) == pytest.approx(
+        assert getattr(recommended, {"cost": "cost_usd_per_h", "power": "power_w"}[objective]) == pytest.approx(
             best[1], rel=1e-12
         )
         assert found.lower_bound.objective <= best[1] * (1 + 1e-9)

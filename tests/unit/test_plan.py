@@ -17,7 +17,7 @@ from windtunnel.app import plan as planner
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.data import result_json
-from windtunnel.core.results.plan import PlanResult
+from windtunnel.core.results.plan import Meets, PlanResult
 from windtunnel.core.results.run import Estimate
 from windtunnel.planning import evaluation
 from windtunnel.planning import judge as judging
@@ -73,19 +73,75 @@ def test_the_answer_has_what_outside_scripts_rely_on(found: PlanResult) -> None:
     assert 0 < found.lower_bound.cost_usd_per_h <= costs[0]
     assert found.gap == pytest.approx(1 - found.lower_bound.cost_usd_per_h / costs[0])
     for fleet in found.fleets:
-        for target in fleet.targets:
-            assert target.met and target.high <= target.limit
-    result_json(found)
+        assert fleet.meets.value and all(target.value <= target.limit for target in fleet.targets)
+        assert fleet.meets.confidence == all(target.met and target.high <= target.limit for target in fleet.targets)
+    # The first that meets with confidence is recommended; here a cheaper one meets by value.
+    assert [f.meets.confidence for f in found.fleets[: found.recommended + 1]] == [False] * found.recommended + [True]
+    assert found.recommended > 0
+    data = json.loads(result_json(found))
+    assert data["fleets"][found.recommended]["meets"] == {"value": True, "confidence": True}
+    assert data["fleets"][0]["configuration"] == [
+        {"entry": "fast", "device": "server", "count": 1, "group": None, "role": None, "settings": {}}
+    ]
+    assert data["searched"]["count"]["fast"][0] == 0 and data["held"]["policy"] == "shortest-expected-completion"
+
+
+def test_by_value_and_with_confidence_stand_side_by_side_and_one_sentence_says_why_they_differ(
+    found: PlanResult,
+) -> None:
+    first, *_, second = report.text(found).split("\n\n")[0].split("\n")
+    best, cheapest = found.fleets[found.recommended], found.fleets[0]
+    assert f"{best.text} (4.70 USD/h) meets the target with 95% confidence" in first
+    assert f"{cheapest.text} (2.70 USD/h) meets it by value" in " ".join(report.text(found).split())
+    said = found.explanation.price_of_confidence.text
+    assert "12.8 ms, 95% CI 7.23 to 47.5 ms, whose upper bound misses the limit" in said and best.text in said
+    assert said.count(".") - len(re.findall(r"\d\.\d", said)) == 1, "more than one sentence"
+    assert second
+    table = report.fleet_table(report.listed(found), found.confidence)
+    assert any(line.startswith(cheapest.text) and "by value" in line for line in table)
+    assert any(line.startswith(best.text) and "at 95%" in line for line in table)
+    page = plan_page.render(found)
+    assert "By value" in page and "by value" in page
+
+
+def test_the_recommended_fleet_is_listed_however_many_cheaper_ones_meet_by_value(found: PlanResult) -> None:
+    assert evaluation.notable([], 3) == []
+
+    def fleet(counts: tuple[int, ...], certain: bool) -> evaluation.Evaluation:
+        meets = Meets(value=True, confidence=certain)
+        return dataclass_of(evaluation.Evaluation, counts=counts, meets=meets)
+
+    fleets = [
+        fleet((3, 0), False),
+        fleet((0, 4), False),
+        fleet((4, 0), False),
+        fleet((5, 0), True),
+        fleet((6, 0), True),
+    ]
+    assert evaluation.recommended(fleets) == 3
+    # Four contain three that are as certain; five are certain, and six contain those.
+    assert evaluation.notable(fleets, 5) == [0, 1, 3]
+    assert evaluation.notable(fleets, 2) == [0, 3]
+    assert evaluation.notable(fleets[:3], 5) == [0, 1]
+
+
+def dataclass_of(kind: Any, **fields: Any) -> Any:
+    """Return an object of a dataclass of which only some fields matter."""
+    made = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def test_run_agrees_with_what_the_plan_says_of_its_best_fleet(found: PlanResult) -> None:
-    counts = found.fleets[0].entries
+    best = found.fleets[found.recommended]
+    counts = best.entries
     data = plan_scenario()
     data["fleet"] = [entry | {"count": counts[entry["name"]]} for entry in data["fleet"] if entry["name"] in counts]
     result = windtunnel.run(scenario_from_data(data)).result
-    assert result.cost_usd_per_h == pytest.approx(found.fleets[0].cost_usd_per_h)
-    assert result.latency_s.p95.high == pytest.approx(found.fleets[0].targets[0].high)
-    assert result.average_power_w == pytest.approx(found.fleets[0].power_w)
+    assert result.cost_usd_per_h == pytest.approx(best.cost_usd_per_h)
+    assert result.latency_s.p95.high == pytest.approx(best.targets[0].high)
+    assert result.average_power_w == pytest.approx(best.power_w)
 
 
 def test_the_explanation_says_what_binds_what_breaks_and_what_moves_the_answer(found: PlanResult) -> None:
@@ -144,6 +200,20 @@ def test_under_more_load_the_cheapest_known_fleet_is_named_and_not_just_more_of_
     assert windtunnel.run(more_of_the_same.changed(workload=scaled)).result.latency_s.p95.high <= 0.014
 
 
+def test_under_more_load_no_larger_fleet_is_proposed_than_is_needed() -> None:
+    # Jobs of exactly 10 ms at a steady rate: 24 devices do 2,390 a second, and 29 a fifth more.
+    data = plan_scenario(plan={"loads": [], "max": 60, "replications": 2}, targets=["latency p99 <= 10.001 ms"])
+    data |= {"fleet": data["fleet"][:1], "policy": "fifo"}
+    data["workload"][0] |= {
+        "arrivals": {"process": "deterministic", "rate": "2390 /s"},
+        "ops": [{"service": {"distribution": "deterministic", "mean": "10 ms"}}],
+    }
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    assert answer.fleets[answer.recommended].devices == {"server": 24}
+    more = answer.explanation.changes[0]
+    assert more.change == "20% more load" and more.devices == {"slow": 29}
+
+
 def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
     answer = planner.plan(scenario_from_data(plan_scenario(plan={"loads": [], "objective": "power"})), workers=1)
     least, best = answer.lower_bound.objective, answer.fleets[0].power_w
@@ -167,30 +237,35 @@ def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
 def test_a_limit_below_any_jobs_own_time_is_met_with_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
     data = plan_scenario(targets=["latency p95 <= 1 ms"], plan={"loads": []}, stop={"jobs": 4000})
     answer = planner.plan(scenario_from_data(data), workers=1)
-    said = answer.explanation.unreachable
-    assert len(said) == 1 and answer.simulated == []
-    # Exponential with a mean of 4 ms, three times as fast: -ln(0.05) of that.
-    least = float(re.search(r"alone on fast, takes at least ([0-9.]+) ms \(p95\)", said[0])[1])  # type: ignore[index]
-    assert least == pytest.approx(4 / 3 * -np.log(0.05), rel=0.06)
-    assert said[0] + "." in answer.explanation.sentences
+    (conflict,) = answer.explanation.conflicts
+    assert conflict.kind == "bound" and not conflict.by_counts and answer.simulated == []
+    # Exponential with a mean of 4 ms, three times as fast. The warm-up may leave out the first half, so that 5% of all
+    # jobs are 10% of those that certainly count: -ln(0.1) of that.
+    assert conflict.targets[0].least == pytest.approx(4e-3 / 3 * -np.log(0.1), rel=0.06)
+    assert conflict.text + "." in answer.explanation.sentences and "even if no job waits" in conflict.text
 
 
 @pytest.mark.parametrize(
-    ("target", "said"), [("cost <= 0.5 USD/h", "costs less than"), ("power average <= 20 W", "draws less than")]
+    ("target", "said"), [("cost <= 0.5 USD/h", "costs at least"), ("power average <= 20 W", "draws at least")]
 )
 def test_a_limit_below_the_bound_is_met_with_the_bound_and_no_search(target: str, said: str) -> None:
     data = plan_scenario(targets=["latency p95 <= 15 ms", target], plan={"loads": []})
     answer = planner.plan(scenario_from_data(data), workers=1)
     assert answer.fleets == [] and answer.search.simulated_fleets == 0
-    assert said in answer.explanation.unreachable[0]
+    assert said in answer.explanation.conflicts[0].text
 
 
 def test_no_fleet_above_a_limit_to_the_rent_is_simulated(found: PlanResult) -> None:
-    targets = ["latency p95 <= 15 ms", "cost <= 4.2 USD/h"]
+    targets = ["latency p95 <= 15 ms", "cost <= 2.5 USD/h"]
     answer = planner.plan(scenario_from_data(plan_scenario(targets=targets, plan={"loads": []})), workers=1)
     assert answer.fleets == [] and answer.simulated
-    assert max(f.cost_usd_per_h for f in answer.simulated) <= 4.2
-    assert found.fleets[0].cost_usd_per_h > 4.2
+    assert max(f.cost_usd_per_h for f in answer.simulated) <= 2.5
+    # What the others would cost is said, and nothing is blamed on the number of devices.
+    conflict = answer.explanation.conflicts[0]
+    assert conflict.kind == "cheapest" and conflict.targets[-1].least == found.fleets[0].cost_usd_per_h == 2.7
+    assert "cost <= 2.5 USD/h cannot be met together with latency p95 <= 15 ms" in conflict.text
+    fast = answer.entries[1].reason
+    assert fast.kind == "over_rent" and fast.count == 1 and "2.70 USD/h (cost <= 2.5 USD/h)" in fast.text
 
 
 def test_every_dot_has_its_row_and_the_time_is_that_of_the_target_that_binds(found: PlanResult) -> None:
@@ -198,18 +273,18 @@ def test_every_dot_has_its_row_and_the_time_is_that_of_the_target_that_binds(fou
     for name, title in (("time", "Latency p95"), ("power", "Average power")):
         assert charts[name]["title"] == title
         assert charts[name]["names"] == [row[0] for row in plan_page.frontier_rows(found)]
-    assert len(charts["time"]["x"]) == sum(f.met for f in found.simulated)
+    assert len(charts["time"]["x"]) == sum(f.meets.value for f in found.simulated)
     for dot, row in zip(charts["time"]["front"], plan_page.frontier_rows(found), strict=True):
         assert (dot is None) == (row[-1] == "no")
 
 
 def test_a_table_too_wide_for_a_terminal_has_its_targets_below_one_another(found: PlanResult) -> None:
-    one = found.fleets[0]
+    one = found.fleets[found.recommended]
     names = ["a very long name for a target <= 15 ms", "another name as long as that <= 20 ms", "third <= 30 ms"]
     share = {"unit": "1", "value": 0.9234, "low": 0.9, "high": 0.95, "limit": 0.9, "comparison": ">="}
     targets = [replace(one.targets[0], text=name) for name in names]
     targets.append(replace(one.targets[0], text="availability >= 90%", **share))
-    lines = report.fleet_table([replace(one, targets=targets)])
+    lines = report.fleet_table([replace(one, targets=targets)], 0.95)
     assert max(map(len, lines)) <= 120 and len(lines) == 2 + 4
     assert all(re.search(r" \([0-9.]+ to [0-9.]+ ms\) +headroom [0-9.]+%$", line) for line in lines[2:5])
     # A share is a percentage wherever it stands.
@@ -239,7 +314,7 @@ def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: PlanResult, t
     assert "Fleets in the charts" in page and "Values over load" in page
     for fleet in found.fleets:
         assert fleet.text in page
-    assert report.verdict(found) in report.text(found)
+    assert report.verdict(found) in " ".join(report.text(found).split())
 
 
 def test_no_fleet_is_exit_1_with_the_reason(tmp_path: Path) -> None:
@@ -249,7 +324,8 @@ def test_no_fleet_is_exit_1_with_the_reason(tmp_path: Path) -> None:
     assert done.exit_code == 1
     answer = json.loads(done.stdout)
     assert answer["fleets"] == [] and answer["gap"] is None and answer["lower_bound"]["cost_usd_per_h"] is None
-    assert "cannot serve every job in time" in " ".join(answer["explanation"]["sentences"])
+    assert "no number of them meets latency p95 <= 1 us" in " ".join(answer["explanation"]["sentences"])
+    assert [entry["reason"]["kind"] for entry in answer["entries"]] == ["too_slow", "too_slow"]
 
 
 @pytest.mark.parametrize(
@@ -275,6 +351,8 @@ def test_a_spare_costs_one_more_where_devices_are_alike() -> None:
     without = planner.plan(scenario_from_data(data)).fleets[0].devices["server"]
     with_one = planner.plan(scenario_from_data(data | {"plan": {"loads": [], "max": 12, "spare": 1}}))
     assert with_one.fleets[0].devices["server"] == without + 1
+    # One device less than that is none that anything can be lost from.
+    assert all(f.devices["server"] > without for f in with_one.fleets)
 
 
 def test_with_a_spare_a_change_is_judged_without_it_too() -> None:
@@ -282,20 +360,21 @@ def test_with_a_spare_a_change_is_judged_without_it_too() -> None:
     data["fleet"] = data["fleet"][:1]
     answer = planner.plan(scenario_from_data(data), workers=1)
     more = answer.explanation.changes[0]
-    count = answer.fleets[0].devices["server"]
+    count = answer.fleets[answer.recommended].devices["server"]
     assert more.change == "20% more load" and not more.still_meets
     # The whole fleet would do; it is one device short that it does not.
     one = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None)
     one.run()
-    assert simulating.simulate(one.candidates.simulator.setting, simulating.Case((count,), 1.2)).met
+    assert simulating.simulate(one.candidates.simulator.setting, simulating.Case((count,), 1.2)).meets.confidence
     assert more.violations[0].startswith("without 1 of slow: latency p95")
-    assert [p.met for p in answer.curve.points] == [True, False]
+    assert [p.meets.confidence for p in answer.curve.points] == [True, False]
 
 
 def test_a_higher_confidence_never_accepts_what_a_lower_one_refuses(found: PlanResult) -> None:
     sure = planner.plan(scenario_from_data(plan_scenario(plan={"confidence": "99%", "loads": []})))
-    assert sure.fleets[0].cost_usd_per_h >= found.fleets[0].cost_usd_per_h
-    best, same = found.fleets[0], [f for f in sure.simulated if f.text == found.fleets[0].text]
+    best = found.fleets[found.recommended]
+    assert sure.fleets[sure.recommended].cost_usd_per_h >= best.cost_usd_per_h
+    same = [f for f in sure.simulated if f.text == best.text]
     assert same and same[0].targets[0].high > best.targets[0].high
 
 
@@ -326,37 +405,40 @@ def _write(tmp_path: Path, data: dict[str, Any]) -> Path:
     return path
 
 
-def test_a_fleet_that_a_fixed_trace_gives_no_interval_is_never_called_good(tmp_path: Path) -> None:
+def test_a_fleet_that_a_fixed_trace_gives_no_interval_meets_by_value_and_is_not_recommended(tmp_path: Path) -> None:
     # Near its capacity the wait's swings are as long as the trace: one device's p99 has no interval, two devices' has.
     path = _write(tmp_path, trace_scenario(tmp_path) | {"targets": ["latency p99 <= 1 s"]})
     answer = planner.plan(path, workers=1)
     alone = next(f for f in answer.simulated if f.text == "1 × slow")
     assert alone.targets[0].interval_source == "none" and alone.targets[0].value < 1
-    assert alone.verdict == "unknown" and not alone.met
-    assert [f.text for f in answer.inconclusive] == ["1 × slow"]
-    # Dearer, but confirmed.
-    assert answer.fleets[0].cost_usd_per_h > alone.cost_usd_per_h
-    assert all(t.interval_source == "run" for f in answer.fleets for t in f.targets)
+    assert alone.meets.value and not alone.meets.confidence
+    assert [f.text for f in answer.fleets if not f.meets.confidence] == ["1 × slow"] == [answer.fleets[0].text]
+    # Dearer, but certain.
+    best = answer.fleets[answer.recommended]
+    assert best.cost_usd_per_h > alone.cost_usd_per_h
+    assert all(t.interval_source == "run" for t in best.targets)
     text = report.text(answer)
-    assert "Inconclusive at 95%:" in text and "(no interval)" in text
-    assert "1 × slow: latency p99 ≤ 1 s is inconclusive" in text
+    assert "(no interval)" in text
+    assert "1 × slow, at 1.00 USD/h, meets the targets by value but not with 95% confidence" in text
 
 
-def test_where_nothing_can_be_confirmed_the_answer_says_so_and_is_exit_1(tmp_path: Path) -> None:
+def test_where_nothing_is_certain_the_answer_says_so_and_a_fleet_by_value_is_enough_for_exit_0(tmp_path: Path) -> None:
     data = trace_scenario(tmp_path) | {"targets": ["latency p99 <= 1 s", "waiting p99 <= 1 s"]}
     data |= {"fleet": [data["fleet"][0]], "plan": {"loads": [], "max": 1}}
     path = _write(tmp_path, data)
     done = CliRunner().invoke(cli, ["plan", str(path), "--format", "json", "--workers", "1"])
-    assert done.exit_code == 1
-    answer = json.loads(done.stdout)
-    assert answer["fleets"] == [] and answer["gap"] is None
+    assert done.exit_code == 0
+    data = json.loads(done.stdout)
+    assert data["recommended"] == 0 and data["gap"] is not None
+    assert [f["meets"] for f in data["fleets"]] == [{"value": True, "confidence": False}]
     answer = planner.plan(path, workers=1)
-    assert answer.inconclusive[0].targets[0].reason.startswith("the run is too short")
-    said = report.verdict(answer)
-    assert "no fleet meets both targets with 95% confidence" in said and answer.inconclusive[0].text in said
-    # Those that follow are dearer, and none fails outright.
-    costs = [f.cost_usd_per_h for f in answer.inconclusive]
-    assert costs == sorted(costs) and all(f.verdict == "unknown" for f in answer.inconclusive)
+    assert answer.fleets[0].targets[0].reason.startswith("the run is too short")
+    assert report.verdict(answer) == (
+        "1 × slow meets both targets by value; no fleet found meets them with 95% confidence"
+    )
+    assert "no simulated fleet does" in answer.explanation.price_of_confidence.text
+    # Changes are judged by value too.
+    assert all(change.goal == "value" for change in answer.explanation.changes)
 
 
 def test_a_fleet_too_near_its_capacity_for_its_run_is_judged_by_a_longer_one() -> None:
@@ -407,12 +489,12 @@ def test_replications_end_with_the_first_that_rules_a_fleet_out() -> None:
     one = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None)
     one.run()
     overloaded = simulating.simulate(one.candidates.simulator.setting, simulating.Case((1, 0)))
-    assert overloaded.runs == 1 and overloaded.verdict == "fails"
+    assert overloaded.runs == 1 and not overloaded.meets.value
     # What it did not look into is no verdict, and is not given as a reason.
     assert {t.verdict for t in overloaded.targets} <= {"missed", "unknown"}
     assert not any("completed" in reason for reason in evaluation.violations(overloaded))
     roomy = simulating.simulate(one.candidates.simulator.setting, simulating.Case((0, 4)))
-    assert roomy.runs == 4 and roomy.met
+    assert roomy.runs == 4 and roomy.meets.confidence
     # A share is at most all of it, and its interval too.
     assert roomy.targets[1].high <= 1
 

@@ -190,6 +190,8 @@ class Bounds:
             self.counted = demand.arrival_s <= demand.end_s - self.slack_s
         # Times may exclude a warm-up, whose late jobs do not count.
         self.judged = self.counted & demand.judged
+        self.latest_s = end
+        """The end of the longest run, whatever its throughput (s)."""
         for target in targets:
             if target.metric == "throughput" and target.comparison == ">=" and demand.end_s is None and target.limit:
                 end = min(end, max(len(demand) / target.limit, last))
@@ -325,7 +327,7 @@ class Bounds:
                 weight = np.where(largest > 0, total / np.maximum(largest, 1e-300), 0.0) * tokens
                 token_count = float(demand.following[demand.workload >= 0].sum())
                 allowed = (1 - PERCENTILES[target.statistic or ""]) * token_count
-                self._late_row(bins, shares, weight, np.repeat(slow[:, None], len(demand), axis=1), mine, allowed)
+                self._late_row(bins, shares, weight, slow, mine, allowed)
 
     def _late_row(
         self, bins: _Bins, shares: np.ndarray, weight: FloatArray, slow: np.ndarray, mine: np.ndarray, most: float
@@ -500,15 +502,17 @@ class Replicated:
     target is the smallest over its replications, and the bound of the fleet is the largest over the targets.
     """
 
-    def __init__(self, demands: Sequence[Demand], targets: Sequence[Target]) -> None:
+    def __init__(self, demands: Sequence[Demand], targets: Sequence[Target], slack_s: float = 0.0) -> None:
         alone = [list(targets)]
         if len(demands) > 1:
             # A target without rows does not increase the bound.
             alone = [[target] for target in targets if target.metric in READ] or [[]]
-        longest = 0.0 if len(demands) == 1 else max(Bounds(demands[0], targets).slack_s, 0.0)
-        self.groups = [[Bounds(demand, subset, longest) for demand in demands] for subset in alone]
+        slack_s = max(slack_s, 0.0 if len(demands) == 1 else Bounds(demands[0], targets).slack_s)
+        self.groups = [[Bounds(demand, subset, slack_s) for demand in demands] for subset in alone]
+        self.demands = demands
         self.demand = demands[0]
-        self.first = self.groups[0][0]
+        self.runs = self.groups[0]
+        self.first = self.runs[0]
         self._loads: dict[Counts, tuple[float, DualCut]] = {}
 
     def lower_bound(

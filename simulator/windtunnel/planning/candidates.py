@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.results.plan import PlannedFleet
+from windtunnel.core.results.plan import ConfiguredEntry, Meets, PlannedFleet
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.demand import Demand
-from windtunnel.planning.bounds import Counts, Replicated
+from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
 from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.search import Verdict
 from windtunnel.planning.simulate import Case, Simulator
@@ -54,6 +54,12 @@ class Candidates:
         return len(self.names)
 
     @cached_property
+    def max_cost(self) -> float:
+        """The smallest limit (USD/h) that a target sets on the rent; infinite without one."""
+        targets = self.scenario.parsed_targets()
+        return min((t.limit * 3600 for t in targets if t.metric == "cost" and t.comparison == "<="), default=math.inf)
+
+    @cached_property
     def weights(self) -> tuple[FloatArray, float]:
         """Return the least that each device, and each watt of work above idle power, adds to the objective."""
         if self.plan.objective == "cost":
@@ -81,6 +87,40 @@ class Candidates:
         """Return what the devices of a fleet add to the objective at least; fleets are ranked by it."""
         return float(np.asarray(counts, dtype=np.float64) @ self.weights[0])
 
+    def rent_lower_bound(self, bounds: Replicated, most: int | None = None) -> Bound:
+        """Return the lower bound on the mean rent (USD/h) of a fleet with at most ``most`` devices of each entry.
+
+        Where ``most`` is None, the limits of the plan on devices and entries hold. Infinite if no fleet is feasible.
+        """
+        counts = self.max_counts if most is None else (most,) * self.entries
+        cost = bounds.lower_bound(self.rents, counts, self.plan.max_entries if most is None else self.entries)
+        if self.scaled and math.isfinite(cost.value):
+            return replace(cost, value=max(cost.value, self.autoscaled_usd_per_h(bounds), 0.0))
+        return cost
+
+    def least_rent_usd(self, run: Bounds) -> FloatArray:
+        """Return what each job of a run that counts costs if devices are rented only while they work; shape (jobs,)."""
+        demand = run.demand
+        least = np.full(len(demand), math.inf)
+        for c in range(self.entries):
+            need_s = np.zeros(len(demand))
+            for resource in demand.resources:
+                if resource.class_number == c:
+                    need_s = np.maximum(need_s, resource.whole_s / resource.capacity)
+            least = np.minimum(least, np.where(demand.eligible[c], need_s * self.prices[c] / 3600, math.inf))
+        return np.asarray(least[run.counted])
+
+    def autoscaled_usd_per_h(self, bounds: Replicated) -> float:
+        """Return a lower bound on the mean rent of any fleet, scaled or not; 0 where the work has no lower bound.
+
+        Of several replications, each may miss a target that their mean meets, so none is ended by its throughput.
+        """
+        lengths = [run.run_s if len(bounds.runs) == 1 else run.latest_s for run in bounds.runs]
+        if not self.demand.complete or not all(map(math.isfinite, lengths)):
+            return 0.0
+        rents = [self.least_rent_usd(run).sum() / length for run, length in zip(bounds.runs, lengths, strict=True)]
+        return float(np.mean(rents) * 3600 * (1 - 1e-9))
+
     # Results of the simulation.
 
     def _cases(self, case: Case) -> list[Case]:
@@ -98,38 +138,37 @@ class Candidates:
         self.simulator([part for case in cases for part in self._cases(case) if self.may_be_feasible(part)])
         return [self.evaluation(case) for case in cases]
 
-    def verdicts(self, fleets: Sequence[Counts]) -> list[Verdict]:
-        """Simulate fleets and return their verdicts for the search."""
-        verdicts = []
-        for evaluation in self.judge([Case(counts) for counts in fleets]):
-            conclusive = evaluation.verdict != "unknown"
-            verdicts.append(Verdict(evaluation.met, evaluation.objective(self.plan.objective), conclusive))
-        return verdicts
-
-    def possible_verdicts(self, fleets: Sequence[Counts]) -> list[Verdict]:
-        """Return verdicts that count an inconclusive fleet as one that meets the targets."""
-        return [Verdict(v.met or not v.conclusive, v.value) for v in self.verdicts(fleets)]
+    def verdicts(self, fleets: Sequence[Counts], goal: str) -> list[Verdict]:
+        """Simulate fleets and return whether each meets the targets by ``value``, or with ``confidence``."""
+        return [
+            Verdict(e.reaches(goal), e.objective(self.plan.objective), goal == "value" or e.decided)
+            for e in self.judge([Case(counts) for counts in fleets])
+        ]
 
     def evaluation(self, fleet: Case) -> Evaluation:
         """Return what was simulated of a fleet; with ``spare`` also whether it works without that many devices."""
         whole, *degraded_cases = self._cases(fleet)
         evaluation = self.simulator.evaluations[whole]
         for case in degraded_cases:
-            if evaluation.verdict == "fails":
+            if not evaluation.meets.value:
                 break
             entry = next(i for i, (a, b) in enumerate(zip(fleet.counts, case.counts, strict=True)) if a != b)
             lost = f"without {self.plan.spare} of {self.names[entry]}"
             if not self.may_be_feasible(case):
-                reason = f"{lost} no device serves every job"
-                evaluation = replace(evaluation, met=False, verdict="fails", spare_violations=reason)
+                left = "the remaining devices cannot serve every job in time" if any(case.counts) else "none remains"
+                missed = Meets(value=False, confidence=False)
+                evaluation = replace(evaluation, meets=missed, decided=True, spare_violations=f"{lost} {left}")
                 continue
             degraded = self.simulator.evaluations[case]
             times = [t for t in degraded.targets if t.unit == "s" or t.metric in ("throughput", "completed")]
-            if not degraded.keeps_up or not all(t.met for t in times):
-                fails = not degraded.keeps_up or any(t.verdict == "missed" for t in times)
-                reason = f"{lost}: {'; '.join(violations(degraded))}"
-                verdict = "fails" if fails else "unknown"
-                evaluation = replace(evaluation, met=False, verdict=verdict, spare_violations=reason)
+            meets = Meets(
+                value=degraded.keeps_up and all(t.verdict != "missed" for t in times),
+                confidence=evaluation.meets.confidence and degraded.keeps_up and all(t.met for t in times),
+            )
+            if meets != evaluation.meets:
+                reason = f"{lost}: {'; '.join(violations(replace(degraded, targets=times)))}"
+                decided = not meets.value or degraded.decided
+                evaluation = replace(evaluation, meets=meets, decided=decided, spare_violations=reason)
         return evaluation
 
     # Texts and rows.
@@ -164,6 +203,11 @@ class Candidates:
         return PlannedFleet(
             devices=devices,
             entries=self.named(evaluation.counts),
+            configuration=[
+                ConfiguredEntry(entry=name, device=device.label, count=int(n))
+                for name, device, n in zip(self.names, self.devices, evaluation.counts, strict=True)
+                if n
+            ],
             text=self.text(evaluation.counts),
             cost_usd_per_h=evaluation.cost_usd_per_h,
             power_w=evaluation.power_w,
@@ -175,7 +219,7 @@ class Candidates:
             p50_s=evaluation.p50_s,
             p99_s=evaluation.p99_s,
             keeps_up=evaluation.keeps_up,
-            verdict=evaluation.verdict,
+            meets=evaluation.meets,
             judged_by=evaluation.judged_by,
             min_load=self.min_load(evaluation.counts),
             targets=evaluation.targets,

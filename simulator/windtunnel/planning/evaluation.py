@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windtunnel.core.results.plan import JudgedTarget
+from windtunnel.core.results.plan import JudgedTarget, Meets
 from windtunnel.core.results.run import DeviceAccuracy
 from windtunnel.core.units import format_quantity, format_share, parse_unit
 from windtunnel.planning.bounds import Counts
@@ -18,13 +18,14 @@ from windtunnel.planning.bounds import Counts
 class Evaluation:
     """What was simulated of one fleet; the same in every process.
 
-    ``verdict``: meets, unknown or fails. ``judged_by``: run, longer or replications. Within ``keep_up_s`` after the
-    last arrival a fleet that keeps up completes all jobs. Measured values are means over the runs.
+    ``decided``: the fleet meets the targets with confidence or does not, and this does not rest on an interval that is
+    missing. ``judged_by``: run, longer or replications. Within ``keep_up_s`` after the last arrival a fleet that keeps
+    up completes all jobs. Measured values are means over the runs.
     """
 
     counts: Counts
-    met: bool
-    verdict: str
+    meets: Meets
+    decided: bool
     judged_by: str
     runs: int
     keeps_up: bool
@@ -43,6 +44,10 @@ class Evaluation:
     model_accuracy: Sequence[DeviceAccuracy]
     spare_violations: str | None = None
     """Why the fleet fails without the spare devices, if it does."""
+
+    def reaches(self, goal: str) -> bool:
+        """Return whether the fleet meets every target by ``value``, or with ``confidence``."""
+        return self.meets.confidence if goal == "confidence" else self.meets.value
 
     def objective(self, name: str) -> float:
         """Return the value of the objective cost (USD/h), power (W) or carbon (kg/h); infinite if it is unknown."""
@@ -78,9 +83,9 @@ def least_headroom(evaluation: Evaluation) -> float:
 
 
 def violations(evaluation: Evaluation) -> list[str]:
-    """Return in words which targets a fleet misses, or why they are inconclusive, the worst first.
+    """Return in words which targets a fleet misses; if it misses none, which of them it does not meet with confidence.
 
-    The list is empty for a fleet that meets every target.
+    The worst is first. The list is empty for a fleet that meets every target with confidence.
     """
     missed = [t for t in evaluation.targets if t.verdict == "missed"]
     without_value: dict[str, list[str]] = {}
@@ -89,16 +94,13 @@ def violations(evaluation: Evaluation) -> list[str]:
             without_value.setdefault(str(target.reason), []).append(target.text)
     lines = [f"{reason}, so there is no value for {' and '.join(texts)}" for reason, texts in without_value.items()]
     measured = sorted((t for t in missed if t.value is not None), key=lambda t: t.headroom or -math.inf)
-    lines += [f"{target.text}: {value_text(target)}{_exceeds(target)}" for target in measured]
-    # The missed targets are reason enough; inconclusive ones are listed only where none is missed.
-    lines += [
-        f"{target.text} is inconclusive: {value_text(target)} ({target.reason})"
-        for target in evaluation.targets
-        if target.verdict == "unknown" and not missed and evaluation.keeps_up
-    ]
+    lines += [f"{target.text}: {value_text(target)}" for target in measured]
+    # The missed targets are reason enough; those that are met by value only are listed where none is missed.
+    if not missed and evaluation.keeps_up:
+        lines += [f"{t.text}: {value_text(t)}{doubt(t)}" for t in evaluation.targets if t.verdict == "unknown"]
     if not evaluation.keeps_up:
-        left = format_quantity(evaluation.keep_up_s, "s")
-        lines.append(f"it does not keep up: more than {left} of work remains at the end")
+        time = format_quantity(evaluation.keep_up_s, "s")
+        lines.append(f"it does not keep up: jobs remain {time} after the last arrival that counts")
     if evaluation.spare_violations:
         lines.append(evaluation.spare_violations)
     return lines
@@ -141,11 +143,13 @@ def _judged_end(target: JudgedTarget) -> str:
     return "upper" if target.comparison == "<=" else "lower"
 
 
-def _exceeds(target: JudgedTarget) -> str:
-    """Return a note if the value is within the limit and its interval is not."""
-    value, limit, end = target.value, target.limit, _judged_end(target)
-    within = value is not None and (value <= limit if target.comparison == "<=" else value >= limit)
-    return f", whose {end} bound misses the limit" if within and end else ""
+def doubt(target: JudgedTarget) -> str:
+    """Return why a target is met by value only; empty text for one that is met with confidence, or missed."""
+    if target.verdict != "unknown":
+        return ""
+    if target.interval_source == "none":
+        return f" ({target.reason})"
+    return f", whose {_judged_end(target)} bound misses the limit"
 
 
 def headroom_text(target: JudgedTarget) -> str:
@@ -153,7 +157,7 @@ def headroom_text(target: JudgedTarget) -> str:
     if target.headroom is None:
         return value_text(target)
     if target.headroom < 0:
-        return f"{value_text(target)}{_exceeds(target)}"
+        return f"{value_text(target)}{doubt(target)}"
     end = _judged_end(target)
     return f"{value_text(target)}; headroom {percent(target.headroom)}{f' at the CI {end} bound' if end else ''}"
 
@@ -176,8 +180,8 @@ def explained_by_interval(before: JudgedTarget, after: JudgedTarget) -> bool:
 
 
 def next_cheapest(evaluations: Sequence[Evaluation], best: Evaluation, objective: str) -> Evaluation | None:
-    """Return the most expensive of the simulated fleets that cost less than ``best`` and fail."""
-    failed = [e for e in evaluations if not e.met and e.objective(objective) < best.objective(objective)]
+    """Return the most expensive of the simulated fleets that cost less than ``best`` and miss a target."""
+    failed = [e for e in evaluations if not e.meets.value and e.objective(objective) < best.objective(objective)]
     return max(failed, key=lambda e: (e.objective(objective), e.counts), default=None)
 
 
@@ -202,8 +206,8 @@ def time_name(target: JudgedTarget | None) -> str:
 
 
 def front(evaluations: Sequence[Evaluation], target: JudgedTarget | None) -> list[Evaluation]:
-    """Return the fleets that meet every target and that no other such fleet beats in cost, power and time together."""
-    met = [e for e in evaluations if e.met and time_s(e, target) is not None]
+    """Return the fleets that meet every target by value and that no other such fleet beats in cost, power and time."""
+    met = [e for e in evaluations if e.meets.value and time_s(e, target) is not None]
     points = np.array([[e.cost_usd_per_h, e.power_w, time_s(e, target)] for e in met])
     kept = []
     for i, evaluation in enumerate(met):
@@ -213,32 +217,33 @@ def front(evaluations: Sequence[Evaluation], target: JudgedTarget | None) -> lis
     return sorted(kept, key=lambda e: (e.cost_usd_per_h, e.power_w, e.counts))
 
 
-def minimal(evaluations: Sequence[Evaluation], objective: str, most: int) -> list[Evaluation]:
-    """Return at most ``most`` of the best fleets that meet every target, none of which contains another one."""
-    return _minimal([e for e in evaluations if e.met], (), objective)[:most]
+def feasible(evaluations: Sequence[Evaluation], objective: str) -> list[Evaluation]:
+    """Return the fleets that meet every target by value, the best first."""
+    met = [e for e in evaluations if e.meets.value]
+    return sorted(met, key=lambda e: (e.objective(objective), e.cost_usd_per_h, sum(e.counts), e.counts))
 
 
-def inconclusive(
-    evaluations: Sequence[Evaluation], listed: Sequence[Evaluation], objective: str, most: int
-) -> list[Evaluation]:
-    """Return at most ``most`` fleets whose verdict is inconclusive, the best first.
+def recommended(fleets: Sequence[Evaluation]) -> int:
+    """Return the index of the first fleet that meets every target with confidence; 0 where there is none."""
+    return next((i for i, e in enumerate(fleets) if e.meets.confidence), 0)
 
-    None of them contains another such fleet, or one of ``listed``.
+
+def notable(fleets: Sequence[Evaluation], most: int) -> list[int]:
+    """Return the indices of at most ``most`` fleets without those that contain an earlier one that is as certain.
+
+    The recommended fleet is always among them.
     """
-    unknown = [e for e in evaluations if e.verdict == "unknown" and math.isfinite(e.objective(objective))]
-    return _minimal(unknown, listed, objective)[:most]
-
-
-def _minimal(evaluations: Sequence[Evaluation], smaller: Sequence[Evaluation], objective: str) -> list[Evaluation]:
-    """Return the evaluations, the best first, without those that contain an earlier one or one of ``smaller``."""
-    kept: list[Evaluation] = []
-    for candidate in sorted(
-        evaluations, key=lambda e: (e.objective(objective), e.cost_usd_per_h, sum(e.counts), e.counts)
-    ):
-        counts = candidate.counts
-        if not any(all(a <= b for a, b in zip(e.counts, counts, strict=True)) for e in (*kept, *smaller)):
-            kept.append(candidate)
-    return kept
+    kept: list[int] = []
+    for i, e in enumerate(fleets):
+        contains = (
+            all(a <= b for a, b in zip(fleets[j].counts, e.counts, strict=True))
+            and (fleets[j].meets.confidence or not e.meets.confidence)
+            for j in kept
+        )
+        if not any(contains):
+            kept.append(i)
+    best = recommended(fleets)
+    return [*kept[: most - 1], best] if best in kept[most:] else kept[:most]
 
 
 KNEE_RULE = (

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import (
@@ -17,18 +14,15 @@ from windtunnel.core.results.plan import (
     LoadCurve,
     LoadPoint,
     PlanResult,
+    PriceOfConfidence,
 )
-from windtunnel.core.ticks import FloatArray
-from windtunnel.core.units import format_quantity
-from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning import evaluation as evaluating
-from windtunnel.planning.bounds import PERCENTILES, Bound, Replicated
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.search import SearchResult
 from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
-from windtunnel.scenario.target import Target
+from windtunnel.scenario.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -48,31 +42,66 @@ COMPARATIVES: Mapping[str, Comparatives] = {
 
 
 def explain(
-    candidates: Candidates, best: Evaluation | None, evaluations: Sequence[Evaluation], search: SearchResult
+    candidates: Candidates,
+    fleets: Sequence[Evaluation],
+    evaluations: Sequence[Evaluation],
+    searches: Sequence[SearchResult],
 ) -> Explanation:
-    """Return the explanation without its sentences; it simulates more fleets if needed."""
-    if best is None:
+    """Return the explanation without its sentences; it simulates more fleets if needed.
+
+    ``fleets`` are those of ``evaluations`` that meet the targets by value, the best first. ``searches`` are that by
+    value and that with confidence.
+    """
+    if not fleets:
         closest = max(evaluations, key=lambda e: (evaluating.least_headroom(e), [-n for n in e.counts]), default=None)
         return Explanation(
             binding=None,
+            price_of_confidence=None,
             next_cheapest=None,
             changes=[],
             closest=None if closest is None else ClosestFleet(candidates.text(closest.counts), violations(closest)),
             search=[],
         )
-    below = evaluating.next_cheapest(evaluations, best, candidates.plan.objective) or _one_less(candidates, best)
+    best, first = fleets[evaluating.recommended(fleets)], fleets[0]
+    below = evaluating.next_cheapest(evaluations, first, candidates.plan.objective) or _one_less(candidates, first)
     cheaper = None
     if below is not None:
-        text, objective = candidates.text(below.counts), candidates.objective_text(below)
-        cheaper = CheaperFleet(text, objective, below.verdict, violations(below))
+        cheaper = CheaperFleet(candidates.text(below.counts), candidates.objective_text(below), violations(below))
+    goal = "confidence" if best.meets.confidence else "value"
     return Explanation(
         binding=evaluating.binding(best),
         headroom={target.text: target.headroom for target in best.targets},
+        price_of_confidence=_price_of_confidence(candidates, first, best),
         next_cheapest=cheaper,
-        changes=Changes(candidates, best, evaluations).effects(),
+        changes=Changes(candidates, best, evaluations, goal).effects(),
         closest=None,
-        search=[_proof(candidates, search)],
+        search=_proofs(candidates, fleets, len(evaluations), *searches),
     )
+
+
+def _price_of_confidence(candidates: Candidates, first: Evaluation, best: Evaluation) -> PriceOfConfidence | None:
+    """Return what the recommended fleet ``best`` costs more than the best fleet by value; None if that is certain."""
+    if first.meets.confidence:
+        return None
+    certain = best if best.meets.confidence else None
+    price = PriceOfConfidence(
+        fleet=candidates.text(first.counts),
+        objective_text=candidates.objective_text(first),
+        recommended=None if certain is None else candidates.text(certain.counts),
+        recommended_objective_text=None if certain is None else candidates.objective_text(certain),
+        doubts=violations(first),
+    )
+    return replace(price, text=_difference(price, candidates.plan))
+
+
+def _difference(price: PriceOfConfidence, plan: Plan) -> str:
+    """Return why the best fleet by value does not meet the targets with confidence, and which does, as one sentence."""
+    confidence, least = f"{plan.confidence * 100:.3g}% confidence", COMPARATIVES[plan.objective].least
+    text = f"{price.fleet}, at {price.objective_text}, meets the targets by value but not with {confidence} "
+    text += f"({'; '.join(price.doubts)}); "
+    if price.recommended is None:
+        return f"{text}no simulated fleet does."
+    return f"{text}{price.recommended}, at {price.recommended_objective_text}, is the {least} fleet found that does."
 
 
 def _one_less(candidates: Candidates, best: Evaluation) -> Evaluation | None:
@@ -82,7 +111,7 @@ def _one_less(candidates: Candidates, best: Evaluation) -> Evaluation | None:
     fleets = [f for f in fleets if any(f) and candidates.may_be_feasible(Case(f))]
     if not fleets:
         return None
-    failed = [e for e in candidates.judge([Case(f) for f in fleets]) if not e.met]
+    failed = [e for e in candidates.judge([Case(f) for f in fleets]) if not e.meets.value]
     return max(failed, key=lambda e: (e.objective(objective), e.counts), default=None)
 
 
@@ -93,20 +122,36 @@ def limit_phrase(most: int, candidates: int) -> str:
     return " of one entry" if most == 1 else f" of at most {most} entries"
 
 
-def _proof(candidates: Candidates, search: SearchResult) -> str:
-    number, less = len(search.verdicts), COMPARATIVES[candidates.plan.objective].less
+def _proofs(
+    candidates: Candidates, fleets: Sequence[Evaluation], number: int, search: SearchResult, confident: SearchResult
+) -> list[str]:
+    """Return what is known of fleets that are better than the best by value, and than the recommended one."""
     simulated = f"{number:,} fleet was simulated" if number == 1 else f"{number:,} fleets were simulated"
-    limit = limit_phrase(candidates.plan.max_entries, candidates.entries)
+    recommended = evaluating.recommended(fleets)
+    if not recommended:
+        return [f"{simulated}; {_proof(candidates, search)}."]
+    first, best = (candidates.text(fleets[i].counts) for i in (0, recommended))
+    return [
+        f"{simulated}. To meet the targets by value for less than {first}: {_proof(candidates, search)}.",
+        f"To meet them with confidence for less than {best}: {_proof(candidates, confident)}.",
+    ]
+
+
+def _proof(candidates: Candidates, search: SearchResult) -> str:
+    less, limit = (
+        COMPARATIVES[candidates.plan.objective].less,
+        limit_phrase(candidates.plan.max_entries, candidates.entries),
+    )
     if search.proof == "exhaustive":
-        return f"{simulated}; every {less} fleet{limit} was simulated or is excluded by the lower bound."
+        return f"every {less} fleet{limit} was simulated or is excluded by the lower bound"
     if search.proof == "monotone":
         return (
-            f"{simulated}; every {less} fleet{limit} was simulated, is excluded by the lower bound, or is part of a "
-            "larger fleet that failed (this assumes that adding devices never worsens a target)."
+            f"every {less} fleet{limit} was simulated, is excluded by the lower bound, or is part of a "
+            "larger fleet that failed (this assumes that adding devices never worsens a target)"
         )
     return (
-        f"{simulated}, which is the limit; {search.unexplored:,} {less} fleets that the lower bound does not exclude "
-        "were not simulated."
+        f"the limit was reached, and {search.unexplored:,} {less} fleets that the lower bound does not exclude were "
+        "not simulated"
     )
 
 
@@ -133,8 +178,7 @@ def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
                 high_s=None if judged is None else judged.high,
                 utilisation=evaluation.utilisation,
                 min_load=None if min_load is None else min_load * load,
-                met=evaluation.met,
-                verdict=evaluation.verdict,
+                meets=evaluation.meets,
                 keeps_up=evaluation.keeps_up,
             )
         )
@@ -148,110 +192,30 @@ def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
     )
 
 
-# Why no fleet can meet a target.
-
-
-def explain_infeasibility(candidates: Candidates, targets: Sequence[Target], cost: Bound) -> list[str]:
-    """Return a sentence for each target that no fleet can meet; ``cost`` is the lower bound on the rent."""
-    sentences = []
-    possible = math.isfinite(cost.value)
-    for target in targets:
-        if target.comparison != "<=":
-            continue
-        if target.metric == "cost":
-            if target.limit * 3600 < cost.value and possible:
-                sentences.append(
-                    f"{target.text} cannot be met: no fleet that does the work costs less than {cost.value:,.2f} USD/h"
-                )
-        elif not possible:
-            least = _least_time(candidates, target)
-            if least is not None and least[0] > target.limit:
-                sentences.append(f"{target.text} cannot be met by any fleet: {least[1]}")
-            if target.metric == "power":
-                sentences += _least_power(candidates, targets, target)
-    return sentences
-
-
-def _least_time(candidates: Candidates, target: Target) -> tuple[float, str] | None:
-    """Return a lower bound (s) on a target's statistic, with a text: each job alone on its fastest entry."""
-    demand, names = candidates.demand, candidates.names
-    if target.metric == "itl":
-        classes = np.flatnonzero(demand.gap_s > 0)
-        if not len(classes):
-            return None
-        best = int(classes[np.argmin(demand.gap_s[classes])])
-        least = float(demand.gap_s[best])
-        return least, f"on {names[best]}, the fastest, a token takes at least {format_quantity(least, 's')}"
-    times = {"latency": demand.alone_s, "ttft": demand.alone_first_s}.get(target.metric)
-    if times is None or target.statistic is None:
-        return None
-    able, judged = _jobs(demand, target)
-    if not judged.any():
-        return None
-    own = np.where(able, times, math.inf)[:, judged]
-    least = _statistic(own.min(axis=0), target.statistic)
-    chosen = np.unique(own.argmin(axis=0))
-    where = names[int(chosen[0])] if len(chosen) == 1 else "the candidate that is fastest for it"
-    what = "a job" if target.metric == "latency" else "the first token of a job"
-    return least, (
-        f"{what} that never waits, alone on {where}, takes at least {format_quantity(least, 's')} ({target.statistic})"
-    )
-
-
-def _jobs(demand: Demand, target: Target) -> tuple[np.ndarray, np.ndarray]:
-    """Return which entry can run which job, and the jobs that a target refers to and that some entry can run."""
-    judged = demand.judged & demand.eligible.any(axis=0)
-    if target.workload is not None:
-        judged &= demand.workload == list(demand.workloads).index(target.workload)
-    return demand.eligible, judged
-
-
-def _statistic(values: FloatArray, name: str) -> float:
-    return float(np.mean(values) if name not in PERCENTILES else np.quantile(values, PERCENTILES[name]))
-
-
-def _least_power(candidates: Candidates, targets: Sequence[Target], target: Target) -> list[str]:
-    """Return a sentence if the least power of any fleet that completes the work exceeds the target."""
-    others = [t for t in targets if t.metric != "power"]
-    least = Replicated([candidates.demand], others).lower_bound(
-        candidates.demand.idle_w, candidates.max_counts, candidates.plan.max_entries, work_w=1.0
-    )
-    if not math.isfinite(least.value) or least.value <= target.limit:
-        return []
-    return [
-        f"{target.text} cannot be met: no fleet that does the work draws less than {format_quantity(least.value, 'W')}"
-    ]
-
-
 # The sentences.
-
-_INCONCLUSIVE = 2
-"""The number of inconclusive fleets with a sentence of their own; the table has the reasons of the others."""
 
 
 def sentences(plan: PlanResult) -> list[str]:
     """Return the explanation as sentences, from the finished plan."""
-    entries = [f"{entry.name}: {entry.reason}." for entry in plan.entries if entry.reason]
+    entries = [f"{entry.name}: {entry.reason.text}." for entry in plan.entries if entry.reason]
     explanation, comparatives = plan.explanation, COMPARATIVES[plan.objective]
     if not plan.fleets:
-        lines = [_nothing_found(plan)]
-        lines += [f"{sentence}." for sentence in explanation.unreachable]
-        lines += [*_inconclusive_fleets(plan), *entries]
+        lines = [_nothing_found(plan), *(f"{conflict.text}." for conflict in explanation.conflicts), *entries]
         closest = explanation.closest
-        if closest is not None and not plan.inconclusive:
+        if closest is not None:
             lines.append(f"The closest fleet, {closest.fleet}, fails: {'; '.join(closest.violations)}.")
         return lines
     lines = []
     bound = explanation.binding
     if bound is not None:
-        lines.append(f"Binding target: {bound.text}: {evaluating.headroom_text(bound)}.")
+        of = f" of {plan.fleets[plan.recommended].text}" if explanation.price_of_confidence else ""
+        lines.append(f"Binding target{of}: {bound.text}: {evaluating.headroom_text(bound)}.")
     below = explanation.next_cheapest
     if below is not None:
         lines.append(
             f"The closest {comparatives.less} fleet of those simulated, {below.fleet} at {below.objective_text}, "
-            f"{'fails' if below.verdict == 'fails' else 'is inconclusive'}: {'; '.join(below.violations)}."
+            f"fails: {'; '.join(below.violations)}."
         )
-    lines += _inconclusive_fleets(plan)
     if explanation.changes:
         lines.append(
             "Headroom is measured from the worse bound of the confidence interval. All lines below use the same seed; "
@@ -262,27 +226,19 @@ def sentences(plan: PlanResult) -> list[str]:
 
 
 def _nothing_found(plan: PlanResult) -> str:
-    if plan.inconclusive:
-        return "No simulated fleet meets the targets conclusively."
     if plan.simulated:
         return "No simulated fleet meets the targets."
     return "No fleet can meet the targets. None was simulated, because the lower bound excludes all of them."
 
 
-def _inconclusive_fleets(plan: PlanResult) -> list[str]:
-    fleets = plan.inconclusive
-    lines = [f"{fleet.text}: {'; '.join(fleet.violations)}." for fleet in fleets[:_INCONCLUSIVE]]
-    rest = len(fleets) - _INCONCLUSIVE
-    return lines + ([f"{rest} more {'fleet is' if rest == 1 else 'fleets are'} inconclusive."] if rest > 0 else [])
-
-
 def _change_sentence(effect: ChangeEffect, comparatives: Comparatives) -> str:
     if effect.still_meets:
-        text = f"{effect.change}: this fleet still meets every target"
+        by_value = " by value" if effect.goal == "value" else ""
+        text = f"{effect.change}: this fleet still meets every target{by_value}"
         if effect.binding is not None:
             text += f"; binding target {effect.binding.text}: {evaluating.headroom_text(effect.binding)}"
     else:
-        fails = "fails" if effect.verdict == "fails" else "becomes inconclusive"
+        fails = "meets the targets by value only" if effect.meets.value else "fails"
         text = f"{effect.change}: this fleet {fails} ({'; '.join(effect.violations)})"
     if effect.explained_by_interval:
         text += " (the value changed little; the difference is mainly the width of the confidence interval)"

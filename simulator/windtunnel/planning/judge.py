@@ -34,8 +34,9 @@ def judged(
 ) -> JudgedTarget:
     """Return a target with its value and interval (both in its unit), and its ``verdict``.
 
-    ``met``: the worse end of the interval is within the limit. ``missed``: it is not, or the value is not and has no
-    interval. ``unknown``: the value is within the limit and has no interval, for the reason ``reason``. ``verdicts``
+    ``met``: the worse end of the interval is within the limit. ``missed``: the value is not, or there is none.
+    ``unknown``: the value is within the limit, and the worse end is not or there is no interval, for the reason
+    ``reason``. So a target is met by value unless it is missed, and with confidence if it is met. ``verdicts``
     and ``results`` are those of one run, or of several replications, whose mean is the value and whose Student
     interval is the interval. ``repeats``: nothing is random, so every further run would be the same. ``fixed``: nothing
     is random and arrivals come from a trace: totals of the whole fleet are exact, and its times are a sample.
@@ -72,9 +73,12 @@ def judged(
             reason = _missing(target, results[0])
     limit = to_unit(target.limit, target.unit)
     worse_end = value if low is None or high is None else (high if target.comparison == "<=" else low)
-    within = worse_end is not None and (worse_end <= limit if target.comparison == "<=" else worse_end >= limit)
-    verdict = "missed" if not within else ("unknown" if source == "none" else "met")
-    judged_end = None if verdict == "unknown" else worse_end
+
+    def within(end: float | None) -> bool:
+        return end is not None and (end <= limit if target.comparison == "<=" else end >= limit)
+
+    verdict = "missed" if not within(value) else ("met" if source != "none" and within(worse_end) else "unknown")
+    judged_end = None if verdict == "unknown" and source == "none" else worse_end
     return JudgedTarget(
         text=target.text,
         met=verdict == "met",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from windtunnel.core.results.plan import (
     SimulatedFleet,
 )
 from windtunnel.core.ticks import FloatArray
-from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.checks import doubtful_settings
 from windtunnel.engine.prepare.demand import minimum_demand
@@ -31,6 +31,7 @@ from windtunnel.planning.bounds import Bound, Counts, Replicated
 from windtunnel.planning.candidates import UNITS, Candidates
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws
+from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import Search, SearchResult, Space
 from windtunnel.planning.simulate import Case, Setting, Simulator, entry_name, simulate, variant
 from windtunnel.scenario.plan import Plan
@@ -40,14 +41,6 @@ from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel.simulation.run import replication_seed
 from windtunnel.simulation.sources import model_accuracy, provenance, widest_error
 from windtunnel_models.catalogue import Catalogue
-
-_ALONE = {
-    "cannot": "by its model, it alone cannot serve every job in time, however many there are",
-    "too few allowed": "alone it would take more than the {max:,} that are allowed",
-    "maximum fails": "alone, {max:,} of them still fail",
-    "too expensive": "not searched further: alone it costs at least 1.5 times the best fleet",
-}
-"""The reasons of `Search` why there is no fleet of one entry, as text."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +224,7 @@ class Planner:
             ample = self._only(entry, min(max_counts[entry], max(1, math.ceil(2 * needs[entry]))))
         else:
             ample = tuple(min(most, max(2, *bounds.demand.gang)) for most in max_counts)
-        if not math.isfinite(bounds.load(ample)[0]):
+        if not bounds.demand.fits(ample) or not math.isfinite(bounds.load(ample)[0]):
             return simulator.setting
         evaluation = simulate(replace(simulator.setting, further=1), Case(ample))
         without = [t.text for t in evaluation.targets if t.interval_source == "none"]
@@ -249,23 +242,23 @@ class Planner:
     # Long: it has one expression for each key of the plan.
     def _answer(self, prepared: PreparedRun) -> PlanResult:
         candidates, objective = self.candidates, self.options.objective
-        lower = self._lower_bounds()
-        budget = self._max_cost() * (1 + 1e-9)
-        space = self._space(budget)
+        lower, budget = self._lower_bounds(), self.candidates.max_cost * (1 + 1e-9)
+        space = self._space(candidates, budget)
         # If the lower bound alone excludes every fleet, nothing is simulated.
         if not math.isfinite(lower.cost.value) or lower.cost.value > budget:
-            search = Search(space, candidates.verdicts, 0).run_bound_only()
-            simulated: list[Counts] = []
+            search = confident = Search(space, partial(candidates.verdicts, goal="value"), 0).run_bound_only()
         else:
-            search, simulated = self._search(space)
+            search, confident = self._search(space)
+        simulated = list(dict.fromkeys([*search.verdicts, *confident.verdicts]))
         evaluations = [candidates.evaluation(Case(counts)) for counts in simulated]
-        listed = evaluating.minimal(evaluations, objective, self.options.fleets)
-        inconclusive = evaluating.inconclusive(evaluations, listed, objective, self.options.fleets)
-        best = listed[0] if listed else None
-        explained = explanation.explain(candidates, best, evaluations, search)
+        fleets = evaluating.feasible(evaluations, objective)
+        recommended = evaluating.recommended(fleets)
+        best = fleets[recommended] if fleets else None
+        explained = explanation.explain(candidates, fleets, evaluations, [search, confident])
+        reasons = Reasons(candidates, self.targets)
         if best is None:
-            unreachable = explanation.explain_infeasibility(candidates, self.targets, lower.cost)
-            explained = replace(explained, unreachable=unreachable)
+            conflicts = reasons.by_search(evaluations, self._without_rent_limits) if evaluations else reasons.by_bound()
+            explained = replace(explained, conflicts=conflicts)
         time, policy = evaluating.binding_time(best), self.scenario.policy
         plan = PlanResult(
             name=self.scenario.name,
@@ -276,11 +269,13 @@ class Planner:
             replications=candidates.simulator.setting.replications,
             spare=self.options.spare,
             engine=evaluations[0].engine if evaluations else None,
-            fleets=[candidates.planned(e) for e in listed],
-            inconclusive=[candidates.planned(e) for e in inconclusive],
+            fleets=[candidates.planned(e) for e in fleets],
+            recommended=recommended,
             lower_bound=self._lower_bound(lower),
-            gap=self._gap(best, lower),
-            entries=self._entries(prepared, search.single_entry_reasons),
+            gap=self._gap(fleets[0] if fleets else None, lower),
+            searched=self._searched(),
+            held=self._held(),
+            entries=self._entries(prepared, reasons, search, space),
             explanation=explained,
             inputs=self._inputs(prepared),
             time=evaluating.time_name(time),
@@ -289,9 +284,11 @@ class Planner:
             search=SearchSummary(
                 simulated_fleets=len(simulated),
                 simulations=sum(e.runs for e in candidates.simulator.evaluations.values()),
-                rounds=search.rounds,
+                rounds=search.rounds + (0 if confident is search else confident.rounds),
                 proof=search.proof,
                 unexplored_cheaper=search.unexplored,
+                confidence_proof=confident.proof,
+                confidence_unexplored=confident.unexplored,
                 considered=search.considered,
                 max=dict(zip(self.names, candidates.max_counts, strict=True)),
                 max_entries=self.options.max_entries,
@@ -300,40 +297,47 @@ class Planner:
             notes=[
                 *self.notes,
                 *doubtful_settings(prepared),
-                *search.notes,
-                *self._harm(search),
+                *dict.fromkeys([*search.notes, *confident.notes]),
+                *dict.fromkeys([*self._harm(search), *self._harm(confident)]),
                 *candidates.demand.notes,
             ],
             simulated=[
-                SimulatedFleet(**vars(candidates.planned(e)), met=e.met, time_s=evaluating.time_s(e, time))
-                for e in evaluations
+                SimulatedFleet(**vars(candidates.planned(e)), time_s=evaluating.time_s(e, time)) for e in evaluations
             ],
             scenario=self.scenario.resolved(),
             versions=versions_module.versions(),
             has_continuous_batches=not isinstance(policy, str) and isinstance(policy.batch, ContinuousBatch),
+            listed=evaluating.notable(fleets, self.options.fleets),
         )
         return replace(plan, explanation=replace(explained, sentences=explanation.sentences(plan)))
 
+    def _searched(self) -> dict[str, object]:
+        """Return what the plan chooses among: the smallest and the largest number of each entry, and of entries."""
+        counts = {name: [0, n] for name, n in zip(self.names, self.candidates.max_counts, strict=True)}
+        return {"count": counts, "max_entries": min(self.options.max_entries, self.entries)}
+
+    def _held(self) -> dict[str, object]:
+        """Return the keys of the scenario that stay as they are in every fleet."""
+        resolved = self.scenario.resolved()
+        return {key: resolved[key] for key in ("policy", "power_budget", "autoscale") if resolved.get(key)}
+
     def _lower_bounds(self) -> _LowerBounds:
         candidates, counts, entries = self.candidates, self.candidates.max_counts, self.options.max_entries
-        cost = candidates.bounds.lower_bound(self.rents, counts, entries)
-        if self.scaled and math.isfinite(cost.value):
-            cost = replace(cost, value=max(cost.value, self._autoscaled_usd_per_h(), 0.0))
+        cost = candidates.rent_lower_bound(candidates.bounds)
         if self.options.objective == "cost":
             return _LowerBounds(cost, cost)
         weights, per_watt = candidates.weights
         return _LowerBounds(cost, candidates.bounds.lower_bound(weights, counts, entries, work_w=per_watt))
 
-    def _space(self, budget: float) -> Space:
+    def _space(self, candidates: Candidates, budget: float) -> Space:
         """Return the fleets to search: within ``budget`` (USD/h), with a lower bound on the objective of each."""
-        candidates = self.candidates
         weights, per_watt = candidates.weights
         work = candidates.bounds.lower_bound(
             np.zeros(self.entries), candidates.max_counts, self.entries, work_w=1.0, whole=False
         ).value
         work = work if math.isfinite(work) else 0.0
-
-        least = self._autoscaled_usd_per_h() if self.scaled and self.options.objective == "cost" else 0.0
+        of_rent = self.scaled and candidates.plan.objective == "cost"
+        least = candidates.autoscaled_usd_per_h(candidates.bounds) if of_rent else 0.0
 
         def lower_bound(fleets: np.ndarray) -> FloatArray:
             counts = np.asarray(fleets, dtype=np.float64)
@@ -341,10 +345,7 @@ class Planner:
             return np.where(counts @ self.rents <= budget, value, math.inf)
 
         return Space(
-            max_counts=tuple(
-                int(min(n, budget / price)) if price else n
-                for n, price in zip(candidates.max_counts, self.rents, strict=True)
-            ),
+            max_counts=candidates.max_counts,
             max_entries=self.options.max_entries,
             lower_bound=lower_bound,
             load=candidates.bounds.load,
@@ -357,22 +358,41 @@ class Planner:
             return None
         return max(0.0, 1 - lower.objective.value / value)
 
-    def _max_cost(self) -> float:
-        """Return the smallest limit (USD/h) that a target sets on the rent; infinite without one."""
-        limits = [t.limit * 3600 for t in self.targets if t.metric == "cost" and t.comparison == "<="]
-        return min(limits, default=math.inf)
+    def _search(self, space: Space) -> tuple[SearchResult, SearchResult]:
+        """Return the search of fleets that meet the targets by value, and that of fleets that do with confidence.
 
-    def _search(self, space: Space) -> tuple[SearchResult, list[Counts]]:
-        """Return the result of the search, and every fleet that was simulated.
-
-        If no fleet meets the targets conclusively, a second search finds the best of the inconclusive fleets.
+        The second begins with the best fleet of the first, because no better one meets the targets by value.
         """
-        search = Search(space, self.candidates.verdicts, self.options.simulations).run()
-        simulated = list(search.verdicts)
-        if search.best is None and any(not verdict.conclusive for verdict in search.verdicts.values()):
-            search = Search(space, self.candidates.possible_verdicts, self.options.simulations).run()
-            simulated = list(dict.fromkeys([*simulated, *search.verdicts]))
-        return search, simulated
+        verdicts, most = self.candidates.verdicts, self.options.simulations
+        search = Search(space, partial(verdicts, goal="value"), most).run()
+        fleets = list(search.verdicts)
+        known = dict(zip(fleets, verdicts(fleets, "confidence"), strict=True))
+        if search.best is None or known[search.best].met:
+            return search, search
+        above = 0.0 if search.proof == "open" else search.value
+        confident = Search(space, partial(verdicts, goal="confidence"), most, known=known, above=above).run()
+        proofs = ("exhaustive", "monotone", "open")
+        proof = max(search.proof, confident.proof, key=proofs.index)
+        return search, replace(confident, proof=proof)
+
+    def _without_rent_limits(self) -> tuple[Evaluation, SearchResult] | None:
+        """Return the cheapest fleet found that meets the targets other than limits on the rent, with its search."""
+        whole = self.candidates
+        texts = [t for t, parsed in zip(self.scenario.targets, self.targets, strict=True) if parsed.metric != "cost"]
+        scenario = self.scenario.changed(targets=texts)
+        simulator = Simulator(replace(whole.simulator.setting, scenario=scenario), self.workers, self.progress)
+        plan = self.options.model_copy(update={"objective": "cost"})
+        candidates = replace(whole, scenario=scenario, plan=plan, simulator=simulator)
+        # The fleets within the limit were searched before.
+        above = 0.0 if self.scaled or self.options.objective != "cost" else self.candidates.max_cost
+        try:
+            space = self._space(candidates, math.inf)
+            search = Search(
+                space, partial(candidates.verdicts, goal="value"), self.options.simulations, above=above
+            ).run()
+            return None if search.best is None else (candidates.evaluation(Case(search.best)), search)
+        finally:
+            simulator.close()
 
     def _harm(self, search: SearchResult) -> list[str]:
         if search.larger_fleet_fails is None or search.best is None:
@@ -393,63 +413,37 @@ class Planner:
             arrival_s = bounds.demand.arrival_s[bounds.counted]
             of = np.clip(np.searchsorted(edges, arrival_s, side="right") - 1, 0, windows - 1)
             width = float(max((edges[-1] - edges[0]) / windows, 1e-12))
-            profile = np.bincount(of, weights=self._least_rent_usd(), minlength=windows) / width * 3600
+            rents = self.candidates.least_rent_usd(bounds)
+            profile = np.bincount(of, weights=rents, minlength=windows) / width * 3600
         return LowerBound(
             cost_usd_per_h=_finite(lower.cost.value),
             devices=None if counts is None else self.candidates.named(counts),
             objective=_finite(lower.objective.value),
             objective_unit=UNITS[self.options.objective],
-            autoscaler_usd_per_h=self._autoscaled_usd_per_h() or None,
+            autoscaler_usd_per_h=self.candidates.autoscaled_usd_per_h(self.candidates.bounds) or None,
             autoscaler_by_window_usd_per_h=None if profile is None else [float(f"{v:.6g}") for v in profile],
             window_s=width,
         )
 
-    def _least_rent_usd(self) -> FloatArray:
-        """Return what each job that counts costs if devices are rented only while they work; shape (jobs,)."""
-        demand = self.candidates.demand
-        least = np.full(len(demand), math.inf)
-        for c in range(self.entries):
-            need_s = np.zeros(len(demand))
-            for resource in demand.resources:
-                if resource.class_number == c:
-                    need_s = np.maximum(need_s, resource.whole_s / resource.capacity)
-            least = np.minimum(least, np.where(demand.eligible[c], need_s * self.prices[c] / 3600, math.inf))
-        return np.asarray(least[self.candidates.bounds.first.counted])
-
-    def _autoscaled_usd_per_h(self) -> float:
-        """Return a lower bound on the mean rent of any fleet, scaled or not; 0 where the work has no lower bound."""
-        bounds = self.candidates.bounds.first
-        if not bounds.demand.complete or not math.isfinite(bounds.run_s):
-            return 0.0
-        return float(self._least_rent_usd().sum() / bounds.run_s * 3600 * (1 - 1e-9))
-
-    def _entries(self, prepared: PreparedRun, alone: Mapping[int, str]) -> list[CandidateEntry]:
-        """Return each candidate, what its times rest on, and why it was excluded or no fleet of it alone was found."""
+    def _entries(
+        self, prepared: PreparedRun, reasons: Reasons, search: SearchResult, space: Space
+    ) -> list[CandidateEntry]:
+        """Return each candidate, what its times rest on, and why no fleet of it alone meets the targets by value."""
         accuracies = model_accuracy(prepared.compiled, prepared.classes)
         entries = []
         for i, name in enumerate(self.names):
-            reason = self._excluded(prepared, i)
-            if reason is None and i in alone:
-                reason = _ALONE[alone[i]].format(max=self.candidates.max_counts[i])
-            label = self.devices[i].label
-            entries.append(CandidateEntry(name, label, float(self.prices[i]), reason, widest_error(accuracies, label)))
+            label, alone = self.devices[i].label, search.alone.get(i)
+            error = widest_error(accuracies, label)
+            more = tuple((1 + alone.count if alone else 0) if i == j else 0 for j in range(self.entries))
+            lower_bound = float(space.lower_bound(np.array([more]))[0])
+            reason = reasons.of_entry(prepared, i, alone, error, lower_bound)
+            entries.append(CandidateEntry(name, label, float(self.prices[i]), reason, error))
         return entries
 
     def _inputs(self, prepared: PreparedRun) -> ModelInputs:
         """Return the number of inputs of the device models of all candidates, and how many of them are assumed."""
         rows = provenance(prepared.compiled, prepared.classes, prepared.designs)
         return ModelInputs(len(rows), sum(row.provenance == "assumed" for row in rows))
-
-    def _excluded(self, prepared: PreparedRun, entry: int) -> str | None:
-        """Return why an entry can run no job; None if it can run one."""
-        if self.candidates.demand.eligible[entry].any():
-            return None
-        programs = [c for (number, _), c in prepared.compiled.items() if number == entry]
-        if not programs:
-            return "it cannot run any of these jobs"
-        need = min(float(c.footprint_bytes.min()) for c in programs)
-        memory = self.devices[entry].memory_bytes * prepared.policy.batch.memory
-        return f"its memory is {format_quantity(memory, 'B')}; the smallest job needs {format_quantity(need, 'B')}"
 
 
 def _finite(value: float) -> float | None:

@@ -1,12 +1,15 @@
 """The search for the cheapest fleets: branch and bound over counts, in which the simulation decides.
 
+A plan searches twice: for the cheapest fleet that meets the targets by value, and from there on for the cheapest that
+meets them with confidence.
+
 Fleets are simulated in rounds. The fleets of a round depend only on the verdicts of earlier rounds, not on the number
 or the speed of workers, so the result is the same on any machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Protocol
@@ -20,7 +23,7 @@ ROUND = 4
 """Fleets simulated in one round. It does not depend on the number of workers."""
 
 _MOST_FLEETS = 400_000
-_GIVE_UP = 1.5
+GIVE_UP = 1.5
 """The search for a fleet of a single entry stops when it must cost this many times the best."""
 _CUTS = 200
 
@@ -29,7 +32,7 @@ _CUTS = 200
 class Verdict:
     """The result of simulating a fleet: whether it meets all targets, and its value of the objective.
 
-    A fleet whose verdict is not ``conclusive`` is not selected, and does not rule out other fleets.
+    A fleet that does not meet them rules out the fleets that it contains, unless its verdict is not ``conclusive``.
     """
 
     met: bool
@@ -48,7 +51,8 @@ class Evaluate(Protocol):
 class Space:
     """The search space: at most ``max_counts`` devices of each entry, and at most ``max_entries`` entries in one fleet.
 
-    ``lower_bound`` returns the lower bound of the objective for an array of counts; shape (fleets, entries).
+    ``lower_bound`` returns the lower bound of the objective for an array of counts; shape (fleets, entries). It is
+    infinite for a fleet that costs more than a target allows.
     """
 
     max_counts: Counts
@@ -56,6 +60,21 @@ class Space:
     lower_bound: Callable[[np.ndarray], FloatArray]
     load: Callable[[Sequence[int]], tuple[float, DualCut]]
     """See ``Replicated.load``."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Why no fleet of one entry alone was selected.
+
+    ``cannot``: no number of devices suffices, by the lower bound. ``too_few`` and ``over_rent``: by the lower bound it
+    takes ``count`` devices, which is more than are allowed, or costs more than a target allows. ``largest_fails``:
+    ``count`` devices, the most that are allowed and that the rent allows, fail. ``not_searched``: ``count`` devices
+    fail, and one more costs much more than the best fleet. ``limit``: ``count`` devices fail, and then the search had
+    simulated as many fleets as it may. ``count`` devices fail by simulation or by the lower bound.
+    """
+
+    kind: str
+    count: int = 0
 
 
 @dataclass
@@ -72,7 +91,7 @@ class SearchResult:
     unexplored: int = 0
     considered: int = 0
     rounds: int = 0
-    single_entry_reasons: dict[int, str] = field(default_factory=dict)
+    alone: dict[int, Alone] = field(default_factory=dict)
     """Why no fleet of an entry alone was selected, by entry."""
     notes: list[str] = field(default_factory=list)
     larger_fleet_fails: Counts | None = None
@@ -85,13 +104,28 @@ class SearchResult:
 
 
 class Search:
-    """A search of ``space`` that evaluates at most ``budget`` fleets."""
+    """A search of ``space`` that evaluates at most ``budget`` fleets.
 
-    def __init__(self, space: Space, evaluate: Evaluate, budget: int) -> None:
+    ``known`` has the verdicts of fleets that need not be evaluated, and every fleet whose lower bound of the objective
+    is below ``above`` is known not to be the answer, unless it is in ``known``.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        evaluate: Evaluate,
+        budget: int,
+        *,
+        known: Mapping[Counts, Verdict] | None = None,
+        above: float = 0.0,
+    ) -> None:
         self.space = space
         self.evaluate = evaluate
-        self.budget = budget
+        self.budget = budget + len(known or {})
+        self.above = above
         self.result = SearchResult()
+        for counts, verdict in (known or {}).items():
+            self._keep(counts, verdict)
         self.cuts: list[DualCut] = []
         self.impossible: set[Counts] = set()
 
@@ -108,6 +142,7 @@ class Search:
         """Return what the lower bound states for each entry alone; no fleet is simulated."""
         self.budget = 0
         self._alone()
+        self.result.alone = {e: alone for e, alone in self.result.alone.items() if alone.kind != "limit"}
         self.result.proof = "exhaustive"
         return self.result
 
@@ -120,12 +155,15 @@ class Search:
             return
         result.rounds += 1
         for counts, verdict in zip(new, self.evaluate(new), strict=True):
-            result.verdicts[counts] = verdict
-            if verdict.met and (
-                result.best is None
-                or (verdict.value, sum(counts), counts) < (result.value, sum(result.best), result.best)
-            ):
-                result.best = counts
+            self._keep(counts, verdict)
+
+    def _keep(self, counts: Counts, verdict: Verdict) -> None:
+        result = self.result
+        result.verdicts[counts] = verdict
+        if verdict.met and (
+            result.best is None or (verdict.value, sum(counts), counts) < (result.value, sum(result.best), result.best)
+        ):
+            result.best = counts
 
     @property
     def _spent(self) -> bool:
@@ -145,36 +183,25 @@ class Search:
     # Fleets of one entry.
 
     def _alone(self) -> None:
-        entries = range(len(self.space.max_counts))
-        low: dict[int, int] = {}
-        high: dict[int, int] = {}
-        step: dict[int, int] = {}
-        for e in entries:
-            load = self._load(self._only(e, 1))
-            if not np.isfinite(load):
-                self.result.single_entry_reasons[e] = "cannot"
-                continue
-            minimum = max(1, int(np.ceil(load - 1e-9)))
-            if minimum > self.space.max_counts[e]:
-                self.result.single_entry_reasons[e] = "too few allowed"
-                continue
-            low[e], step[e] = minimum - 1, max(1, minimum // 4)
+        low, high, step = self._alone_ranges()
+        most = {e: self._most(e, np.inf) for e in low}
         active = set(low)
         while active and not self._spent:
             probes: dict[int, int] = {}
             for e in sorted(active):
                 if e in high and high[e] - low[e] == 1:
                     active.discard(e)
-                elif e not in high and low[e] >= self.space.max_counts[e]:
-                    self.result.single_entry_reasons[e] = "maximum fails"
+                elif e not in high and low[e] >= most[e]:
+                    self.result.alone[e] = Alone("largest_fails", most[e])
                     active.discard(e)
-                elif self._lower_bound(self._only(e, low[e] + 1)) > _GIVE_UP * self.result.value:
-                    self.result.single_entry_reasons.setdefault(e, "too expensive")
+                elif self._lower_bound(self._only(e, low[e] + 1)) > GIVE_UP * self.result.value:
+                    if e not in high:
+                        self.result.alone[e] = Alone("not_searched", low[e])
                     active.discard(e)
                 elif e in high:
                     probes[e] = (low[e] + high[e]) // 2
                 else:
-                    probes[e] = min(low[e] + step[e], self.space.max_counts[e])
+                    probes[e] = min(low[e] + step[e], most[e])
             self._evaluate([self._only(e, n) for e, n in probes.items()])
             for e, n in probes.items():
                 verdict = self.result.verdicts.get(self._only(e, n))
@@ -185,6 +212,33 @@ class Search:
                 else:
                     low[e] = n
                     step[e] *= 2
+        for e in active - set(high):
+            self.result.alone[e] = Alone("limit", low[e])
+
+    def _alone_ranges(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+        """Return counts of each entry alone that fail, counts that meet the targets, where known, and first steps."""
+        low: dict[int, int] = {}
+        high: dict[int, int] = {}
+        step: dict[int, int] = {}
+        for e in range(len(self.space.max_counts)):
+            load = self._load(self._only(e, 1))
+            if not np.isfinite(load):
+                self.result.alone[e] = Alone("cannot")
+                continue
+            minimum = max(1, int(np.ceil(load - 1e-9)))
+            if minimum > self.space.max_counts[e]:
+                self.result.alone[e] = Alone("too_few", minimum)
+                continue
+            if not np.isfinite(self._lower_bound(self._only(e, minimum))):
+                self.result.alone[e] = Alone("over_rent", minimum)
+                continue
+            low[e], step[e] = minimum - 1, max(1, minimum // 4)
+            alone = {c[e]: v for c, v in self.result.verdicts.items() if sum(c) == c[e]}
+            met = [n for n, verdict in alone.items() if verdict.met]
+            if met:
+                high[e] = min(met)
+            low[e] = max([low[e], *(n for n, v in alone.items() if not v.met and n < high.get(e, n + 1))])
+        return low, high, step
 
     def _only(self, entry: int, count: int) -> Counts:
         return tuple(count if e == entry else 0 for e in range(len(self.space.max_counts)))
@@ -231,9 +285,11 @@ class Search:
         return low
 
     def _cheaper(self, fleets: np.ndarray) -> np.ndarray:
-        return (
-            self.space.lower_bound(fleets) < self.result.value * (1 - 1e-12) if len(fleets) else np.zeros(0, dtype=bool)
-        )
+        """Return which fleets may be better than the best, and are not known not to be."""
+        if not len(fleets):
+            return np.zeros(0, dtype=bool)
+        bound = self.space.lower_bound(fleets)
+        return np.asarray((bound < self.result.value * (1 - 1e-12)) & (bound >= self.above * (1 - 1e-12)))
 
     def _open(self, fleets: np.ndarray) -> tuple[np.ndarray, FloatArray]:
         """Return the fleets that are not decided, with the lower bound of the load of each."""
@@ -369,4 +425,4 @@ def brute_force(most: Counts, kinds: int, evaluate: Evaluate) -> tuple[Counts, f
     return (min(met)[2], min(met)[0]) if met else None
 
 
-__all__ = ["Evaluate", "Search", "SearchResult", "Space", "Verdict", "brute_force"]
+__all__ = ["GIVE_UP", "Alone", "Evaluate", "Search", "SearchResult", "Space", "Verdict", "brute_force"]

@@ -6,6 +6,8 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import ChangeEffect
 from windtunnel.planning import evaluation as evaluating
@@ -40,12 +42,13 @@ class Changes:
     """The best fleet under each change, and the cheapest fleet found that meets the targets under it.
 
     ``simulated`` is what the search has simulated. Every run has the scenario's seed, so that rows differ by the
-    change only.
+    change only. ``goal``: whether fleets must meet the targets by ``value``, or with ``confidence``.
     """
 
-    def __init__(self, candidates: Candidates, best: Evaluation, simulated: Sequence[Evaluation]) -> None:
+    def __init__(self, candidates: Candidates, best: Evaluation, simulated: Sequence[Evaluation], goal: str) -> None:
         self.candidates = candidates
         self.best = best
+        self.goal = goal
         self.simulated = simulated
 
     def effects(self) -> list[ChangeEffect]:
@@ -57,7 +60,9 @@ class Changes:
             self.candidates.notes.append(f"the sensitivity to the load cannot be computed: {error.problem}")
             asked = [change for change in asked if change.load == 1.0]
             here = judge([Case(counts, change.load, change.speeds) for change in asked])
-        walks = [self._walk(change, evaluation.met) for change, evaluation in zip(asked, here, strict=True)]
+        walks = [
+            self._walk(change, evaluation.reaches(self.goal)) for change, evaluation in zip(asked, here, strict=True)
+        ]
         ends: dict[int, tuple[Evaluation | None, int]] = {}
         answers: dict[int, Evaluation | None] = dict.fromkeys(range(len(walks)))
         while answers:
@@ -99,8 +104,9 @@ class Changes:
             load=change.load,
             speeds=dict(zip(names, change.speeds or (1.0,) * self.candidates.entries, strict=True)),
             increases_load=change.increases_load,
-            still_meets=here.met,
-            verdict=here.verdict,
+            goal=self.goal,
+            still_meets=here.reaches(self.goal),
+            meets=here.meets,
             headroom=None if bound is None else bound.headroom,
             binding=bound,
             explained_by_interval=(
@@ -125,13 +131,32 @@ class Changes:
         for counts in self._larger(change) if change.increases_load else self._cheaper(change):
             tried += 1
             evaluation = yield Case(counts, change.load, change.speeds)
-            if evaluation.met:
+            if evaluation.reaches(self.goal):
                 cheapest, limit = evaluation, self.candidates.objective_lower_bound(counts)
                 break
-        if change.increases_load or not holds:
+        if change.increases_load and cheapest is not None:
+            smaller, further_tried = yield from self._between(change, cheapest.counts)
+        elif change.increases_load or not holds:
             return cheapest, tried
-        smaller, further_tried = yield from self._fewer(change, limit)
+        else:
+            smaller, further_tried = yield from self._fewer(change, limit)
         return smaller or cheapest, tried + further_tried
+
+    def _between(self, change: _Change, found: Counts) -> Generator[Case, Evaluation, tuple[Evaluation | None, int]]:
+        """Bisect between the best fleet, which fails under the change, and a larger one that meets the targets."""
+        more = [b - a for a, b in zip(self.best.counts, found, strict=True)]
+        low, high, tried = 0, max(more), 0
+        smallest: Evaluation | None = None
+        while min(more) >= 0 and high - low > 1 and tried < _STEPS:
+            middle = (low + high) // 2
+            counts = tuple(a + math.ceil(n * middle / max(more)) for a, n in zip(self.best.counts, more, strict=True))
+            tried += 1
+            evaluation = yield Case(counts, change.load, change.speeds)
+            if evaluation.reaches(self.goal):
+                smallest, high = evaluation, middle
+            else:
+                low = middle
+        return smallest, tried
 
     def _larger(self, change: _Change) -> list[Counts]:
         """Return fleets that meet the targets without the change, and the best with more devices, cheapest first."""
@@ -139,14 +164,14 @@ class Changes:
         steps = [tuple(n + (i == j) for j, n in enumerate(best)) for i in reversed(self._entries_by_price(best))]
         steps += [tuple(math.ceil(n * factor) for n in best) for factor in (1.15, 1.3, 1.6)]
         steps = [s for s in dict.fromkeys(steps) if s != best]
-        counts = [e.counts for e in self.simulated if e.met]
+        counts = [e.counts for e in self.simulated if e.reaches(self.goal)]
         others = [c for c in self._ranked(counts, change) if c != best]
         return self._ranked([*others[:_KNOWN], *steps[:_STEPS]], change)
 
     def _cheaper(self, change: _Change) -> list[Counts]:
         """Return cheaper fleets that narrowly fail without the change; the cheapest first."""
         best = self.candidates.objective_lower_bound(self.best.counts)
-        counts = [e.counts for e in self.simulated if not e.met]
+        counts = [e.counts for e in self.simulated if not e.reaches(self.goal)]
         near = sorted(
             (c for c in self._ranked(counts, change) if self.candidates.objective_lower_bound(c) < best * (1 - 1e-12)),
             key=lambda c: -evaluating.least_headroom(next(e for e in self.simulated if e.counts == c)),
@@ -167,7 +192,7 @@ class Changes:
                     continue
                 tried += 1
                 evaluation = yield Case(less, change.load, change.speeds)
-                if evaluation.met:
+                if evaluation.reaches(self.goal):
                     now, shrinking = less, True
                     if self.candidates.objective_lower_bound(less) < limit:
                         cheapest = evaluation
@@ -179,9 +204,10 @@ class Changes:
         return sorted((i for i, n in enumerate(counts) if n), key=lambda i: (-self.candidates.prices[i], i))
 
     def _ranked(self, fleets: Sequence[Counts], change: _Change) -> list[Counts]:
-        """Return each fleet once, the cheapest first, without those that the lower bound excludes."""
+        """Return each fleet once, the cheapest first, without those that the lower bound or their rent excludes."""
         slowest = min(change.speeds, default=1.0) if change.increases_load else max(change.speeds, default=1.0)
         kept = [c for c in dict.fromkeys(fleets) if self.candidates.may_be_feasible(Case(c))]
+        kept = [c for c in kept if float(np.dot(c, self.candidates.rents)) <= self.candidates.max_cost * (1 + 1e-9)]
         kept = [
             c for c in kept if self.candidates.bounds.load(c)[0] * change.load / slowest <= 1.0 or change.increases_load
         ]

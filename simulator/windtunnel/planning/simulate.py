@@ -12,7 +12,7 @@ from multiprocessing import get_context
 import numpy as np
 
 from windtunnel.core.recording import QUEUED, RUNNING, Recording
-from windtunnel.core.results.plan import JudgedTarget
+from windtunnel.core.results.plan import JudgedTarget, Meets
 from windtunnel.core.results.run import RunResult
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.planning.bounds import Counts, keep_up_s
@@ -135,11 +135,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         if len(outcomes) < setting.replications:
             # The remaining replications were not made, so the other targets have no verdict.
             targets = [t if t.value is None else _unjudged(t) for t in targets]
-    elif (
-        setting.further > 1
-        and outcomes[0].keeps_up
-        and {"unknown"} <= {t.verdict for t in targets} <= {"unknown", "met"}
-    ):
+    elif setting.further > 1 and outcomes[0].keeps_up and _lacks_only_intervals(targets):
         further, judged_by = _further(scenario, setting.further)
         if further:
             added = [run(another) for another in further]
@@ -149,9 +145,11 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
             if judged_by == "longer":
                 factor = f", even in a run {setting.further} times as long"
                 targets = [replace(t, reason=t.reason + factor) if t.reason else t for t in targets]
-    verdicts = {t.verdict for t in targets}
-    fails = "missed" in verdicts or not all(outcome.keeps_up for outcome in outcomes)
-    verdict = "fails" if fails else ("unknown" if "unknown" in verdicts else "meets")
+    keeps_up = all(outcome.keeps_up for outcome in outcomes)
+    meets = Meets(
+        value=keeps_up and all(t.verdict != "missed" for t in targets),
+        confidence=keeps_up and all(t.met for t in targets),
+    )
     # If some fleets are simulated further, power is taken from the run that all fleets share, because the lower
     # bound of the objective holds for that run.
     shared = results if setting.replications > 1 else [outcomes[0].result]
@@ -161,11 +159,11 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     assert cost is not None  # noqa: S101  the planner has checked that every candidate has a price
     return Evaluation(
         counts=case.counts,
-        met=verdict == "meets",
-        verdict=verdict,
+        meets=meets,
+        decided=meets.confidence or not meets.value or not _lacks_only_intervals(targets),
         judged_by=judged_by,
         runs=len(outcomes),
-        keeps_up=all(outcome.keeps_up for outcome in outcomes),
+        keeps_up=keeps_up,
         keep_up_s=outcomes[0].keep_up_s,
         targets=targets,
         cost_usd_per_h=cost,
@@ -197,10 +195,16 @@ def _judged(scenario: Scenario, setting: Setting, results: Sequence[RunResult]) 
             setting.confidence,
             repeats=repeated,
             fixed=fixed,
-            scaled=bool(scenario.autoscale),
+            scaled=any(rule.min < rule.max for rule in scenario.autoscale),
         )
         for i, target in enumerate(scenario.parsed_targets())
     ]
+
+
+def _lacks_only_intervals(targets: Sequence[JudgedTarget]) -> bool:
+    """Return whether every target is met with confidence but for some that are met by value and have no interval."""
+    open_ = [t for t in targets if not t.met]
+    return bool(open_) and all(t.verdict == "unknown" and t.interval_source == "none" for t in open_)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

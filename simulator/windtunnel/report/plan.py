@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
-from windtunnel.core.results.plan import CandidateEntry, JudgedTarget, PlannedFleet, PlanResult
+from windtunnel.core.results.plan import CandidateEntry, JudgedTarget, LoadCurve, PlannedFleet, PlanResult
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import NOTHING, plural, printable, quantity, share, value_range
 from windtunnel.report.targets import all_of, with_signs
@@ -34,13 +34,12 @@ def proof(plan: PlanResult) -> str:
 
 def text(plan: PlanResult) -> str:
     """Return the plan as lines for a terminal."""
-    lines = [printable(f"{plan.name}: {verdict(plan)}"), ""]
+    lines = wrap(printable(f"{plan.name}: {verdict(plan)}"), width=_MAX_WIDTH, subsequent_indent="  ")
+    if plan.explanation.price_of_confidence is not None:
+        lines += wrap(printable(with_signs(plan.explanation.price_of_confidence.text)), width=WIDTH)
+    lines.append("")
     if plan.fleets:
-        lines += fleet_table(plan.fleets)
-    if plan.inconclusive:
-        lines += [""] if plan.fleets else []
-        lines += [f"Inconclusive at {_confidence(plan)}:", *fleet_table(plan.inconclusive)]
-    lines += [""] if plan.fleets or plan.inconclusive else []
+        lines += [*fleet_table(listed(plan), plan.confidence), ""]
     for label, sentence in bounds(plan):
         lines += wrap(f"{label:<12} {sentence}", width=WIDTH, subsequent_indent=" " * 13)
     lines.append("")
@@ -52,27 +51,46 @@ def text(plan: PlanResult) -> str:
 
 
 def _confidence(plan: PlanResult) -> str:
-    return f"{plan.confidence * 100:.3g}%"
+    return f"{plan.confidence * 100:.3g}% confidence"
 
 
 def verdict(plan: PlanResult) -> str:
-    """Return the answer in one line."""
-    if not plan.fleets and not plan.inconclusive:
-        return "no fleet meets the targets"
-    best = (plan.fleets or plan.inconclusive)[0]
-    targets = all_of(len(best.targets)).lower()
+    """Return the answer in one line: the recommended fleet, and the best fleet by value where it is another one."""
     if not plan.fleets:
-        return (
-            f"no fleet meets {targets} with {_confidence(plan)} confidence; "
-            f"{best.text} meets {'it' if len(best.targets) == 1 else 'them'} by point estimate"
-        )
+        return "no fleet meets the targets"
+    best, first = plan.fleets[plan.recommended], plan.fleets[0]
+    targets = all_of(len(best.targets)).lower()
     spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
-    return f"{best.text} meets {targets} with {_confidence(plan)} confidence{spare}"
+    if not best.meets.confidence:
+        return (
+            f"{best.text} meets {targets} by value{spare}; no fleet found meets {them(plan)} with {_confidence(plan)}"
+        )
+    answer = f"{best.text} meets {targets} with {_confidence(plan)}{spare}"
+    if plan.recommended:
+        costs = [amount(_objective(plan, fleet), plan.lower_bound.objective_unit) for fleet in (best, first)]
+        answer = f"{best.text} ({costs[0]}) meets {targets} with {_confidence(plan)}{spare}"
+        answer += f"; {first.text} ({costs[1]}) meets {them(plan)} by value"
+    return answer
 
 
-def fleet_table(fleets: Sequence[PlannedFleet]) -> list[str]:
+def them(plan: PlanResult) -> str:
+    """Return the pronoun for the targets."""
+    return "it" if len(plan.fleets[0].targets) == 1 else "them"
+
+
+def listed(plan: PlanResult) -> list[PlannedFleet]:
+    """Return the fleets that text and report list: the best, and always the recommended one."""
+    return [plan.fleets[i] for i in plan.listed]
+
+
+def _objective(plan: PlanResult, fleet: PlannedFleet) -> float:
+    values = {"cost": fleet.cost_usd_per_h, "power": fleet.power_w, "carbon": fleet.carbon_kg_per_h}
+    return values[plan.objective] or 0.0
+
+
+def fleet_table(fleets: Sequence[PlannedFleet], confidence: float) -> list[str]:
     """Return a line for each fleet; if that is too wide, a line for each of its targets below it."""
-    rows = fleet_rows(fleets)
+    rows = fleet_rows(fleets, confidence)
     lines = table_lines(rows, "<>")
     if max(map(len, lines)) <= _MAX_WIDTH:
         return lines
@@ -96,9 +114,15 @@ def fleet_table(fleets: Sequence[PlannedFleet]) -> list[str]:
     return blocks
 
 
-def fleet_rows(fleets: Sequence[PlannedFleet]) -> list[list[str]]:
-    """Return a header and a row for each fleet: its cost and power, and the value and headroom of each target."""
+def fleet_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[str]]:
+    """Return a header and a row for each fleet: its cost and power, and the value and headroom of each target.
+
+    Where the fleets differ in how certainly they meet the targets, or none does with confidence, a column says so.
+    """
     header = ["fleet", "cost", "power"]
+    certain = all(fleet.meets.confidence for fleet in fleets)
+    if not certain:
+        header.insert(1, "meets targets")
     carbon = fleets[0].carbon_kg_per_h is not None
     if carbon:
         header.append("carbon")
@@ -107,12 +131,19 @@ def fleet_rows(fleets: Sequence[PlannedFleet]) -> list[list[str]]:
     rows = [header]
     for fleet in fleets:
         row = [fleet.text, f"{fleet.cost_usd_per_h:,.2f} USD/h", quantity(fleet.power_w, "W")]
+        if not certain:
+            row.insert(1, how(fleet, confidence))
         if carbon:
             row.append(f"{fleet.carbon_kg_per_h:.3g} kg/h")
         for target in fleet.targets:
             row += [measured(target), NOTHING if target.headroom is None else share(target.headroom)]
         rows.append(row)
     return rows
+
+
+def how(fleet: PlannedFleet, confidence: float) -> str:
+    """Return how certainly a fleet meets the targets."""
+    return f"at {confidence * 100:.3g}%" if fleet.meets.confidence else "by value" if fleet.meets.value else "no"
 
 
 def measured(target: JudgedTarget) -> str:
@@ -144,6 +175,19 @@ def _model_errors(entries: Sequence[CandidateEntry]) -> str:
     return "; ".join(parts)
 
 
+def _settings(policy: object) -> str:
+    """Return the settings of the policy that every fleet has in common."""
+    if not isinstance(policy, Mapping):
+        return f"policy {policy}"
+    parts = []
+    for key, value in policy.items():
+        if isinstance(value, Mapping):
+            parts += [f"{key}.{inner} {shown}" for inner, shown in value.items() if shown not in (None, False)]
+        elif value not in (None, False):
+            parts.append(f"policy {value}" if key == "name" else f"{key} {value}")
+    return ", ".join(parts)
+
+
 def amount(value: float, unit: str) -> str:
     """Return a value of an objective: USD/h, W or kg/h."""
     return quantity(value, "W") if unit == "W" else f"{value:,.2f} {unit}" if unit == "USD/h" else f"{value:.3g} {unit}"
@@ -158,9 +202,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         unit = bound.objective_unit
         line = f"{amount(bound.objective, unit)}{'' if objective == 'cost' else ' on average'}"
         if plan.gap is not None:
-            fleet = plan.fleets[0]
-            values = {"cost": fleet.cost_usd_per_h, "power": fleet.power_w, "carbon": fleet.carbon_kg_per_h}
-            best = amount(values[objective] or 0.0, unit)
+            best = amount(_objective(plan, plan.fleets[0]), unit)
             limit = plan.search.limit
             line += f": no fleet{limit} can be lower"
             if plan.search.proof == "open":
@@ -185,7 +227,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     if bound.autoscaler_usd_per_h is not None:
         least = f"{bound.autoscaler_usd_per_h:,.2f} USD/h on average (each device rented only while it is busy)"
         rows.append(("autoscaling", f"no autoscaling can cost less than {least}"))
-    search = plan.search
+    search, held = plan.search, plan.held.get("policy")
     rows.append(
         (
             "search",
@@ -193,11 +235,25 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             "including those for the explanation",
         )
     )
+    numbers = ", ".join(f"{name} up to {most:,}" for name, most in search.max.items())
+    rows.append(
+        (
+            "searched",
+            f"numbers of devices ({numbers}; fleets{search.limit or ' of any entries'}); held: {_settings(held)}",
+        )
+    )
     curve = plan.curve
     if curve is not None:
         first, last = curve.points[0].load, curve.points[-1].load
         turn = f"no knee from {first:.0%} to {last:.0%} load"
         if curve.knee is not None:
-            turn = f"knee at {curve.knee:.0%} load, from which the curve rises steeply"
-        rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the best fleet: {turn}"))
+            turn = (
+                f"knee between {curve.knee:.0%} and {after_knee(curve):.0%} load, the loads between which it turns up"
+            )
+        rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the recommended fleet: {turn}"))
     return rows
+
+
+def after_knee(curve: LoadCurve) -> float:
+    """Return the load of the curve after its knee; the curve turns up between the two."""
+    return min((p.load for p in curve.points if p.load > (curve.knee or 0.0)), default=curve.points[-1].load)

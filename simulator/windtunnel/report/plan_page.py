@@ -10,7 +10,7 @@ from windtunnel.core.results.plan import LoadPoint, PlannedFleet, PlanResult, Si
 from windtunnel.report import page
 from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import plural, quantity, share, value_range
-from windtunnel.report.plan import bounds, fleet_rows, proof, verdict
+from windtunnel.report.plan import after_knee, bounds, fleet_rows, how, listed, proof, verdict
 from windtunnel.report.targets import with_signs
 
 MIN_LOAD = "Minimum load: share of the fleet's time that the work of the busiest interval needs, by the lower bound."
@@ -41,36 +41,30 @@ def render(plan: PlanResult) -> str:
 
 def _answer(plan: PlanResult) -> Markup:
     rows = [page.remark(label[0].upper() + label[1:], line) for label, line in bounds(plan)]
-    return page.answer("met" if plan.fleets else "missed", verdict(plan), (), *rows)
+    if plan.explanation.price_of_confidence is not None:
+        rows.insert(0, page.remark("By value", with_signs(plan.explanation.price_of_confidence.text)))
+    status = "missed"
+    if plan.fleets:
+        status = "met" if plan.fleets[plan.recommended].meets.confidence else "inconclusive"
+    return page.answer(status, verdict(plan), (), *rows)
 
 
 def _fleets(plan: PlanResult) -> Markup | None:
     if not plan.fleets:
         return None
     text = (
-        f"Sorted by {plan.objective}. Fleets that contain one of these and further devices are omitted. "
-        "Headroom is the distance from the worse end of the confidence interval to the limit."
+        f"Sorted by {plan.objective}. A fleet meets the targets by value if every value is within its limit, and with "
+        "confidence if the worse end of every confidence interval is. Fleets that contain one of these that is as "
+        "certain, and further devices, are omitted. Headroom is the distance from the worse end to the limit."
     )
-    header, *rows = _page_rows(plan.fleets)
+    header, *rows = _page_rows(listed(plan), plan.confidence)
     table = page.table("Values with their confidence intervals", header, rows)
     return page.section("fleets", "Fleets that meet the targets", page.prose(text), table)
 
 
-def _inconclusive(plan: PlanResult) -> Markup | None:
-    if not plan.inconclusive:
-        return None
-    text = (
-        "The values of these fleets are within the limits, but at least one value has no confidence interval. Another "
-        "run could miss a target."
-    )
-    header, *rows = _page_rows(plan.inconclusive)
-    table = page.table("Cheapest first, values with their confidence intervals", header, rows)
-    return page.section("inconclusive", "Inconclusive fleets", page.prose(text), table)
-
-
-def _page_rows(fleets: Sequence[PlannedFleet]) -> list[list[str]]:
+def _page_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[str]]:
     """Return the rows of ``fleet_rows``; with more than two targets, a row for each target, which is narrower."""
-    rows = fleet_rows(fleets)
+    rows = fleet_rows(fleets, confidence)
     targets = len(fleets[0].targets)
     if targets <= 2:
         return rows
@@ -96,8 +90,8 @@ def _front(plan: PlanResult) -> Markup | None:
     time = plan.time
     title = time[0].upper() + time[1:]
     text = (
-        "Each dot is a simulated fleet that meets all targets. Lower and further left is better. Full dots are the "
-        f"cost frontier: no other fleet is better in cost, power and {time} together."
+        "Each dot is a simulated fleet that meets all targets by value. Lower and further left is better. Full dots "
+        f"are the cost frontier: no other fleet is better in cost, power and {time} together."
     )
     if plan.lower_bound.cost_usd_per_h is not None:
         text += " The dashed line is the lower bound of the cost."
@@ -111,7 +105,7 @@ def _front(plan: PlanResult) -> Markup | None:
         )
         for chart, name, unit in (("time", title, "s"), ("power", "Average power", "W"))
     ]
-    header = ["Fleet", "Cost", "Average power", title, "On the frontier"]
+    header = ["Fleet", "Meets targets", "Cost", "Average power", title, "On the frontier"]
     table = page.table("Fleets in the charts", header, rows)
     return page.section("front", f"Cost, power and {time}", page.prose(text), no_script, *drawn, table)
 
@@ -125,7 +119,8 @@ def _curve(plan: PlanResult) -> Markup | None:
         f"{title} of {curve.fleet}, with its confidence interval. A load of 120% is 1.2 times as many jobs in the "
         "same time. The dashed horizontal line is the limit. "
     )
-    caption += "The curve has no knee" if curve.knee is None else f"The knee is at {curve.knee:.0%}"
+    knee = "" if curve.knee is None else f"The knee is between {curve.knee:.0%} and {after_knee(curve):.0%}"
+    caption += knee or "The curve has no knee"
     caption += f" ({curve.rule})."
     busy = "Utilisation: share of the devices' time in which they are busy."
     if plan.has_continuous_batches:
@@ -135,7 +130,7 @@ def _curve(plan: PlanResult) -> Markup | None:
         )
     return page.section(
         "curve",
-        "The best fleet under load",
+        "The recommended fleet under load",
         page.figure(
             "curve",
             f"{title} over load",
@@ -153,7 +148,7 @@ def _curve(plan: PlanResult) -> Markup | None:
 
 
 def _point(point: LoadPoint) -> list[str]:
-    outcome = {"meets": "yes", "unknown": "inconclusive", "fails": "no"}[point.verdict]
+    outcome = "yes" if point.meets.confidence else "by value" if point.meets.value else "no"
     return [
         f"{point.load:.0%}",
         quantity(point.value_s, "s"),
@@ -170,7 +165,7 @@ def _simulated(plan: PlanResult) -> Markup:
             fleet.text,
             f"{fleet.cost_usd_per_h:,.2f} USD/h",
             share(fleet.min_load),
-            "meets all targets" if fleet.met else with_signs("; ".join(fleet.violations)),
+            "meets all targets" if fleet.meets.confidence else _not_with_confidence(fleet),
         ]
         for fleet in sorted(plan.simulated, key=lambda fleet: (fleet.cost_usd_per_h, fleet.text))
     ]
@@ -183,18 +178,24 @@ def _simulated(plan: PlanResult) -> Markup:
     )
 
 
+def _not_with_confidence(fleet: SimulatedFleet) -> str:
+    """Return what a fleet misses, or which targets it meets by value only."""
+    return ("by value only: " if fleet.meets.value else "") + with_signs("; ".join(fleet.violations))
+
+
 def _met(plan: PlanResult) -> list[SimulatedFleet]:
-    """Return the fleets that meet all targets, the cheapest first: those in the charts and in their table."""
-    met = (fleet for fleet in plan.simulated if fleet.met and fleet.time_s is not None)
+    """Return the fleets that meet all targets by value, the cheapest first: those in the charts and in their table."""
+    met = (fleet for fleet in plan.simulated if fleet.meets.value and fleet.time_s is not None)
     return sorted(met, key=lambda fleet: (fleet.cost_usd_per_h, fleet.text))
 
 
 def frontier_rows(plan: PlanResult) -> list[list[str]]:
-    """Return a row for each fleet that meets all targets; the last cell says whether it is on the cost frontier."""
+    """Return a row for each fleet that meets all targets by value, and whether it is on the cost frontier."""
     front = {fleet.text for fleet in plan.front}
     return [
         [
             fleet.text,
+            how(fleet, plan.confidence),
             f"{fleet.cost_usd_per_h:,.2f} USD/h",
             quantity(fleet.power_w, "W"),
             quantity(fleet.time_s, "s"),
@@ -241,7 +242,6 @@ def charts(plan: PlanResult) -> dict[str, ChartData]:
 SECTIONS: Sequence[Callable[[PlanResult], Markup | None]] = (
     _answer,
     _fleets,
-    _inconclusive,
     _explanation,
     _front,
     _curve,

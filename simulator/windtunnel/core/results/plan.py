@@ -12,7 +12,8 @@ from windtunnel.core.results.data import HIDDEN, OPTIONAL, Result
 class JudgedTarget(Result):
     """A target of a fleet, judged with confidence; numbers are in its ``unit``.
 
-    ``verdict``: met, missed or unknown. ``worse_end`` is the end of the interval by which it is judged.
+    ``verdict``: met (with confidence), unknown (by value only) or missed. ``worse_end`` is the end of the interval by
+    which it is judged.
     ``interval_source``: run, replications, exact or none. ``headroom`` is the share of the limit between the two.
     """
 
@@ -36,11 +37,36 @@ class JudgedTarget(Result):
 
 
 @dataclass(frozen=True)
+class Meets(Result):
+    """Whether a fleet meets every target by ``value``, and with ``confidence``: each interval is within its limit."""
+
+    value: bool
+    confidence: bool
+
+
+@dataclass(frozen=True)
+class ConfiguredEntry(Result):
+    """The devices of one entry of a fleet, and how they are used.
+
+    ``group``, ``role`` and ``settings`` are those of serving fleets. They are empty where the plan does not choose any.
+    """
+
+    entry: str
+    device: str
+    count: int
+    group: Mapping[str, int] | None = None
+    role: str | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class PlannedFleet(Result):
     """A fleet: its devices by SKU and by entry, its cost and measured values, and its targets."""
 
     devices: Mapping[str, int]
     entries: Mapping[str, int]
+    configuration: Sequence[ConfiguredEntry]
+    meets: Meets
     text: str
     cost_usd_per_h: float
     power_w: float
@@ -52,8 +78,6 @@ class PlannedFleet(Result):
     p50_s: float | None
     p99_s: float | None
     keeps_up: bool
-    verdict: str
-    """``meets``, ``unknown`` or ``fails``."""
     judged_by: str
     min_load: float | None
     """A lower bound on the load in the busiest interval; None if the fleet cannot do the work."""
@@ -63,9 +87,8 @@ class PlannedFleet(Result):
 
 @dataclass(frozen=True)
 class SimulatedFleet(PlannedFleet):
-    """A fleet that the search simulated. ``time_s`` is its value of the binding time of the best fleet."""
+    """A fleet that the search simulated. ``time_s`` is its value of the binding time of the recommended fleet."""
 
-    met: bool
     time_s: float | None
 
 
@@ -95,25 +118,104 @@ class TimeError(Result):
     basis: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class TargetLimit(Result):
+    """A target that limits what is possible: by the model, its value is at least ``least``, in its unit.
+
+    ``least`` is None where only the lower bound as a whole is known to exclude it.
+    """
+
+    text: str
+    limit: float
+    least: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryReason(Result):
+    """Why there is no fleet of one entry alone that meets the targets by value; ``text`` is made from the rest.
+
+    ``kind`` is one of
+
+    - ``no_job``: its devices run none of the jobs. One offers ``memory_bytes``; a job needs ``needed_bytes`` or more.
+    - ``some_jobs``: they run ``jobs`` of ``of_jobs`` jobs.
+    - ``too_slow``: no number of them meets ``targets``, by the lower bound.
+    - ``too_few``: by the lower bound it takes at least ``count``, and ``allowed`` are allowed (``max``).
+    - ``over_rent``: by the lower bound it takes at least ``count``, whose rent (``least``, USD/h) exceeds ``targets``.
+    - ``largest_fails``: ``count``, the most that ``allowed`` or ``targets`` (a limit on the rent) leaves, fail.
+    - ``not_searched``: ``count`` fail, and the ``objective`` of one more is at least 1.5 times that of the best fleet.
+    - ``limit``: ``count`` fail, and then as many fleets as allowed were simulated.
+
+    ``within_model_error``: the 90% factor of the error of the device's model could turn the reason.
+    """
+
+    kind: str
+    text: str = ""
+    count: int | None = field(default=None, metadata=OPTIONAL)
+    allowed: int | None = field(default=None, metadata=OPTIONAL)
+    jobs: int | None = field(default=None, metadata=OPTIONAL)
+    of_jobs: int | None = field(default=None, metadata=OPTIONAL)
+    memory_bytes: float | None = field(default=None, metadata=OPTIONAL)
+    needed_bytes: float | None = field(default=None, metadata=OPTIONAL)
+    objective: float | None = field(default=None, metadata=OPTIONAL)
+    targets: Sequence[TargetLimit] = ()
+    violations: Sequence[str] = ()
+    within_model_error: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflict(Result):
+    """Why no fleet meets the targets: ``targets`` cannot be met together, and the same is not known of a part of them.
+
+    ``kind`` is one of
+
+    - ``bound``: no fleet meets ``targets``, by the lower bound. One target alone cannot be met; no target: the fleets
+      that are allowed cannot do the work. ``by_counts``: more devices than ``max`` and ``max_entries`` allow might.
+      A limit on rent or power is last, and its ``least`` holds for fleets that meet the others.
+    - ``cheapest``: ``fleet`` is the cheapest that meets all but the last of ``targets``, which limits the rent;
+      ``proof`` says what is known of cheaper ones.
+    - ``simulated``: ``fleet``, which was simulated, misses the last of ``targets`` and meets all others.
+    """
+
+    kind: str
+    text: str = ""
+    targets: Sequence[TargetLimit]
+    by_counts: bool = False
+    fleet: str | None = field(default=None, metadata=OPTIONAL)
+    entries: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
+    proof: str | None = field(default=None, metadata=OPTIONAL)
+
+
 @dataclass(frozen=True)
 class CandidateEntry(Result):
-    """A candidate entry. ``reason`` says why it was excluded, or why no fleet of it alone was found."""
+    """A candidate entry. ``reason`` says why no fleet of it alone meets the targets by value, where none was found."""
 
     name: str
     device: str
     price_usd_per_h: float
-    reason: str | None
+    reason: EntryReason | None
     time_error: TimeError | None
 
 
 @dataclass(frozen=True)
 class CheaperFleet(Result):
-    """The most expensive simulated fleet that costs less than the best and fails."""
+    """The most expensive simulated fleet that costs less than the cheapest that meets the targets by value."""
 
     fleet: str
     objective_text: str
-    verdict: str
     violations: Sequence[str]
+
+
+@dataclass(frozen=True)
+class PriceOfConfidence(Result):
+    """The best fleet by value where it does not meet the targets with confidence for its ``doubts``, and what does."""
+
+    fleet: str
+    objective_text: str
+    recommended: str | None
+    """None if no fleet meets the targets with confidence."""
+    recommended_objective_text: str | None
+    doubts: Sequence[str]
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,14 +228,18 @@ class ClosestFleet(Result):
 
 @dataclass(frozen=True)
 class ChangeEffect(Result):
-    """The best fleet under a change of the load or of the devices' speeds, and the cheapest fleet found for it."""
+    """The recommended fleet under a change of the load or of the speeds, and the cheapest fleet found for it.
+
+    Both are judged by ``goal``: with confidence if the recommended fleet meets the targets so, else by value.
+    """
 
     change: str
     load: float
     speeds: Mapping[str, float]
     increases_load: bool
+    goal: str
     still_meets: bool
-    verdict: str
+    meets: Meets
     headroom: float | None
     binding: JudgedTarget | None
     explained_by_interval: bool
@@ -146,16 +252,17 @@ class ChangeEffect(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation(Result):
-    """Why the best fleet is the answer, or why there is none."""
+    """Why the recommended fleet is the answer, or why there is none."""
 
     binding: JudgedTarget | None
     headroom: Mapping[str, float | None] | None = field(default=None, metadata=OPTIONAL)
-    """The headroom of the best fleet by target; None if no fleet meets the targets."""
+    """The headroom of the recommended fleet by target; None if no fleet meets the targets."""
+    price_of_confidence: PriceOfConfidence | None
     next_cheapest: CheaperFleet | None
     changes: Sequence[ChangeEffect]
     closest: ClosestFleet | None
     search: Sequence[str]
-    unreachable: Sequence[str] = ()
+    conflicts: Sequence[Conflict] = ()
     sentences: Sequence[str] = ()
 
 
@@ -177,8 +284,7 @@ class LoadPoint(Result):
     high_s: float | None
     utilisation: float
     min_load: float | None
-    met: bool
-    verdict: str
+    meets: Meets
     keeps_up: bool
 
 
@@ -196,13 +302,19 @@ class LoadCurve(Result):
 
 @dataclass(frozen=True)
 class SearchSummary(Result):
-    """The extent of the search, and what it proves: exhaustive, monotone or open."""
+    """The extent of the search, and what it proves: exhaustive, monotone or open.
+
+    ``proof`` and ``unexplored_cheaper`` are about fleets that might meet the targets by value and be better than the
+    best of them; ``confidence_proof`` and ``confidence_unexplored`` about those that might with confidence.
+    """
 
     simulated_fleets: int
     simulations: int
     rounds: int
     proof: str
     unexplored_cheaper: int
+    confidence_proof: str
+    confidence_unexplored: int
     considered: int
     max: Mapping[str, int]
     max_entries: int
@@ -223,10 +335,15 @@ class PlanResult(Result):
     engine: str | None
     """None if nothing was simulated."""
     fleets: Sequence[PlannedFleet]
-    """The best fleets that meet every target."""
-    inconclusive: Sequence[PlannedFleet]
+    """The simulated fleets that meet every target by value, the best first."""
+    recommended: int
+    """The index of the first of ``fleets`` that meets every target with confidence; 0 where there is none."""
     lower_bound: LowerBound
     gap: float | None
+    searched: Mapping[str, object]
+    """What the plan chose among: the values or the range of each key."""
+    held: Mapping[str, object]
+    """What was held: the keys of the scenario that the plan does not vary and that the answer depends on."""
     entries: Sequence[CandidateEntry]
     explanation: Explanation
     inputs: ModelInputs
@@ -240,3 +357,5 @@ class PlanResult(Result):
     scenario: Mapping[str, object]
     versions: Mapping[str, str]
     has_continuous_batches: bool = field(metadata=HIDDEN)
+    listed: Sequence[int] = field(metadata=HIDDEN)
+    """The indices of the fleets that text and report list."""

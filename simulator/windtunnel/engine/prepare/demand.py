@@ -59,7 +59,7 @@ class Demand:
         alone_s: The minimum time from the job's start to its end (s); shape (c, n).
         alone_first_s: The minimum time from the job's start to its first result (s); shape (c, n).
         energy_j: The minimum energy above idle (J); shape (c, n).
-        gap_s: The minimum time between two tokens of one job, 0 if no job generates tokens (s); shape (c,).
+        gap_s: The minimum time between two tokens of the job, 0 if it generates none (s); shape (c, n).
         idle_w: The idle power of one device (W); shape (c,).
         following: The number of tokens after the first; shape (n,).
         end_s: The time at which the run stops, or None if it drains.
@@ -146,8 +146,7 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
     known = _known_jobs(prepared, closed)
     jobs, classes = len(known.arrival), len(prepared.classes)
     eligible = np.zeros((classes, jobs), dtype=bool)
-    alone, alone_first, energy = (np.zeros((classes, jobs)) for _ in range(3))
-    gap = np.zeros(classes)
+    alone, alone_first, energy, gap = (np.zeros((classes, jobs)) for _ in range(4))
     following = np.zeros(jobs)
     resources: list[Resource] = []
     notes: list[str] = []
@@ -176,7 +175,7 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
             alone[c.number, indices] = minimum.alone_s
             alone_first[c.number, indices] = minimum.alone_first_s
             energy[c.number, indices] = np.where(able, minimum.energy_j * _POWER_SLACK, 0.0)
-            gap[c.number] = max(gap[c.number], minimum.gap_s)
+            gap[c.number, indices] = minimum.gap_s
             if minimum.note is not None:
                 notes.append(minimum.note)
         for name, seconds in whole.items():

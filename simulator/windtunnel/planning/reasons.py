@@ -1,0 +1,372 @@
+"""Why no fleet of one entry alone meets the targets, and why no fleet does at all.
+
+Each reason is a typed result, and its sentence is made from it, so that tests can compare every reason with the
+simulation of all fleets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from windtunnel.core.results.plan import Conflict, EntryReason, TargetLimit, TimeError
+from windtunnel.core.ticks import FloatArray
+from windtunnel.core.units import format_quantity, to_unit
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.planning.bounds import PERCENTILES, Bounds, Counts, Replicated, lateness_limits
+from windtunnel.planning.candidates import UNITS, Candidates
+from windtunnel.planning.evaluation import Evaluation, shown, violations
+from windtunnel.planning.search import GIVE_UP, Alone, SearchResult
+from windtunnel.planning.simulate import Case
+from windtunnel.scenario.target import Target
+
+_ANY_NUMBER = 100_000
+"""A number of devices of each entry that stands for any number."""
+
+
+def least_time_s(bounds: Replicated, target: Target, entries: Sequence[int]) -> float | None:
+    """Return a lower bound (s) on a target's value for fleets of ``entries``: no job waits, each on its fastest entry.
+
+    It is the mean over the replications. None where the target has no such bound: it is not an upper limit on
+    `latency`, `ttft` or `itl`, or the jobs that complete are not known.
+    """
+    if target.comparison != "<=" or target.metric not in ("latency", "ttft", "itl"):
+        return None
+    values = [_least_time_s(run, target, list(entries)) for run in bounds.runs]
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known and len(known) == len(values) else None
+
+
+def _least_time_s(bounds: Bounds, target: Target, entries: list[int]) -> float | None:
+    demand = bounds.demand
+    if not demand.complete:
+        return None
+    times = {"latency": demand.alone_s, "ttft": demand.alone_first_s, "itl": demand.gap_s}[target.metric][entries]
+    able = demand.eligible[entries]
+    mine = able.any(axis=0)
+    if target.workload is not None:
+        mine &= demand.workload == list(demand.workloads).index(target.workload)
+    certain = mine & bounds.judged
+    if not certain.any():
+        return None
+    own = np.where(able, times, math.inf).min(axis=0)[certain]
+    if target.metric == "itl":
+        return _least_gap_s(own, demand.following[certain], float(demand.following.sum()), target)
+    if target.statistic not in PERCENTILES:
+        of_all = np.ones(len(demand), dtype=bool) if target.workload is None else mine
+        return float(own.sum() / of_all.sum())
+    late = int(lateness_limits(demand, [target])[0].most)
+    return float(np.sort(own)[::-1][late]) if late < len(own) else None
+
+
+def _least_gap_s(own: FloatArray, tokens: FloatArray, total: float, target: Target) -> float | None:
+    """Return the least value of a target on gaps; ``own`` and ``tokens``: each job's least gap, and how many it has."""
+    if not total:
+        return None
+    if target.statistic not in PERCENTILES:
+        return float((own * tokens).sum() / total)
+    order = np.argsort(-own)
+    beyond = np.cumsum(tokens[order]) > (1 - PERCENTILES[target.statistic or ""]) * total
+    return float(own[order][np.argmax(beyond)]) if beyond.any() else None
+
+
+class Reasons:
+    """Finds the reasons for one plan, from its lower bounds and from what was simulated."""
+
+    def __init__(self, candidates: Candidates, targets: Sequence[Target]) -> None:
+        self.candidates = candidates
+        self.targets = list(targets)
+        self._bounds: dict[tuple[str, ...], Replicated] = {}
+
+    def bounds(self, targets: Sequence[Target]) -> Replicated:
+        """Return the lower bounds for fleets that keep up and meet only ``targets``."""
+        key = tuple(target.text for target in targets)
+        if key not in self._bounds:
+            whole = self.candidates.bounds
+            self._bounds[key] = Replicated(whole.demands, targets, whole.first.slack_s)
+        return self._bounds[key]
+
+    # One entry alone.
+
+    def of_entry(
+        self, prepared: PreparedRun, entry: int, alone: Alone | None, error: TimeError | None, lower_bound: float
+    ) -> EntryReason | None:
+        """Return why there is no fleet of an entry alone, or None if there is one or it was not sought.
+
+        ``error`` is that of the entry's device, and ``lower_bound`` that of the objective for one device more than
+        the number with which the search ended.
+        """
+        reason = self._of_jobs(prepared, entry) or (None if alone is None else self._of_search(entry, alone))
+        if reason is None:
+            return None
+        if reason.kind == "not_searched":
+            reason = replace(reason, objective=lower_bound)
+        factor = 1.0 if error is None else error.factor
+        reason = replace(reason, within_model_error=self._may_turn(entry, reason, factor))
+        return replace(reason, text=_entry_text(reason, error, self.candidates.plan.objective))
+
+    def _of_jobs(self, prepared: PreparedRun, entry: int) -> EntryReason | None:
+        """Return the reason of an entry that cannot run all jobs."""
+        able = self.candidates.demand.eligible[entry]
+        if able.all():
+            return None
+        if able.any():
+            return EntryReason(kind="some_jobs", jobs=int(able.sum()), of_jobs=len(able))
+        programs = [c for (number, _), c in prepared.compiled.items() if number == entry]
+        if not programs:
+            return EntryReason(kind="no_job")
+        return EntryReason(
+            kind="no_job",
+            memory_bytes=float(self.candidates.devices[entry].memory_bytes * prepared.policy.batch.memory),
+            needed_bytes=min(float(c.footprint_bytes.min()) for c in programs),
+        )
+
+    def _of_search(self, entry: int, alone: Alone) -> EntryReason:
+        candidates, count = self.candidates, alone.count
+        most = candidates.max_counts[entry]
+        if alone.kind == "cannot":
+            limits = [self._limit(t, least_time_s(self.bounds([t]), t, [entry])) for t in self._too_slow(entry)]
+            return EntryReason(kind="too_slow", targets=limits)
+        if alone.kind == "too_few":
+            return EntryReason(kind="too_few", count=count, allowed=most)
+        if alone.kind == "over_rent":
+            return EntryReason(kind="over_rent", count=count, targets=self._rent(count * candidates.rents[entry]))
+        if alone.kind == "largest_fails":
+            evaluation = candidates.evaluation(Case(self._only(entry, count)))
+            return EntryReason(
+                kind="largest_fails",
+                count=count,
+                allowed=most if count == most else None,
+                targets=[] if count == most else self._rent(None),
+                violations=violations(evaluation),
+            )
+        return EntryReason(kind=alone.kind, count=count)
+
+    def _only(self, entry: int, count: int) -> Counts:
+        return tuple(count if i == entry else 0 for i in range(self.candidates.entries))
+
+    def _too_slow(self, entry: int) -> list[Target]:
+        """Return the targets that no number of an entry's devices meets: each alone, or else a least set of them."""
+        counts = self._only(entry, max(self.candidates.demand.gang))
+
+        def cannot(targets: Sequence[Target]) -> bool:
+            return not math.isfinite(self.bounds(targets).load(counts)[0])
+
+        return [t for t in self.targets if cannot([t])] or _least_set(self.targets, cannot)
+
+    def _rent(self, least_usd_per_h: float | None) -> list[TargetLimit]:
+        """Return the smallest limit on the rent."""
+        limit = min((t for t in self.targets if _is_rent(t)), key=lambda t: t.limit)
+        return [TargetLimit(text=limit.text, limit=to_unit(limit.limit, limit.unit), least=least_usd_per_h)]
+
+    @staticmethod
+    def _limit(target: Target, least: float | None) -> TargetLimit:
+        """Return a target's limit and its least possible value (SI), which is left out where it is within the limit."""
+        beyond = least is not None and least > target.limit
+        return TargetLimit(
+            text=target.text,
+            limit=to_unit(target.limit, target.unit),
+            least=to_unit(least, target.unit) if least is not None and beyond else None,
+        )
+
+    def _may_turn(self, entry: int, reason: EntryReason, factor: float) -> bool:
+        """Return whether times that are shorter by ``factor`` could turn a reason that rests on the lower bound."""
+        if reason.kind == "too_slow":
+            return bool(reason.targets) and all(
+                t.least is not None and t.least / factor <= t.limit for t in reason.targets
+            )
+        count = math.ceil((reason.count or 0) / factor)
+        if reason.kind == "too_few":
+            return count <= (reason.allowed or 0)
+        if reason.kind == "over_rent":
+            return bool(count * self.candidates.rents[entry] <= min(t.limit for t in reason.targets))
+        return False
+
+    # No fleet at all.
+
+    def by_bound(self) -> list[Conflict]:
+        """Return which targets no allowed fleet meets, by the lower bound: each alone, or else a least set of them."""
+        if self._excluded([]):
+            return [self._conflict([])]
+        alone = [t for t in self.targets if self._excluded([t])]
+        if alone:
+            return [self._conflict([t]) for t in alone]
+        return [self._conflict(_least_set(self.targets, self._excluded))] if self._excluded(self.targets) else []
+
+    def _excluded(self, targets: Sequence[Target], any_number: bool = False) -> bool:
+        """Return whether the lower bound excludes every fleet that meets ``targets``."""
+        rent = self.candidates.rent_lower_bound(self.bounds(targets), _ANY_NUMBER if any_number else None).value
+        limit = min((t.limit * 3600 for t in targets if _is_rent(t)), default=math.inf)
+        return bool(not math.isfinite(rent) or rent > limit * (1 + 1e-9))
+
+    def _conflict(self, targets: Sequence[Target]) -> Conflict:
+        # A limit on the whole fleet is last, because its least value is that of fleets that meet the others.
+        ordered = sorted(targets, key=lambda t: (_is_rent(t), t.metric == "power"))
+        by_counts = not self._excluded(targets, any_number=True)
+        limits = [TargetLimit(text=t.text, limit=to_unit(t.limit, t.unit), least=None) for t in ordered]
+        if ordered:
+            limits[-1] = self._limit(ordered[-1], self._least(ordered))
+        conflict = Conflict(kind="bound", targets=limits, by_counts=by_counts)
+        return replace(conflict, text=self._conflict_text(conflict, [t.metric for t in ordered]))
+
+    def _least(self, targets: Sequence[Target]) -> float | None:
+        """Return a lower bound (SI) on the value of the last of ``targets`` in a fleet that meets the others."""
+        *others, last = targets
+        if last.comparison != "<=":
+            return None
+        if last.metric == "cost":
+            return self.candidates.rent_lower_bound(self.bounds(others)).value / 3600
+        if last.metric == "power":
+            candidates = self.candidates
+            value = self.bounds(others).lower_bound(
+                candidates.demand.idle_w, candidates.max_counts, candidates.plan.max_entries, work_w=1.0
+            )
+            return value.value if math.isfinite(value.value) else None
+        return None if others else least_time_s(self.bounds([last]), last, range(self.candidates.entries))
+
+    def by_search(
+        self, evaluations: Sequence[Evaluation], without_rent: Callable[[], tuple[Evaluation, SearchResult] | None]
+    ) -> list[Conflict]:
+        """Return which simulated fleets meet all targets but one, for each target; the limit on the rent first.
+
+        ``without_rent`` searches the cheapest fleet that meets the targets other than those on the rent.
+        """
+        conflicts = []
+        others, rents = [t for t in self.targets if not _is_rent(t)], [t for t in self.targets if _is_rent(t)]
+        found = without_rent() if others and rents else None
+        if found is not None:
+            evaluation, search = found
+            limits = [TargetLimit(text=t.text, limit=to_unit(t.limit, t.unit), least=None) for t in others]
+            conflict = Conflict(
+                kind="cheapest",
+                targets=[*limits, *self._rent(evaluation.cost_usd_per_h)],
+                fleet=self.candidates.text(evaluation.counts),
+                entries=self.candidates.named(evaluation.counts),
+                proof=search.proof,
+            )
+            conflicts.append(replace(conflict, text=self._conflict_text(conflict, [])))
+        for target in self.targets:
+            able = [e for e in evaluations if e.keeps_up and _missed(e) == [target.text]]
+            if not able or (found is not None and _is_rent(target)):
+                continue
+            best = min(able, key=lambda e: (e.objective(self.candidates.plan.objective), e.counts))
+            ordered = [*(t for t in self.targets if t is not target), target]
+            conflict = Conflict(
+                kind="simulated",
+                targets=[TargetLimit(text=t.text, limit=to_unit(t.limit, t.unit), least=None) for t in ordered],
+                fleet=self.candidates.text(best.counts),
+                entries=self.candidates.named(best.counts),
+            )
+            missed = best.target(target.text)
+            text = (
+                f"{target.text} is the only target that {conflict.fleet} at {self.candidates.objective_text(best)} "
+                f"misses: {shown(missed.value, missed.unit)}"
+            )
+            conflicts.append(replace(conflict, text=text))
+        return conflicts
+
+    def _conflict_text(self, conflict: Conflict, metrics: Sequence[str]) -> str:
+        """Return the sentence of a conflict that the lower bound shows, or of the rent with the other targets."""
+        limits = conflict.targets
+        texts = [limit.text for limit in limits]
+        if conflict.kind == "cheapest":
+            rent = f"{limits[-1].least:,.2f} USD/h"
+            proof = "" if conflict.proof == "open" else "; every cheaper fleet misses another target"
+            return (
+                f"{texts[-1]} cannot be met together with {_listed(texts[:-1])}: the cheapest fleet found that meets "
+                f"the {'latter' if len(texts) == 2 else 'others'} is {conflict.fleet} at {rent}{proof}"
+            )
+        allowed = f"with {self._allowed()}" if conflict.by_counts else "by any fleet of these entries"
+        if not limits:
+            return f"the work cannot be done in time {allowed}"
+        what = f"{_listed(texts)} cannot be met{' together' if len(texts) > 1 else ''} {allowed}"
+        least = limits[-1].least
+        if least is None:
+            return what
+        if metrics[-1] in ("cost", "power"):
+            unit = "USD/h" if metrics[-1] == "cost" else "W"
+            value = f"{least:,.2f} USD/h" if unit == "USD/h" else format_quantity(least, "W")
+            does = f"meets {_listed(texts[:-1])}" if len(texts) > 1 else "does the work"
+            return f"{what}: one that {does} {'costs' if unit == 'USD/h' else 'draws'} at least {value}"
+        return (
+            f"{what}: even if no job waits, and each runs on the candidate that is fastest for it, the value is at "
+            f"least {format_quantity(least, 's')}"
+        )
+
+    def _allowed(self) -> str:
+        """Return the limits on the numbers of devices and of entries as a phrase."""
+        counts = set(self.candidates.max_counts)
+        if len(counts) > 1:
+            most = "as many devices as `max` allows"
+        else:
+            most = f"at most {max(counts):,} {'device' if max(counts) == 1 else 'devices'} of each entry"
+        entries = self.candidates.plan.max_entries
+        return most if entries >= self.candidates.entries else f"{most} and {entries} of the entries"
+
+
+def _missed(evaluation: Evaluation) -> list[str]:
+    return [target.text for target in evaluation.targets if target.verdict == "missed"]
+
+
+def _is_rent(target: Target) -> bool:
+    return target.metric == "cost" and target.comparison == "<="
+
+
+def _least_set(targets: Sequence[Target], excluded: Callable[[Sequence[Target]], bool]) -> list[Target]:
+    """Return a set of targets that is ``excluded``, but not without any one of its members (a deletion filter)."""
+    kept = list(targets)
+    for target in targets:
+        rest = [t for t in kept if t is not target]
+        if excluded(rest):
+            kept = rest
+    return kept
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+# Long: one sentence for each kind of reason.
+def _entry_text(reason: EntryReason, error: TimeError | None, objective: str) -> str:
+    """Return the reason why there is no fleet of an entry alone as a sentence without a full stop."""
+    count, limits = reason.count or 0, reason.targets
+    if reason.kind == "no_job":
+        if reason.memory_bytes is None or reason.needed_bytes is None:
+            return "it cannot run any of these jobs"
+        memory, need = format_quantity(reason.memory_bytes, "B"), format_quantity(reason.needed_bytes, "B")
+        return f"its memory is {memory}; the smallest job needs {need}"
+    if reason.kind == "some_jobs":
+        return f"alone, it runs only {reason.jobs:,} of {reason.of_jobs:,} jobs"
+    if reason.kind == "too_slow":
+        parts = [t.text + ("" if t.least is None else f" (at least {format_quantity(t.least, 's')})") for t in limits]
+        met = f"meets {_listed(parts)}" if parts else "does the work in time"
+        text = f"alone, no number of them {met}, even if no job waits"
+    elif reason.kind == "too_few":
+        text = f"alone, at least {count:,} are needed, and {reason.allowed:,} are allowed"
+    elif reason.kind == "over_rent":
+        text = f"alone, at least {count:,} are needed, which cost {limits[0].least:,.2f} USD/h ({limits[0].text})"
+    elif reason.kind == "largest_fails":
+        why = "the number allowed" if reason.allowed is not None else f"as many as {limits[0].text} allows"
+        text = f"alone, {count:,} ({why}) {'fails' if count == 1 else 'fail'}"
+        text += f": {reason.violations[0]}" if reason.violations else ""
+    elif reason.kind == "not_searched":
+        value, unit = reason.objective or 0.0, UNITS[objective]
+        amount = format_quantity(value, "W") if unit == "W" else f"{value:,.2f} {unit}"
+        suffice = f"{count:,} do not suffice, and " if count > 1 else "one does not suffice, and " if count else ""
+        more = "one" if count == 0 else f"{count + 1:,}"
+        text = (
+            f"not searched further: alone, {suffice}{more} would be at {amount} or more, over {GIVE_UP:g} times the "
+            "best fleet"
+        )
+    else:
+        text = f"alone, {count:,} do not suffice; more were not tried, as the limit of simulated fleets was reached"
+    if not reason.within_model_error or error is None:
+        return text
+    basis = "" if error.basis == "measured" else ", not measured on it"
+    return f"{text}; this is within the error of its model (a factor of {error.factor:.3g} for {error.op}{basis})"
+
+
+__all__ = ["Reasons", "least_time_s"]
