@@ -19,8 +19,8 @@ from windtunnel_models.learned.overlay import Overlay
 
 RELATIONS = ("die", "board", "generation", "class", "maker")
 """From the nearest: same die on a similar board; same die on another board (other memory, or other power for its peak);
-same maker within two generations, both with stacked memory; same maker; another maker. Boards with other memory differ in
-power limits and in what is enabled of their dies, so they count as another class even among themselves."""
+same maker within two generations, both with stacked memory; same maker; another maker. Boards whose memory is not
+stacked differ in power limits and in what is enabled of their dies, so each counts as another class."""
 
 SAME_DIE = ("die", "board")
 

@@ -243,10 +243,10 @@ def carried(of: Parameters, to: Parameters, path: str, value: float, same_die: b
     """Return a number that was fitted to GEMM on ``of``, expressed for ``to``; other numbers stay as they are.
 
     The share of the specified bandwidth that products attain follows that of plain passes over memory, which differs
-    between technologies of memory and with its error correction. Boards whose dies are made alike take the energy of a
-    FLOP over, but not the clock under load: the attained share of the peak rises with the power per FLOP/s of the
-    peak, up to ``MOST_EFFICIENT``. On the same die, what a loaded unit takes in clocks of the boost falls alike, and the
-    path from a unit to the cache is the same, whatever peak the vendor leaves to its matrix units.
+    between technologies of memory and with its error correction. Dies that are made alike need a similar energy for a
+    FLOP, but their boards do not hold the same clock under load: the attained share of the peak rises with the power
+    per FLOP/s of the peak, up to ``MOST_EFFICIENT``. On the same die, what a loaded unit takes in clocks of the boost
+    falls alike, and the path from a unit to the cache is the same, whatever peak the vendor leaves to its matrix units.
     """
     name, _, key = path.partition(".")
     if name == "gemm_memory_efficiency":
