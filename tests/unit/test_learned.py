@@ -123,7 +123,8 @@ def test_boards_of_one_die_keep_the_path_to_the_cache_and_take_the_clock_from_th
     paths = [number(d, "l2_bytes_per_flop") * peaks[d.label] / units[d.label] for d in (server, desktop)]
     assert paths[0] == pytest.approx(paths[1])  # both have a boost clock of 2.52 GHz
     assert number(server, "efficiency") < 0.75 < number(desktop, "efficiency") <= 1.0
-    assert number(desktop, "memory_efficiency") > number(server, "memory_efficiency")  # no check bits
+    # The share of the bandwidth follows what lattice-Boltzmann sweeps attain: 0.85 and 0.67 of it.
+    assert number(desktop, "memory_efficiency") / number(server, "memory_efficiency") == pytest.approx(0.854 / 0.671)
     rows = products()
     flops = float(rows.op.flops(rows.choices, rows.numbers)[-1])
     share = [flops / float(d.cost(rows).duration_s[-1]) / peaks[d.label] for d in (server, desktop)]
