@@ -6,11 +6,11 @@ one YAML file, ``apis/<api>.yaml``. A calibration, ``calibration/<sku>.yaml``, r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 
-from windtunnel.core.device import Device, Kind, ModelAccuracy, Residual
+from windtunnel.core.device import Device, Kind, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.spec import DeviceSpec
@@ -19,7 +19,14 @@ from windtunnel_models.kinds import find_kind
 from windtunnel_models.learned.overlay import Overlay
 from windtunnel_models.learned.read import calibrated_skus, shipped_overlay
 from windtunnel_models.learned.residuals import TransferredResidual, TransferSource, bind
-from windtunnel_models.learned.transfer import Relative, closest, relatives, same_units, transferred_values
+from windtunnel_models.learned.transfer import (
+    SAME_DIE,
+    Relative,
+    closest,
+    relatives,
+    same_units,
+    transferred_values,
+)
 from windtunnel_models.specs import api_names, api_profile, read_spec
 
 HERE = Path(__file__).parent
@@ -151,7 +158,7 @@ class Catalogue:
         values = _defaults(kind)
         names = [parameter.name for parameter in kind.parameters if parameter.fitted]
         measured, overlays = self._relatives(spec) if names or kind.learned else ([], {})
-        values.update(transferred_values(measured, overlays, names))
+        values.update(transferred_values(measured, overlays, names, self._carrier(spec, kind)))
         values.update(spec.values)
         if overlay is not None:
             values.update(overlay.values)
@@ -178,6 +185,20 @@ class Catalogue:
             if self.spec(sku).kind == spec.kind and (overlay := shipped_overlay(sku, spec.kind)) is not None
         }
         return relatives(spec, [self.spec(sku) for sku in overlays]), overlays
+
+    def _carrier(self, spec: DeviceSpec, kind: Kind) -> Callable[[Relative, str, float], float]:
+        """Return the function that expresses a relative's fitted number for ``spec``, from both datasheets."""
+
+        @cache
+        def sheet(sku: str) -> Parameters:
+            other = spec if sku == spec.sku else self.spec(sku)
+            return Parameters(Device(other, kind, api_profile(other.apis[0]), {**_defaults(kind), **other.values}))
+
+        def carried(relative: Relative, path: str, value: float) -> float:
+            same_die = relative.relation in SAME_DIE
+            return kind.carried(sheet(relative.sku), sheet(spec.sku), path, value, same_die)
+
+        return carried
 
     def _transferred(
         self, spec: DeviceSpec, kind: Kind, measured: Sequence[Relative], overlays: Mapping[str, Overlay], op: str

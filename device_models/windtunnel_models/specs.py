@@ -126,8 +126,8 @@ class _SpecReader(FileReader):
         return tuple(apis)
 
     def lineage(self) -> Lineage:
-        """Return the SKU's lineage: ``{die, architecture, since, memory}``, each of them optional."""
-        entry = self.mapping(("lineage",), optional=("die", "architecture", "since", "memory"))
+        """Return the SKU's lineage: ``{die, architecture, since, memory, process}``, each of them optional."""
+        entry = self.mapping(("lineage",), optional=("die", "architecture", "since", "memory", "process"))
         for key, value in entry.items():
             here = ("lineage", key)
             wrong_type = not isinstance(value, int if key == "since" else str) or isinstance(value, bool)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import windtunnel
+from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance
@@ -36,8 +37,12 @@ def products(dtype: str = "bfloat16", **context: str) -> Rows:
     ("sku", "other", "expected"),
     [
         ("h200-sxm-141gb", "h100-sxm-80gb", "die"),
-        ("a100-pcie-40gb", "a100-sxm-80gb", "die"),
-        ("rtx-6000-ada", "l40s", "die"),
+        ("a100-sxm-40gb", "a100-sxm-80gb", "die"),
+        ("gb200", "b200-sxm-180gb", "die"),
+        ("rtx-6000-ada", "l40s", "board"),  # no error correction in memory
+        ("a100-pcie-40gb", "a100-sxm-80gb", "board"),  # 250 W for the peak of 400 W
+        ("rtx-4090", "l40s", "board"),  # and almost three times the power per FLOP/s
+        ("rtx-pro-6000-server", "l40s", "class"),  # boards whose memory is not stacked
         ("h100-sxm-80gb", "a100-sxm-80gb", "generation"),
         ("b200-sxm-180gb", "h100-sxm-80gb", "generation"),
         ("l40s", "a100-sxm-80gb", "class"),  # other memory
@@ -104,6 +109,41 @@ def test_the_h200_has_no_file_of_its_own_and_what_it_takes_from_its_die_says_so(
     assert device.accuracy_of("gemm").basis == "transfer"
     faster = KNOWN.device("h200-sxm-141gb").cost(products()).duration_s
     assert (faster <= KNOWN.device("h100-sxm-80gb").cost(products()).duration_s * 1.001).all()
+
+
+def test_boards_of_one_die_keep_the_path_to_the_cache_and_take_the_clock_from_their_power() -> None:
+    # NVIDIA leaves half of the L40S's tensor rate to the RTX 4090, under a higher power limit.
+    server, desktop = (KNOWN.device(sku, calibrated=sku == "l40s") for sku in ("l40s", "rtx-4090"))
+
+    def number(device: Device, name: str) -> float:
+        return device.number(f"gemm_{name}", "bfloat16") or 0.0
+
+    peaks = {d.label: (d.number("matrix_flops_per_s", "bfloat16") or 0.0) for d in (server, desktop)}
+    units = {d.label: (d.number("compute_units") or 0.0) for d in (server, desktop)}
+    paths = [number(d, "l2_bytes_per_flop") * peaks[d.label] / units[d.label] for d in (server, desktop)]
+    assert paths[0] == pytest.approx(paths[1])  # both have a boost clock of 2.52 GHz
+    assert number(server, "efficiency") < 0.75 < number(desktop, "efficiency") <= 1.0
+    # The share of the bandwidth follows what lattice-Boltzmann sweeps attain: 0.85 and 0.67 of it.
+    assert number(desktop, "memory_efficiency") / number(server, "memory_efficiency") == pytest.approx(0.854 / 0.671)
+    rows = products()
+    flops = float(rows.op.flops(rows.choices, rows.numbers)[-1])
+    share = [flops / float(d.cost(rows).duration_s[-1]) / peaks[d.label] for d in (server, desktop)]
+    assert share[0] < 0.75
+    assert 0.8 < share[1] < 1.0
+
+
+def test_a_lower_power_limit_of_the_same_die_never_makes_a_product_shorter() -> None:
+    card, module = KNOWN.device("a100-pcie-80gb").cost(products()), KNOWN.device("a100-sxm-80gb").cost(products())
+    assert (card.duration_s >= module.duration_s * 0.999).all()
+    assert card.duration_s[-1] > 1.05 * module.duration_s[-1]
+
+
+def test_intervals_widen_with_the_distance_of_the_relatives() -> None:
+    def width(sku: str) -> float:
+        cost = KNOWN.device(sku, calibrated=False).cost(products())
+        return float(np.median(np.log(cost.duration_high_s / cost.duration_low_s)))
+
+    assert width("h200-sxm-141gb") < width("rtx-4090") < width("rtx-pro-6000-server") < width("mi300x")
 
 
 def test_a_format_nobody_measured_takes_the_kernels_of_its_width() -> None:

@@ -250,13 +250,13 @@ class TransferredResidual:
     """
 
     def __init__(self, sources: Sequence[TransferSource], relation: str, spread: SourcedValue, names: str) -> None:
-        self._sources, self._spread, self._relation, self._names = sources, spread, relation, names
+        self._sources, self._spread, self.relation, self._names = sources, spread, relation, names
 
     @property
     def origin(self) -> SourcedValue:
         """The number of measurements of other devices, and their origin."""
         count = sum(source.residual.origin.value for source in self._sources)
-        if self._relation == "die":
+        if self.relation == "die":
             return SourcedValue(count, Provenance.PUBLISHED, f"measurements of {self._names}, the same die")
         reason = f"transferred from {self._names}; {self._spread.source}"
         return SourcedValue(count, Provenance.ASSUMED, "other devices' measurements", count, count, reason)
@@ -265,10 +265,11 @@ class TransferredResidual:
         """Return the accuracy of ``op`` as predicted from relatives alone."""
         relation = {
             "die": "the same die",
+            "board": "the same die on another board",
             "generation": "a similar design",
             "class": "other classes of device",
             "maker": "other vendors",
-        }[self._relation]
+        }[self.relation]
         is_assumed = self._spread.provenance is Provenance.ASSUMED
         reason = (
             f"its 90% interval is assumed: {self._spread.reason}"
@@ -280,7 +281,7 @@ class TransferredResidual:
 
     def __call__(self, rows: Rows) -> Correction | None:
         """Return the weighted mean over the relatives that have a residual for the rows' choices."""
-        if self._relation != "die" and "clock" in rows.choices:
+        if self.relation != "die" and "clock" in rows.choices:
             # The effect of the power cap differs between boards; only the kernels are similar.
             rows = replace(rows, choices={**rows.choices, "clock": "burst"})
         total, mean = 0.0, np.zeros(rows.shape)

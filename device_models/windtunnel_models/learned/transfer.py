@@ -1,26 +1,38 @@
 """Transfer: which measured devices are related to another device, and how closely.
 
-A device of the same die runs the same kernels. One of the same generation and memory technology shares most of the
-library's choices. Any other shares little more than the form of the formula. The relation follows from the lineage
-alone, which a datasheet states, so that a device without measurements has relatives too.
+A device of the same die runs the same kernels, and on a similar board at the same clocks. A board of the same die with
+another memory or another power limit shares the kernels only. A device of the same generation and memory technology
+shares most of the library's choices. Any other shares little more than the form of the formula. The relation follows
+from the datasheet alone, so that a device without measurements has relatives too. What relatives do not share is
+expressed for the other device by the kind (``Kind.carried``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.learned.overlay import Overlay
 
-RELATIONS = ("die", "generation", "class", "maker")
-"""From the nearest: same die; same maker and memory class within two generations; same maker; another maker."""
+RELATIONS = ("die", "board", "generation", "class", "maker")
+"""From the nearest: same die on a similar board; same die on another board (other memory, or other power for its peak);
+same maker within two generations, both with stacked memory; same maker; another maker. Boards whose memory is not
+stacked differ in power limits and in what is enabled of their dies, so each counts as another class."""
+
+SAME_DIE = ("die", "board")
 
 _YEARS_A_GENERATION = 2.0
 _CLASS_APART = _VENDOR_APART = 2.0
 """Another memory technology (so another balance of the design) or another maker counts as two generations."""
+
+_POWER_APART = 1.2
+"""Boards whose power limits per FLOP/s of their peaks differ by more than this factor run the die at other clocks."""
+
+_OTHER_BOARD = 0.5
+"""The distance of another board of the same die, in generations."""
 
 _LEAST_RANGE = 1.2
 """A transferred value ranges over at least this factor in either direction."""
@@ -40,14 +52,35 @@ def relation(spec: DeviceSpec, other: DeviceSpec) -> tuple[str, float]:
     own, others = spec.lineage, other.lineage
     same = own.die is not None and others.die is not None and own.die.casefold() == others.die.casefold()
     if same and spec.vendor.casefold() == other.vendor.casefold():
-        return "die", 0.0
+        return ("die", 0.0) if similar_boards(spec, other) else ("board", _OTHER_BOARD)
     years = abs(own.since - others.since) if own.since and others.since else 2.0 * _YEARS_A_GENERATION
     far = years / _YEARS_A_GENERATION
     far += _CLASS_APART if own.stacked_memory != others.stacked_memory else 0.0
     if spec.vendor.casefold() != other.vendor.casefold():
         return "maker", far + _VENDOR_APART
-    alike = own.stacked_memory == others.stacked_memory and years <= 2.0 * _YEARS_A_GENERATION
+    alike = own.stacked_memory and others.stacked_memory and years <= 2.0 * _YEARS_A_GENERATION
     return ("generation" if alike else "class"), far
+
+
+def _power_per_peak(spec: DeviceSpec) -> float | None:
+    """Return the power limit over the 16-bit peak of the matrix units, or over that of the vector units (J/FLOP)."""
+    peaks = ("matrix_flops_per_s.bfloat16", "matrix_flops_per_s.float16", "vector_flops_per_s.float32")
+    power, peak = spec.values.get("max_power_w"), next((spec.values[p] for p in peaks if p in spec.values), None)
+    return None if power is None or peak is None else power.value / peak.value
+
+
+def similar_boards(spec: DeviceSpec, other: DeviceSpec) -> bool:
+    """Return whether two boards of one die share the class of their memory and the power they have for their peak.
+
+    What the datasheet does not state counts as similar.
+    """
+    if spec.lineage.stacked_memory != other.lineage.stacked_memory:
+        return False
+    own, others = (s.values.get("inband_ecc") for s in (spec, other))
+    if (own is not None and own.value > 0.0) != (others is not None and others.value > 0.0):
+        return False
+    power, power_other = _power_per_peak(spec), _power_per_peak(other)
+    return power is None or power_other is None or 1.0 / _POWER_APART <= power / power_other <= _POWER_APART
 
 
 def same_units(spec: DeviceSpec, other: DeviceSpec) -> bool:
@@ -68,19 +101,25 @@ def closest(related: Sequence[Relative]) -> list[Relative]:
 
     Numbers of another maker depend on another library and on another campaign's host.
     """
-    kept = [relative for relative in related if relative.relation == "die"]
+    kept = [relative for relative in related if relative.relation in SAME_DIE]
     kept = kept or [relative for relative in related if relative.relation != "maker"] or list(related)
     total = sum(relative.weight for relative in kept)
     return [Relative(r.sku, r.relation, r.weight / total) for r in kept]
 
 
 def transferred_values(
-    related: Sequence[Relative], overlays: Mapping[str, Overlay], names: Sequence[str]
+    related: Sequence[Relative],
+    overlays: Mapping[str, Overlay],
+    names: Sequence[str],
+    carried: Callable[[Relative, str, float], float],
 ) -> dict[str, SourcedValue]:
     """Return the parameters ``names`` as weighted geometric means of the values in the relatives' overlays.
 
-    The range of each value is that of the relatives, and at least a fifth in either direction. Where the error of the
-    whole prediction was found by leaving out whole devices (``TransferredResidual``), that error includes this range.
+    ``carried`` expresses a relative's value for the device in question, given its path. The range of each value is that
+    of the relatives, and at least a fifth in either direction; a value of a similar board of the same die has none, nor
+    one of another board that holds as it is.
+    Where the error of the whole prediction was found by leaving out whole devices (``TransferredResidual``), that error
+    includes this range.
     """
     paths = dict.fromkeys(
         path for relative in related for path in overlays[relative.sku].values if path.partition(".")[0] in names
@@ -88,17 +127,20 @@ def transferred_values(
     values: dict[str, SourcedValue] = {}
     for path in paths:
         have = closest([r for r in related if path in overlays[r.sku].values])
-        numbers = [overlays[r.sku].values[path].value for r in have]
+        measured = [overlays[r.sku].values[path].value for r in have]
+        numbers = [carried(r, path, number) for r, number in zip(have, measured, strict=True)]
         if min(numbers) > 0.0:
             value = math.exp(sum(r.weight * math.log(x) for r, x in zip(have, numbers, strict=True)))
         else:
             value = sum(r.weight * x for r, x in zip(have, numbers, strict=True))
         names_of = ", ".join(r.sku for r in have)
-        if have[0].relation == "die":
+        if have[0].relation == "die" or (have[0].relation in SAME_DIE and numbers == measured):
             source = overlays[have[0].sku].values[path].source
             values[path] = SourcedValue(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
         else:
             reason = f"transferred from {names_of}, weighted by nearness of vendor, generation and memory"
+            if have[0].relation in SAME_DIE:
+                reason = f"{names_of} has the same die on a board with other rates, memory or power"
             low, high = min(*numbers, value / _LEAST_RANGE), max(*numbers, value * _LEAST_RANGE)
             values[path] = SourcedValue(value, Provenance.ASSUMED, "other devices' measurements", low, high, reason)
     return values

@@ -234,6 +234,11 @@ def compute_engine(_parameters: Parameters, _rows: Rows) -> str:
     return "compute"
 
 
+def carried_unchanged(_of: Parameters, _to: Parameters, _path: str, value: float, _same_die: bool) -> float:
+    """Return ``value``: by default a number fitted to one device holds for its relatives as it is."""
+    return value
+
+
 @dataclass(frozen=True)
 class Designs:
     """How a reconfigurable kind of device holds designs: the bitstreams, each of which executes one sort of operation.
@@ -279,8 +284,10 @@ class Kind:
     format again under their own key. ``coordinates`` gives the position of rows for a residual (n x d, about 1 for a
     factor of 8 in size); the default is the logarithms of the columns. ``learned`` returns the function that evaluates
     a residual, given the arrays of a compact array file. ``transfer_errors`` gives the error factor (90%) of a transfer
-    from devices of each relation (``die``, ``generation``, ``class``, ``maker``) to a device without measurements.
-    ``transfer_shares`` gives the share of their residual that is used (0 for a relation that is not named).
+    from devices of each relation (``die``, ``board``, ``generation``, ``class``, ``maker``) to a device without
+    measurements. ``transfer_shares`` gives the share of their residual that is used (0 for a relation that is not
+    named). ``carried`` expresses a number that was fitted to one device for another one, from what both datasheets
+    state: ``carried(of, to, path, value, same_die)``; by default it is the same number.
     """
 
     name: str
@@ -297,6 +304,7 @@ class Kind:
     learned: Mapping[str, Callable[[Arrays], Callable[[Rows], Correction | None]]] = field(default_factory=dict)
     transfer_errors: Mapping[str, Mapping[str, SourcedValue]] = field(default_factory=dict)
     transfer_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    carried: Callable[[Parameters, Parameters, str, float, bool], float] = carried_unchanged
 
     def parameter(self, name: str) -> Parameter:
         """Return the parameter ``name``; raises InputError with the nearest right name."""

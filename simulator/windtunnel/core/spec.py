@@ -87,13 +87,15 @@ class Lineage:
     """The lineage of a SKU, as far as its file states it. Transfer between related devices uses it.
 
     ``die``: name of the chip; ``architecture``: the vendor's name of the design; ``since``: the year of its first
-    product; ``memory``: the memory technology (``HBM3``, ``GDDR6``, ``LPDDR5``).
+    product; ``memory``: the memory technology (``HBM3``, ``GDDR6``, ``LPDDR5``); ``process``: the foundry and its
+    process (``TSMC 4N``).
     """
 
     die: str | None = None
     architecture: str | None = None
     since: int | None = None
     memory: str | None = None
+    process: str | None = None
 
     @property
     def stacked_memory(self) -> bool:

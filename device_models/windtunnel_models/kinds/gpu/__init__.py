@@ -82,4 +82,5 @@ KIND = replace(
     own_numbers={"gemm": gemm.own_numbers, "attention": attention.own_numbers},
     coordinates={"gemm": gemm.coordinates, "attention": attention.coordinates},
     learned={"gemm": gemm_learned.LearnedGemm, "attention": attention.LearnedAttention},
+    carried=gemm.carried,
 )

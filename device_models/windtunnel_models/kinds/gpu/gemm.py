@@ -24,6 +24,7 @@ from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
 from windtunnel_models.kinds.gpu.power import activity_of
+from windtunnel_models.kinds.gpu.streaming import memory_class
 
 _TILES = (
     (256, 256),
@@ -45,6 +46,9 @@ MOST_SPREAD = 0.95
 
 BOOST_S = 0.5e-3
 """The time (s) after which the clock has fallen half of its way from boost; fits of devices gave 0.33 to 0.57 ms."""
+
+MOST_EFFICIENT = 0.95
+"""The share of its peak that a board attains in a full wave if its power limit does not slow it."""
 
 ANY = "any"
 """The key of the numbers of a format in which neither this device nor a relative was measured."""
@@ -86,6 +90,14 @@ PARAMETERS = (
     _number("overlap", "1", "exponent of the soft maximum of arithmetic and traffic", 2.3, 1.3, 6.0),
     _number("sag", "1", "how much longer arithmetic takes once a product outlasts the boost", 0.08, 0.03, 0.25),
     _number("split_clocks", "1", "fixed clocks of splitting k", 4300.0, 1000.0, 1.2e4),
+    Parameter(
+        "gemm_floor_overlap",
+        "1",
+        "exponent of the soft maximum of the shortest product and the rest of the time: 1 if one follows the other on the "
+        "device, more if the shortest time is that of a host which launches one product after another",
+        keys=_KEYS,
+        fitted=True,
+    ),
     _number("quantise_passes", "1", "passes over the activations that make a narrow format of them", 3.4, 0.5, 6.0),
 )
 
@@ -130,6 +142,7 @@ class Numbers:
     quantise_passes: float
     units: float
     l2_bytes: float
+    floor_overlap: float = 1.0
 
 
 def number_key(p: Parameters, dtype: str, clock: str) -> str:
@@ -205,7 +218,57 @@ def fitted_constants(p: Parameters, dtype: str, key: str) -> Numbers:
         quantise_passes=number("quantise_passes") if BYTES_PER_ELEMENT[dtype] < 2.0 else 0.0,
         units=p("compute_units"),
         l2_bytes=l2,
+        floor_overlap=p.get("gemm_floor_overlap", key) or 1.0,
     )
+
+
+def _same_process(of: Parameters, to: Parameters) -> bool:
+    """Return whether two dies of one maker and class of memory are made alike, so that a FLOP takes similar energy.
+
+    TSMC's 4N and 4NP are variants of one process.
+    """
+    process, process_to = of.lineage.process, to.lineage.process
+    if process is None or process_to is None or of.vendor.casefold() != to.vendor.casefold():
+        return False
+    alike = process.removesuffix("P") == process_to.removesuffix("P")
+    return alike and of.lineage.stacked_memory == to.lineage.stacked_memory
+
+
+def _clock_gain(of: Parameters, to: Parameters, key: str) -> float:
+    """Return by how much the clock under full load, relative to boost, is higher on ``to`` than on ``of``.
+
+    A product at full rate draws more than the limit of most boards, so the clock is what the power limit allows for
+    each FLOP/s of the peak. The exponent is that of loops at the power cap.
+    """
+    dtype = key.removesuffix(SUSTAINED)
+    sheet = "fp8" if dtype == "fp8_block" else dtype
+    peak, peak_to = of.get("matrix_flops_per_s", sheet), to.get("matrix_flops_per_s", sheet)
+    power, power_to = of.get("max_power_w"), to.get("max_power_w")
+    if peak is None or peak_to is None or power is None or power_to is None:
+        return 1.0
+    return float((power_to / peak_to / (power / peak)) ** to("throttle_exponent"))
+
+
+def carried(of: Parameters, to: Parameters, path: str, value: float, same_die: bool) -> float:
+    """Return a number that was fitted to GEMM on ``of``, expressed for ``to``; other numbers stay as they are.
+
+    The share of the specified bandwidth that products attain follows that of sweeps over large arrays, which was measured
+    on many boards: the quotient of the two is 1.20 to 1.26 on A100, H100, L40S and B200. Dies that are made alike need a similar energy for a
+    FLOP, but their boards do not hold the same clock under load: the attained share of the peak rises with the power
+    per FLOP/s of the peak, up to ``MOST_EFFICIENT``. On the same die, what a loaded unit takes in clocks of the boost
+    falls alike, and the path from a unit to the cache is the same, whatever peak the vendor leaves to its matrix units.
+    """
+    name, _, key = path.partition(".")
+    if name == "gemm_memory_efficiency":
+        share, share_to = (p("stencil_efficiency", memory_class(p)) for p in (of, to))
+        return value * share_to / share
+    if name == "gemm_efficiency" and (same_die or _same_process(of, to)):
+        return min(value * _clock_gain(of, to, key), max(value, MOST_EFFICIENT))
+    if same_die and name in ("gemm_wave_clocks", "gemm_k_step_clocks"):
+        return value / _clock_gain(of, to, key)
+    if same_die and name == "gemm_l2_bytes_per_flop":
+        return value * (unit_peak(of) / of("boost_clock_hz")) / (unit_peak(to) / to("boost_clock_hz"))
+    return value
 
 
 def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
@@ -266,7 +329,12 @@ def formula_s(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, FloatArra
     compute = compute * (1.0 + x.sag * body / (body + BOOST_S))
     largest = np.maximum(compute, memory)
     ratio = np.minimum(compute, memory) / largest
-    whole = x.floor_s + largest * (1.0 + ratio**x.overlap) ** (1.0 / x.overlap)
+    rest = largest * (1.0 + ratio**x.overlap) ** (1.0 / x.overlap)
+    if x.floor_overlap == 1.0:
+        whole = x.floor_s + rest
+    else:
+        high = np.maximum(x.floor_s, rest)
+        whole = high * (1.0 + (np.minimum(x.floor_s, rest) / high) ** x.floor_overlap) ** (1.0 / x.floor_overlap)
     if x.quantise_passes:
         n = rows.numbers
         size = BYTES_PER_ELEMENT[rows.choices["dtype"]]

@@ -7,7 +7,7 @@ numbers at the time of the fit. The arrays of one device, for each table i (one 
     tables      (T,)    names "dtype/clock"
     sheet       (4,)    units, clock (Hz), memory bandwidth (B/s), last-level cache (B)
     peak, size  (T,)    matrix peak (FLOP/s) and bytes of an operand element
-    numbers     (T, 15) the formula's numbers, in the order of ``NAMES``
+    numbers     (T, 16) the formula's numbers, in the order of ``NAMES``; without the last in files of earlier fits
     knots_i (52, B + 1)     quantiles of the inputs that cut each into B ramps from 0 to 1
     mean_i, spread_i (F,)   standardise F = 52 + 52 B inputs: the 52, then their ramps
     w0_i (F, H) int8, scale0_i (H,), b0_i (H,), w1_i (H, H), b1_i (H,), w2_i (H,), b2_i ()   the network
@@ -41,6 +41,7 @@ NAMES = (
     "sag",
     "split_s",
     "quantise_passes",
+    "floor_overlap",
 )
 """The formula's numbers in the order of the arrays, in SI units (in ``gemm`` times are in clocks)."""
 
@@ -56,7 +57,7 @@ _PARTS = ((256, 128), (128, 128), (64, 64))
 def numbers_at(arrays: Arrays, table: int) -> Numbers:
     """Return the formula's numbers as they were at the fit of a table."""
     units, clock, bandwidth, cache = (float(v) for v in arrays["sheet"])
-    x = dict(zip(NAMES, (float(v) for v in arrays["numbers"][table]), strict=True))
+    x = dict(zip(NAMES, (float(v) for v in arrays["numbers"][table]), strict=False))
     return Numbers(
         rate=float(arrays["peak"][table]) * x["efficiency"],
         memory_rate=bandwidth * x["memory_efficiency"],
@@ -75,6 +76,7 @@ def numbers_at(arrays: Arrays, table: int) -> Numbers:
         quantise_passes=x["quantise_passes"] if float(arrays["size"][table]) < 2.0 else 0.0,
         units=units,
         l2_bytes=cache,
+        floor_overlap=max(x.get("floor_overlap", 1.0), 1.0),
     )
 
 
