@@ -243,6 +243,6 @@ def test_a_plan_simulates_loads_and_its_bound_stays_below() -> None:
         one["arrivals"] = {"process": "poisson", "rate": "3 /s"}
     data |= {"policy": "shortest-expected-completion", "targets": ["latency p50 <= 10 ms"], "plan": {"loads": []}}
     plan = planner.plan(scenario_from_data(data), workers=1).to_dict()
-    assert plan["fleets"][0]["devices"] == {"card": 2}
+    assert plan["fleets"][0]["devices"] == {"alveo-u50": 2}
     assert plan["lower_bound"]["cost_usd_per_h"] <= plan["fleets"][0]["cost_usd_per_h"]
     assert any("does not include loads" in note for note in plan["notes"])
