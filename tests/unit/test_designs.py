@@ -16,7 +16,7 @@ from tests.cases import check_all
 from tests.differential.comparison import CATALOGUE, prepared
 
 from windtunnel.app import plan as planner
-from windtunnel.cli.main import main
+from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import Measured
@@ -212,13 +212,13 @@ def test_each_job_needs_the_design_of_its_own_columns(tmp_path: Path) -> None:
 
 def test_predict_names_the_design_and_the_time_of_a_load() -> None:
     command = ["predict", "vector_add", "--device", "alveo-u50", "n=1000"]
-    text = CliRunner().invoke(main, command).output
+    text = CliRunner().invoke(cli, command).output
     assert "design   vector_add_float32; a load of it takes 6.96 s and is not included" in text
-    found = json.loads(CliRunner().invoke(main, [*command, "--format", "json"]).output)
+    found = json.loads(CliRunner().invoke(cli, [*command, "--format", "json"]).output)
     assert found["design"] == {"name": "vector_add_float32", "load_s": 6.96}
     assert found["duration_s"] < 1e-4
     assert "design" not in json.loads(
-        CliRunner().invoke(main, ["predict", "vector_add", "--device", "l4", "n=1", "--format", "json"]).output
+        CliRunner().invoke(cli, ["predict", "vector_add", "--device", "l4", "n=1", "--format", "json"]).output
     )
 
 
@@ -243,6 +243,6 @@ def test_a_plan_simulates_loads_and_its_bound_stays_below() -> None:
         one["arrivals"] = {"process": "poisson", "rate": "3 /s"}
     data |= {"policy": "shortest-expected-completion", "targets": ["latency p50 <= 10 ms"], "plan": {"loads": []}}
     plan = planner.plan(scenario_from_data(data), workers=1).to_dict()
-    assert plan["fleets"][0]["devices"] == {"card": 2}
+    assert plan["fleets"][0]["devices"] == {"alveo-u50": 2}
     assert plan["lower_bound"]["cost_usd_per_h"] <= plan["fleets"][0]["cost_usd_per_h"]
     assert any("does not include loads" in note for note in plan["notes"])

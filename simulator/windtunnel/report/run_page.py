@@ -414,14 +414,8 @@ def _designs(result: RunResult) -> Markup | None:
     if found is None:
         return None
     rows = [
-        [
-            entry.name,
-            f"{entry.regions:,}",
-            quantity(entry.load_each_s, "s"),
-            ", ".join(entry.needed),
-            ", ".join(entry.resident_at_start) or NOTHING,
-        ]
-        for entry in found.entries
+        [e.name, f"{e.regions:,}", quantity(e.load_each_s, "s"), ", ".join(e.needed), ", ".join(e.resident_at_start)]
+        for e in found.entries
     ]
     header = ["Fleet entry", "Designs held at once", "A load", "Designs that jobs need", "Resident at the start"]
     return page.table(f"Designs: {'; '.join(run_text.design_lines(result))}", header, rows, name="designs")

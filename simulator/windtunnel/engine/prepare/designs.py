@@ -84,6 +84,29 @@ def check_designs(prepared: PreparedRun) -> None:
             )
 
 
+def design_numbers(prepared: PreparedRun) -> dict[str, int]:
+    """Return a number for each design that jobs need or devices hold; empty if no device ever loads any."""
+    names: dict[str, int] = {}
+    for designs in prepared.designs.values() if prepared.reconfigures else ():
+        for name in (*designs.needed, *designs.resident):
+            names.setdefault(name, len(names))
+    return names
+
+
+def resident_rows(prepared: PreparedRun, numbers: Mapping[str, int]) -> np.ndarray:
+    """Return what devices hold, and what they are expected to hold (see ``transitions.designs``)."""
+    devices, classes = prepared.device_count if numbers else 0, len(prepared.classes) if numbers else 0
+    regions = max((d.regions for d in prepared.designs.values()), default=1)
+    rows = np.full((2 * devices + bool(numbers) + classes, regions), -1, dtype=np.int64)
+    for c in prepared.classes if numbers else ():
+        designs = prepared.designs.get(c.number)
+        row = rows[2 * devices + 1 + c.number]
+        if designs is not None:
+            row[: len(designs.resident)] = [numbers[name] for name in designs.resident]
+        rows[c.first : c.first + c.count] = rows[devices + c.first : devices + c.first + c.count] = row
+    return rows
+
+
 def _stated(
     scenario: Scenario, fleet_class: FleetClass, stated: Sequence[str], needed: Sequence[str], regions: int
 ) -> list[str]:

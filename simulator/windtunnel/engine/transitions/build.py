@@ -14,6 +14,7 @@ from windtunnel.core.rng import key_words
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
 from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.designs import design_numbers, resident_rows
 from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.jobs import draw_columns, draws
 from windtunnel.engine.prepare.operation_faults import is_eligible, time_limit
@@ -133,7 +134,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
         checkpoints=_checkpoints(prepared),
         overhead=records(1, tables.OVERHEAD),
-        resident=_resident(prepared, designs),
+        resident=resident_rows(prepared, designs),
         draws=np.ones((slots, r.draws + r.stretched)),
         ends=records(ROOT + devices + 2, tables.ENTRY),
         timers=records(ROOT + 2 * queues + 1024 if batching or r.waits else 64, tables.ENTRY),
@@ -166,29 +167,6 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         spans=records(SPANS if series else 0, tables.SPAN),
         hours=np.zeros(HOURS),
     )
-
-
-def design_numbers(prepared: PreparedRun) -> dict[str, int]:
-    """Return a number for each design that jobs need or devices hold; empty if no device ever loads any."""
-    names: dict[str, int] = {}
-    for designs in prepared.designs.values() if prepared.reconfigures else ():
-        for name in (*designs.needed, *designs.resident):
-            names.setdefault(name, len(names))
-    return names
-
-
-def _resident(prepared: PreparedRun, numbers: Mapping[str, int]) -> np.ndarray:
-    """Return what devices hold, and what they are expected to hold (see ``transitions.designs``)."""
-    devices, classes = prepared.device_count if numbers else 0, len(prepared.classes) if numbers else 0
-    regions = max((d.regions for d in prepared.designs.values()), default=1)
-    rows = np.full((2 * devices + bool(numbers) + classes, regions), -1, dtype=np.int64)
-    for c in prepared.classes if numbers else ():
-        designs = prepared.designs.get(c.number)
-        row = rows[2 * devices + 1 + c.number]
-        if designs is not None:
-            row[: len(designs.resident)] = [numbers[name] for name in designs.resident]
-        rows[c.first : c.first + c.count] = rows[devices + c.first : devices + c.first + c.count] = row
-    return rows
 
 
 def own_intervals(prepared: PreparedRun) -> set[tuple[int, int]]:

@@ -96,6 +96,15 @@ def _return_jobs(w: World, device: int, rule: int) -> None:
 
 
 @cold
+def _forget_end(w: World, device: int) -> None:
+    """Forget how the work of the device would have ended, and that it loads a design."""
+    if QUESTIONS:
+        w.extras[device].ending, w.extras[device].timed = -1, 0
+    if DESIGNS and w.run[0].reconfigures:
+        stop_loading(w, device)
+
+
+@cold
 def return_work(w: World, device: int, rule: int) -> None:
     """Retry, migrate or fail the jobs that the device cannot complete. Its work in progress must have stopped.
 
@@ -107,10 +116,7 @@ def return_work(w: World, device: int, rule: int) -> None:
         release(w, device)
     if PROGRESS and r.progresses and d.slot >= 0 and w.classes[d.cls].kind == SINGLE:
         lose_progress(w, device)
-    if QUESTIONS:
-        w.extras[device].ending, w.extras[device].timed = -1, 0
-    if DESIGNS and r.reconfigures:
-        stop_loading(w, device)
+    _forget_end(w, device)
     if SERVERS and r.serving:
         _return_sequences(w, device, rule)
     elif STREAMS and w.classes[d.cls].kind == STREAM:
