@@ -109,7 +109,7 @@ def _without_sensitivity() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=24)
+@settings(max_examples=16)
 @given(tight())
 def test_each_reason_of_a_plan_holds_for_all_fleets(data: dict[str, Any]) -> None:
     check_plan(data)
@@ -167,7 +167,7 @@ def test_each_kind_of_reason_is_stated_where_it_holds(data: dict[str, Any], kind
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-@settings(max_examples=5)
+@settings(max_examples=4)
 @given(data=tight(), draws=st.data())
 def test_each_reason_holds_where_a_fleet_changes_its_own_work(
     feature: Callable[[dict[str, Any], Any], dict[str, Any]], data: dict[str, Any], draws: st.DataObject
