@@ -84,7 +84,8 @@ def with_patience(data: dict[str, Any], draw: st.DrawFn) -> dict[str, Any]:
 
 
 def with_gangs(data: dict[str, Any], draw: st.DrawFn) -> dict[str, Any]:
-    """Add jobs of two or three devices."""
+    """Add jobs of two or three devices, mostly with enough devices for them."""
+    data["plan"]["max"] = draw(st.sampled_from([data["plan"]["max"], 3, 3]))
     arrivals = {"process": "poisson", "rate": "20 /s"}
     gang = data["workload"][0] | {"name": "gangs", "gang": draw(st.integers(2, 3)), "arrivals": arrivals}
     return data | {"workload": [data["workload"][0], gang], "policy": "fifo"}
