@@ -194,11 +194,15 @@ class Reasons:
         alone = [t for t in self.targets if self._excluded([t])]
         if alone:
             return [self._conflict([t]) for t in alone]
-        return [self._conflict(_least_set(self.targets, self._excluded))] if self._excluded(self.targets) else []
+        # If they are excluded only fleet by fleet, all of them are named.
+        return [self._conflict(_least_set(self.targets, self._excluded))]
 
     def _excluded(self, targets: Sequence[Target], any_number: bool = False) -> bool:
         """Return whether the lower bound excludes every fleet that meets ``targets``."""
-        rent = self.candidates.rent_lower_bound(self.bounds(targets), _ANY_NUMBER if any_number else None).value
+        most = (_ANY_NUMBER,) * self.candidates.entries if any_number else self.candidates.max_counts
+        if not self.candidates.demand.fits(most):
+            return True
+        rent = self.candidates.rent_lower_bound(self.bounds(targets), most[0] if any_number else None).value
         limit = min((t.limit * 3600 for t in targets if _is_rent(t)), default=math.inf)
         return bool(not math.isfinite(rent) or rent > limit * (1 + 1e-9))
 

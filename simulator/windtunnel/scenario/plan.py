@@ -33,7 +33,7 @@ class Plan(Model):
         2, description="largest number of entries in one fleet"
     )
     fleets: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100)] = Field(
-        5, description="largest number of fleets to list"
+        5, description="largest number of fleets that the terminal and the report list"
     )
     confidence: Annotated[float, BeforeValidator(_confidence)] = Field(
         0.95, description="confidence of the interval whose worse end must meet a target"
@@ -43,7 +43,7 @@ class Plan(Model):
         0, description="devices of any one entry that may be out of service while targets on time must still be met"
     )
     simulations: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100_000)] = Field(
-        60, description="largest number of fleets that the search simulates"
+        60, description="largest number of fleets that each of the two searches simulates"
     )
     replications: Annotated[int, BeforeValidator(whole), Field(ge=2, le=1000)] = Field(
         5, description="number of runs, or factor on the length of a run, if one run gives a target no interval"
