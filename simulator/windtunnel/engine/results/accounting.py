@@ -165,7 +165,9 @@ def _steps(parts: Sequence[Change], base: float, end: int) -> Steps:
     ticks = np.concatenate([np.zeros(0, dtype=np.int64), *(ticks for ticks, _ in parts)])
     if all(isinstance(change, float) for _, change in parts) and ticks.max(initial=0) < MAX_TICKS >> _SHIFT:
         # Sorting keys is several times as fast as sorting indices. Sums of the changes are exact in any order.
-        keys = (ticks << _SHIFT) | np.repeat(np.arange(len(parts)), np.array([len(t) for t, _ in parts], dtype=np.int64))
+        keys = (ticks << _SHIFT) | np.repeat(
+            np.arange(len(parts)), np.array([len(t) for t, _ in parts], dtype=np.int64)
+        )
         keys.sort()
         np.right_shift(keys, _SHIFT, out=ticks)
         keys &= (1 << _SHIFT) - 1
