@@ -422,6 +422,12 @@ def test_help_starts_without_anything_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_run_of_a_fleet_imports_nothing_of_the_placement_of_tasks() -> None:
+    code = "import sys, windtunnel.app.run\nprint([m for m in sys.modules if m.startswith('windtunnel.placement')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_a_command_inside_another_program_changes_no_signal_handler() -> None:
     from windtunnel.cli.main import main
 

@@ -24,3 +24,20 @@ def test_one_of_two_processes_compiles_and_the_other_loads(tmp_path: Path) -> No
     processes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     answers = sorted(process.communicate()[0].strip() for process in processes)
     assert answers == ["0 1", "1 0"]
+
+
+SCORES = """
+from windtunnel.policies import orders, routes
+from windtunnel.engine.compiled import kernels
+compiled = [kernels.compiled_score(routes.least_loaded), kernels.compiled_score(None)]
+compiled += [kernels.compiled_key(orders.highest_priority), kernels.compiled_key(None)]
+print([sum(one.stats.cache_hits.values()) for one in compiled])
+"""
+
+
+def test_the_scores_and_keys_of_policies_are_compiled_by_one_process_and_loaded_by_the_next(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for hits in (0, 1):
+        command = [sys.executable, "-c", SCORES]
+        answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        assert answer.strip() == str([hits] * 4)
