@@ -132,6 +132,18 @@ def test_boards_of_one_die_keep_the_path_to_the_cache_and_take_the_clock_from_th
     assert 0.8 < share[1] < 1.0
 
 
+@pytest.mark.parametrize("sku", ["arc-pro-b60", "b200-sxm-180gb", "l40s", "rtx-4090"])
+def test_no_product_is_faster_than_the_peak(sku: str) -> None:
+    rng = np.random.default_rng(0)
+    m, n, k = np.exp(rng.uniform(np.log(256), np.log(60_000), (3, 8000)))
+    m, n, k = 256.0 * np.ceil(m / 256.0), 256.0 * np.ceil(n / 256.0), np.round(k)  # whole tiles
+    rows = Rows(OPERATIONS["gemm"], products().choices, {"m": m, "n": n, "k": k, "batch": np.ones(8000)})
+    device = KNOWN.device(sku)
+    peak = device.number("matrix_flops_per_s", "bfloat16") or 0.0
+    least_s = rows.op.flops(rows.choices, rows.numbers) / peak
+    assert (device.cost(rows, intervals=False).duration_s >= least_s * (1.0 - 1e-9)).all()
+
+
 def test_a_lower_power_limit_of_the_same_die_never_makes_a_product_shorter() -> None:
     card, module = KNOWN.device("a100-pcie-80gb").cost(products()), KNOWN.device("a100-sxm-80gb").cost(products())
     assert (card.duration_s >= module.duration_s * 0.999).all()

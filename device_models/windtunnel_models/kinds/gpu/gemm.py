@@ -93,8 +93,8 @@ PARAMETERS = (
     Parameter(
         "gemm_floor_overlap",
         "1",
-        "exponent of the soft maximum of the shortest product and the rest of the time: 1 if one follows the other on the "
-        "device, more if the shortest time is that of a host which launches one product after another",
+        "exponent of the soft maximum of the shortest product and the rest of the time: 1 if one follows the other on "
+        "the device, more if the shortest time is that of a host which launches one product after another",
         keys=_KEYS,
         fitted=True,
     ),
@@ -117,6 +117,7 @@ FITS = {
     "gemm_sag": 0.7,
     "gemm_split_clocks": 0.7,
     "gemm_quantise_passes": 0.5,
+    "gemm_floor_overlap": 0.6,
 }
 """The deviation (log, one sigma) of a device's numbers from the transferred ones: the spread of the five fits."""
 
@@ -218,7 +219,7 @@ def fitted_constants(p: Parameters, dtype: str, key: str) -> Numbers:
         quantise_passes=number("quantise_passes") if BYTES_PER_ELEMENT[dtype] < 2.0 else 0.0,
         units=p("compute_units"),
         l2_bytes=l2,
-        floor_overlap=p.get("gemm_floor_overlap", key) or 1.0,
+        floor_overlap=max(p.get("gemm_floor_overlap", key) or 1.0, 1.0),
     )
 
 
@@ -252,11 +253,12 @@ def _clock_gain(of: Parameters, to: Parameters, key: str) -> float:
 def carried(of: Parameters, to: Parameters, path: str, value: float, same_die: bool) -> float:
     """Return a number that was fitted to GEMM on ``of``, expressed for ``to``; other numbers stay as they are.
 
-    The share of the specified bandwidth that products attain follows that of sweeps over large arrays, which was measured
-    on many boards: the quotient of the two is 1.20 to 1.26 on A100, H100, L40S and B200. Dies that are made alike need a similar energy for a
-    FLOP, but their boards do not hold the same clock under load: the attained share of the peak rises with the power
-    per FLOP/s of the peak, up to ``MOST_EFFICIENT``. On the same die, what a loaded unit takes in clocks of the boost
-    falls alike, and the path from a unit to the cache is the same, whatever peak the vendor leaves to its matrix units.
+    The share of the specified bandwidth that products attain follows that of sweeps over large arrays, which was
+    measured on many boards: the quotient of the two is 1.20 to 1.26 on A100, H100, L40S and B200. Dies that are made
+    alike need a similar energy for a FLOP, but their boards do not hold the same clock under load: the attained share
+    of the peak rises with the power per FLOP/s of the peak, up to ``MOST_EFFICIENT``. On the same die, what a loaded
+    unit takes in clocks of the boost falls alike, and the path from a unit to the cache is the same, whatever peak the
+    vendor leaves to its matrix units.
     """
     name, _, key = path.partition(".")
     if name == "gemm_memory_efficiency":

@@ -50,6 +50,9 @@ REGIONS = 8
 _BLOCK = 4096
 """The number of rows that are evaluated at once, whose inputs fit into the processor's cache."""
 
+_ROUNDED = 1e-4
+"""A device's file has six digits of each number, so its formula differs by less than this (log) from that of the fit."""
+
 _WAVES = ((256, 256), (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64))
 _PARTS = ((256, 128), (128, 128), (64, 64))
 
@@ -156,11 +159,14 @@ class Network:
 
 
 class LearnedGemm:
-    """The correction of GEMM, which depends on sizes, format and clock alone."""
+    """The correction of GEMM, which depends on sizes, format and clock alone.
+
+    It never makes a product faster than the peak of the device as it was at the fit.
+    """
 
     def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
-        self._tables: dict[int, tuple[Numbers, Network, FloatArray]] = {}
+        self._tables: dict[int, tuple[Numbers, Network, FloatArray, float]] = {}
 
     def __call__(self, rows: Rows) -> Correction | None:
         """Return the correction of ``rows``, or None for a format without a table."""
@@ -169,8 +175,9 @@ class LearnedGemm:
             return None
         if index not in self._tables:
             widths = np.asarray(self._arrays[f"width_{index}"], dtype=np.float64)
-            self._tables[index] = numbers_at(self._arrays, index), Network(self._arrays, index), widths
-        x, network, widths = self._tables[index]
+            network, peak = Network(self._arrays, index), float(self._arrays["peak"][index])
+            self._tables[index] = numbers_at(self._arrays, index), network, widths, peak
+        x, network, widths, peak = self._tables[index]
         shape = rows.shape
         numbers = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in rows.numbers.items()}
         count = len(next(iter(numbers.values())))
@@ -178,8 +185,9 @@ class LearnedGemm:
         for start in range(0, count, _BLOCK):
             part = slice(start, start + _BLOCK)
             block = Rows(rows.op, rows.choices, {name: values[part] for name, values in numbers.items()})
-            features, _, region = inputs(block, x)
-            factor[part], spread[part] = network(features), widths[region]
+            features, log_whole, region = inputs(block, x)
+            at_peak = np.log(block.op.flops(block.choices, block.numbers) / peak) - log_whole + _ROUNDED
+            factor[part], spread[part] = np.maximum(network(features), at_peak), widths[region]
         return Correction(factor.reshape(shape), spread.reshape(shape))
 
     def _table_of(self, dtype: str, clock: str) -> int | None:
