@@ -22,7 +22,7 @@ from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
-from windtunnel.simulation.run import replication_seed
+from windtunnel.simulation.redrawn import replication_seed
 from windtunnel.sweep.workers import end_with_parent, one_thread
 from windtunnel_models.catalogue import Catalogue
 
@@ -183,7 +183,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
 
 
 def _run(setting: Setting, scenario: Scenario, longest_s: float) -> _Outcome:
-    result, recording = simulation.simulate(scenario, 1, "auto", setting.catalogue)
+    result, recording = simulation.simulate(scenario, 1, "auto", setting.catalogue, redrawn="met")
     return _Outcome(result, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
 
 
