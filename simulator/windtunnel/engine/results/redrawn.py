@@ -155,26 +155,29 @@ _MAX_CHANGE = 1.25
 
 
 def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool) -> Estimate:
-    """Return ``value`` with an interval that is as wide as redrawn values differ from each other.
+    """Return ``value`` with an interval that is as wide as the values of such runs differ from each other.
 
-    The value of a run differs from that of endlessly many such runs as one redrawn value differs from their mean:
-    log(value + c) is taken as normally distributed, with c a tenth of the metric's mean. The values of a redrawn trace
-    may lie about another value than that of the trace, because a window flattens its shortest bursts. The interval then
-    extends to both. There is none if they differ by more than chance and by more than a quarter.
+    The value of one run differs from that of endlessly many such runs as runs differ among themselves: log(value + c)
+    is taken as normally distributed, with c a tenth of the metric's mean, and the interval is Student's for one value.
+
+    Runs that are drawn anew from their process are like the run itself, which counts with them. The values of a redrawn
+    trace may lie about another value than that of the trace, because a window flattens its shortest bursts. The
+    interval then extends to both. There is none if they differ by more than chance and by more than a quarter.
 
     Args:
         value: The value of the run.
         redrawn: The values of the redrawn runs; shape (runs,).
         mean: The mean of the metric in the run, in the same unit.
-        traced: Whether the arrivals of a trace were redrawn. Other arrivals are drawn anew from their process.
+        traced: Whether the arrivals of a trace were redrawn.
     """
     start = _START * mean
     if start <= 0.0 or (float(np.ptp(redrawn)) == 0.0 and float(redrawn[0]) == value):
         return Estimate(value, value, value)
-    logs, log = np.log(redrawn + start), math.log(value + start)
-    half, bias = student(len(redrawn) - 1) * float(logs.std(ddof=1)), 0.0
+    logs, log, bias = np.log(redrawn + start), math.log(value + start), 0.0
     if traced:
-        half, bias = half * _SMOOTHED, float(logs.mean()) - log
+        half, bias = _SMOOTHED * student(len(logs) - 1) * float(logs.std(ddof=1)), float(logs.mean()) - log
+    else:
+        half = student(len(logs)) * float(np.append(logs, log).std(ddof=1))
     if abs(bias) > max(half, math.log(_MAX_CHANGE)):
         percent = 100.0 * math.expm1(bias)
         return Estimate(value, reason=f"redrawing the trace changes it by {percent:+.0f}%, more than by chance")
