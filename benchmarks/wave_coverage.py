@@ -215,7 +215,7 @@ def waves_part(pool: Pool, runs: int) -> Iterable[str]:
     yield (
         f"Latency of {SERVERS} servers over {SPAN_S:g} s with log-normal service times (cv 1.3), {runs} runs of each "
         f"source. The true value is that of all jobs of {TRUTH_RUNS} other draws from the source, with the same waves "
-        "(for an MMPP and for random spikes, with other waves). `process`: the source is a process of the scenario, and "
+        "(for an MMPP and random spikes, with other waves). `process`: the source is a process of the scenario, and "
         f"the {RUNS} redrawn runs are other draws from it. `trace`: the run has one draw as its trace, and knows no "
         "more of the source. `batches of one run` is the method for arrivals at a constant rate. Cells as above.\n"
     )
@@ -232,7 +232,7 @@ _DECODER = {
     "layers": 32, "width": 4096, "heads": 32, "kv_heads": 8, "feed_forward": 14336, "vocabulary": 128256,
     "dtype": "bfloat16",
 }  # fmt: skip
-SERVED_S = 240.0
+SERVED_S, SERVED_TRUTH_RUNS = 300.0, 200
 
 
 def _served(arrivals: Mapping[str, Any], seed: int, tokens: bool) -> dict[str, Any]:
@@ -248,8 +248,8 @@ def _served(arrivals: Mapping[str, Any], seed: int, tokens: bool) -> dict[str, A
 
 SERVED: Mapping[str, tuple[Mapping[str, Any], bool]] = {
     "Poisson, 4 jobs/s": ({"process": "poisson", "rate": "4 /s"}, False),
-    "bursts of 10 s every 60 s, 2 and 8 jobs/s": (
-        {"process": "burst", "rate": "2 /s", "burst_rate": "8 /s", "every": "60 s", "duration": "10 s"},
+    "bursts of 10 s every 60 s, 2.5 and 9 jobs/s": (
+        {"process": "burst", "rate": "2.5 /s", "burst_rate": "9 /s", "every": "60 s", "duration": "10 s"},
         False,
     ),
     "MMPP, states of 20 s, 2 and 7 jobs/s": (
@@ -330,12 +330,12 @@ def serving_part(pool: Pool, runs: int) -> Iterable[str]:
     yield (
         f"One A100 serves an 8-billion-parameter decoder for {SERVED_S:g} s (prompts of 800 tokens and 200 generated "
         f"ones; in the trace both vary), {runs} runs of each source by the functions of `windtunnel run`. The true "
-        f"value is that of all jobs of {TRUTH_RUNS} other runs. Cells as above.\n"
+        f"value is that of all jobs of {SERVED_TRUTH_RUNS} other runs. Cells as above.\n"
     )
     yield "| source | metric " + HEADER + "|---|---|" + "---|" * 4
     with tempfile.TemporaryDirectory() as folder:
         for source in SERVED:
-            drawn = pool.map(serve_truth, [(source, 10_000 + seed, folder) for seed in range(TRUTH_RUNS)])
+            drawn = pool.map(serve_truth, [(source, 10_000 + seed, folder) for seed in range(SERVED_TRUTH_RUNS)])
             found = pool.map(serve, [(source, seed, folder) for seed in range(runs)])
             for name, title in (("ttft", "TTFT"), ("itl", "ITL")):
                 truth = _pooled([one[name] for one in drawn])

@@ -59,9 +59,12 @@ def window(ticks: TickArray) -> int:
 
 
 def _around(ticks: TickArray, half: int, span: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of jobs within ``half`` of each job, and the part of that time that is in the trace (ticks)."""
+    """Return the number of jobs within ``half`` of each job, and the part of that time that is in the trace (ticks).
+
+    The end of that time does not count, so that jobs at regular distances have the same rate in every window.
+    """
     first = np.searchsorted(ticks, ticks - half, side="left")
-    last = np.searchsorted(ticks, ticks + half, side="right")
+    last = np.searchsorted(ticks, ticks + half, side="left")
     return last - first, np.minimum(ticks + half, span) - np.maximum(ticks - half, 0)
 
 

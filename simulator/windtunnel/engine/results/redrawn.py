@@ -21,7 +21,7 @@ from windtunnel.core.results.run import (
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.metrics import METRICS, missing_reasons
-from windtunnel.engine.results.statistics import MIN_ABOVE, MIN_VALUES, STATISTICS, point, student, within_reason
+from windtunnel.engine.results.statistics import FEW, STATISTICS, point, student, within_reason
 from windtunnel.engine.results.times import times_of
 from windtunnel.scenario.judging import judge, measured
 from windtunnel.scenario.target import Target
@@ -35,12 +35,10 @@ class Values:
 
     Attributes:
         by_statistic: The mean and the percentiles (s); None without observations.
-        size: The number of observations.
         least: The smallest observation (s).
     """
 
     by_statistic: Mapping[str, float | None]
-    size: int
     least: float
 
 
@@ -58,7 +56,6 @@ def values_of(prepared: PreparedRun, recording: Recording) -> list[Part]:
         {
             name.removesuffix("_s"): Values(
                 {statistic: point(sample, fraction) for statistic, fraction in STATISTICS.items()},
-                sample.size,
                 sample.least,
             )
             for name, sample in times.samples(work).items()
@@ -132,13 +129,12 @@ def _distribution(times: TimeDistribution, runs: Sequence[Values], traced: bool)
     mean = times.mean.value
     if not runs or mean is None:
         return times
-    size, least = min(run.size for run in runs), min(run.least for run in runs)
+    least = min(run.least for run in runs)
     by_name: dict[str, Estimate] = {}
     for name, estimate in times.by_name().items():
-        fraction = STATISTICS[name]
-        enough = size >= MIN_VALUES and (fraction is None or size * (1.0 - fraction) >= MIN_ABOVE * (1 - 1e-9))
+        few = estimate.reason is not None and estimate.reason.startswith(FEW)
         values = [value for run in runs if (value := run.by_statistic[name]) is not None]
-        if enough and estimate.value is not None and len(values) == len(runs):
+        if not few and estimate.value is not None and len(values) == len(runs):
             by_name[name] = interval(estimate.value, np.array(values), mean, traced=traced)
         else:
             by_name[name] = estimate

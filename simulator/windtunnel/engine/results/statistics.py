@@ -24,8 +24,11 @@ STATISTICS: Mapping[str, float | None] = {"mean": None, "p50": 0.5, "p95": 0.95,
 METHOD = "batch residuals: autoregression and batch means, skewness-adjusted"
 
 MIN_VALUES = 200
+FEW = "fewer than"
+"""How the reason begins where there are too few values for any interval."""
+
 _MIN_BATCHES = 40
-MIN_ABOVE = 10
+_MIN_ABOVE = 10
 _MIN_HISTOGRAMS = 20
 
 
@@ -138,7 +141,9 @@ def _estimate(sample: BatchedSample, fraction: float | None, within: Correlation
     if value is None:
         return Estimate(None, reason="no observations")
     if sample.size < MIN_VALUES or len(sample) < _MIN_BATCHES:
-        return Estimate(value, reason=f"fewer than {MIN_VALUES} values")
+        return Estimate(value, reason=f"{FEW} {MIN_VALUES} values")
+    if fraction is not None and sample.size * (1.0 - fraction) < _MIN_ABOVE * (1 - 1e-9):
+        return Estimate(value, reason=f"{FEW} {_MIN_ABOVE} values above it")
     if reason is not None:
         return Estimate(value, reason=reason)
     if fraction is None:
@@ -165,12 +170,10 @@ def _of_mean(sample: BatchedSample, value: float, within: Correlation) -> Estima
 
 def _of_percentile(sample: BatchedSample, value: float, fraction: float, within: Correlation) -> Estimate:
     above_share = 1.0 - fraction
-    if sample.size * above_share < MIN_ABOVE * (1 - 1e-9):
-        return Estimate(value, reason=f"fewer than {MIN_ABOVE} values above it")
     ordered = sample.ordered
     counts, above = sample.above(value)
     if len(counts) < _MIN_HISTOGRAMS:
-        return Estimate(value, reason=f"fewer than {_MIN_HISTOGRAMS} histograms")
+        return Estimate(value, reason=f"{FEW} {_MIN_HISTOGRAMS} histograms")
     total = float(counts.sum())
     share = float(above.sum()) / total
     residuals = (above - share * counts) / total
