@@ -307,9 +307,11 @@ def test_too_short_a_run_is_judged_by_replications_and_says_so() -> None:
 
 
 def trace_scenario(tmp_path: Path, **changes: Any) -> dict[str, Any]:
-    """Jobs of a fixed time at the times of a file: nothing for a seed to draw."""
-    rng = np.random.default_rng(7)
-    times = np.cumsum(rng.exponential(0.01, 3000))
+    """Jobs of a fixed time at the regular times of a file: nothing for a seed to draw.
+
+    One device is always ready for the next job. In a redrawn trace some jobs are nearer to each other, and wait.
+    """
+    times = np.arange(3000) * 0.01
     (tmp_path / "rows.csv").write_text("at\n" + "".join(f"{t:.6f}\n" for t in times))
     data = plan_scenario(targets=["latency p99 <= 40 ms"], plan={"loads": [], "max": 4}, **changes)
     data["workload"][0] |= {
@@ -327,13 +329,13 @@ def _write(tmp_path: Path, data: dict[str, Any]) -> Path:
 
 
 def test_a_fleet_that_a_fixed_trace_gives_no_interval_is_never_called_good(tmp_path: Path) -> None:
-    # Near its capacity the wait's swings are as long as the trace: one device's p99 has no interval, two devices' has.
+    # Redrawing the trace changes a lone device's p99 by much more than chance, and that of two hardly at all.
     path = _write(tmp_path, trace_scenario(tmp_path) | {"targets": ["latency p99 <= 1 s"]})
     answer = planner.plan(path, workers=1)
     alone = next(f for f in answer.simulated if f.text == "1 × slow")
     assert alone.targets[0].interval_source == "none" and alone.targets[0].value < 1
     assert alone.verdict == "unknown" and not alone.met
-    assert [f.text for f in answer.inconclusive] == ["1 × slow"]
+    assert [f.text for f in answer.inconclusive] == ["1 × slow", "1 × fast"]
     # Dearer, but confirmed.
     assert answer.fleets[0].cost_usd_per_h > alone.cost_usd_per_h
     assert all(t.interval_source == "run" for f in answer.fleets for t in f.targets)
@@ -351,7 +353,7 @@ def test_where_nothing_can_be_confirmed_the_answer_says_so_and_is_exit_1(tmp_pat
     answer = json.loads(done.stdout)
     assert answer["fleets"] == [] and answer["gap"] is None
     answer = planner.plan(path, workers=1)
-    assert answer.inconclusive[0].targets[0].reason.startswith("the run is too short")
+    assert answer.inconclusive[0].targets[0].reason.startswith("redrawing the trace changes it by")
     said = report.verdict(answer)
     assert "no fleet meets both targets with 95% confidence" in said and answer.inconclusive[0].text in said
     # Those that follow are dearer, and none fails outright.

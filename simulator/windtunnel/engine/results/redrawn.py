@@ -166,8 +166,8 @@ def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool) ->
         mean: The mean of the metric in the run, in the same unit.
         traced: Whether the arrivals of a trace were redrawn.
     """
-    start = _START * mean
-    if start <= 0.0 or (float(np.ptp(redrawn)) == 0.0 and float(redrawn[0]) == value):
+    start = _START * (mean if mean > 0.0 else float(redrawn.max()))
+    if start <= 0.0 or (redrawn == value).all():
         return Estimate(value, value, value)
     logs, log, bias = np.log(redrawn + start), math.log(value + start), 0.0
     if traced:
