@@ -4,7 +4,7 @@
 
 Fast simulators of the systems (Lindley's recursion, that of Kiefer and Wolfowitz for many servers, autoregressions)
 start empty and pass their values to the functions that `windtunnel run` uses. Parts: coverage, methods, bins, warmup,
-growth, stopping.
+growth, stopping; waves and serving are in wave_coverage.py. With --only the other parts of OUT/coverage.md stay.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from windtunnel.engine.results.statistics import STATISTICS, estimates, jobs_nee
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.wave_coverage import serving_part, waves_part
 from tests.theory.queueing import MMc, mg1_mean_wait_s
 
 CV = 2.0
@@ -541,6 +542,12 @@ def stopping_part(pool: Pool, runs: int) -> Iterable[str]:
     yield ""
 
 
+TITLE = (
+    "# Interval coverage of the confidence intervals of one run\n\n"
+    "Written by `python benchmarks/interval_coverage.py`. All intervals are 95% confidence intervals. In the column "
+    "`system`, `wait` is the queueing delay and `sojourn` the latency.\n"
+)
+
 PARTS: dict[str, Callable[..., Iterable[str]]] = {
     "coverage": coverage_part,
     "methods": methods_part,
@@ -548,6 +555,8 @@ PARTS: dict[str, Callable[..., Iterable[str]]] = {
     "warmup": warmup_part,
     "growth": growth_part,
     "stopping": stopping_part,
+    "waves": waves_part,
+    "serving": serving_part,
 }
 
 
@@ -558,19 +567,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
     options = parser.parse_args()
-    lines = [
-        "# Interval coverage of the confidence intervals of one run\n",
-        "Written by `python benchmarks/interval_coverage.py`. All intervals are 95% confidence intervals. In the "
-        "column `system`, `wait` is the queueing delay and `sojourn` the latency.\n",
-    ]
+    written = options.out / "coverage.md" if options.out else None
+    sections: dict[str, str] = {}
+    if written is not None and written.exists():
+        for text in written.read_text().split("\n## ")[1:]:
+            sections[text.partition("\n")[0]] = text
     with Pool(options.workers) as pool:
         for name in options.only:
+            lines = []
             for line in PARTS[name](pool, options.runs):
                 print(line, flush=True)
                 lines.append(line)
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "coverage.md").write_text("\n".join(lines).rstrip() + "\n")
+            text = "\n".join(lines).removeprefix("## ").rstrip() + "\n"
+            sections[text.partition("\n")[0]] = text
+    if written is not None:
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text("\n## ".join([TITLE, *sections.values()]))
 
 
 if __name__ == "__main__":

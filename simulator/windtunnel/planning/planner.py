@@ -38,7 +38,7 @@ from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import ContinuousBatch, Scenario
 from windtunnel.simulation import versions as versions_module
 from windtunnel.simulation.fleet import fleet_devices, policy_of
-from windtunnel.simulation.run import replication_seed
+from windtunnel.simulation.redrawn import replication_seed
 from windtunnel.simulation.sources import model_accuracy, provenance, widest_error
 from windtunnel_models.catalogue import Catalogue
 

@@ -22,7 +22,7 @@ from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
-from windtunnel.simulation.run import replication_seed
+from windtunnel.simulation.redrawn import When, replication_seed
 from windtunnel.sweep.workers import end_with_parent, one_thread
 from windtunnel_models.catalogue import Catalogue
 
@@ -123,11 +123,12 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     scenario = variant(setting.scenario, case)
     slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
     run = partial(_run, setting, longest_s=setting.longest_s / slowest)
-    outcomes = [run(scenario)]
+    # The interval of replications is that of their values, so they need none of their own.
+    outcomes = [run(scenario, redrawn="met" if setting.replications == 1 else "never")]
     for replica in _replicas(scenario, setting.replications):
         if outcomes[-1].rules_out:
             break
-        outcomes.append(run(replica))
+        outcomes.append(run(replica, redrawn="never"))
     results, judged_by = [outcome.result for outcome in outcomes], "run"
     targets = _judged(scenario, setting, results)
     if setting.replications > 1:
@@ -138,7 +139,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     elif setting.further > 1 and outcomes[0].keeps_up and _lacks_only_intervals(targets):
         further, judged_by = _further(scenario, setting.further)
         if further:
-            added = [run(another) for another in further]
+            added = [run(another, redrawn="met" if judged_by == "longer" else "never") for another in further]
             results = [o.result for o in (outcomes + added if judged_by == "replications" else added)]
             targets = _judged(scenario, setting, results)
             outcomes += added
@@ -180,8 +181,8 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     )
 
 
-def _run(setting: Setting, scenario: Scenario, longest_s: float) -> _Outcome:
-    result, recording = simulation.simulate(scenario, 1, "auto", setting.catalogue)
+def _run(setting: Setting, scenario: Scenario, longest_s: float, redrawn: When) -> _Outcome:
+    result, recording = simulation.simulate(scenario, 1, "auto", setting.catalogue, redrawn=redrawn)
     return _Outcome(result, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
 
 

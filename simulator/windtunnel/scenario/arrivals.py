@@ -81,6 +81,14 @@ class Process(Model, ABC):
         """
         return True
 
+    @property
+    def modulated(self) -> bool:
+        """Return whether the rate changes, with time or at random, or jobs arrive in batches.
+
+        A run contains few such changes, so its batches tell little about chance (docs/metrics.md).
+        """
+        return not self.stationary
+
     @abstractmethod
     def mean_rate_per_s(self) -> float:
         """Return the long-run mean rate (jobs/s)."""
@@ -206,6 +214,11 @@ class Mmpp(Process):
             )
         return self
 
+    @property
+    def modulated(self) -> bool:
+        """Return True: the rate changes at random."""
+        return True
+
     def jumps(self) -> np.ndarray:
         """Return the transition matrix of the embedded chain; shape (states, states), rows are the current state."""
         count = len(self.states)
@@ -309,6 +322,11 @@ class Spikes(Process):
         """Return True for random spikes, whose rate is constant, and False for stated times."""
         return self.at is None
 
+    @property
+    def modulated(self) -> bool:
+        """Return True: the rate changes in each spike."""
+        return True
+
     def mean_rate_per_s(self) -> float:
         """Return the long-run mean rate (jobs/s): ``rate`` for stated times, else including the share in spikes.
 
@@ -342,6 +360,11 @@ class Batches(Process):
             raise _refuse("more than ten million jobs overlap", "a shorter spread")
         return self
 
+    @property
+    def modulated(self) -> bool:
+        """Return True: jobs arrive in batches."""
+        return True
+
     def mean_rate_per_s(self) -> float:
         """Return the mean size over the mean interval (jobs/s)."""
         return self.size / self.mean_interval
@@ -372,6 +395,11 @@ class Mix(Process):
     def stationary(self) -> bool:
         """Return whether all its processes are stationary."""
         return all(process.stationary for process in self.processes)
+
+    @property
+    def modulated(self) -> bool:
+        """Return whether any of its processes is modulated."""
+        return any(process.modulated for process in self.processes)
 
     def mean_rate_per_s(self) -> float:
         """Return the sum of the mean rates of its processes (jobs/s)."""
@@ -463,6 +491,11 @@ class Trace(Model):
         return False
 
     @property
+    def modulated(self) -> bool:
+        """Return True: the rate of a trace changes with time."""
+        return True
+
+    @property
     def time_column(self) -> str:
         """The name of the arrival-time column."""
         return self.time if self.time is not None else FORMATS[self.format].time
@@ -507,6 +540,11 @@ class Closed(Model):
     def stationary(self) -> bool:
         """Return True: the behaviour of the users does not change with time."""
         return True
+
+    @property
+    def modulated(self) -> bool:
+        """Return False: the users behave alike at all times."""
+        return False
 
     def scaled(self, factor: float) -> Self:
         """Return the process with ``factor`` times as many users, rounded, and at least one."""

@@ -12,7 +12,8 @@ from windtunnel.core.results.comparison import BothSides, ComparedMetric, Compar
 from windtunnel.core.results.run import Estimate, RunResult, distribution
 from windtunnel.core.rng import opened
 from windtunnel.scenario.scenario import Scenario
-from windtunnel.simulation.run import replication_seed, simulate
+from windtunnel.simulation.redrawn import replication_seed
+from windtunnel.simulation.run import simulate
 from windtunnel_models.catalogue import Catalogue
 
 _TIMES = ("latency", "waiting", "ttft", "itl")
@@ -71,7 +72,7 @@ def compare(
     for replication in range(replications):
         seed = replication_seed(baseline.seed, replication) if replication else baseline.seed
         for side, scenario in zip(sides, (baseline, candidate), strict=True):
-            side.add(simulate(scenario.reseeded(seed), 1, engine, catalogue)[0])
+            side.add(simulate(scenario.reseeded(seed), 1, engine, catalogue, redrawn="never")[0])
         if progress is not None:
             progress(replication + 1, replications)
         if opened() == drawn and not (baseline.real_devices or candidate.real_devices):

@@ -24,6 +24,7 @@ from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, fleet_executors, policy_of
 from windtunnel.simulation.precision import until_precise
 from windtunnel.simulation.real_devices import added, chip_notes, real_device_notes, real_devices
+from windtunnel.simulation.redrawn import When, has_waves, replication_seed, with_redrawn_runs
 from windtunnel.simulation.sources import model_accuracy, operation_contexts, provenance
 from windtunnel.simulation.versions import versions
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
@@ -64,15 +65,17 @@ def simulate(
     catalogue: Catalogue,
     progress: Callable[[int, int], None] | None = None,
     all_devices: bool = False,
+    redrawn: When = "short",
 ) -> tuple[RunResult, Recording]:
     """Run a scenario; return the result, and the first replication's recording.
 
-    ``all_devices``: the result has an object for each device, also above 10,000 devices.
+    ``all_devices``: the result has an object for each device, also above 10,000 devices. ``redrawn`` is described in
+    ``with_redrawn_runs``.
 
     Raises InputError for an invalid scenario, or if ``engine`` does not support it.
     """
     if scenario.stop is None or scenario.stop.relative_error is None:
-        return _simulate(scenario, replications, engine, catalogue, progress, all_devices)
+        return _simulate(scenario, replications, engine, catalogue, progress, all_devices, redrawn)
     if replications > 1:
         raise InputError(
             "a run until precise is a single run",
@@ -80,7 +83,7 @@ def simulate(
             expected="no --replications, or stop: {jobs: ...}",
         )
     return until_precise(
-        scenario, scenario.stop, lambda longer: _simulate(longer, 1, engine, catalogue, progress, all_devices)
+        scenario, scenario.stop, lambda longer: _simulate(longer, 1, engine, catalogue, progress, all_devices, "never")
     )
 
 
@@ -91,6 +94,7 @@ def _simulate(
     catalogue: Catalogue,
     progress: Callable[[int, int], None] | None,
     all_devices: bool,
+    when: When,
 ) -> tuple[RunResult, Recording]:
     from windtunnel.engine.choice import choose, run_on
     from windtunnel.engine.prepare.checks import doubtful_settings
@@ -103,11 +107,12 @@ def _simulate(
     real: list[RealDevice] = []
     drawn = opened()
     for replication in range(replications):
-        repeated = scenario if not replication else scenario.reseeded(replication_seed(scenario.seed, replication))
-        prepared = prepare_run(repeated, catalogue, engine)
         if first is None:
-            first = prepared
+            prepared = first = prepare_run(scenario, catalogue, engine)
             chosen, why = choose(prepared, engine)
+        else:
+            seed = replication_seed(scenario.seed, replication)
+            prepared = prepare_run(scenario.reseeded(seed), catalogue, engine) if first.real else first.redrawn(seed)
         report = None if progress is None else partial(_report, progress, prepared.job_count)
         recording = run_on(chosen, prepared, report)
         real = added(real, real_devices(prepared, recording))
@@ -125,7 +130,10 @@ def _simulate(
             "jobs, and only jobs that do not come from a trace, do not generate tokens, occupy one device, and are not "
             "in a closed loop"
         )
-    if len(recordings) < replications:
+    if len(recordings) == 1:
+        measured, more = with_redrawn_runs(first, recordings[0], measured, when, replications)
+        notes += more
+    if len(recordings) < replications and not has_waves(scenario):
         notes.append(
             f"nothing in this scenario is random: {replications:,} replications would all be this run, so its "
             "intervals are those of one run"
@@ -161,11 +169,6 @@ def check(scenario: Scenario, engine: str, catalogue: Catalogue) -> None:
 
 def _report(progress: Callable[[int, int], None], total: int, done: int) -> None:
     progress(done, total)
-
-
-def replication_seed(seed: int, replication: int) -> int:
-    """Return an independent seed for each replication after the first, the same on every machine."""
-    return int(np.random.SeedSequence(seed, spawn_key=(replication,)).generate_state(1, np.uint64)[0] >> 1)
 
 
 def one_job_s(target: Device, ops: Sequence[Mapping[str, object]]) -> float:

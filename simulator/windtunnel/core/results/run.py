@@ -126,6 +126,19 @@ class Stopped(Result):
     attempts: int
 
 
+@dataclass(frozen=True)
+class RedrawnRuns(Result):
+    """The runs from which the intervals come if the rate of arrivals changes.
+
+    Attributes:
+        runs: The number of redrawn runs.
+        windows_s: For each workload from a trace, half the window within which its arrivals were redrawn (s).
+    """
+
+    runs: int
+    windows_s: Mapping[str, float]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunStatistics(Result):
     """The statistical method of a run, its warm-up and steady state, and how certain its times are."""
@@ -144,6 +157,8 @@ class RunStatistics(Result):
     batches: ByStatistic | None = field(default=None, metadata=OPTIONAL)
     missing_interval_reasons: Mapping[str, Mapping[str, str | None]]
     stopped: Stopped | None = field(default=None, metadata=OPTIONAL)
+    redrawn: RedrawnRuns | None = field(default=None, metadata=OPTIONAL)
+    """None if the intervals come from batches of one run, or from replications."""
 
     @property
     def unstable_reason(self) -> str | None:

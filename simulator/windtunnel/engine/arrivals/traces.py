@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import TextIO
 
@@ -21,6 +22,7 @@ from windtunnel.core.csvfile import Table, read_csv, write_whole
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
 from windtunnel.engine.arrivals.processes import Draws
+from windtunnel.engine.arrivals.redraw import redrawn, window
 from windtunnel.scenario.arrivals import FORMATS, Knot, Trace
 
 MAX_JOBS = 200_000_000
@@ -48,6 +50,17 @@ class TraceRows:
         if count >= len(self.ticks):
             return self
         return replace(self, ticks=self.ticks[:count], rows=self.rows[:count], _numbers={})
+
+    @cached_property
+    def window(self) -> int:
+        """Half the window within which the arrivals are redrawn (ticks; see ``redraw``)."""
+        return window(self.ticks)
+
+    def redrawn(self, rng: np.random.Generator) -> TraceRows:
+        """Return other jobs with the same changes of the rate (see ``redraw``)."""
+        ticks, jobs = redrawn(self.ticks, rng, self.window)
+        numbers = {column: values[jobs] for column, values in self._numbers.items()}
+        return replace(self, ticks=ticks, rows=self.rows[jobs], _numbers=numbers)
 
     def words(self, column: str, where: Location) -> list[str]:
         """Return the text of a column for each job.

@@ -140,6 +140,8 @@ class PreparedRun:
     """The designs of each class of reconfigurable devices whose jobs need any."""
     with_capacity: Callable[[int], PreparedRun] | None = None
     """Returns the same run with random draws for this number of jobs of each closed workload."""
+    prepare_redrawn: Callable[[PreparedRun, int], PreparedRun] | None = None
+    """Returns a given run with another seed, and with redrawn traces."""
 
     @property
     def job_count(self) -> int:
@@ -218,6 +220,11 @@ class PreparedRun:
     def writes_intervals(self) -> bool:
         """Whether the engine must record intervals, because the times of jobs do not show them."""
         return not all(self.is_own_interval(program) for program in self.compiled.values())
+
+    def redrawn(self, seed: int) -> PreparedRun:
+        """Return the same run with another seed. The arrivals of its traces are redrawn from those of this run."""
+        assert self.prepare_redrawn is not None  # noqa: S101  `prepare` sets it
+        return self.prepare_redrawn(self, seed)
 
     def batches(self, cls: int, work: int) -> BatchTable | None:
         """Return the table of request-level batches; None if more than number and random draws determine their cost."""

@@ -12,6 +12,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Policy
+from windtunnel.core.rng import stream
 from windtunnel.core.ticks import to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import MAX_JOBS, arrivals, merged
@@ -53,6 +54,7 @@ def prepare(
     streamed: bool = False,
     capacity: int | None = None,
     executors: Mapping[int, Executor] | None = None,
+    original: PreparedRun | None = None,
 ) -> PreparedRun:
     """Return ``scenario`` on ``devices`` under ``policy`` in the form that the engines use.
 
@@ -64,6 +66,7 @@ def prepare(
         streamed: Whether jobs are drawn while the run goes on (see ``can_be_streamed``).
         capacity: For how many jobs of each closed workload to draw random numbers; an estimate by default.
         executors: The executors of fleet entries that are real devices, by the number of the entry.
+        original: A run of the same scenario with another seed, from whose traces the arrivals are redrawn.
 
     Raises:
         InputError: for every error that can be found before the run, such as a job that no device can execute or has
@@ -71,9 +74,10 @@ def prepare(
     """
     rules = rules_by_entry(scenario)
     classes = _classes(scenario, devices, rules, executors or {})
-    workloads = _representatives(scenario) if streamed else _workloads(scenario, capacity)
+    workloads = _representatives(scenario) if streamed else _workloads(scenario, capacity, original)
     check_needs(scenario, policy, classes)
-    compiled, preferences, excluded = _compiled(scenario, policy, classes, workloads, preference)
+    of_contexts = workloads if original is None else original.workloads
+    compiled, preferences, excluded = _compiled(scenario, policy, classes, workloads, preference, of_contexts)
     check_batches(scenario, policy, workloads, compiled)
     check_gangs(scenario, policy, classes, workloads, compiled)
     budget_w = _budget(scenario, classes)
@@ -122,7 +126,8 @@ def prepare(
         limit=limit,
         scaled=[(classes[number], rule) for number, rule in sorted(rules.items())],
         designs=class_designs(scenario, classes, workloads, compiled),
-        with_capacity=partial(_with_capacity, scenario, devices, policy, preference, executors),
+        with_capacity=partial(_with_capacity, scenario, devices, policy, preference, executors, original),
+        prepare_redrawn=partial(_redrawn, devices, policy, preference),
     )
     check_faults(prepared)
     check_real(prepared)
@@ -143,13 +148,17 @@ def _compiled(
     classes: Sequence[FleetClass],
     workloads: Sequence[JobClass],
     preference: Preference | None,
+    of_contexts: Sequence[JobClass],
 ) -> tuple[_Pairs, dict[tuple[int, int], float], _Excluded]:
-    """Return programs and preferences by (class, workload), and the reasons why a class does not run a workload."""
+    """Return programs and preferences by (class, workload), and the reasons why a class does not run a workload.
+
+    The tables of decoders are as long as the longest contexts of ``of_contexts`` need.
+    """
     batch = policy.batch
     most = (batch.tokens if batch.kind == "continuous" else 8192, max(batch.size, 1))
     models = {name: model.decoder() for name, model in scenario.models.items()}
     longest: dict[str, int] = {}
-    for job_class in workloads:
+    for job_class in of_contexts:
         if job_class.source.count:
             for model, context in longest_contexts(job_class.program, job_class.source):
                 longest[model] = max(longest.get(model, 0), context)
@@ -268,6 +277,7 @@ def _with_capacity(
     policy: Policy,
     preference: Preference | None,
     executors: Mapping[int, Executor] | None,
+    original: PreparedRun | None,
     capacity: int,
 ) -> PreparedRun:
     if capacity > MAX_JOBS:
@@ -276,10 +286,18 @@ def _with_capacity(
             where=scenario.where("stop"),
             expected="fewer users, longer think times or an earlier stop",
         )
-    return prepare(scenario, devices, policy, preference, capacity=capacity, executors=executors)
+    return prepare(scenario, devices, policy, preference, capacity=capacity, executors=executors, original=original)
 
 
-def _workloads(scenario: Scenario, capacity: int | None) -> list[JobClass]:
+def _redrawn(
+    devices: Sequence[Device], policy: Policy, preference: Preference | None, original: PreparedRun, seed: int
+) -> PreparedRun:
+    """Return the run of ``original`` with another seed, with redrawn traces. No device of it may be real."""
+    scenario = original.scenario.reseeded(seed)
+    return prepare(scenario, devices, policy, preference, streamed=original.streamed, original=original)
+
+
+def _workloads(scenario: Scenario, capacity: int | None, original: PreparedRun | None) -> list[JobClass]:
     workloads: list[JobClass] = []
     for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
         where = partial(scenario.where, "workload", number, "arrivals")
@@ -287,8 +305,13 @@ def _workloads(scenario: Scenario, capacity: int | None) -> list[JobClass]:
             count = first_capacity(workload, workload.arrivals, scenario, where()) if capacity is None else capacity
             ticks, trace = np.zeros(count, dtype=np.int64), None
         else:
-            stream = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where)
-            ticks, trace = stream.ticks, stream.trace
+            whole = None if original is None else original.workloads[number].source.trace
+            if whole is not None:
+                trace = whole.redrawn(stream(scenario.seed, workload.name, "redrawn"))
+                ticks = trace.ticks
+            else:
+                found = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where)
+                ticks, trace = found.ticks, found.trace
         source = Source(
             name=workload.name, seed=scenario.seed, ticks=ticks, trace=trace, where=lambda path: scenario.where(*path)
         )

@@ -55,6 +55,7 @@ from windtunnel.engine.results.statistics import (
     estimates,
     over_replications,
     widen_to_waiting,
+    within_reason,
 )
 from windtunnel.engine.results.steady import TOO_FEW
 from windtunnel.engine.results.times import Times, times_of
@@ -63,7 +64,7 @@ from windtunnel.scenario.judging import judge, measured
 from windtunnel.scenario.program import Generate
 from windtunnel.scenario.target import Target
 
-_METRICS = ("latency", "waiting", "ttft", "itl")
+METRICS = ("latency", "waiting", "ttft", "itl")
 
 
 def summarise(
@@ -300,10 +301,13 @@ def _part(times: Times, of: JobClass | None, prepared: PreparedRun, recording: R
             # Delays that grow without bound have no mean: it would depend only on the length of the run.
             by_metric[name] = dict.fromkeys(STATISTICS, Estimate(None, reason=steady.state.reason))
         else:
-            by_metric[name] = estimates(sample, within=steady.correlation, reason=steady.too_short)
+            by_metric[name] = estimates(sample, within=steady.correlation, reason=steady.no_interval)
     for name in ("latency_s", "ttft_s"):
         if name in by_metric:
             by_metric[name] = widen_to_waiting(by_metric[name], by_metric["waiting_s"])
+    for name, sample in samples.items():
+        if sample is not None and len(sample):
+            by_metric[name] = within_reason(by_metric[name], sample.least)
     distributions = {name: TimeDistribution(**by_name) for name, by_name in by_metric.items()}
     return WorkloadResult(
         name="" if of is None else of.workload.name,
@@ -321,12 +325,12 @@ def _part(times: Times, of: JobClass | None, prepared: PreparedRun, recording: R
                 name: {statistic: estimate.batches for statistic, estimate in by_name.items()}
                 for name, by_name in by_metric.items()
             },
-            missing_interval_reasons=_missing(distributions),
+            missing_interval_reasons=missing_reasons(distributions),
         ),
     )
 
 
-def _missing(distributions: Mapping[str, TimeDistribution]) -> dict[str, dict[str, str | None]]:
+def missing_reasons(distributions: Mapping[str, TimeDistribution]) -> dict[str, dict[str, str | None]]:
     """Return the reason for each estimate without an interval, by metric and statistic."""
     missing = {
         name: {statistic: e.reason for statistic, e in times.by_name().items() if e.low is None}
@@ -494,11 +498,12 @@ def _known_mean(values: Sequence[float | None]) -> float | None:
 def _merged(name: str, use_case: str | None, parts: Sequence[Timed]) -> WorkloadResult:
     """Return the merged jobs and times of replications, and the reasons for missing values and intervals."""
     merged: dict[str, TimeDistribution] = {}
-    for metric in _METRICS:
+    for metric in METRICS:
         found = [distribution(part, metric) for part in parts]
         if any(times is not None for times in found):
             values = ([None if times is None else times.of(s).value for times in found] for s in STATISTICS)
-            merged[f"{metric}_s"] = TimeDistribution(*map(over_replications, values))
+            by_name = dict(zip(STATISTICS, map(over_replications, values), strict=True))
+            merged[f"{metric}_s"] = TimeDistribution(**within_reason(by_name, 0.0))
     serving = [part.serving for part in parts if part.serving is not None]
     return WorkloadResult(
         name=name,
@@ -513,5 +518,5 @@ def _merged(name: str, use_case: str | None, parts: Sequence[Timed]) -> Workload
         )
         if serving
         else None,
-        statistics=PartStatistics(missing_interval_reasons=_missing(merged)),
+        statistics=PartStatistics(missing_interval_reasons=missing_reasons(merged)),
     )

@@ -139,6 +139,16 @@ class BatchedSample:
         """The weighted mean of all values."""
         return float(self.sums.sum()) / self.observations
 
+    @cached_property
+    def least(self) -> float:
+        """The smallest value (the lower end of its bin); 0 if neither values nor histograms are kept."""
+        if self.values is not None:
+            return float(self.values.min()) if len(self.values) else 0.0
+        if self.histograms is None or self.histograms.zeros.any():
+            return 0.0
+        found = np.flatnonzero(self.histograms.counts.any(axis=0))
+        return GAMMA ** (self.histograms.lowest + int(found[0]) - 1) * self.histograms.unit if len(found) else 0.0
+
     def batch_means(self) -> FloatArray:
         """Return the mean of each batch; shape (batches,)."""
         return self.sums / self.counts

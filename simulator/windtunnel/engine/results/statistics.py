@@ -24,6 +24,9 @@ STATISTICS: Mapping[str, float | None] = {"mean": None, "p50": 0.5, "p95": 0.95,
 METHOD = "batch residuals: autoregression and batch means, skewness-adjusted"
 
 MIN_VALUES = 200
+FEW = "fewer than"
+"""How the reason begins where there are too few values for any interval."""
+
 _MIN_BATCHES = 40
 _MIN_ABOVE = 10
 _MIN_HISTOGRAMS = 20
@@ -63,10 +66,41 @@ def estimates(
             of latencies; see ``steady.correlation``.
         reason: If it is given, no estimate has an interval, for this reason.
     """
-    by_name = {name: _estimate(sample, fraction, within) for name, fraction in STATISTICS.items()}
-    if reason is None:
-        return by_name
-    return {name: replace(estimate, low=None, high=None, reason=reason) for name, estimate in by_name.items()}
+    return {name: _estimate(sample, fraction, within, reason) for name, fraction in STATISTICS.items()}
+
+
+def within_reason(by_name: Mapping[str, Estimate], least: float) -> dict[str, Estimate]:
+    """Return the estimates of one time with intervals that contain only possible values.
+
+    No end is below ``least``, the smallest value that was observed. A lower end is at least that of each smaller
+    percentile, and an upper end at most that of each larger one, because percentiles are in order. Every interval
+    contains its value.
+    """
+    possible = dict(by_name)
+    for name, e in by_name.items():
+        if e.value is not None and e.low is not None and e.high is not None:
+            possible[name] = replace(e, low=min(max(e.low, least), e.value))
+    percentiles = [name for name in possible if STATISTICS[name] is not None and possible[name].low is not None]
+    low, high = -math.inf, math.inf
+    for name in percentiles:
+        low = max(low, _known(possible[name].low))
+        possible[name] = replace(possible[name], low=min(low, _known(possible[name].value)))
+    for name in reversed(percentiles):
+        high = min(high, _known(possible[name].high))
+        possible[name] = replace(possible[name], high=max(high, _known(possible[name].value)))
+    return possible
+
+
+def _known(number: float | None) -> float:
+    assert number is not None  # noqa: S101  an estimate with an interval has both ends
+    return number
+
+
+def point(sample: BatchedSample, fraction: float | None) -> float | None:
+    """Return the mean of ``sample``, or its percentile at ``fraction``; None without observations."""
+    if not len(sample) or (fraction is not None and not sample.has_percentiles):
+        return None
+    return sample.mean if fraction is None else sample.ordered.quantile(fraction)
 
 
 def widen_to_waiting(latency: Mapping[str, Estimate], waiting: Mapping[str, Estimate]) -> dict[str, Estimate]:
@@ -102,12 +136,16 @@ def estimate_values(values: FloatArray, weights: FloatArray | None = None) -> di
     return estimates(BatchedSample.from_values(values, weights))
 
 
-def _estimate(sample: BatchedSample, fraction: float | None, within: Correlation) -> Estimate:
-    if not len(sample) or (fraction is not None and not sample.has_percentiles):
+def _estimate(sample: BatchedSample, fraction: float | None, within: Correlation, reason: str | None) -> Estimate:
+    value = point(sample, fraction)
+    if value is None:
         return Estimate(None, reason="no observations")
-    value = sample.mean if fraction is None else sample.ordered.quantile(fraction)
     if sample.size < MIN_VALUES or len(sample) < _MIN_BATCHES:
-        return Estimate(value, reason=f"fewer than {MIN_VALUES} values")
+        return Estimate(value, reason=f"{FEW} {MIN_VALUES} values")
+    if fraction is not None and sample.size * (1.0 - fraction) < _MIN_ABOVE * (1 - 1e-9):
+        return Estimate(value, reason=f"{FEW} {_MIN_ABOVE} values above it")
+    if reason is not None:
+        return Estimate(value, reason=reason)
     if fraction is None:
         return _of_mean(sample, value, within)
     return _of_percentile(sample, value, fraction, within)
@@ -122,7 +160,7 @@ def _of_mean(sample: BatchedSample, value: float, within: Correlation) -> Estima
     effective = min(total.effective, (value / total.error) ** 2 if sample.positive else math.inf)
     if effective < _MIN_EFFECTIVE:
         return Estimate(value, reason=_too_short(effective), effective_sample_size=effective, batches=len(residuals))
-    t = _student(effective / _OF_MEANS.per_degree)
+    t = student(effective / _OF_MEANS.per_degree)
     skew = _skewness(residuals) * _OF_MEANS.gain
     low, high = _interval(value, t * total.error, t, skew, sample.positive)
     if high is None:
@@ -132,12 +170,10 @@ def _of_mean(sample: BatchedSample, value: float, within: Correlation) -> Estima
 
 def _of_percentile(sample: BatchedSample, value: float, fraction: float, within: Correlation) -> Estimate:
     above_share = 1.0 - fraction
-    if sample.size * above_share < _MIN_ABOVE * (1 - 1e-9):
-        return Estimate(value, reason=f"fewer than {_MIN_ABOVE} values above it")
     ordered = sample.ordered
     counts, above = sample.above(value)
     if len(counts) < _MIN_HISTOGRAMS:
-        return Estimate(value, reason=f"fewer than {_MIN_HISTOGRAMS} histograms")
+        return Estimate(value, reason=f"{FEW} {_MIN_HISTOGRAMS} histograms")
     total = float(counts.sum())
     share = float(above.sum()) / total
     residuals = (above - share * counts) / total
@@ -154,7 +190,7 @@ def _of_percentile(sample: BatchedSample, value: float, fraction: float, within:
     effective = min(sum_of_residuals.effective, (share / sum_of_residuals.error) ** 2)
     if effective < _MIN_EFFECTIVE:
         return Estimate(value, reason=_too_short(effective), effective_sample_size=effective, batches=len(residuals))
-    t = _student(effective / _OF_PERCENTILES.per_degree)
+    t = student(effective / _OF_PERCENTILES.per_degree)
     skew = _skewness(residuals) * _OF_PERCENTILES.gain
     # The interval of the share is computed on a logit scale, on which it cannot become negative.
     error = sum_of_residuals.error / (share * (1.0 - share))
@@ -264,7 +300,7 @@ def over_replications(values: Sequence[float | None]) -> Estimate:
     value, count = float(numbers.mean()), len(numbers)
     if count < 2:
         return Estimate(value, reason="only one replication")
-    half = _student(count - 1) * float(numbers.std(ddof=1)) / math.sqrt(count)
+    half = student(count - 1) * float(numbers.std(ddof=1)) / math.sqrt(count)
     low = value - half
     return Estimate(value, max(low, 0.0) if numbers.min() >= 0.0 else low, value + half, effective_sample_size=count)
 
@@ -288,7 +324,7 @@ def paired(candidate: Sequence[float], baseline: Sequence[float]) -> Estimate:
     value = float(differences.mean())
     if len(differences) < 2:
         return Estimate(value, reason="only one pair")
-    half = _student(len(differences) - 1) * float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    half = student(len(differences) - 1) * float(differences.std(ddof=1)) / math.sqrt(len(differences))
     return Estimate(value, value - half, value + half, effective_sample_size=len(differences))
 
 
@@ -334,7 +370,8 @@ def jobs_needed(estimate: Estimate, error: float, jobs_so_far: int) -> int:
     return math.ceil(jobs_so_far * min(max(factor, _MIN_GROWTH), _MAX_GROWTH))
 
 
-def _student(degrees: float) -> float:
+def student(degrees: float) -> float:
+    """Return Student's t for a two-sided interval of 95%."""
     from scipy.special import stdtrit
 
     quantile: Callable[[float, float], float] = stdtrit

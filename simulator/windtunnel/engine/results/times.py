@@ -32,6 +32,8 @@ from windtunnel.scenario.arrivals import Closed
 Samples = dict[str, BatchedSample | None]
 LATENCY, WAITING = range(2)
 _EVERY_JOB = "the scenario says that every job counts"
+_CHANGING = "the arrival rate changes with time, so every job counts"
+_NO_INTERVAL = "the arrival rate changes with time, and one run does not show which changes are chance"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Steady:
         correlation: The correlation of the queueing delays, which change more slowly than all other times.
         state: Whether the run reached a steady state; None if an arrival process is not stationary.
         load: The offered load, if it is known.
-        too_short: The reason why no confidence interval can be trusted, or None.
+        no_interval: The reason why no confidence interval of the run can be trusted, or None.
     """
 
     job: int
@@ -54,7 +56,7 @@ class Steady:
     correlation: Correlation
     state: SteadyState | None
     load: Load | None = None
-    too_short: str | None = None
+    no_interval: str | None = None
 
 
 class Times(Protocol):
@@ -115,7 +117,7 @@ class _EveryTime:
     def _steady(self, prepared: PreparedRun) -> Steady:
         jobs = self.recording.jobs
         if not all(w.workload.arrivals.stationary for w in prepared.workloads):
-            return Steady(0, 0, "the arrival rate changes with time, so every job counts", UNBOUNDED, None)
+            return Steady(0, 0, _CHANGING, UNBOUNDED, None, no_interval=_NO_INTERVAL)
         started, done = np.flatnonzero(jobs.start >= 0), np.flatnonzero(jobs.status == COMPLETED)
         waits = BatchedSample.from_values(to_second_array(jobs.start[started] - jobs.arrival[started]))
         latencies = BatchedSample.from_values(to_second_array(jobs.finish[done] - jobs.arrival[done]))
@@ -172,9 +174,9 @@ class _SummedTimes:
         self.steady = self._steady(prepared)
 
     def _steady(self, prepared: PreparedRun) -> Steady:
-        nothing = Steady(0, 0, "the arrival rate changes with time, so every job counts", UNBOUNDED, None)
+        nothing = Steady(0, 0, _CHANGING, UNBOUNDED, None)
         if not all(w.workload.arrivals.stationary for w in prepared.workloads):
-            return nothing
+            return replace(nothing, no_interval=_NO_INTERVAL)
         whole = self._sample(0, WAITING, 0)
         cut = WarmUp(0, 0, _EVERY_JOB)
         if prepared.scenario.warm_up == "auto":
@@ -187,7 +189,7 @@ class _SummedTimes:
         state = _steady_state(prepared, load, whole)
         # Sums do not show the variance of service times, so it is assumed to be that of exponential ones.
         short = _too_short(load, int(self.tally.counts.sum()), 1.0)
-        return replace(steady, correlation=correlation, state=state, load=load, too_short=short)
+        return replace(steady, correlation=correlation, state=state, load=load, no_interval=short)
 
     @cached_property
     def _batches_per_histogram(self) -> int:

@@ -1,0 +1,181 @@
+"""Intervals from redrawn runs: the same scenario with other random numbers, and traces whose arrivals are redrawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from windtunnel.core.recording import Recording
+from windtunnel.core.results.run import (
+    Estimate,
+    Measured,
+    PartStatistics,
+    RedrawnRuns,
+    TimeDistribution,
+    WorkloadResult,
+    distribution,
+)
+from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.results.metrics import METRICS, missing_reasons
+from windtunnel.engine.results.statistics import FEW, STATISTICS, point, student, within_reason
+from windtunnel.engine.results.times import times_of
+from windtunnel.scenario.judging import judge, measured
+from windtunnel.scenario.target import Target
+
+METHOD = "redrawn runs: Student's t over the logarithms of their values"
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of a time in one run.
+
+    Attributes:
+        by_statistic: The mean and the percentiles (s); None without observations.
+        least: The smallest observation (s).
+    """
+
+    by_statistic: Mapping[str, float | None]
+    least: float
+
+
+Part = Mapping[str, Values]
+"""The values of a workload, or of all, by metric."""
+
+
+def values_of(prepared: PreparedRun, recording: Recording) -> list[Part]:
+    """Return the values of all jobs, and those of each workload if there are several."""
+    times = times_of(prepared, recording)
+    works: list[int | None] = [None]
+    if len(prepared.workloads) > 1:
+        works += [w.number for w in prepared.workloads]
+    return [
+        {
+            name.removesuffix("_s"): Values(
+                {statistic: point(sample, fraction) for statistic, fraction in STATISTICS.items()},
+                sample.least,
+            )
+            for name, sample in times.samples(work).items()
+            if sample is not None
+        }
+        for work in works
+    ]
+
+
+def with_redrawn(
+    result: Measured, runs: Sequence[Sequence[Part]], about: RedrawnRuns, targets: Sequence[Target]
+) -> Measured:
+    """Return a result with intervals from redrawn runs.
+
+    Args:
+        result: The result of one run, which keeps its values.
+        runs: ``values_of`` each redrawn run.
+        about: How the runs were redrawn.
+        targets: The targets, which are judged again.
+    """
+    traced = bool(about.windows_s)
+    whole = _part("", result, [run[0] for run in runs], traced)
+    workloads = [
+        replace(whole, name=workload.name, use_case=workload.use_case)
+        if len(result.workloads) == 1
+        else _part(workload.name, workload, [run[1 + i] for run in runs], traced)
+        for i, workload in enumerate(result.workloads)
+    ]
+    result = replace(
+        result,
+        latency_s=whole.latency_s,
+        waiting_s=whole.waiting_s,
+        serving=whole.serving,
+        workloads=workloads,
+        statistics=replace(
+            result.statistics,
+            method=METHOD,
+            redrawn=about,
+            effective_sample_size=None,
+            batches=None,
+            missing_interval_reasons=whole.statistics.missing_interval_reasons,
+        ),
+    )
+    return replace(result, targets=[judge(target, measured(target, result)) for target in targets])
+
+
+def _part(name: str, part: Measured | WorkloadResult, runs: Sequence[Part], traced: bool) -> WorkloadResult:
+    """Return the times of one workload, or of all, with intervals from redrawn runs."""
+    found: dict[str, TimeDistribution] = {}
+    for metric in METRICS:
+        times = distribution(part, metric)
+        if times is not None:
+            redrawn = [run[metric] for run in runs if metric in run]
+            found[metric] = _distribution(times, redrawn if len(redrawn) == len(runs) else [], traced)
+    serving = part.serving
+    if serving is not None:
+        serving = replace(serving, ttft_s=found.get("ttft"), itl_s=found.get("itl"))
+    reasons = missing_reasons({f"{metric}_s": times for metric, times in found.items()})
+    return WorkloadResult(
+        name=name,
+        use_case=part.use_case if isinstance(part, WorkloadResult) else None,
+        jobs=part.jobs,
+        latency_s=found["latency"],
+        waiting_s=found["waiting"],
+        serving=serving,
+        statistics=PartStatistics(missing_interval_reasons=reasons),
+    )
+
+
+def _distribution(times: TimeDistribution, runs: Sequence[Values], traced: bool) -> TimeDistribution:
+    mean = times.mean.value
+    if not runs or mean is None:
+        return times
+    least = min(run.least for run in runs)
+    by_name: dict[str, Estimate] = {}
+    for name, estimate in times.by_name().items():
+        few = estimate.reason is not None and estimate.reason.startswith(FEW)
+        values = [value for run in runs if (value := run.by_statistic[name]) is not None]
+        if not few and estimate.value is not None and len(values) == len(runs):
+            by_name[name] = interval(estimate.value, np.array(values), mean, traced=traced)
+        else:
+            by_name[name] = estimate
+    return TimeDistribution(**within_reason(by_name, least))
+
+
+_START = 0.1
+"""Which part of the mean is added to a value before its logarithm is taken, so that a time may be zero."""
+_SMOOTHED = 1.1
+"""The factor on the half-width of traces. A window takes a part of the variation of its trace for a wave; chosen by
+measurement (benchmarks/interval_coverage.py)."""
+_MAX_CHANGE = 1.25
+"""The factor by which redrawing a trace may change a value by more than chance."""
+
+
+def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool) -> Estimate:
+    """Return ``value`` with an interval that is as wide as the values of such runs differ from each other.
+
+    The value of one run differs from that of endlessly many such runs as runs differ among themselves: log(value + c)
+    is taken as normally distributed, with c a tenth of the metric's mean, and the interval is Student's for one value.
+
+    Runs that are drawn anew from their process are like the run itself, which counts with them. The values of a redrawn
+    trace may lie about another value than that of the trace, because a window flattens its shortest bursts. The
+    interval then extends to both. There is none if they differ by more than chance and by more than a quarter.
+
+    Args:
+        value: The value of the run.
+        redrawn: The values of the redrawn runs; shape (runs,).
+        mean: The mean of the metric in the run, in the same unit.
+        traced: Whether the arrivals of a trace were redrawn.
+    """
+    start = _START * (mean if mean > 0.0 else float(redrawn.max()))
+    if start <= 0.0 or (redrawn == value).all():
+        return Estimate(value, value, value)
+    logs, log, bias = np.log(redrawn + start), math.log(value + start), 0.0
+    if traced:
+        half, bias = _SMOOTHED * student(len(logs) - 1) * float(logs.std(ddof=1)), float(logs.mean()) - log
+    else:
+        half = student(len(logs)) * float(np.append(logs, log).std(ddof=1))
+    if abs(bias) > max(half, math.log(_MAX_CHANGE)):
+        percent = 100.0 * math.expm1(bias)
+        return Estimate(value, reason=f"redrawing the trace changes it by {percent:+.0f}%, more than by chance")
+    low, high = math.exp(log + min(bias, 0.0) - half) - start, math.exp(log + max(bias, 0.0) + half) - start
+    return Estimate(value, max(low, 0.0), high)

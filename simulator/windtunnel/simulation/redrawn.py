@@ -1,0 +1,82 @@
+"""Simulates redrawn runs of a scenario whose arrivals come in waves, for the intervals of its times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from windtunnel.core.recording import Recording
+from windtunnel.core.results.run import Measured, RedrawnRuns
+from windtunnel.core.ticks import TICKS_PER_SECOND
+from windtunnel.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from windtunnel.engine.prepare.prepared import PreparedRun
+
+When = Literal["short", "met", "never"]
+RUNS = 8
+"""The number of redrawn runs, unless another one is requested."""
+_MOST_EVENTS = {"compiled": 1_250_000, "process": 25_000}
+"""The number of jobs and intervals of a run above which it is redrawn only on request, by the engine that redraws it.
+At the limit the redrawn runs take some seconds."""
+
+
+def replication_seed(seed: int, replication: int) -> int:
+    """Return an independent seed for each replication after the first, the same on every machine."""
+    return int(np.random.SeedSequence(seed, spawn_key=(replication,)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def has_waves(scenario: Scenario) -> bool:
+    """Return whether one run of a scenario contains few of the changes of its arrivals, so that it is redrawn."""
+    return any(workload.arrivals.modulated for workload in scenario.workload) and not scenario.real_devices
+
+
+def with_redrawn_runs(
+    first: PreparedRun, recording: Recording, result: Measured, when: When, replications: int
+) -> tuple[Measured, list[str]]:
+    """Return the result of a run with intervals from redrawn runs if its arrivals come in waves, and notes about them.
+
+    The engine that ``auto`` selects makes these runs, so the intervals do not depend on the engine of the first one.
+
+    Args:
+        first: The run, prepared.
+        recording: Its recording.
+        result: Its result, which keeps all values.
+        when: ``short``: the run is redrawn if it is not too long. ``met``: it is redrawn, however long it is, if its
+            values meet every target; otherwise an interval could not change the verdict. ``never``: it is not.
+        replications: If it is above 1, the number of redrawn runs of a run of any length.
+    """
+    from windtunnel.engine.choice import choose, run_on
+    from windtunnel.engine.results import invariants
+    from windtunnel.engine.results.redrawn import values_of, with_redrawn
+    from windtunnel.engine.results.statistics import MIN_VALUES
+
+    waves = when != "never" and has_waves(first.scenario) and result.statistics.unstable_reason is None
+    missed = when == "met" and not all(target.met for target in result.targets)
+    if not waves or missed or result.jobs.arrived < MIN_VALUES:
+        return result, []
+    engine, _ = choose(first, "auto")
+    events = int(result.jobs.arrived) + (0 if recording.intervals is None else len(recording.intervals))
+    if when == "short" and replications == 1 and events > _MOST_EVENTS[engine]:
+        return result, [
+            f"the rate of arrivals changes, and a run of {events:,} jobs and intervals is not redrawn for its "
+            f"intervals unless requested: --replications {RUNS}"
+        ]
+    runs = []
+    for number in range(1, (RUNS if replications == 1 else replications) + 1):
+        prepared = first.redrawn(replication_seed(first.scenario.seed, number))
+        redrawn = run_on(engine, prepared)
+        invariants.check(redrawn)
+        runs.append(values_of(prepared, redrawn))
+    windows_s = {
+        w.workload.name: w.source.trace.window / TICKS_PER_SECOND for w in first.workloads if w.source.trace is not None
+    }
+    about = RedrawnRuns(len(runs), windows_s)
+    return with_redrawn(result, runs, about, first.scenario.parsed_targets()), [_note(about)]
+
+
+def _note(about: RedrawnRuns) -> str:
+    windows = ", ".join(f"{seconds:.3g} s" for seconds in about.windows_s.values())
+    how = f", with the arrivals of the trace redrawn within ±{windows}" if windows else ""
+    return f"the intervals come from {about.runs:,} more runs with the same changes of the rate{how}"
