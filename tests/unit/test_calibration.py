@@ -16,7 +16,7 @@ from windtunnel.app import calibrate as calibrate_command
 from windtunnel.app import validate as validate_command
 from windtunnel.app.predict import predict_table
 from windtunnel.cli.main import cli
-from windtunnel.core.csvfile import read_csv
+from windtunnel.core.csvfile import read_table
 from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, FloatArray, Rows, VectorAdd, one_row
@@ -64,7 +64,7 @@ def measured(
     """The calibration of the fake device from a table written to ``path``."""
     lines = [f"{int(n)},{t!r}" for n, t in zip(sizes.tolist(), seconds.tolist(), strict=True)]
     path.write_text("n,latency_s\n" + "\n".join(lines) + "\n" + extra)
-    table = OpTable(VectorAdd, read_csv(path, "table"))
+    table = OpTable(VectorAdd, read_table(path, "table"))
     return calibrate(fit_to or fake(), table, table.measured("latency_s"))
 
 
@@ -270,7 +270,7 @@ def test_times_taken_by_the_host_are_parted_into_the_hosts_and_the_devices(tmp_p
     lines = [f"{m},{n},{k},bfloat16,eager,warm,{t!r}" for (m, n, k), t in zip(shapes, took.tolist(), strict=True)]
     path = tmp_path / "t.csv"
     path.write_text("m,n,k,dtype,dispatch,cache,latency_s\n" + "\n".join(lines) + "\n")
-    table = OpTable(OPERATIONS["gemm"], read_csv(path, "table"))
+    table = OpTable(OPERATIONS["gemm"], read_table(path, "table"))
     found = calibrate(model, table, table.measured("latency_s"))
     assert found.values["round_trip_s.jax"].value == pytest.approx(moved["round_trip_s.jax"].value, rel=0.03)
     assert found.values["issue_rate.bfloat16"].value == pytest.approx(moved["issue_rate.bfloat16"].value, rel=0.03)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import astuple
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
-from windtunnel.core.csvfile import write_whole
+from windtunnel.core.csvfile import write_table
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS, Rows
@@ -40,7 +38,7 @@ def known_from(op: str, target: Device) -> str:
 
 
 def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
-    """Predict every row of a CSV file (plain or .gz), and return the number of rows.
+    """Predict every row of a table (.csv, .csv.gz or .parquet), and return the number of rows.
 
     ``out`` has the rows, the order and the columns of ``source``, with the cost columns added.
 
@@ -66,10 +64,7 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
             raise error.at(rows.where(int(places[0]))) from None
         cells |= zip(places.tolist(), predictions(cost), strict=True)
 
-    def write(stream: TextIO) -> None:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*header, *Cost.COLUMNS])
-        writer.writerows([*row, *astuple(cells[place])] for place, row in enumerate(table.rows))
-
-    write_whole(out, write)
+    predicted = ([*row, *astuple(cells[place])] for place, row in enumerate(table.rows))
+    types = {new: table.types[name] for new, name in zip(header, table.header, strict=True) if name in table.types}
+    write_table(out, [*header, *Cost.COLUMNS], predicted, types)
     return len(table.rows)

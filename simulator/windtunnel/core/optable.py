@@ -8,7 +8,7 @@ from typing import overload
 
 import numpy as np
 
-from windtunnel.core.csvfile import Table, read_csv
+from windtunnel.core.csvfile import Table, read_table
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import Column, Operation, Rows
 from windtunnel.core.ticks import FloatArray
@@ -126,4 +126,4 @@ class OpTable:
 
 def read_op_table(op: type[Operation], path: Path) -> OpTable:
     """Return the table at ``path`` (``.csv`` or ``.csv.gz``), with a row for each instance of ``op``."""
-    return OpTable(op, read_csv(path, "table"))
+    return OpTable(op, read_table(path, "table"))

@@ -42,9 +42,7 @@ def dims(value: int | Sequence[int]) -> Dims:
     return (*numbers, *(1,) * (3 - len(numbers)))  # type: ignore[return-value]
 
 
-def launch_configuration(
-    elements: int, limits: Limits, block: int = 256, *, loops: bool = False
-) -> tuple[Dims, Dims]:
+def launch_configuration(elements: int, limits: Limits, block: int = 256, *, loops: bool = False) -> tuple[Dims, Dims]:
     """Return (grid, block) of one-dimensional blocks with at least one thread for each of ``elements``.
 
     ``block`` is reduced to the device's limit and rounded to a multiple of the warp. The grid has the axis x alone,

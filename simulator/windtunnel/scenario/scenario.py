@@ -347,6 +347,11 @@ class Scenario(_Model):
         return Path(self._document.file).parent
 
     @property
+    def outside_code(self) -> bool:
+        """Whether a policy's file may be outside of ``folder``."""
+        return self._document.outside_code
+
+    @property
     def real_devices(self) -> list[str]:
         """The devices of this host in the fleet, whose times are measured instead of modelled."""
         return [entry.real for entry in self.fleet if entry.real is not None]

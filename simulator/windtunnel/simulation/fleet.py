@@ -34,7 +34,9 @@ def policy_of(scenario: Scenario) -> Policy:
     """Return the scenario's policy with its batching; raises InputError with its place for an unknown name."""
     stated = scenario.policy
     if isinstance(stated, str):
-        return _located(partial(policies.named, stated, folder=scenario.folder), scenario, "policy")
+        return _located(
+            partial(policies.named, stated, folder=scenario.folder, outside=scenario.outside_code), scenario, "policy"
+        )
     batch = Batch()
     if isinstance(stated.batch, RequestBatch):
         batch = Batch("request", stated.batch.size, stated.batch.wait)
@@ -42,14 +44,18 @@ def policy_of(scenario: Scenario) -> Policy:
         batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
     preemption = stated.preemption or "none"
     if stated.name is not None:
-        named = _located(partial(policies.named, stated.name, batch, scenario.folder), scenario, "policy", "name")
+        named = _located(
+            partial(policies.named, stated.name, batch, scenario.folder, scenario.outside_code),
+            scenario,
+            "policy",
+            "name",
+        )
         return replace(named, preemption=preemption, backfill=stated.backfill)
-    route = _located(
-        partial(policies.route_named, stated.route or "central", scenario.folder), scenario, "policy", "route"
-    )
-    order = _located(
-        partial(policies.order_named, stated.order or "arrival", scenario.folder), scenario, "policy", "order"
-    )
+    folder, outside = scenario.folder, scenario.outside_code
+    made_route = partial(policies.route_named, stated.route or "central", folder, outside)
+    made_order = partial(policies.order_named, stated.order or "arrival", folder, outside)
+    route = _located(made_route, scenario, "policy", "route")
+    order = _located(made_order, scenario, "policy", "order")
     name = f"{stated.route or 'central'} / {stated.order or 'arrival'}"
     return Policy(name, route, order, batch, preemption, stated.backfill)
 
