@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from windtunnel.claims.bounds import time_bound
 from windtunnel.core.csvfile import write_texts
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.optable import OpTable, read_op_table
-from windtunnel.core.results.calibration import CalibrationResult
+from windtunnel.core.results.calibration import BeyondDatasheet, CalibrationResult
+from windtunnel.core.units import format_quantity as quantity
 from windtunnel.core.version import __version__
 from windtunnel.simulation.fleet import device_model
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
@@ -25,6 +28,7 @@ def calibrate(
     *,
     out: Path | None = None,
     strict: bool = False,
+    trust: bool = False,
     catalogue: Catalogue | None = None,
 ) -> CalibrationResult:
     """Fit a device model to a table of measurements of one operation.
@@ -36,14 +40,15 @@ def calibrate(
         measurements: A CSV file with the operation's columns, ``latency_s`` and optionally ``power_w``.
         device_name: The device, ``SKU`` or ``SKU@API``.
         out: The overlay file to write, if any.
-        strict: Whether an outlier or a suspected wrong unit is an error.
+        strict: Whether an outlier, a row beyond the datasheet or a suspected wrong unit is an error.
+        trust: Whether rows that are faster than the datasheet allows are fitted too.
         catalogue: The catalogue of models.
 
     Returns:
         The fitted numbers and the accuracy of the fit, beside those of the shipped model.
 
     Raises:
-        InputError: for an invalid table, too few rows, or any outlier if ``strict``.
+        InputError: for an invalid table, too few rows that the datasheet allows, or any outlier if ``strict``.
     """
     from windtunnel_models.learned.calibrate import calibrate as fit
     from windtunnel_models.learned.write import overlay_data, overlay_text
@@ -55,7 +60,24 @@ def calibrate(
         raise InputError("this is the table itself", where=Location(str(out), field="--out"), expected="another file")
     target = device_model(device_name, catalogue or shipped_catalogue(), "none")
     table = read_op_table(operation, measurements)
-    result = fit(target, table, table.measured("latency_s"), table.measured("power_w", optional=True))
+    beyond = beyond_datasheet(target, table)
+    if strict and beyond and not trust:
+        raise _too_fast(
+            beyond, measurements, f"{len(beyond)} rows are", "a time that the datasheet allows, or no --strict"
+        )
+    if beyond and not trust:
+        table = table.without({row.line for row in beyond})
+    try:
+        result = fit(target, table, table.measured("latency_s"), table.measured("power_w", optional=True))
+    except InputError as error:
+        if not beyond or trust:
+            raise
+        raise _too_fast(
+            beyond,
+            measurements,
+            f"{error.problem}; {len(beyond)} further rows are",
+            f"{error.expected} that the datasheet allows, or --trust-measurements",
+        ) from None
     if strict and result.warnings:
         raise InputError(result.warnings[0], where=Location(str(measurements), field="latency_s"), expected="seconds")
     if strict and result.outliers:
@@ -77,6 +99,47 @@ def calibrate(
             device_model(device_name, catalogue or shipped_catalogue()), table, {o.line for o in result.outliers}
         ),
         instead_of=sorted(shipped.fits) if shipped is not None else [],
+        beyond_datasheet=beyond,
+        trusted=trust,
+    )
+
+
+_TOLERANCE = 1.25
+"""How much faster than the datasheet's bound a row may be: boost clocks, decimal units and rounding explain less."""
+
+
+def beyond_datasheet(device: Device, table: OpTable) -> list[BeyondDatasheet]:
+    """Return the rows that are over 1.25 times faster than the datasheet of ``device`` allows, by line.
+
+    The bound is the most favourable one of bytes over bandwidth and operations over the peak rate. If a cache may hold
+    the operands, bandwidth is no bound.
+    """
+    measured_s = table.measured("latency_s")
+    found: list[BeyondDatasheet] = []
+    for places, group in table.groups():
+        # No prediction is faster than the bound, so only rows that are faster than predicted need their bounds.
+        predicted_s = device.cost(group, intervals=False).duration_s
+        for index in np.flatnonzero(measured_s[places] < predicted_s).tolist():
+            one = {
+                name: np.atleast_1d(np.broadcast_to(values, group.shape)[index])
+                for name, values in group.numbers.items()
+            }
+            bound = time_bound(device, Rows(group.op, group.choices, one))
+            place = int(places[index])
+            if bound is not None and measured_s[place] * _TOLERANCE < bound.favourable:
+                found.append(
+                    BeyondDatasheet(table.table.lines[place], float(measured_s[place]), bound.favourable, bound.why)
+                )
+    return sorted(found, key=lambda row: row.line)
+
+
+def _too_fast(beyond: Sequence[BeyondDatasheet], file: Path, subject: str, expected: str) -> InputError:
+    first = beyond[0]
+    return InputError(
+        f"{subject} faster than the datasheet allows; the first measured {quantity(first.measured_s, 's')}, and "
+        f"{first.why}",
+        where=Location(str(file), first.line, field="latency_s"),
+        expected=expected,
     )
 
 

@@ -15,9 +15,13 @@ from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json
 @click.argument("op")
 @click.argument("values", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="The device to predict for.")
-@click.option("--table", type=click.Path(path_type=Path), help="Predict every row of this CSV file (.csv or .csv.gz).")
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="The CSV file to write: the table with the cost columns added."
+    "--table", type=click.Path(path_type=Path), help="Predict every row of this CSV file (.csv, .csv.gz or .parquet)."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The file to write: the table with the cost columns added (.parquet by its name, else CSV).",
 )
 @click.option(
     "--calibration", metavar="FILE|none", help="A calibration file to use, or none to ignore the shipped calibration."
@@ -98,21 +102,38 @@ def predict(
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The calibration file to write.")
 @click.option("--strict", is_flag=True, help="Exit with 2 if the table has an outlier or a doubtful unit.")
+@click.option(
+    "--trust-measurements", is_flag=True, help="Also fit rows that are faster than the device's datasheet allows."
+)
 @CATALOG
 @FORMAT
 def calibrate(
-    op: str, measurements: Path, device_name: str, out: Path, strict: bool, catalogs: Sequence[str], form: str
+    op: str,
+    measurements: Path,
+    device_name: str,
+    out: Path,
+    strict: bool,
+    trust_measurements: bool,
+    catalogs: Sequence[str],
+    form: str,
 ) -> None:
     """Fit a device model to measurements of one operation, and write a file for `predict --calibration`.
 
-    MEASUREMENTS is a CSV file with the operation's columns, latency_s and optionally power_w.
+    MEASUREMENTS is a table (.csv, .csv.gz or .parquet) with the operation's columns, latency_s and optionally power_w.
+    Rows that are over 1.25 times faster than the device's datasheet allows are named and not fitted.
     """
     from windtunnel.app import calibrate as calibrate_command
     from windtunnel.library import predict as predict_library
     from windtunnel.report.calibration import lines
 
     report = calibrate_command.calibrate(
-        op, measurements, device_name, out=out, strict=strict, catalogue=predict_library.catalogue(catalogs)
+        op,
+        measurements,
+        device_name,
+        out=out,
+        strict=strict,
+        trust=trust_measurements,
+        catalogue=predict_library.catalogue(catalogs),
     )
     if form == "json":
         print_json({**report.to_dict(), "out": str(out)})

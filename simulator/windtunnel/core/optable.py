@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import overload
 
@@ -91,6 +92,12 @@ class OpTable:
                     expected=f"a plain number in SI, from {_MIN_MEASURED:g} to {_MAX_MEASURED:g}",
                 )
         return None if optional and np.isnan(values).all() else values
+
+    def without(self, lines: Collection[int]) -> OpTable:
+        """Return the same table without the rows at ``lines``."""
+        kept = [place for place, line in enumerate(self.table.lines) if line not in lines]
+        rows, left = [self.table.rows[place] for place in kept], [self.table.lines[place] for place in kept]
+        return OpTable(self.op, replace(self.table, rows=rows, lines=left))
 
     def where(self, place: int, column: str | None = None) -> Location:
         """Return the place of a row, for an error."""
