@@ -14,9 +14,9 @@ from click.testing import CliRunner
 import windtunnel
 from windtunnel.app import calibrate as calibrate_command
 from windtunnel.app import validate as validate_command
+from windtunnel.app.calibrate import beyond_datasheet
 from windtunnel.app.predict import predict_table
 from windtunnel.cli.main import cli
-from windtunnel.app.calibrate import beyond_datasheet
 from windtunnel.core.csvfile import Table, read_table
 from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.errors import InputError

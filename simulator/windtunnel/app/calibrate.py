@@ -17,7 +17,7 @@ from windtunnel.core.results.calibration import BeyondDatasheet, CalibrationResu
 from windtunnel.core.units import format_quantity as quantity
 from windtunnel.core.version import __version__
 from windtunnel.simulation.fleet import device_model
-from windtunnel_models.catalogue import Catalogue, shipped_catalogue
+from windtunnel_models.catalogue import HOST, Catalogue, shipped_catalogue
 from windtunnel_models.learned.read import shipped_overlay
 
 
@@ -112,8 +112,10 @@ def beyond_datasheet(device: Device, table: OpTable) -> list[BeyondDatasheet]:
     """Return the rows that are over 1.25 times faster than the datasheet of ``device`` allows, by line.
 
     The bound is the most favourable one of bytes over bandwidth and operations over the peak rate. If a cache may hold
-    the operands, bandwidth is no bound.
+    the operands, bandwidth is no bound. The probed host has no datasheet.
     """
+    if device.spec.sku == HOST:
+        return []
     measured_s = table.measured("latency_s")
     found: list[BeyondDatasheet] = []
     for places, group in table.groups():

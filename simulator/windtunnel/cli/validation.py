@@ -87,6 +87,8 @@ def validate(
 ) -> None:
     """Compare the models with measurements, by device and operation, and report the measurement noise.
 
+    Exits with 1 if nothing that was asked for was measured, if --calibrate fitted nothing, or if a limit is missed.
+
     Measures the devices of this host, each in its own process, or reads a file of measurements.
 
     \b
@@ -145,16 +147,26 @@ def validate(
     else:
         click.echo(text(results, omitted))
         print_written(paths)
+    failed = False
+    if against is None:
+        _warn(validating.not_measured(results, omitted))
+        failed = not results
+    if calibrate:
+        reasons, none = validating.not_fitted(results)
+        _warn(reasons)
+        failed = failed or none
     if share is not None:
-        _exit_if(validating.missed(results, share))
-
-
-def _exit_if(missed: Sequence[str]) -> None:
-    """Print the messages of missed limits, and exit with 1 if there are any."""
-    for line in missed:
-        click.echo(f"windtunnel: {line}", err=True)
-    if missed:
+        missed = validating.missed(results, share)
+        _warn(missed)
+        failed = failed or bool(missed)
+    if failed:
         sys.exit(1)
+
+
+def _warn(lines: Sequence[str]) -> None:
+    """Print a line on standard error for each message."""
+    for line in lines:
+        click.echo(f"windtunnel: {line}", err=True)
 
 
 def _only(what: str, options: Mapping[str, object]) -> None:
