@@ -94,6 +94,12 @@ def print_json(data: object) -> None:
     click.echo(result_json(data), nl=False)
 
 
+def print_notes(notes: Iterable[str]) -> None:
+    """Print notes on a result on standard error."""
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+
+
 def print_written(paths: Iterable[Path]) -> None:
     """Print the path of each file that was written."""
     for path in paths:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json
+from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json, print_notes
 
 
 @click.command()
@@ -44,7 +44,7 @@ def predict(
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
     """  # noqa: D301
-    from windtunnel.app.predict import known_from, predict_table, rates
+    from windtunnel.app.predict import known_from, memory_note, predict_table, rates
     from windtunnel.core.errors import InputError, Location
     from windtunnel.core.ops import CONTEXT, OPERATIONS, one_row
     from windtunnel.library import predict as predict_library
@@ -65,19 +65,23 @@ def predict(
                 where=Location(str(out), field="--out"),
                 expected="another file",
             )
-        count = predict_table(op, device_model(device_name, catalogue, calibration), table, out)
-        click.echo(f"{count:,} rows predicted: {out}", err=True)
+        done = predict_table(op, device_model(device_name, catalogue, calibration), table, out)
+        click.echo(f"{done.rows:,} rows predicted: {out}", err=True)
+        print_notes(done.notes)
         if form == "json":
-            print_json({"rows": count, "out": str(out)})
+            print_json({"rows": done.rows, "out": str(out), "notes": list(done.notes)})
         return
     if out is not None:
         raise InputError("--out needs --table", where=Location(field="--out"), expected="--table IN.csv --out OUT.csv")
     cost = predict_library.predict(op, device_name, pairs(values), catalogue=catalogue, calibration=calibration)
     rows = one_row(OPERATIONS.find(op), pairs(values))
     context = {column.name: rows.choices[column.name] for column in CONTEXT if column.name in rows.choices}
-    basis = known_from(op, device_model(device_name, catalogue, calibration))
+    target = device_model(device_name, catalogue, calibration)
+    basis, note = known_from(op, target), memory_note(rows, target)
+    notes = [] if note is None else [note]
+    print_notes(notes)
     if form == "json":
-        print_json({**cost.to_dict(), "context": context, "duration_model": basis})
+        print_json({**cost.to_dict(), "context": context, "duration_model": basis, "notes": notes})
         return
     from windtunnel.core.units import format_quantity as show
 

@@ -99,6 +99,22 @@ class OpTable:
         rows, left = [self.table.rows[place] for place in kept], [self.table.lines[place] for place in kept]
         return OpTable(self.op, replace(self.table, rows=rows, lines=left))
 
+    @classmethod
+    def refused_rows(cls, op: type[Operation], table: Table) -> dict[int, InputError]:
+        """Return the first error of each row that has a cell which is not valid, by the row's index in the table."""
+        refused: dict[int, InputError] = {}
+        for column in op.all_columns():
+            if column.name not in table.header:
+                continue
+            wrong: dict[str, InputError | None] = {}
+            for place, text in enumerate(table.column(column.name)):
+                if text not in wrong:
+                    wrong[text] = _error_of(column, text)
+                error = wrong[text]
+                if error is not None:
+                    refused.setdefault(place, error.at(Location(field=column.name)))
+        return refused
+
     def where(self, place: int, column: str | None = None) -> Location:
         """Return the place of a row, for an error."""
         return Location(self.table.file, self.table.lines[place], field=column)
@@ -129,6 +145,16 @@ class OpTable:
             expected=list_choices([known_column.name for known_column in self.op.columns]),
             nearest=column.name if close else None,
         )
+
+
+def _error_of(column: Column, text: str) -> InputError | None:
+    if not text and column.default is not None:
+        return None
+    try:
+        column.parse(text)
+    except InputError as error:
+        return error
+    return None
 
 
 def read_op_table(op: type[Operation], path: Path) -> OpTable:

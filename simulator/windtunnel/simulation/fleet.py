@@ -68,9 +68,19 @@ def _located(make: Callable[[], _Part], scenario: Scenario, *path: str) -> _Part
 
 
 def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
-    """Return the device of each fleet entry, with the entry's settings."""
+    """Return the device of each fleet entry, with the entry's settings.
+
+    Raises:
+        InputError: An entry is not valid.
+        DeviceNotPresentError: A real device whose model is not stated is not on this host.
+    """
     devices: list[Device] = []
     for i, entry in enumerate(scenario.fleet):
+        if entry.real is not None and not entry.device:
+            try:
+                entry.modelled_as(_model_here(entry.real))
+            except InputError as error:
+                raise error.at(scenario.where("fleet", i, "real")) from None
         try:
             device = device_model(entry.device, catalogue)
         except InputError as error:
@@ -95,6 +105,18 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
             raise error.at(scenario.where("fleet", i, "device")) from None
         devices.append(device)
     return devices
+
+
+def _model_here(name: str) -> str:
+    """Return the model of a device of this host, such as ``h100-sxm-80gb@cuda`` of ``cuda:0``."""
+    from windtunnel.backends.discovery import real_devices
+
+    real = real_devices.require(name)
+    if real.model is None:
+        raise InputError(
+            f"no model is known for {name} ({real.detected.label})", expected="device: SKU, or SKU@API, of that device"
+        )
+    return real.model
 
 
 def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, Executor]:
