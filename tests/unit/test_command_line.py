@@ -91,6 +91,7 @@ RUNS = {
     "sign": "qat dpu cpu",
     "packets": "dpu cpu",
     "rdma": "dpu",
+    "storage": "dpu cpu",
     "service": "gpu fpga tpu qat dpu cpu server",
 }
 EXAMPLE: dict[str, dict[str, Any]] = {
@@ -119,6 +120,7 @@ EXAMPLE: dict[str, dict[str, Any]] = {
     "sign": {"scheme": "rsa2048"},
     "packets": {"count": 100, "bytes": 64},
     "rdma": {"bytes": 4096},
+    "storage": {},
     "service": {"distribution": "exponential", "mean": "1 ms"},
 }
 
