@@ -114,7 +114,7 @@ def test_calibrate_and_validate_read_measurements_in_parquet(tmp_path: Path) -> 
     assert [row.latency_s for row in first] == [row.latency_s for row in second]
     shown = [
         json.loads(
-            command("validate", "--against", path, "--as", "l4", "--op", "vector_add", "--format", "json").stdout
+            command("validate", "--against", path, "--device", "l4", "--op", "vector_add", "--format", "json").stdout
         )
         for path in (plain, typed)
     ]
@@ -158,7 +158,7 @@ def test_run_and_sweep_write_their_tables_as_parquet_too(tmp_path: Path) -> None
     table = pq.read_table(tmp_path / "sweep" / "sweep.parquet").to_pylist()
     lines = rows_of(tmp_path / "sweep" / "sweep.csv")
     assert [row["seed"] for row in table] == [1, 2]
-    assert [row["latency_mean_s"] for row in table] == [float(line["latency_mean_s"]) for line in lines]
+    assert [row["latency_s.mean"] for row in table] == [float(line["latency_s.mean"]) for line in lines]
     refused = CliRunner().invoke(cli, ["run", str(scenario), "--parquet"])
     assert isinstance(refused.exception, InputError) or refused.exit_code == 2
 
