@@ -221,7 +221,7 @@ def test_predict_prints_one_json_document(windtunnel_command: Command) -> None:
         (["predict", "copy", "--device", "l4", "bytes=1 W", "direction=h2d"], "measured in 'W'"),
         (["predict", "gemm", "--device", "t4", "m=1", "n=1", "k=1", "dtype=fp8"], "does not run"),
         (["run", "scenarios/mm46.yaml"], "did you mean 'mm64.yaml'?"),
-        (["run", "scenarios"], "cannot be read"),
+        (["run", "scenarios"], "is a folder, not a regular file"),
         (["advise", "--for", "ml trainin"], "did you mean 'ml training'?"),
         (["run", "scenarios/mm64.yaml", "--engine", "compield"], "expected auto, process or compiled"),
         (["devices", "--catalog", "nowhere"], "there is no catalogue folder 'nowhere'"),

@@ -129,14 +129,7 @@ def _merged(lines: npt.NDArray[np.int64], seconds: FloatArray) -> tuple[Repeats,
 def _fit(result: Calibration) -> None:
     """Fit all rows to find outliers, each fold for cross-validation, and all rows for the result."""
     device, groups = result.device, result.groups
-    prior = np.concatenate([device.cost(group.rows, intervals=False).duration_s for group in groups])
-    warn_of_units(result, np.log(prior / np.concatenate([group.seconds for group in groups])))
-    start = reduce_outliers(result, device)
-    before = prior / np.concatenate([group.seconds for group in groups]) - 1.0
-    named = {outlier.line for outlier in result.outliers if outlier not in result.repeat_outliers}
-    usual = np.concatenate([~np.isin(group.lines, list(named)) for group in groups])
-    usual = usual | ~usual.any()
-    result.error_before = float(np.abs(before[usual]).mean())
+    start, usual = _without_outliers(result)
     formula, flat, linear = _cross_validate(device, groups, start)
     final = fit_once(device, groups, start)
     smooth_error, flat_error = (
@@ -172,6 +165,20 @@ def _fit(result: Calibration) -> None:
     result.cross_validation_error = float(np.abs(np.expm1(-held_out_errors)).mean())
     result.interval_coverage = float(np.mean(np.abs(held_out_errors) <= widths))
     result.interval_half_width = float(np.median(np.sinh(widths)))
+
+
+def _without_outliers(result: Calibration) -> tuple[Mapping[str, float], npt.NDArray[np.bool_]]:
+    """Find the outliers; return the shifts from which fits start, and which rows are none (all if every row is one)."""
+    device, groups = result.device, result.groups
+    prior = np.concatenate([device.cost(group.rows, intervals=False).duration_s for group in groups])
+    warn_of_units(result, np.log(prior / np.concatenate([group.seconds for group in groups])))
+    start = reduce_outliers(result, device)
+    before = prior / np.concatenate([group.seconds for group in groups]) - 1.0
+    named = {outlier.line for outlier in result.outliers if outlier not in result.repeat_outliers}
+    usual = np.concatenate([~np.isin(group.lines, list(named)) for group in groups])
+    usual = usual | ~usual.any()
+    result.error_before = float(np.abs(before[usual]).mean())
+    return start, usual
 
 
 def _flat_points(fitted: Fitted, groups: Sequence[Group]) -> list[Points | None]:

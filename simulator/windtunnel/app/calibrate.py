@@ -13,7 +13,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.optable import OpTable, read_op_table
-from windtunnel.core.results.calibration import BeyondDatasheet, CalibrationResult
+from windtunnel.core.results.calibration import BeyondDatasheet, CalibrationResult, FitReport
 from windtunnel.core.units import format_quantity as quantity
 from windtunnel.core.version import __version__
 from windtunnel.simulation.fleet import device_model
@@ -61,33 +61,26 @@ def calibrate(
     target = device_model(device_name, catalogue or shipped_catalogue(), "none")
     table = read_op_table(operation, measurements)
     beyond = beyond_datasheet(target, table)
-    if strict and beyond and not trust:
+    dropped = [] if trust else beyond
+    if strict and dropped:
         raise _too_fast(
-            beyond, measurements, f"{len(beyond)} rows are", "a time that the datasheet allows, or no --strict"
+            dropped, measurements, f"{len(dropped)} rows are", "a time that the datasheet allows, or no --strict"
         )
-    if beyond and not trust:
-        table = table.without({row.line for row in beyond})
+    if dropped:
+        table = table.without({row.line for row in dropped})
     try:
         result = fit(target, table, table.measured("latency_s"), table.measured("power_w", optional=True))
     except InputError as error:
-        if not beyond or trust:
+        if not dropped:
             raise
         raise _too_fast(
-            beyond,
+            dropped,
             measurements,
-            f"{error.problem}; {len(beyond)} further rows are",
+            f"{error.problem}; {len(dropped)} further rows are",
             f"{error.expected} that the datasheet allows, or --trust-measurements",
         ) from None
-    if strict and result.warnings:
-        raise InputError(result.warnings[0], where=Location(str(measurements), field="latency_s"), expected="seconds")
-    if strict and result.outliers:
-        first = result.outliers[0]
-        raise InputError(
-            f"{len(result.outliers)} of {result.rows} rows are outliers; the first measured {first.measured_s:g} s, "
-            f"where the other rows predict {first.expected_s:g} s",
-            where=Location(str(measurements), first.line, field="latency_s"),
-            expected="a time near the prediction, or no --strict",
-        )
+    if strict:
+        _refuse_outliers(result.report(), measurements)
     if out is not None:
         note = f"windtunnel {__version__} calibrate, starting from the model without measurements of this SKU"
         text = overlay_text(overlay_data(result, f"{result.rows} measurements in {measurements.name}", note))
@@ -102,6 +95,20 @@ def calibrate(
         beyond_datasheet=beyond,
         trusted=trust,
     )
+
+
+def _refuse_outliers(report: FitReport, file: Path) -> None:
+    """Raise InputError for a warning about the unit, or for the first outlier."""
+    if report.warnings:
+        raise InputError(report.warnings[0], where=Location(str(file), field="latency_s"), expected="seconds")
+    if report.outliers:
+        first = report.outliers[0]
+        raise InputError(
+            f"{len(report.outliers)} of {report.rows} rows are outliers; the first measured {first.measured_s:g} s, "
+            f"where the other rows predict {first.expected_s:g} s",
+            where=Location(str(file), first.line, field="latency_s"),
+            expected="a time near the prediction, or no --strict",
+        )
 
 
 _TOLERANCE = 1.25

@@ -13,7 +13,7 @@ import click
 from windtunnel.cli.console import CATALOG, FORMAT, StatusLine, pairs, print_json, print_written
 
 if TYPE_CHECKING:
-    from windtunnel.core.results.validation import OmittedPoints
+    from windtunnel.core.results.validation import OmittedPoints, ValidationResult
 
 
 class _RecordedCommand(click.Command):
@@ -147,16 +147,28 @@ def validate(
     else:
         click.echo(text(results, omitted))
         print_written(paths)
+    _judge(results, omitted if against is None else None, calibrate, share)
+
+
+def _judge(
+    results: Sequence[ValidationResult],
+    omitted: Sequence[OmittedPoints] | None,
+    calibrate: bool,
+    max_mape: float | None,
+) -> None:
+    """Report what was not measured (unless ``omitted`` is None), not fitted or missed; exit with 1 where it fails."""
+    from windtunnel.app import validate as validating
+
     failed = False
-    if against is None:
+    if omitted is not None:
         _warn(validating.not_measured(results, omitted))
         failed = not results
     if calibrate:
         reasons, none = validating.not_fitted(results)
         _warn(reasons)
         failed = failed or none
-    if share is not None:
-        missed = validating.missed(results, share)
+    if max_mape is not None:
+        missed = validating.missed(results, max_mape)
         _warn(missed)
         failed = failed or bool(missed)
     if failed:

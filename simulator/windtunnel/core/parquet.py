@@ -136,16 +136,27 @@ def _array(pa: ModuleType, cells: Sequence[Any], stated: object) -> Any:
     present = [cell for cell in kept if cell is not None]
     if not all(isinstance(cell, str) for cell in present):
         kinds = {bool if isinstance(cell, bool) else str if isinstance(cell, str) else float for cell in present}
-        return pa.array(kept if len(kinds) == 1 else [None if cell is None else str(cell) for cell in kept])
-    array = pa.array(kept, pa.string())
+        return pa.array(kept if len(kinds) == 1 else [_str(cell) for cell in kept])
     if stated is not None:
+        array = pa.array(kept, pa.string())
         try:
             return array.cast(stated)
         except pa.ArrowException:
             return array
-    texts = [cell.strip() for cell in present]
+    number = _number_type([cell.strip() for cell in present])
+    if number is None:
+        return pa.array(kept, pa.string())
+    return pa.array([None if cell is None else number(cell) for cell in kept])
+
+
+def _str(cell: object) -> str | None:
+    return None if cell is None else str(cell)
+
+
+def _number_type(texts: Sequence[str]) -> type[int | float] | None:
+    """Return the type of numbers that holds all texts without a loss; None if there is none."""
     if texts and all(_WHOLE.fullmatch(text) for text in texts):
-        return pa.array([None if cell is None else int(cell) for cell in kept], pa.int64())
+        return int
     if texts and all(_NUMBER.fullmatch(text) and text[-1].isdigit() for text in texts):
-        return pa.array([None if cell is None else float(cell) for cell in kept], pa.float64())
-    return array
+        return float
+    return None

@@ -302,18 +302,8 @@ class Accelerator:
             raise self.make_error(InvalidArgument, operation, f"{what}{buffer!r}, of another device")
         buffer.check_not_freed(operation, what)
 
-    def configuration(
-        self, elements: int, block: int = 256, *, loops: bool = False
-    ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Return (grid, block) for at least one thread per element, along x: see ``limits.launch_configuration``.
-
-        ``loops`` states that the kernel loops over its elements in steps of ``gridsize(1)``; the grid may then have
-        fewer threads than elements.
-
-        Raises:
-            InvalidArgument: If the API's largest grid along x does not cover the elements and ``loops`` is false. The
-                message names launches that cover them.
-        """
+    def configuration(self, elements: int, block: int = 256, *, loops: bool = False) -> tuple[Dims, Dims]:
+        """Return (grid, block) for one thread per element along x: see ``limits.launch_configuration``."""
         try:
             return launch_configuration(index(elements), self.info.limits, block, loops=loops)
         except (TypeError, ValueError) as error:
