@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 import time
 from itertools import product
 from types import SimpleNamespace
@@ -336,14 +337,39 @@ def test_a_launch_configuration_covers_its_elements_within_the_limits() -> None:
         limits = limits_of(api)
         grid, block = launch_configuration(elements, limits)
         assert grid[0] <= limits.grid[0] and block[0] <= limits.threads_per_block
-        assert grid[0] * block[0] >= elements or grid[0] == limits.grid[0]
+        assert grid[0] * block[0] >= elements and grid[1:] == block[1:] == (1, 1)
         assert block[0] % min(limits.warp, block[0]) == 0
 
-    apis, sizes = ("cuda", "hip", "metal", "wgpu", "native"), (1, 31, 256, 257, MILLION, 10**10)
-    check_all(product(apis, sizes), covers)
+    check_all(product(("cuda", "hip", "metal", "wgpu", "native"), (1, 31, 256, 257, MILLION, 65_535 * 256)), covers)
+    check_all(product(("cuda", "hip", "metal", "native"), (10**10,)), covers)
     assert dims(7) == (7, 1, 1) and dims((1, 2)) == (1, 2, 1)
     with pytest.raises(ValueError, match="launch"):
         launch_configuration(0, limits_of("cuda"))
+
+
+@windtunnel.kernel
+def double_in_rows(a: windtunnel.f32[:]) -> None:
+    """Double each element; the threads of a grid with several rows."""
+    i = windtunnel.grid(1) + windtunnel.blockIdx.y * windtunnel.gridsize(1)
+    if i < len(a):
+        a[i] = 2.0 * a[i]
+
+
+def test_a_launch_configuration_that_one_axis_cannot_cover_names_those_that_do() -> None:
+    """WebGPU allows 65,535 blocks of 256 threads along x: 16,776,960 elements."""
+    wgpu = windtunnel.device("rtx-4090@wgpu")
+    elements = 17_000_000
+    with pytest.raises(errors.InvalidArgument, match="cover 16,776,960 elements; expected loops=True") as raised:
+        wgpu.configuration(elements)
+    assert wgpu.configuration(elements, loops=True) == ((65_535, 1, 1), (256, 1, 1))
+    found = re.search(r"the grid \((\d+), (\d+), 1\)", str(raised.value))
+    assert found is not None
+    grid = (int(found[1]), int(found[2]), 1)
+    ones = wgpu.to_device(np.ones(elements, np.float32))
+    wgpu.launch(double_in_rows, grid, 256, ones)
+    assert (wgpu.to_host(ones) == 2.0).all()
+    with pytest.raises(errors.InvalidArgument, match="expected block=256, or loops=True"):
+        wgpu.configuration(65_535 * 256, block=64)
 
 
 # Budgets.

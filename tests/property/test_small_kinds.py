@@ -129,7 +129,7 @@ def test_rate_never_falls_with_requests_in_flight_and_never_exceeds_the_engines(
 
 
 @given(
-    request=st.sampled_from([*REQUESTS, *((sku, op, {}, "") for sku in DPUS for op in ("packets", "rdma"))]),
+    request=st.sampled_from([*REQUESTS, *((sku, op, {}, "") for sku in DPUS for op in ("packets", "rdma", "storage"))]),
     size=st.integers(1, 1 << 24),
     more=st.integers(0, 1 << 20),
     in_flight=st.integers(1, 500),
@@ -140,7 +140,7 @@ def test_more_bytes_or_more_of_them_never_take_less(
     sku, op, choices, _path = request
     device = CATALOGUE.device(sku)
     amounts: list[dict[str, object]]
-    if op in ("packets", "rdma"):
+    if op in ("packets", "rdma", "storage"):
         amounts = [
             {"count": 1000, "bytes": size},
             {"count": 1000, "bytes": size + more},

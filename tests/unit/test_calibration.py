@@ -14,9 +14,10 @@ from click.testing import CliRunner
 import windtunnel
 from windtunnel.app import calibrate as calibrate_command
 from windtunnel.app import validate as validate_command
+from windtunnel.app.calibrate import beyond_datasheet
 from windtunnel.app.predict import predict_table
 from windtunnel.cli.main import cli
-from windtunnel.core.csvfile import read_csv
+from windtunnel.core.csvfile import Table, read_table
 from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, FloatArray, Rows, VectorAdd, one_row
@@ -64,7 +65,7 @@ def measured(
     """The calibration of the fake device from a table written to ``path``."""
     lines = [f"{int(n)},{t!r}" for n, t in zip(sizes.tolist(), seconds.tolist(), strict=True)]
     path.write_text("n,latency_s\n" + "\n".join(lines) + "\n" + extra)
-    table = OpTable(VectorAdd, read_csv(path, "table"))
+    table = OpTable(VectorAdd, read_table(path, "table"))
     return calibrate(fit_to or fake(), table, table.measured("latency_s"))
 
 
@@ -270,7 +271,7 @@ def test_times_taken_by_the_host_are_parted_into_the_hosts_and_the_devices(tmp_p
     lines = [f"{m},{n},{k},bfloat16,eager,warm,{t!r}" for (m, n, k), t in zip(shapes, took.tolist(), strict=True)]
     path = tmp_path / "t.csv"
     path.write_text("m,n,k,dtype,dispatch,cache,latency_s\n" + "\n".join(lines) + "\n")
-    table = OpTable(OPERATIONS["gemm"], read_csv(path, "table"))
+    table = OpTable(OPERATIONS["gemm"], read_table(path, "table"))
     found = calibrate(model, table, table.measured("latency_s"))
     assert found.values["round_trip_s.jax"].value == pytest.approx(moved["round_trip_s.jax"].value, rel=0.03)
     assert found.values["issue_rate.bfloat16"].value == pytest.approx(moved["issue_rate.bfloat16"].value, rel=0.03)
@@ -482,3 +483,81 @@ def test_what_varies_with_size_is_kept_where_rows_left_out_are_nearer_with_it(sl
     assert any("a single factor is used for all sizes" in line for line in calibration_lines(report)) is (slope == 0.0)
     # What is written is what was judged: a residual that knows no sizes.
     assert ("wide: 0.0, narrow: 0.0" in overlay) is (slope == 0.0)
+
+
+@pytest.mark.parametrize("wrong", ["first", "second"])
+@pytest.mark.parametrize("factor", [100.0, 1 / 100, 1.6])
+def test_of_two_measurements_of_one_point_the_other_rows_tell_which_is_wrong(
+    tmp_path: Path, wrong: str, factor: float
+) -> None:
+    """Line 20 and line 42 measure one point; their own median is between them, and says nothing."""
+    sizes, seconds = np.append(SIZES, SIZES[18]), np.append(LAW, LAW[18])
+    seconds[18 if wrong == "first" else 40] *= factor
+    found = measured(tmp_path / "t.csv", sizes, seconds)
+    assert found.duplicates == [(20, 42)]
+    (outlier,) = found.outliers
+    assert outlier.line == (20 if wrong == "first" else 42)
+    assert outlier.measured_s == pytest.approx(LAW[18] * factor)
+    assert outlier.expected_s == pytest.approx(LAW[18], rel=0.05)
+    assert found.values["rate_bytes_per_s"].value == pytest.approx(2.5e11, rel=0.02)
+    assert found.cross_validation_error < 0.02
+
+
+def test_an_outlier_is_named_once_with_its_own_time_however_often_its_point_was_measured(tmp_path: Path) -> None:
+    sizes, seconds = np.append(SIZES, SIZES[[18, 18]]), np.append(LAW, LAW[[18, 18]])
+    seconds[[18, 40, 41]] *= np.array([100.0, 101.0, 300.0])
+    found = measured(tmp_path / "t.csv", sizes, seconds)
+    assert [outlier.line for outlier in found.outliers] == [20, 42, 43]
+    assert [outlier.measured_s for outlier in found.outliers] == pytest.approx(seconds[[18, 40, 41]].tolist())
+    assert all(outlier.expected_s == pytest.approx(LAW[18], rel=0.1) for outlier in found.outliers)
+
+
+def test_rows_that_the_datasheet_forbids_are_named_and_not_fitted_unless_trusted(tmp_path: Path) -> None:
+    """An L4 multiplies 121 TFLOP/s at most; 60 PFLOP/s is a clock that was read before the kernel had ended."""
+    sizes = np.unique(np.logspace(2.7, 3.9, 14).astype(int)).tolist()
+    honest = [(m, 10e-6 + 2.0 * m * 4096**2 / 80e12) for m in sizes]
+    forbidden = [(4096, 2.29e-6), (8192, 4e-6)]
+
+    def calibrated(rows: list[tuple[int, float]], *options: str) -> tuple[int, str]:
+        lines = [f"{m},4096,4096,float16,{t!r}" for m, t in rows]
+        (tmp_path / "t.csv").write_text("m,n,k,dtype,latency_s\n" + "\n".join(lines) + "\n")
+        out = tmp_path / "l4.yaml"
+        return command("calibrate", "gemm", tmp_path / "t.csv", "--device", "l4", "--out", out, *options)
+
+    def product() -> float:
+        shape = {"m": 4096, "n": 4096, "k": 4096, "dtype": "float16"}
+        return float(windtunnel.predict("gemm", "l4", shape, calibration=str(tmp_path / "l4.yaml")).duration_s)
+
+    assert calibrated(honest)[0] == 0
+    alone = product()
+    code, said = calibrated(honest + forbidden, "--format", "json")
+    fitted = json.loads(said)
+    assert code == 0 and fitted["rows"] == 14 and not fitted["trusted"]
+    assert [(row["line"], row["measured_s"]) for row in fitted["beyond_datasheet"]] == [(16, 2.29e-6), (17, 4e-6)]
+    assert fitted["beyond_datasheet"][0]["least_s"] == pytest.approx(2.0 * 4096**3 / 121e12)
+    assert product() == alone > 1e-3
+    code, said = calibrated(honest + forbidden)
+    assert "line 16 is faster than the datasheet allows (measured 2.29 µs; 137 GFLOP of arithmetic at 121" in said
+    code, said = calibrated(honest + forbidden, "--strict")
+    assert code == 2 and "t.csv:16: latency_s: 2 rows are faster than the datasheet allows" in said
+    code, said = calibrated(honest + forbidden, "--trust-measurements", "--format", "json")
+    assert code == 0 and json.loads(said)["rows"] == 16 and json.loads(said)["trusted"]
+    # A fifth above the peak is what clocks and rounding may explain.
+    code, said = calibrated([(m, t / 0.65 * 0.55) for m, t in honest], "--format", "json")
+    assert code == 0 and not json.loads(said)["beyond_datasheet"]
+    code, said = calibrated(honest[:9] + forbidden)
+    assert code == 2 and "9 distinct measurements are too few for a fit; 2 further rows are faster" in said
+    assert "or --trust-measurements" in said
+
+
+def test_operands_that_a_cache_may_hold_are_not_bounded_by_the_bandwidth_of_memory() -> None:
+    device = device_model("l4", windtunnel.catalogue())
+
+    def least_s(elements: int) -> float:
+        text = [[str(elements), "float32", repr(12e-12 * elements)]]
+        table = OpTable(VectorAdd, Table("t.csv", ("n", "dtype", "latency_s"), text, [2]))
+        return max([row.least_s for row in beyond_datasheet(device, table)], default=0.0)
+
+    # At 1 TB/s: 12 MB are in its 48 MB of cache, 1.2 GB are not, and memory has 300 GB/s.
+    assert least_s(1_000_000) == 0.0
+    assert least_s(100_000_000) == pytest.approx(1.2e9 / 300e9)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.cases import check_all
 
 import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.provenance import Provenance
+from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds import _tables, find_kind, kind_names
 from windtunnel_models.kinds._shared import service
@@ -179,3 +181,24 @@ def test_a_kind_file_is_read_with_types_and_its_mistakes_are_named(
         path.write_text(KIND_FILE.replace(old, new, 1))
         with pytest.raises(InputError, match=message):
             _tables.read_kind("drive", {"copy": service, "service": service})
+
+
+def test_every_gpu_is_reached_through_the_apis_that_its_maker_has_drivers_for() -> None:
+    """And through no other: a program for another maker's API is refused with those that there are."""
+    portable = {"vulkan", "wgpu", "opencl"}
+    own = {"NVIDIA": {"cuda"}, "AMD": {"hip"}, "Intel": set(), "Apple": {"metal"}}
+    shape = {"m": 512, "n": 512, "k": 512, "dtype": "float32"}
+    catalogue = Catalogue()
+
+    def reached(spec: DeviceSpec) -> None:
+        assert set(spec.apis) == portable | own[spec.vendor]
+        for api in spec.apis:
+            device = f"{spec.sku}@{api}"
+            products = windtunnel.predict("gemm", device, shape, catalogue=catalogue).duration_s
+            launch = windtunnel.predict("launch", device, {}, catalogue=catalogue).duration_s
+            assert 0.0 < products < 1.0 and 0.0 < launch < 1e-2, api
+        for api in {"cuda", "hip", "metal", "xrt", "native"} - set(spec.apis):
+            with pytest.raises(InputError, match=f"{spec.sku} is not reached through {api}; expected one of"):
+                catalogue.device(f"{spec.sku}@{api}")
+
+    check_all([spec for spec in catalogue.specs() if spec.kind == "gpu"], reached, lambda spec: spec.sku)

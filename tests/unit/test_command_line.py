@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 import windtunnel
+from windtunnel.app.predict import predict_table
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.results.data import to_data
+from windtunnel.simulation.fleet import device_model
 from windtunnel_models.catalogue import Catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +91,7 @@ RUNS = {
     "sign": "qat dpu cpu",
     "packets": "dpu cpu",
     "rdma": "dpu",
+    "storage": "dpu cpu",
     "service": "gpu fpga tpu qat dpu cpu server",
 }
 EXAMPLE: dict[str, dict[str, Any]] = {
@@ -117,6 +120,7 @@ EXAMPLE: dict[str, dict[str, Any]] = {
     "sign": {"scheme": "rsa2048"},
     "packets": {"count": 100, "bytes": 64},
     "rdma": {"bytes": 4096},
+    "storage": {},
     "service": {"distribution": "exponential", "mean": "1 ms"},
 }
 
@@ -217,7 +221,7 @@ def test_predict_prints_one_json_document(windtunnel_command: Command) -> None:
         (["predict", "copy", "--device", "l4", "bytes=1 W", "direction=h2d"], "measured in 'W'"),
         (["predict", "gemm", "--device", "t4", "m=1", "n=1", "k=1", "dtype=fp8"], "does not run"),
         (["run", "scenarios/mm46.yaml"], "did you mean 'mm64.yaml'?"),
-        (["run", "scenarios"], "cannot be read"),
+        (["run", "scenarios"], "is a folder, not a regular file"),
         (["advise", "--for", "ml trainin"], "did you mean 'ml training'?"),
         (["run", "scenarios/mm64.yaml", "--engine", "compield"], "expected auto, process or compiled"),
         (["devices", "--catalog", "nowhere"], "there is no catalogue folder 'nowhere'"),
@@ -487,3 +491,39 @@ def test_the_help_of_predict_shows_its_examples_a_line_each(windtunnel_command: 
     shown = windtunnel_command("predict", "--help").stdout
     assert "\\b" not in shown + windtunnel_command("advise", "--help").stdout
     assert "\n  windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv\n" in shown
+
+
+def test_predict_says_that_operands_exceed_the_memory_and_answers_all_the_same(
+    windtunnel_command: Command, tmp_path: Path
+) -> None:
+    shape = ("gemm", "--device", "l4", "m=100000", "n=1000000", "k=10000", "dtype=float16")
+    said = "the operands take 222 GB and l4 has 24.0 GB of memory"
+    done = windtunnel_command("predict", *shape, "--format", "json")
+    assert done.returncode == 0 and said in done.stderr
+    (note,) = json.loads(done.stdout)["notes"]
+    assert note.startswith(said)
+    table = tmp_path / "shapes.csv"
+    table.write_text("m,n,k,dtype\n64,64,64,float16\n100000,1000000,10000,float16\n")
+    done = windtunnel_command(
+        "predict", "gemm", "--device", "l4", "--table", table, "--out", tmp_path / "o.csv", "--format", "json"
+    )
+    assert "line 3: the operands exceed the 24.0 GB of memory of l4" in done.stderr
+    assert len(json.loads(done.stdout)["notes"]) == 1
+
+
+def test_every_refused_row_of_a_table_is_named_at_once(tmp_path: Path) -> None:
+    table, out = tmp_path / "shapes.csv", tmp_path / "o.csv"
+    rows = ["64,64,64,float16", "0,64,64,float16", "64,64,64,flaot16", "64,64,64,flaot16", "64,64,64,nvfp4"]
+    table.write_text("\n".join(["m,n,k,dtype", *rows, "64,x,64,float16", "64,64,64,nvfp4"]) + "\n")
+    with pytest.raises(InputError) as caught:
+        predict_table("gemm", device_model("l4", Catalogue()), table, out)
+    first, *reasons = str(caught.value).splitlines()
+    assert first == f"{table}: 6 of 7 rows are refused, and nothing was written:" and not out.exists()
+    beginnings = ["line 3: m: m is 0; expected at least 1", "lines 4-5: dtype: 'flaot16' is not a valid dtype"]
+    beginnings += ["lines 6, 8: l4 does not run products in nvfp4", "line 7: n: n is 'x'; expected a number"]
+    for reason, beginning in zip(reasons, beginnings, strict=True):
+        assert reason.startswith(f"  {beginning}"), reason
+    # Of rows with the same choices only those whose numbers are refused.
+    table.write_text("bytes,workers\n" + "".join(f"1000,{workers}\n" for workers in range(4090, 4103)))
+    with pytest.raises(InputError, match=r"6 of 13 rows are refused.*\n  lines 9-14: tpu-v4 has 4096 chips"):
+        predict_table("all_reduce", device_model("tpu-v4", Catalogue()), table, out)

@@ -34,6 +34,7 @@ EXAMPLES = {
     "decompress": {"bytes": 65536},
     "sign": {},
     "packets": {"count": 1000, "bytes": 64},
+    "storage": {},
     "service": {"mean": 1e-3},
 }
 

@@ -15,6 +15,7 @@ SKUS = [spec.sku for spec in Catalogue().specs() if spec.kind == "dpu"]
 EXAMPLES = {
     "packets": {"count": 10_000_000, "bytes": 64},
     "rdma": {"bytes": 65536, "count": 100},
+    "storage": {},
     "aes": {"bytes": 65536},
     "compress": {"bytes": 65536},
     "decompress": {"bytes": 65536},
@@ -83,6 +84,34 @@ def test_rdma_costs_latency_once_then_messages_or_the_line() -> None:
     large = cost(card, "rdma", bytes=1 << 20, count=1000)
     assert large.bound[0] == "link"
     assert 0.9 * 25e9 < (1 << 20) * 1000 / large.duration_s[0] < 25e9
+
+
+@pytest.mark.parametrize("sku", SKUS)
+def test_storage_waits_for_one_request_then_serves_many_up_to_its_rate_or_its_links(sku: str) -> None:
+    card = device(sku)
+    one = cost(card, "storage")
+    assert one.bound[0] == "latency"
+    least = (card.number("storage_latency_s") or 0.0) + (card.number("rdma_latency_s") or 0.0)
+    assert least < one.duration_s[0] < 1.1 * least
+    # A single request gains nothing from the room for others; a thousand do, until the card is busy.
+    assert cost(card, "storage", in_flight=64).duration_s[0] == one.duration_s[0]
+    few, deep, deeper = (cost(card, "storage", count=10**6, in_flight=depth) for depth in (4, 256, 512))
+    assert few.duration_s[0] == pytest.approx(10**6 / 4 * one.duration_s[0])
+    assert 10**6 / deep.duration_s[0] == pytest.approx(card.number("storage_request_rate"))
+    assert deep.bound[0] == "requests" and deeper.duration_s[0] == deep.duration_s[0]
+    large = cost(card, "storage", bytes=1 << 20, count=10**4, in_flight=64)
+    assert large.bound[0] in ("link", "host_link")
+    assert (1 << 20) * 10**4 / large.duration_s[0] <= (card.number("line_rate_bytes_s") or 0.0)
+    assert cost(card, "storage", direction="write").duration_s[0] == one.duration_s[0]
+
+
+def test_a_card_serves_more_block_requests_than_a_core_and_fewer_than_it_would_without_its_network() -> None:
+    card, host = device("bluefield-3"), Catalogue().device("epyc-9654")
+    shape = {"count": 10**5, "in_flight": 1}
+    assert cost(card, "storage", **shape).duration_s[0] < cost(host, "storage", **shape).duration_s[0]
+    faster = device("bluefield-3", line_rate_bytes_s=1e15, host_link_bytes_s=1e15)
+    large = {"bytes": 1 << 20, "count": 1000, "in_flight": 64}
+    assert cost(faster, "storage", **large).duration_s[0] < cost(card, "storage", **large).duration_s[0]
 
 
 def test_an_engine_serves_requests_in_flight_up_to_its_rate() -> None:

@@ -20,7 +20,10 @@ import windtunnel
 from windtunnel.app import plan as planner
 from windtunnel.app import run as run_command
 from windtunnel.app import sweep as sweep_command
+from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.discovery import executor as real_executor
+from windtunnel.backends.discovery import real_devices as discovery
+from windtunnel.backends.discovery.probe import ProbeResult
 from windtunnel.backends.discovery.registry import backend
 from windtunnel.core import errors
 from windtunnel.core.executor import Executed
@@ -35,6 +38,7 @@ from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.runtime.limits import limits_of
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation import compare as comparing
+from windtunnel.simulation.fleet import fleet_devices
 from windtunnel.simulation.run import Run
 from windtunnel_models.catalogue import Catalogue
 
@@ -255,7 +259,6 @@ def test_what_a_real_device_does_not_do_is_done_by_the_others(monkeypatch: pytes
         ({"real": "cpu:0", "streams": 2}, "a real device with streams 2"),
         ({"real": "cpu"}, "'cpu' is not the name of a device; expected a back end and a number: opencl:0"),
         ({"real": "cpu:x"}, "is not the name of a device"),
-        ({"real": "cuda:0"}, "no model is stated for cuda:0"),
         ({"count": 2}, "a fleet entry without a device"),
     ],
 )
@@ -273,6 +276,32 @@ def test_a_real_device_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_back_end_that_is_none_is_an_error_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(errors.InputError, match=r"unknown back end 'opencel'.*opencl"):
         run(scenario([{"real": "opencel:0", "device": "host"}]))
+
+
+def test_a_card_without_a_stated_model_is_what_it_is_or_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 3 where the device is absent; where it is there, its label tells the model."""
+
+    def probed(label: str) -> None:
+        card = DetectedDevice("cuda", 0, label, "gpu", False, "driver", "cuda", "NVIDIA", 24e9)
+
+        def probe(names: Sequence[str]) -> list[ProbeResult]:
+            backend(names[0])
+            return [ProbeResult(names[0], (card,) if label else (), "" if label else "no driver")]
+
+        monkeypatch.setattr(discovery, "probe", probe)
+
+    probed("")
+    with pytest.raises(errors.DeviceNotPresentError, match="'cuda:0' not found on this host: no driver") as caught:
+        run(scenario([{"real": "cuda:0"}]))
+    assert caught.value.exit_code == 3
+    with pytest.raises(errors.InputError, match=r"fleet\[0\].real: unknown back end 'cudda'.*did you mean 'cuda'"):
+        run(scenario([{"real": "cudda:0"}]))
+    probed("Unheard of 9000")
+    with pytest.raises(errors.InputError, match=r"fleet\[0\].real: no model is known for cuda:0 \(Unheard of 9000\)"):
+        run(scenario([{"real": "cuda:0"}]))
+    probed("NVIDIA L4")
+    asked = scenario([{"real": "cuda:0"}])
+    assert fleet_devices(asked, KNOWN)[0].spec.sku == "l4" and asked.fleet[0].device == "l4@cuda"
 
 
 def test_a_device_that_is_not_here_is_never_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +388,7 @@ def test_what_is_kept_ready_gives_way_to_what_is_to_be_done() -> None:
 
 def test_a_misspelt_back_end_without_a_model_has_the_nearest() -> None:
     with pytest.raises(errors.InputError, match="did you mean 'opencl'"):
-        scenario([{"real": "opncl:0"}])
+        run(scenario([{"real": "opncl:0"}]))
 
 
 def test_a_real_device_that_got_no_job_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from windtunnel.placement.openb import nodes_csv, pods_csv, read_openb_nodes, re
 from windtunnel.placement.recording import PlacementRecording
 from windtunnel.placement.scenario import placement_from_data
 from windtunnel.placement.tasks import prepare_placement
-from windtunnel.report.placement import placement_summary, write_tasks_csv
+from windtunnel.report.placement import placement_summary, write_tasks
 from windtunnel.simulation.fleet import device_model
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
@@ -300,7 +300,7 @@ def test_a_cluster_without_gpus_runs_and_is_reported(tmp_path: Path) -> None:
 def test_a_sample_of_the_tasks_is_written_where_asked(tmp_path: Path) -> None:
     finished = windtunnel.run(checked(small()))
     assert isinstance(finished.recording, PlacementRecording)
-    write_tasks_csv(tmp_path / "some.csv", finished.recording, np.array([3, 4_000, 8_151]))
+    write_tasks(tmp_path / "some.csv", finished.recording, np.array([3, 4_000, 8_151]))
     rows = list(csv.DictReader((tmp_path / "some.csv").read_text().splitlines()))
     assert [(row["job"], row["name"]) for row in rows] == [
         ("3", "openb-pod-0003"),

@@ -161,7 +161,7 @@ def test_a_policy_that_imports_runs_in_the_process_engine(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
-        ("./other.py:choose", "there is no file"),
+        ("./other.py:choose", "there is no policy file"),
         ("./mine.py:chose", "choose"),
         ("./mine.py:text", "could not convert string to float"),
         ("./mine.py:three", "a number, or two"),

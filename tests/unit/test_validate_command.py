@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import windtunnel
 from windtunnel.app import validate as validating
 from windtunnel.cli.main import main
 from windtunnel.core.errors import InputError
+from windtunnel.core.results.validation import ModelBasis, OmittedPoints, OperationResult
+from windtunnel.validation.budget import Budget
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "scenarios" / "measurements" / "a100-attention.csv"
@@ -226,3 +229,59 @@ def test_the_recorded_command_is_what_was_typed(truth: Path, tmp_path: Path) -> 
     assert code == 0, err
     data = json.loads((tmp_path / "v" / "validation.json").read_text())
     assert data["environment"]["command"] == shlex.join(["windtunnel", "validate", "--against", str(truth), *words])
+
+
+def figures(op: str, n: int, noise_points: int) -> OperationResult:
+    """A result of measurements on cpu:0."""
+    basis = ModelBasis("formula", "a formula", 0, "assumed")
+    parts: dict[str, Any] = dict.fromkeys(
+        ("by_bound", "by_dtype", "worst", "reference_points", "suspect", "unsupported"), []
+    )
+    errors = dict.fromkeys(("mape", "median_ape", "p90_ape", "bias", "coverage"), 0.1)
+    return OperationResult(
+        device="host", op=op, n=n, noise_points=noise_points, noise_floor=None, sources=["cpu:0"], model=basis,
+        **errors, **parts,
+    )  # fmt: skip
+
+
+def test_a_budget_too_small_for_an_operation_is_said_of_each_and_is_exit_1_if_nothing_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(results: list[OperationResult], *options: str) -> tuple[int, str, str]:
+        omitted = [
+            OmittedPoints("cpu:0", "gemm", "too small", 10, False, over_budget=True),
+            OmittedPoints("cpu:0", "gemm", "processors support no bfloat16", 4, False),
+            OmittedPoints("cpu:0", "fft", "too small", 1, False, over_budget=True),
+        ]
+        monkeypatch.setattr(validating, "validate_here", lambda **_: (results, [], omitted))
+        return command(*options)
+
+    code, out, err = run([])
+    assert code == 1
+    assert "gemm on cpu:0 was not measured: the budget was too small for any of its 10 points; a larger" in err
+    assert "fft on cpu:0 was not measured: the budget was too small for its only point" in err
+    assert "nothing that was asked for was measured" in err
+    code, out, err = run([], "--format", "json")
+    assert (code, json.loads(out)) == (1, [])
+    # One operation was measured: the others are named all the same.
+    code, out, err = run([figures("gemm", 6, 2)])
+    assert code == 0
+    assert "gemm on cpu:0: 4 of 6 points were measured once; a larger --budget repeats them" in err
+    assert "gemm on cpu:0 was not measured" not in err and "fft on cpu:0 was not measured" in err
+    assert "nothing that was asked for" not in err
+
+
+def test_a_budget_of_a_second_is_too_small_for_a_slow_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock advances by a second with each reading, so that the budget ends with the first one on any machine."""
+    monkeypatch.setattr(validating, "Budget", lambda seconds: Budget(seconds, clock=count(0.0, 1.0).__next__))
+    code, out, err = command("--device", "cpu:0", "--op", "vector_add", "--budget", "1", "--format", "json")
+    assert (code, json.loads(out)) == (1, [])
+    assert "vector_add on cpu:0 was not measured: the budget was too small for any of its" in err
+
+
+def test_a_calibration_that_fits_nothing_is_exit_1_with_the_reasons(truth: Path) -> None:
+    code, out, err = command("--against", truth, "--op", "vector_add", "--calibrate")
+    assert code == 1
+    for device in ("l4", "t4"):
+        assert f"vector_add on {device} was not fitted: " in err
+    assert "too few for a fit" in err and "MAPE" in out

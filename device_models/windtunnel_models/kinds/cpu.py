@@ -280,6 +280,24 @@ def _packets(p: Parameters, rows: Rows) -> RawCost:
     return RawCost(duration, active_power_w(p, {"cores": cores / p("cores")}), bound)
 
 
+def _storage(p: Parameters, rows: Rows) -> RawCost:
+    """Return the cost of requests of a software initiator (NVMe over TCP), with one core per request in flight.
+
+    A core handles each request, and copies its data once between the socket and the page cache.
+    """
+    n = rows.numbers
+    cores = np.minimum(n["in_flight"], threads_of(p))
+    core_s = 1.0 / p("storage_request_rate") + 2.0 * n["bytes"] / p("core_bytes_s")
+    wire_s = n["bytes"] / p("network_bytes_s")
+    alone_s = p("network_latency_s") + core_s + wire_s
+    request_s, bound = limit(latency=alone_s / n["in_flight"], compute=core_s / cores, link=wire_s)
+    # Fewer requests than may be outstanding take at least the time of one.
+    device_s = np.maximum(n["count"] * request_s, alone_s)
+    duration = device_s + api_time_s(p, rows)
+    busy = {"cores": np.minimum(n["count"] * core_s / duration, cores) / p("cores")}
+    return RawCost(duration, active_power_w(p, busy), np.where(n["count"] * request_s < alone_s, "latency", bound))
+
+
 KIND = read_kind(
     "cpu",
     costs={
@@ -299,6 +317,7 @@ KIND = read_kind(
         "decompress": _codec,
         "sign": _sign,
         "packets": _packets,
+        "storage": _storage,
         "service": service,
     },
 )

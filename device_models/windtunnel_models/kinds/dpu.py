@@ -51,6 +51,26 @@ def _rdma(p: Parameters, rows: Rows) -> RawCost:
     )
 
 
+def _storage(p: Parameters, rows: Rows) -> RawCost:
+    """Return the cost of requests to the emulated NVMe controller, which the card serves from a remote volume.
+
+    A request is fetched and completed over the host's bus, and carried as RDMA over the network. Reads and writes have
+    the same cost: their data cross the same links in opposite directions.
+    """
+    n = rows.numbers
+    wire_s = n["bytes"] / (p("line_rate_bytes_s") * p("transport_efficiency"))
+    bus_s = n["bytes"] / p("host_link_bytes_s")
+    each_s, unit = limit(requests=1.0 / p("storage_request_rate"), link=wire_s, host_link=bus_s)
+    alone_s = p("storage_latency_s") + p("rdma_latency_s") + wire_s + bus_s
+    request_s, bound = per_request_s(alone_s, n["in_flight"], each_s)
+    extra_s = api_time_s(p, rows)
+    # Fewer requests than may be outstanding take at least the time of one.
+    duration = np.maximum(n["count"] * request_s, alone_s) + extra_s
+    bound = np.where((bound == "latency") | (n["count"] * request_s < alone_s), "latency", unit)
+    busy = {"network": n["count"] * wire_s / duration, "arm": n["count"] * each_s / duration}
+    return RawCost(duration, active_power_w(p, busy), bound)
+
+
 def _bulk(p: Parameters, rows: Rows, kind: str) -> RawCost:
     """Return the cost on an engine if there is one, else on the Arm cores, with one core per request in flight."""
     n = rows.numbers
@@ -122,6 +142,7 @@ KIND = read_kind(
     costs={
         "packets": _packets,
         "rdma": _rdma,
+        "storage": _storage,
         "aes": _aes,
         "compress": _codec,
         "decompress": _codec,
@@ -131,6 +152,9 @@ KIND = read_kind(
         "service": service,
     },
     engine=engines_by_op(
-        network=("packets", "rdma"), crypto=("aes", "sign"), compression=("compress", "decompress"), dma=("copy",)
+        network=("packets", "rdma", "storage"),
+        crypto=("aes", "sign"),
+        compression=("compress", "decompress"),
+        dma=("copy",),
     ),
 )

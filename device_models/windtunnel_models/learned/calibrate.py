@@ -20,7 +20,7 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.optable import OpTable
 from windtunnel.core.results.calibration import Outlier
-from windtunnel_models.learned.calibration import Calibration, FittedLinearModel, Group, Points
+from windtunnel_models.learned.calibration import Calibration, FittedLinearModel, Group, Points, Repeats
 from windtunnel_models.learned.fit import (
     FAR_LOG,
     FEWEST_ROWS,
@@ -97,42 +97,39 @@ def _groups(device: Device, table: OpTable, seconds: FloatArray, result: Calibra
         which = np.asarray(which).reshape(-1)
         lines = np.array([table.table.lines[place] for place in places])
         medians, first, noise = np.empty(len(distinct)), np.empty(len(distinct), dtype=np.int64), np.ones(len(distinct))
+        repeats: dict[int, Repeats] = {}
         for i in range(len(distinct)):
             members = np.flatnonzero(which == i)
-            medians[i], first[i], noise[i] = _repeated(seconds[places][members], lines[members], result)
+            medians[i], first[i] = np.median(seconds[places][members]), lines[members[0]]
+            if len(members) > 1:
+                result.duplicates.append(tuple(int(line) for line in lines[members]))
+                repeats[i], noise[i] = _merged(lines[members], seconds[places][members])
         numbers = {name: distinct[:, i] for i, name in enumerate(rows.numbers)}
         # The folds depend on the number of rows alone, so that the same table gives the same fit.
         fold = np.random.default_rng(len(distinct)).permutation(len(distinct)) % FOLDS
-        yield Group(Rows(rows.op, rows.choices, numbers), medians, first, fold, noise)
+        yield Group(Rows(rows.op, rows.choices, numbers), medians, first, fold, noise, repeats)
 
 
-def _repeated(seconds: FloatArray, lines: npt.NDArray[np.int64], result: Calibration) -> tuple[float, int, float]:
-    """Return one point of repeated measurements: their median, first line, and noise variance relative to one row.
+def _merged(lines: npt.NDArray[np.int64], seconds: FloatArray) -> tuple[Repeats, float]:
+    """Return repeated measurements of one point, and their noise variance relative to one row.
 
-    Repeats far from their median are reported as outliers. The variance is at least a quarter of that of a row, because
-    the model has errors of its own, and it is larger if the repeats disagree.
+    Of three or more, those far from their median are outliers. Two that disagree do not show which of them is wrong:
+    what the other rows predict decides it (``reduce_outliers``). The variance is at least a quarter of that of a row,
+    because the model has errors of its own, and it is larger if the repeats disagree.
     """
     middle = float(np.median(seconds))
-    if len(seconds) == 1:
-        return middle, int(lines[0]), 1.0
-    result.duplicates.append(tuple(int(line) for line in lines))
     apart = np.log(seconds / middle)
-    for place in np.flatnonzero(np.abs(apart) > FAR_LOG):
-        result.repeat_outliers.append(Outlier(int(lines[place]), float(seconds[place]), middle))
+    far = np.flatnonzero(np.abs(apart) > FAR_LOG) if len(seconds) > 2 else ()
+    outliers = tuple(Outlier(int(lines[place]), float(seconds[place]), middle) for place in far)
     spread = 1.4826 * float(np.median(np.abs(apart)))
-    return middle, int(lines[0]), max(1.0 / len(seconds), 0.25, (spread / TYPICAL_ERROR) ** 2)
+    noise = max(1.0 / len(seconds), 0.25, (spread / TYPICAL_ERROR) ** 2)
+    return Repeats(lines, seconds, outliers), noise
 
 
 def _fit(result: Calibration) -> None:
     """Fit all rows to find outliers, each fold for cross-validation, and all rows for the result."""
     device, groups = result.device, result.groups
-    before = [np.log(device.cost(group.rows, intervals=False).duration_s / group.seconds) for group in groups]
-    warn_of_units(result, np.concatenate(before))
-    start = reduce_outliers(result, device)
-    named = {outlier.line for outlier in result.outliers if outlier not in result.repeat_outliers}
-    usual = np.concatenate([~np.isin(group.lines, list(named)) for group in groups])
-    usual = usual | ~usual.any()
-    result.error_before = float(np.abs(np.expm1(np.concatenate(before)[usual])).mean())
+    start, usual = _without_outliers(result)
     formula, flat, linear = _cross_validate(device, groups, start)
     final = fit_once(device, groups, start)
     smooth_error, flat_error = (
@@ -168,6 +165,20 @@ def _fit(result: Calibration) -> None:
     result.cross_validation_error = float(np.abs(np.expm1(-held_out_errors)).mean())
     result.interval_coverage = float(np.mean(np.abs(held_out_errors) <= widths))
     result.interval_half_width = float(np.median(np.sinh(widths)))
+
+
+def _without_outliers(result: Calibration) -> tuple[Mapping[str, float], npt.NDArray[np.bool_]]:
+    """Find the outliers; return the shifts from which fits start, and which rows are none (all if every row is one)."""
+    device, groups = result.device, result.groups
+    prior = np.concatenate([device.cost(group.rows, intervals=False).duration_s for group in groups])
+    warn_of_units(result, np.log(prior / np.concatenate([group.seconds for group in groups])))
+    start = reduce_outliers(result, device)
+    before = prior / np.concatenate([group.seconds for group in groups]) - 1.0
+    named = {outlier.line for outlier in result.outliers if outlier not in result.repeat_outliers}
+    usual = np.concatenate([~np.isin(group.lines, list(named)) for group in groups])
+    usual = usual | ~usual.any()
+    result.error_before = float(np.abs(before[usual]).mean())
+    return start, usual
 
 
 def _flat_points(fitted: Fitted, groups: Sequence[Group]) -> list[Points | None]:

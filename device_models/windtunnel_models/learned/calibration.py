@@ -18,6 +18,15 @@ from windtunnel_models.learned.process import Process
 from windtunnel_models.learned.residuals import coordinates
 
 
+@dataclass(frozen=True)
+class Repeats:
+    """The repeated measurements of one point: their lines and times (s), and those that are known to be outliers."""
+
+    lines: npt.NDArray[np.int64]
+    seconds: FloatArray
+    outliers: tuple[Outlier, ...] = ()
+
+
 @dataclass
 class Group:
     """The distinct rows of one combination of choices, context included.
@@ -25,9 +34,10 @@ class Group:
     Attributes:
         rows: The rows.
         seconds: The median of the measurements of each row.
-        lines: The first line of each row in the table.
+        lines: The line of each row in the table; of repeated measurements that of the first one that counts.
         fold: The cross-validation fold of each row.
         noise: The noise variance of each row, relative to that of a single measurement.
+        repeats: The repeated measurements of each row that has some, by the index of the row.
     """
 
     rows: Rows
@@ -35,6 +45,7 @@ class Group:
     lines: npt.NDArray[np.int64]
     fold: npt.NDArray[np.int64]
     noise: FloatArray
+    repeats: dict[int, Repeats] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -103,7 +114,7 @@ class Calibration:
         linear_models: The linear models that replace the formula.
         groups: The distinct rows, by combination of choices.
         outliers: All outliers, by line.
-        repeat_outliers: Those among repeated measurements of one point.
+        repeat_outliers: Those among repeated measurements whose other repeats are none.
         warnings: Messages about the table.
         duplicates: The lines of each repeated point.
         error_before: The error of the uncalibrated model.

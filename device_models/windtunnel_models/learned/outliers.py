@@ -10,7 +10,7 @@ import numpy as np
 from windtunnel.core.device import Device
 from windtunnel.core.ops import FloatArray
 from windtunnel.core.results.calibration import Outlier
-from windtunnel_models.learned.calibration import Calibration, Group, Points
+from windtunnel_models.learned.calibration import Calibration, Group, Points, Repeats
 from windtunnel_models.learned.fit import FAR_LOG, Fitted, fit_once, formula_times, transferred_factor
 from windtunnel_models.learned.process import Z90
 from windtunnel_models.learned.residuals import coordinates
@@ -36,7 +36,9 @@ def warn_of_units(result: Calibration, before: FloatArray) -> None:
 def reduce_outliers(result: Calibration, device: Device) -> Mapping[str, float]:
     """Record the outliers, and raise their noise until they are plausible.
 
-    This is done twice, because an outlier also moves the predictions of its neighbours until its weight is reduced.
+    This is done twice, because an outlier also moves the predictions of its neighbours until its weight is reduced. Of
+    two measurements of one point that disagree, the one near the prediction of the other points replaces both.
+
     Returns the numbers' shifts, from which later fits start; the start changes their speed and not their result.
     """
     plain = [group.noise for group in result.groups]
@@ -44,24 +46,58 @@ def reduce_outliers(result: Calibration, device: Device) -> Mapping[str, float]:
     for _ in range(2):
         fitted = fit_once(device, result.groups, start)
         start = fitted.shifts
-        result.outliers = []
+        result.outliers, result.repeat_outliers = [], []
         for group, points, noise in zip(result.groups, fitted.points, plain, strict=True):
             if points is None:
+                result.repeat_outliers += [o for repeats in group.repeats.values() for o in repeats.outliers]
                 continue
-            error, deviation = _leave_one_out(fitted, points, group)
-            typical = 1.4826 * float(np.median(np.abs(error)))
-            sigma = np.maximum(np.minimum(deviation, 2.0 * typical), 1e-3)
-            far = (np.abs(error) > _FAR * sigma) & (np.abs(error) > FAR_LOG)
-            for place in np.flatnonzero(far):
-                expected = float(group.seconds[place] * math.exp(-error[place]))
-                result.outliers.append(Outlier(int(group.lines[place]), float(group.seconds[place]), expected))
-            implied = (np.abs(error) / points.process.scales.noise) ** 2
-            group.noise = np.where(far, np.maximum(noise, implied), noise)
-        if not result.outliers:
+            _name_outliers(result, group, *_leave_one_out(fitted, points, group), noise, points.process.scales.noise)
+        if not result.outliers and not result.repeat_outliers:
             break
     result.outliers += result.repeat_outliers
     result.outliers.sort(key=lambda outlier: outlier.line)
     return start
+
+
+def _name_outliers(
+    result: Calibration, group: Group, error: FloatArray, deviation: FloatArray, noise: FloatArray, scale: float
+) -> None:
+    """Record the outliers of a group, and set the noise of its rows and the times of its repeated points.
+
+    Args:
+        result: The calibration, to which the outliers are added.
+        group: The rows.
+        error: The error (log) of each row against the prediction of the other rows.
+        deviation: The standard deviation of each prediction.
+        noise: The noise variance of each row before outliers were known.
+        scale: The noise (log) of a single measurement.
+    """
+    expected = group.seconds * np.exp(-error)
+    typical = 1.4826 * float(np.median(np.abs(error)))
+    limit = np.maximum(_FAR * np.maximum(np.minimum(deviation, 2.0 * typical), 1e-3), FAR_LOG)
+    far = np.abs(error) > limit
+    kept = noise.copy()
+    for place, repeats in group.repeats.items():
+        away = np.abs(np.log(repeats.seconds / expected[place])) > limit[place]
+        if len(repeats.seconds) == 2 and away.any() and not away.all():
+            # The other rows tell which of the two is right. It counts as a single measurement.
+            good, bad = int(np.argmin(away)), int(np.argmax(away))
+            group.seconds[place], group.lines[place] = repeats.seconds[good], repeats.lines[good]
+            kept[place], far[place] = 1.0, False
+            result.repeat_outliers.append(
+                Outlier(int(repeats.lines[bad]), float(repeats.seconds[bad]), float(expected[place]))
+            )
+        elif len(repeats.seconds) == 2:
+            far[place] = away.all()
+        if not far[place]:
+            result.repeat_outliers += repeats.outliers
+    for index in np.flatnonzero(far).tolist():
+        repeats = group.repeats.get(index) or Repeats(group.lines[[index]], group.seconds[[index]])
+        result.outliers += [
+            Outlier(int(line), float(seconds), float(expected[index]))
+            for line, seconds in zip(repeats.lines, repeats.seconds, strict=True)
+        ]
+    group.noise = np.where(far, np.maximum(kept, (np.abs(error) / scale) ** 2), kept)
 
 
 def _leave_one_out(fitted: Fitted, points: Points, group: Group) -> tuple[FloatArray, FloatArray]:

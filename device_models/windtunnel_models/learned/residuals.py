@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -13,6 +14,7 @@ import numpy as np
 
 from windtunnel.core.device import Arrays, Correction, Device, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.files import ARRAY_BYTES, check_file
 from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.learned.linear_model import LinearCostModel
@@ -216,7 +218,7 @@ class ArraysResidual:
             state = self._path.stat()
             learned = self._device.kind.learned[self._op]
             return _evaluator(learned, self._op, self._path, state.st_mtime_ns, state.st_size)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise InputError(
                 f"the array file cannot be read: {error}", where=Location(str(self._path)), expected="an .npz file"
             ) from None
@@ -225,6 +227,10 @@ class ArraysResidual:
 @lru_cache(maxsize=64)
 def _evaluator(learned: Callable[[Arrays], Evaluator], op: str, path: Path, _mtime_ns: int, _size: int) -> Evaluator:
     """Return the evaluator of an array file. Catalogues share it as long as the file does not change."""
+    check_file(path, "array file", ARRAY_BYTES)
+    with zipfile.ZipFile(path) as archive:
+        if sum(member.file_size for member in archive.infolist()) > ARRAY_BYTES:
+            raise ValueError(f"its arrays have more than {ARRAY_BYTES // 2**20} MiB")
     with np.load(path, allow_pickle=False) as file:
         prefix = f"{op}."
         return learned({name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from windtunnel.core.errors import InputError, Location
@@ -22,17 +23,22 @@ def compare(
     replications: int = 10,
     engine: str = "auto",
     catalogue: Catalogue | None = None,
+    outside_code: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
-    """Compare two scenarios, or one with and without ``changes``, with common random numbers; see ``comparing``."""
+    """Compare two scenarios, or one with and without ``changes``, with common random numbers; see ``comparing``.
+
+    ``outside_code``: policies may be code in files outside of the scenarios' folders.
+    """
     if (candidate is None) == (not changes):
         raise InputError(
             "there is nothing to compare with, or there are two things",
             where=Location(field="compare"),
             expected="another scenario, or --change PATH=VALUE",
         )
-    first = check_scenario(read_document(Path(baseline), seed=seed))
-    second = check_scenario(read_document(Path(baseline if candidate is None else candidate), changes, seed=seed))
+    read = partial(read_document, seed=seed, outside_code=outside_code)
+    first = check_scenario(read(Path(baseline)))
+    second = check_scenario(read(Path(baseline if candidate is None else candidate), changes))
     # The shortest labels that differ: the names, the files, or the change.
     names = (first.name, second.name)
     if changes:

@@ -21,15 +21,17 @@ def plan(
     changes: Sequence[str] = (),
     catalogue: Catalogue | None = None,
     workers: int | None = None,
+    outside_code: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> PlanResult:
     """Find the cheapest fleets of the scenario's candidates that meet its targets, with a lower bound on the cost.
 
     ``workers`` is the number of processes (default: one for each processor); it does not change the answer.
-    ``progress`` is called with the number of finished simulations. Raises InputError for a scenario that is not valid.
+    ``outside_code`` lets a policy be code in a file outside of the scenario's folder. ``progress`` is called with the
+    number of finished simulations. Raises InputError for a scenario that is not valid.
     """
     if not isinstance(scenario, Scenario):
-        scenario = read_scenario(Path(scenario), changes, seed=seed)
+        scenario = read_scenario(Path(scenario), changes, seed=seed, outside_code=outside_code)
     catalogue = catalogue or shipped_catalogue()
     return Planner(scenario, catalogue, workers or processors(), progress).run()
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-from dataclasses import astuple
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
-from windtunnel.core.csvfile import write_whole
+from windtunnel.core.csvfile import Table, read_table, write_table
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS, Rows
-from windtunnel.core.optable import read_op_table
+from windtunnel.core.optable import OpTable
 from windtunnel.core.results.catalogue import Prediction
+from windtunnel.core.units import format_quantity as show
 from windtunnel.library.predict import predictions
 
 
@@ -48,37 +48,142 @@ def design_of(rows: Rows, target: Device) -> tuple[str, float] | None:
     return None if load is None or not name else (str(name), load.duration_s)
 
 
-def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
-    """Predict every row of a CSV file (plain or .gz), and return the number of rows.
+@dataclass(frozen=True)
+class PredictedTable:
+    """A table that was predicted: the number of its rows, and notes on them."""
+
+    rows: int
+    notes: Sequence[str] = ()
+
+
+def memory_note(rows: Rows, target: Device) -> str | None:
+    """Return a note if the operands of one operation exceed the memory of the device."""
+    need, size = float(rows.footprint_bytes().reshape(-1)[0]), target.memory_bytes
+    if need <= size:
+        return None
+    return (
+        f"the operands take {show(need, 'B')} and {target.label} has {show(size, 'B')} of memory: this is the time of "
+        "a device with enough memory"
+    )
+
+
+def predict_table(op: str, target: Device, source: Path, out: Path) -> PredictedTable:
+    """Predict every row of a table (.csv, .csv.gz or .parquet), and return the number of rows.
 
     ``out`` has the rows, the order and the columns of ``source``, with the cost columns added.
 
     A column with the name of a cost column (a measured ``power_w``) is written as ``<name>_given``.
+
+    Raises:
+        InputError: with the line and the reason of every row that is refused.
     """
     if out.exists() and out.samefile(source):
         raise InputError(
             "the output is the input table itself", where=Location(str(out), field="--out"), expected="another file"
         )
-    rows = read_op_table(OPERATIONS.find(op), source)
-    table = rows.table
+    operation, table = OPERATIONS.find(op), read_table(source, "table")
+    target.cost_function(op)  # raises for an operation that the kind does not run
+    refused = OpTable.refused_rows(operation, table)
+    whole = table if not refused else _kept(table, refused)
     header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
     twice = [name for name in header if header.count(name) > 1]
     if twice:
         raise InputError(
             f"the output would have two columns '{twice[0]}'", where=Location(str(source), 1, field=twice[0])
         )
+    places = [place for place in range(len(table.rows)) if place not in refused]
     cells: dict[int, Prediction] = {}
-    for places, group in rows.groups():
+    too_large: list[int] = []
+    for members, group in OpTable(operation, whole).groups():
+        original = [places[member] for member in members.tolist()]
         try:
             cost = target.cost(group)
-        except InputError as error:
-            raise error.at(rows.where(int(places[0]))) from None
-        cells |= zip(places.tolist(), predictions(cost), strict=True)
+        except InputError:
+            refused |= {original[index]: error for index, error in _refused(target, group).items()}
+            continue
+        cells |= zip(original, predictions(cost), strict=True)
+        too_large += [original[i] for i in np.flatnonzero(group.footprint_bytes() > target.memory_bytes).tolist()]
+    if refused:
+        raise _all_refused(refused, table)
+    predicted = ([*row, *astuple(cells[place])] for place, row in enumerate(table.rows))
+    types = {new: table.types[name] for new, name in zip(header, table.header, strict=True) if name in table.types}
+    write_table(out, [*header, *Cost.COLUMNS], predicted, types)
+    return PredictedTable(len(table.rows), _table_notes(too_large, table, target))
 
-    def write(stream: TextIO) -> None:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*header, *Cost.COLUMNS])
-        writer.writerows([*row, *astuple(cells[place])] for place, row in enumerate(table.rows))
 
-    write_whole(out, write)
-    return len(table.rows)
+def _kept(table: Table, refused: Mapping[int, InputError]) -> Table:
+    """Return the table without the rows at the indices ``refused``."""
+    kept = [place for place in range(len(table.rows)) if place not in refused]
+    return replace(table, rows=[table.rows[p] for p in kept], lines=[table.lines[p] for p in kept])
+
+
+_ALIKE, _TRIED = 8, 4_000
+"""Rows of a refused group that are tried alone: if all are refused for one reason, so is the whole group. Otherwise the
+group is divided, with at most this many trials."""
+
+
+def _refused(target: Device, group: Rows) -> dict[int, InputError]:
+    """Return the error of each row of a group that is refused, by its index in the group."""
+    count = group.shape[0]
+    some = {int(i): _error_of(target, group, int(i), int(i) + 1) for i in np.linspace(0, count - 1, min(count, _ALIKE))}
+    first = next(iter(some.values()))
+    if first is not None and {None if e is None else e.problem for e in some.values()} == {first.problem}:
+        return dict.fromkeys(range(count), first)
+    found: dict[int, InputError] = {}
+    parts, tried = [(0, count)], 0
+    while parts:
+        begin, end = parts.pop()
+        error, tried = _error_of(target, group, begin, end), tried + 1
+        if error is None:
+            continue
+        if end - begin == 1 or tried > _TRIED:
+            found |= dict.fromkeys(range(begin, end), error)
+        else:
+            parts += [(begin, (begin + end) // 2), ((begin + end) // 2, end)]
+    return found
+
+
+def _error_of(target: Device, group: Rows, begin: int, end: int) -> InputError | None:
+    numbers = {name: np.broadcast_to(values, group.shape)[begin:end] for name, values in group.numbers.items()}
+    try:
+        target.cost(Rows(group.op, group.choices, numbers), intervals=False)
+    except InputError as error:
+        return error
+    return None
+
+
+def _all_refused(refused: Mapping[int, InputError], table: Table) -> InputError:
+    """Return one error that names every refused row with its reason; rows refused for one reason are together."""
+    by_reason: dict[str, list[int]] = {}
+    for place, error in sorted(refused.items()):
+        by_reason.setdefault(str(error), []).append(table.lines[place])
+    if len(by_reason) == 1 and len(refused) == 1:
+        ((place, error),) = refused.items()
+        return error.at(Location(table.file, table.lines[place]))
+    listed = "".join(f"\n  {_lines(lines)}: {reason}" for reason, lines in by_reason.items())
+    return InputError(
+        f"{len(refused):,} of {len(table.rows):,} rows are refused, and nothing was written:{listed}",
+        where=Location(table.file),
+    )
+
+
+def _lines(lines: Sequence[int]) -> str:
+    """Return line numbers as text, with ranges: ``lines 2-5, 9``."""
+    ranges: list[tuple[int, int]] = []
+    for line in lines:
+        if ranges and line == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], line)
+        else:
+            ranges.append((line, line))
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return f"line {text}" if len(lines) == 1 else f"lines {text}"
+
+
+def _table_notes(too_large: Sequence[int], table: Table, target: Device) -> list[str]:
+    if not too_large:
+        return []
+    lines = _lines(sorted(table.lines[place] for place in too_large))
+    return [
+        f"{lines}: the operands exceed the {show(target.memory_bytes, 'B')} of memory of {target.label}: these are the "
+        "times of a device with enough memory"
+    ]

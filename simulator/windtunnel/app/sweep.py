@@ -50,21 +50,24 @@ def sweep(
     fresh: bool = False,
     workers: int | None = None,
     cluster: str | None = None,
+    outside_code: bool = False,
+    parquet: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> SweepResult:
     """Run a scenario at every point of a grid.
 
     ``over`` are axes, "fleet[0].count=1,2,4"; ``changes`` are made at every point. Points run on ``workers`` processes
     (default: one for each processor) or on the Dask cluster with the scheduler ``cluster``. ``out`` keeps every
-    finished point, and an interrupted sweep continues from it; ``fresh`` deletes it. ``progress`` is called with
-    (points done, points in all). Raises InputError for an invalid point before any point runs. A point that fails
-    while it runs has its error in its row, and the other points continue.
+    finished point, and an interrupted sweep continues from it; ``fresh`` deletes it. ``outside_code`` lets a policy be
+    code in a file outside of the scenario's folder. ``parquet`` also writes the table as Parquet. ``progress`` is
+    called with (points done, points in all). Raises InputError for an invalid point before any point runs. A point that
+    fails while it runs has its error in its row, and the other points continue.
     """
     from windtunnel.sweep.grid import Common, read_grid
     from windtunnel.sweep.run import SweepOptions, run_sweep
 
     Catalogue([Path(folder) for folder in catalogs])
-    whole = read_grid(str(scenario), over, changes, [str(folder) for folder in catalogs], policy_of)
+    whole = read_grid(str(scenario), over, changes, [str(folder) for folder in catalogs], policy_of, outside_code)
     named = {entry.device.partition("@")[0] for point in whole.scenarios for entry in point.fleet}
     host = host_spec() if HOST in named else None
     real = sorted({name for point in whole.scenarios for name in point.real_devices})
@@ -77,7 +80,9 @@ def sweep(
         real_devices=_drivers(real) if real else None,
     )
     work = partial(sweep_work, _Point(whole.inputs, replications, engine, host))
-    options = SweepOptions(out, fresh, _one_at_a_time(real, workers, cluster) if real else workers, cluster, _PRELOAD)
+    options = SweepOptions(
+        out, fresh, _one_at_a_time(real, workers, cluster) if real else workers, cluster, _PRELOAD, parquet
+    )
     return run_sweep(whole, common, work, made_with, options, progress or (lambda _done, _total: None))
 
 

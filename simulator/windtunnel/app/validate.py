@@ -227,6 +227,42 @@ def missed(results: Sequence[ValidationResult], max_mape: float) -> list[str]:
     return messages
 
 
+def not_measured(results: Sequence[ValidationResult], omitted: Sequence[OmittedPoints]) -> list[str]:
+    """Return a message for each operation that the budget was too small for, on each device of this host.
+
+    It was too small to measure the operation at all, or to repeat points, without which a measurement has no noise.
+    """
+    compared = [result for result in results if isinstance(result, OperationResult)]
+    measured_ops = {(source, result.op) for result in compared for source in result.sources}
+    messages = [
+        f"{part.op} on {part.source} was not measured: the budget was too small for "
+        f"{'its only point' if part.points == 1 else f'any of its {part.points} points'}; a larger --budget measures it"
+        for part in omitted
+        if part.over_budget and (part.source, part.op) not in measured_ops
+    ]
+    messages += [
+        f"{result.op} on {', '.join(result.sources)}: {result.n - result.noise_points} of {result.n} points were "
+        "measured once; a larger --budget repeats them"
+        for result in compared
+        if result.noise_points < result.n
+    ]
+    if not compared:
+        messages.append("nothing that was asked for was measured")
+    return messages
+
+
+def not_fitted(results: Sequence[ValidationResult]) -> tuple[list[str], bool]:
+    """Return a message for each operation that --calibrate did not fit, and whether it fitted none."""
+    asked = [result for result in results if isinstance(result, CalibratedResult)]
+    messages = [
+        f"{result.op} on {result.device} was not fitted: "
+        + ("every measurement is suspect" if result.calibrated is None else str(result.calibrated.not_fitted))
+        for result in asked
+        if result.calibrated is None or result.calibrated.not_fitted is not None
+    ]
+    return messages, len(messages) == len(asked)
+
+
 def environment(command: str = "") -> Environment:
     """Return the environment of a comparison made on this host now. The driver is unknown: it is that of the file."""
     return Environment(
@@ -435,6 +471,8 @@ __all__ = [
     "environment",
     "judged",
     "missed",
+    "not_fitted",
+    "not_measured",
     "read",
     "save",
     "validate",

@@ -22,6 +22,10 @@ CATALOG = click.option(
     "--catalog", "catalogs", multiple=True, metavar="DIR", help="A folder with your own SKU files. Repeatable."
 )
 ENGINE = click.option("--engine", default="auto", show_default=True, help="auto, process or compiled.")
+OUTSIDE_CODE = click.option(
+    "--allow-outside-code", is_flag=True, help="Let a custom policy be in a file outside of the scenario's folder."
+)
+PARQUET = click.option("--parquet", is_flag=True, help="Also write the table as Parquet (needs pyarrow).")
 SEED = click.option("--seed", type=click.IntRange(0), help="Replace the seed of the scenario.")
 
 
@@ -88,6 +92,12 @@ def print_json(data: object) -> None:
     from windtunnel.core.results.data import result_json
 
     click.echo(result_json(data), nl=False)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print notes on a result on standard error."""
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
 
 
 def print_written(paths: Iterable[Path]) -> None:

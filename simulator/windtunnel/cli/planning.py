@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, SEED, Progress, pairs, print_json, print_written
+from windtunnel.cli.console import CATALOG, FORMAT, OUTSIDE_CODE, SEED, Progress, pairs, print_json, print_written
 
 
 @click.command()
@@ -19,6 +19,7 @@ from windtunnel.cli.console import CATALOG, FORMAT, SEED, Progress, pairs, print
     "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={max_entries: 1}."
 )
 @click.option("--workers", type=click.IntRange(1, 1024), help="Worker processes. Default: one for each core.")
+@OUTSIDE_CODE
 @CATALOG
 @FORMAT
 def plan(
@@ -27,6 +28,7 @@ def plan(
     seed: int | None,
     changes: Sequence[str],
     workers: int | None,
+    allow_outside_code: bool,
     catalogs: Sequence[str],
     form: str,
 ) -> None:
@@ -39,7 +41,15 @@ def plan(
         check_writable(out)
     progress = Progress("simulations")
     catalogue = predict_library.catalogue(catalogs)
-    result = planner.plan(scenario, seed=seed, changes=changes, catalogue=catalogue, workers=workers, progress=progress)
+    result = planner.plan(
+        scenario,
+        seed=seed,
+        changes=changes,
+        catalogue=catalogue,
+        workers=workers,
+        outside_code=allow_outside_code,
+        progress=progress,
+    )
     progress.close()
     paths = planner.save(result, out) if out is not None else []
     if form == "json":

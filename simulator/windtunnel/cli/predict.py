@@ -8,16 +8,20 @@ from pathlib import Path
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json
+from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json, print_notes
 
 
 @click.command()
 @click.argument("op")
 @click.argument("values", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="The device to predict for.")
-@click.option("--table", type=click.Path(path_type=Path), help="Predict every row of this CSV file (.csv or .csv.gz).")
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="The CSV file to write: the table with the cost columns added."
+    "--table", type=click.Path(path_type=Path), help="Predict every row of this CSV file (.csv, .csv.gz or .parquet)."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The file to write: the table with the cost columns added (.parquet by its name, else CSV).",
 )
 @click.option(
     "--calibration", metavar="FILE|none", help="A calibration file to use, or none to ignore the shipped calibration."
@@ -40,7 +44,7 @@ def predict(
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
     """  # noqa: D301
-    from windtunnel.app.predict import design_of, known_from, predict_table, rates
+    from windtunnel.app.predict import design_of, known_from, memory_note, predict_table, rates
     from windtunnel.core.errors import InputError, Location
     from windtunnel.core.ops import CONTEXT, OPERATIONS, one_row
     from windtunnel.library import predict as predict_library
@@ -61,10 +65,11 @@ def predict(
                 where=Location(str(out), field="--out"),
                 expected="another file",
             )
-        count = predict_table(op, device_model(device_name, catalogue, calibration), table, out)
-        click.echo(f"{count:,} rows predicted: {out}", err=True)
+        done = predict_table(op, device_model(device_name, catalogue, calibration), table, out)
+        click.echo(f"{done.rows:,} rows predicted: {out}", err=True)
+        print_notes(done.notes)
         if form == "json":
-            print_json({"rows": count, "out": str(out)})
+            print_json({"rows": done.rows, "out": str(out), "notes": list(done.notes)})
         return
     if out is not None:
         raise InputError("--out needs --table", where=Location(field="--out"), expected="--table IN.csv --out OUT.csv")
@@ -72,10 +77,12 @@ def predict(
     rows = one_row(OPERATIONS.find(op), pairs(values))
     context = {column.name: rows.choices[column.name] for column in CONTEXT if column.name in rows.choices}
     target = device_model(device_name, catalogue, calibration)
-    basis, design = known_from(op, target), design_of(rows, target)
+    basis, design, note = known_from(op, target), design_of(rows, target), memory_note(rows, target)
+    notes = [] if note is None else [note]
+    print_notes(notes)
     if form == "json":
         loads = {} if design is None else {"design": {"name": design[0], "load_s": design[1]}}
-        print_json({**cost.to_dict(), "context": context, "duration_model": basis, **loads})
+        print_json({**cost.to_dict(), "context": context, "duration_model": basis, **loads, "notes": notes})
         return
     from windtunnel.core.units import format_quantity as show
 
@@ -102,21 +109,38 @@ def predict(
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The calibration file to write.")
 @click.option("--strict", is_flag=True, help="Exit with 2 if the table has an outlier or a doubtful unit.")
+@click.option(
+    "--trust-measurements", is_flag=True, help="Also fit rows that are faster than the device's datasheet allows."
+)
 @CATALOG
 @FORMAT
 def calibrate(
-    op: str, measurements: Path, device_name: str, out: Path, strict: bool, catalogs: Sequence[str], form: str
+    op: str,
+    measurements: Path,
+    device_name: str,
+    out: Path,
+    strict: bool,
+    trust_measurements: bool,
+    catalogs: Sequence[str],
+    form: str,
 ) -> None:
     """Fit a device model to measurements of one operation, and write a file for `predict --calibration`.
 
-    MEASUREMENTS is a CSV file with the operation's columns, latency_s and optionally power_w.
+    MEASUREMENTS is a table (.csv, .csv.gz or .parquet) with the operation's columns, latency_s and optionally power_w.
+    Rows that are over 1.25 times faster than the device's datasheet allows are named and not fitted.
     """
     from windtunnel.app import calibrate as calibrate_command
     from windtunnel.library import predict as predict_library
     from windtunnel.report.calibration import lines
 
     report = calibrate_command.calibrate(
-        op, measurements, device_name, out=out, strict=strict, catalogue=predict_library.catalogue(catalogs)
+        op,
+        measurements,
+        device_name,
+        out=out,
+        strict=strict,
+        trust=trust_measurements,
+        catalogue=predict_library.catalogue(catalogs),
     )
     if form == "json":
         print_json({**report.to_dict(), "out": str(out)})

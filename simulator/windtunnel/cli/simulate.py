@@ -8,7 +8,18 @@ from pathlib import Path
 
 import click
 
-from windtunnel.cli.console import CATALOG, ENGINE, FORMAT, SEED, Progress, print_json, print_table, print_written
+from windtunnel.cli.console import (
+    CATALOG,
+    ENGINE,
+    FORMAT,
+    OUTSIDE_CODE,
+    PARQUET,
+    SEED,
+    Progress,
+    print_json,
+    print_table,
+    print_written,
+)
 
 
 @click.command()
@@ -34,6 +45,8 @@ from windtunnel.cli.console import CATALOG, ENGINE, FORMAT, SEED, Progress, prin
 @click.option(
     "--all-devices", is_flag=True, help="List every device in the result of a fleet of more than 10,000 devices."
 )
+@PARQUET
+@OUTSIDE_CODE
 @CATALOG
 @FORMAT
 def run(
@@ -45,15 +58,18 @@ def run(
     changes: Sequence[str],
     all_jobs: bool,
     all_devices: bool,
+    parquet: bool,
+    allow_outside_code: bool,
     catalogs: Sequence[str],
     form: str,
 ) -> None:
     """Simulate a scenario. Exit with 1 if a target is missed."""
     from windtunnel.app import run as run_command
-    from windtunnel.app.run import check_writable
+    from windtunnel.app.run import check_parquet, check_writable
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation import run as simulation
 
+    check_parquet(out, parquet)
     if out is not None:
         check_writable(out)
     progress = Progress("jobs")
@@ -66,10 +82,11 @@ def run(
         catalogue=predict_library.catalogue(catalogs),
         all_jobs=all_jobs,
         all_devices=all_devices,
+        outside_code=allow_outside_code,
         progress=progress,
     )
     progress.close()
-    paths = run_command.save(finished, out) if out is not None else []
+    paths = run_command.save(finished, out, parquet=parquet) if out is not None else []
     if form == "json":
         print_json(finished.result)
     else:
@@ -98,6 +115,7 @@ def run(
 @click.option("--replications", type=click.IntRange(2, 10_000), default=10, show_default=True, help="Pairs of runs.")
 @click.option("--seed", type=click.IntRange(0), help="Replace the seed of both scenarios.")
 @ENGINE
+@OUTSIDE_CODE
 @CATALOG
 @FORMAT
 def compare(
@@ -107,6 +125,7 @@ def compare(
     replications: int,
     seed: int | None,
     engine: str,
+    allow_outside_code: bool,
     catalogs: Sequence[str],
     form: str,
 ) -> None:
@@ -129,6 +148,7 @@ def compare(
         replications=replications,
         engine=engine,
         catalogue=predict_library.catalogue(catalogs),
+        outside_code=allow_outside_code,
         progress=progress,
     )
     progress.close()
@@ -165,6 +185,8 @@ def compare(
     metavar="PATH=VALUE",
     help="Change a value of the scenario at every point. Repeatable.",
 )
+@PARQUET
+@OUTSIDE_CODE
 @CATALOG
 @FORMAT
 def sweep(
@@ -177,6 +199,8 @@ def sweep(
     replications: int,
     engine: str,
     changes: Sequence[str],
+    parquet: bool,
+    allow_outside_code: bool,
     catalogs: Sequence[str],
     form: str,
 ) -> None:
@@ -188,8 +212,9 @@ def sweep(
     windtunnel sweep scenarios/mm64.yaml --over 'fleet[0].count=60..72..4' --over seed=1..3 --out sweeps/mm64
     """  # noqa: D301
     from windtunnel.app import sweep as sweep_command
-    from windtunnel.app.run import check_writable
+    from windtunnel.app.run import check_parquet, check_writable
 
+    check_parquet(out, parquet)
     if out is not None:
         check_writable(out)
     progress = Progress("points")
@@ -205,6 +230,8 @@ def sweep(
             fresh=fresh,
             workers=workers,
             cluster=cluster,
+            outside_code=allow_outside_code,
+            parquet=parquet,
             progress=progress,
         )
     finally:
@@ -224,6 +251,6 @@ def sweep(
         for line in problems(result):
             click.echo(line)
         if out is not None:
-            print_written(out / name for name in ("sweep.csv", "sweep.json"))
+            print_written(out / name for name in ("sweep.csv", *(["sweep.parquet"] if parquet else []), "sweep.json"))
     if result.exit_code:
         sys.exit(result.exit_code)

@@ -13,7 +13,7 @@ import click
 from windtunnel.cli.console import CATALOG, FORMAT, StatusLine, pairs, print_json, print_written
 
 if TYPE_CHECKING:
-    from windtunnel.core.results.validation import OmittedPoints
+    from windtunnel.core.results.validation import OmittedPoints, ValidationResult
 
 
 class _RecordedCommand(click.Command):
@@ -87,6 +87,8 @@ def validate(
 ) -> None:
     """Compare the models with measurements, by device and operation, and report the measurement noise.
 
+    Exits with 1 if nothing that was asked for was measured, if --calibrate fitted nothing, or if a limit is missed.
+
     Measures the devices of this host, each in its own process, or reads a file of measurements.
 
     \b
@@ -145,16 +147,38 @@ def validate(
     else:
         click.echo(text(results, omitted))
         print_written(paths)
-    if share is not None:
-        _exit_if(validating.missed(results, share))
+    _judge(results, omitted if against is None else None, calibrate, share)
 
 
-def _exit_if(missed: Sequence[str]) -> None:
-    """Print the messages of missed limits, and exit with 1 if there are any."""
-    for line in missed:
-        click.echo(f"windtunnel: {line}", err=True)
-    if missed:
+def _judge(
+    results: Sequence[ValidationResult],
+    omitted: Sequence[OmittedPoints] | None,
+    calibrate: bool,
+    max_mape: float | None,
+) -> None:
+    """Report what was not measured (unless ``omitted`` is None), not fitted or missed; exit with 1 where it fails."""
+    from windtunnel.app import validate as validating
+
+    failed = False
+    if omitted is not None:
+        _warn(validating.not_measured(results, omitted))
+        failed = not results
+    if calibrate:
+        reasons, none = validating.not_fitted(results)
+        _warn(reasons)
+        failed = failed or none
+    if max_mape is not None:
+        missed = validating.missed(results, max_mape)
+        _warn(missed)
+        failed = failed or bool(missed)
+    if failed:
         sys.exit(1)
+
+
+def _warn(lines: Sequence[str]) -> None:
+    """Print a line on standard error for each message."""
+    for line in lines:
+        click.echo(f"windtunnel: {line}", err=True)
 
 
 def _only(what: str, options: Mapping[str, object]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.files import CODE_BYTES, check_file
 
 _NAME = "_windtunnel_transpiled"
 
@@ -25,11 +26,7 @@ def load(reference: str) -> Callable[..., Any]:
     if not colon or not path or not name:
         raise InputError(f"no kernel in {reference!r}", expected="FILE.py:KERNEL, such as kernels.py:saxpy")
     file = Path(path)
-    if not file.is_file():
-        there = sorted(p.name for p in file.parent.glob("*.py")) if file.parent.is_dir() else []
-        raise InputError(
-            "no such file", where=Location(path), expected="a Python file", nearest=nearest(file.name, there)
-        )
+    check_file(file, "Python file", CODE_BYTES)
     module = _executed(file)
     functions = {key: value for key, value in vars(module).items() if _is_function(value) and not key.startswith("__")}
     if name not in functions:

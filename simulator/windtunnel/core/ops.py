@@ -533,6 +533,24 @@ class Rdma(Operation):
     sums = ("count",)
 
 
+@operation
+class Storage(Operation):
+    """``count`` block reads or writes of ``bytes`` each by a host on a remote volume, as NVMe over Fabrics.
+
+    ``in_flight`` requests are kept outstanding. The time is that of the initiator and the network: it does not contain
+    the media of the remote volume.
+    """
+
+    name = "storage"
+    columns = (
+        count("bytes", 4096, unit="B", doc="size of a request"),
+        count("count", 1),
+        choice("direction", ("read", "write"), "read"),
+        count("in_flight", 1),
+    )
+    sums = ("count",)
+
+
 DISTRIBUTIONS = ("deterministic", "exponential", "lognormal", "gamma", "weibull")
 
 

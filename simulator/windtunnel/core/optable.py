@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import overload
 
 import numpy as np
 
-from windtunnel.core.csvfile import Table, read_csv
+from windtunnel.core.csvfile import Table, read_table
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import Column, Operation, Rows
 from windtunnel.core.ticks import FloatArray
@@ -92,6 +93,28 @@ class OpTable:
                 )
         return None if optional and np.isnan(values).all() else values
 
+    def without(self, lines: Collection[int]) -> OpTable:
+        """Return the same table without the rows at ``lines``."""
+        kept = [place for place, line in enumerate(self.table.lines) if line not in lines]
+        rows, left = [self.table.rows[place] for place in kept], [self.table.lines[place] for place in kept]
+        return OpTable(self.op, replace(self.table, rows=rows, lines=left))
+
+    @classmethod
+    def refused_rows(cls, op: type[Operation], table: Table) -> dict[int, InputError]:
+        """Return the first error of each row that has a cell which is not valid, by the row's index in the table."""
+        refused: dict[int, InputError] = {}
+        for column in op.all_columns():
+            if column.name not in table.header:
+                continue
+            wrong: dict[str, InputError | None] = {}
+            for place, text in enumerate(table.column(column.name)):
+                if text not in wrong:
+                    wrong[text] = _error_of(column, text)
+                error = wrong[text]
+                if error is not None:
+                    refused.setdefault(place, error.at(Location(field=column.name)))
+        return refused
+
     def where(self, place: int, column: str | None = None) -> Location:
         """Return the place of a row, for an error."""
         return Location(self.table.file, self.table.lines[place], field=column)
@@ -124,6 +147,16 @@ class OpTable:
         )
 
 
+def _error_of(column: Column, text: str) -> InputError | None:
+    if not text and column.default is not None:
+        return None
+    try:
+        column.parse(text)
+    except InputError as error:
+        return error
+    return None
+
+
 def read_op_table(op: type[Operation], path: Path) -> OpTable:
     """Return the table at ``path`` (``.csv`` or ``.csv.gz``), with a row for each instance of ``op``."""
-    return OpTable(op, read_csv(path, "table"))
+    return OpTable(op, read_table(path, "table"))

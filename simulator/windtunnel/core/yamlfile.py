@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from windtunnel.core.errors import InputError, Location, nearest_file
+from windtunnel.core.errors import InputError, Location
+from windtunnel.core.files import TEXT_BYTES, read_bytes
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -26,7 +27,6 @@ Path = tuple[str | int, ...]
 _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _MAX_NODES = 1_000_000
-_MAX_BYTES = 64 * 2**20
 
 
 def format_path(path: Path) -> str:
@@ -47,6 +47,8 @@ class Document:
     key_marks: dict[Path, tuple[int, int]] = field(default_factory=dict)
     changes: dict[Path, str] = field(default_factory=dict)
     """The options that set values which do not come from the file, by path."""
+    outside_code: bool = False
+    """Whether code that the document names may be in files outside of its folder."""
 
     def where(self, path: Path, *, key: bool = False) -> Location:
         """Return the place of the value (or the key) at ``path``, or of its nearest ancestor."""
@@ -64,20 +66,14 @@ def read_text(path: FilePath, what: str) -> str:
     """Return the text of the file ``path``, which error messages call ``what``.
 
     Raises:
-        InputError: The file does not exist, is not readable, is not UTF-8, or is larger than 64 MiB.
+        InputError: The file does not exist, is not a regular file, is not readable, is not UTF-8, or is larger than
+            64 MiB.
     """
-    where = Location(str(path))
+    content = read_bytes(path, what, TEXT_BYTES)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise InputError(f"this {what} is larger than 64 MiB", where=where)
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        siblings = sorted(p.name for p in path.parent.glob("*")) if path.parent.is_dir() else []
-        raise InputError(f"there is no such {what}", where=where, nearest=nearest_file(path.name, siblings)) from None
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"this {what} is not UTF-8 text (byte {error.start})", where=where) from None
-    except OSError as error:
-        raise InputError(f"this {what} cannot be read: {error.strerror}", where=where) from None
+        raise InputError(f"this {what} is not UTF-8 text (byte {error.start})", where=Location(str(path))) from None
 
 
 def parse(text: str, file: str) -> Document:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from windtunnel.core.csvfile import Table, read_csv
+from windtunnel.core.csvfile import Table, read_table
 from windtunnel.core.errors import InputError, Location, nearest
 
 
@@ -104,7 +104,7 @@ def _lines(kind: type, rows: object) -> str:
 
 
 def _read(path: Path, kind: type, what: str, where: Location | None) -> Table:
-    table = read_csv(path, what, where)
+    table = read_table(path, what, where)
     wanted = tuple(field.name for field in fields(kind))
     for name in wanted:
         if name not in table.header:

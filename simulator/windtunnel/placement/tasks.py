@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from windtunnel.core.csvfile import Table, read_csv
+from windtunnel.core.csvfile import Table, read_table
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.units import parse_quantity
 from windtunnel.placement.nodes import ANY_MODEL, MILLI, Classes, IntArray, Largest, Nodes, Target, fits_somewhere
@@ -189,7 +189,7 @@ def _read_tasks(
     scenario: PlacementScenario, number: int, stated: Tasks, models: Sequence[str]
 ) -> tuple[list[_Row], Table]:
     where = _Places(scenario, number)
-    table = read_csv(scenario.folder / stated.arrivals.file, "trace", where("arrivals", "file"))
+    table = read_table(scenario.folder / stated.arrivals.file, "trace", where("arrivals", "file"))
     if not table.rows:
         raise InputError(
             f"the trace '{table.file}' has no rows",

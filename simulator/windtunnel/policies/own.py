@@ -4,24 +4,31 @@ The same function runs in both engines: as it is in the process engine, and comp
 takes a `Candidate` and gives a number, or two that are compared in order; the device with the least gets the job. An
 order takes a `JobKey` and gives a number; the job with the least goes first. Attributes of the function say the rest,
 as the decorators of shipped policies do: ``choose.rank_by = "backlog"``, ``choose.requires = ("price",)``.
+
+The file is inside the scenario's folder, unless the user allows other code. What it may take is limited: see `bounded`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, get_args
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.files import CODE_BYTES, read_bytes
 from windtunnel.core.policy import Candidate, Index, JobKey, Order, OwnFunction, Route
 from windtunnel.core.renamed import RENAMED, renamed_error
+from windtunnel.core.time_limits import VARIABLE, time_limit
+from windtunnel.policies.bounded import TimeLimitError, compile_bounded, time_limited
 
 _SPELLED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _REQUIREMENTS = ("price", "deadline", "use_case")
+_LOADING_S = 60.0
+"""How long a policy file may take to be loaded, and each of its functions to answer one example."""
 _CANDIDATE = Candidate(1, 0.5, 0.25, 0.25, 0.001, 10.0, 1.0, 3, 0.0, 0.0)
 _JOB = JobKey(10**12, 1, 2 * 10**12, 0.25)
 
@@ -31,9 +38,12 @@ def is_own(text: str | None) -> bool:
     return text is not None and _SPELLED.fullmatch(text) is not None
 
 
-def own_route(text: str, folder: Path) -> Route:
-    """The route that ``text`` names, its file relative to ``folder``; InputError for what is wrong with it."""
-    function = _load(text, folder)
+def own_route(text: str, folder: Path, outside: bool = False) -> Route:
+    """The route that ``text`` names, its file relative to ``folder``; InputError for what is wrong with it.
+
+    ``outside``: the file may be outside of ``folder``.
+    """
+    function = _load(text, folder, outside)
     for old in RENAMED["policy function"]:
         if hasattr(function, old):
             raise renamed_error("policy function", old, _place(function)) or AssertionError
@@ -52,28 +62,37 @@ def own_route(text: str, folder: Path) -> Route:
     return Route(text, (function.__doc__ or "").strip(), own, index, requires)
 
 
-def own_order(text: str, folder: Path) -> Order:
-    """The order that ``text`` names, its file relative to ``folder``; InputError for what is wrong with it."""
-    function = _load(text, folder)
+def own_order(text: str, folder: Path, outside: bool = False) -> Order:
+    """The order that ``text`` names, its file relative to ``folder``; InputError for what is wrong with it.
+
+    ``outside``: the file may be outside of ``folder``.
+    """
+    function = _load(text, folder, outside)
     own = OwnFunction(function, text, function.__code__.co_filename, 1, pair=False)
     _tried(function, _JOB, text)
     _checked(own, _JOB)
     return Order(text, (function.__doc__ or "").strip(), own, _requires(function, text))
 
 
-def _load(text: str, folder: Path) -> Callable[..., Any]:
+def _load(text: str, folder: Path, outside: bool) -> Callable[..., Any]:
     match = _SPELLED.fullmatch(text)
     assert match is not None  # noqa: S101  asked for only where it is spelled so
     path = folder / match["file"]
-    if not path.is_file():
-        raise InputError(f"there is no file '{path}'", expected="a Python file, such as ./mine.py:choose")
+    if not outside and not path.resolve().is_relative_to(folder.resolve()):
+        raise InputError(
+            f"the policy file '{path}' is outside the scenario's folder",
+            expected=f"a file in '{folder}', or --allow-outside-code",
+        )
+    source = read_bytes(path, "policy file", CODE_BYTES, Location())
     # A name of its own, so that two files called alike do not meet.
     module_name = f"windtunnel_own_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=6).hexdigest()}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None and spec.loader is not None  # noqa: S101  it is a .py file
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(module_name)
+    module.__file__ = str(path)
     try:
-        spec.loader.exec_module(module)
+        with _limited(path):
+            exec(compile_bounded(source, str(path)), vars(module))  # noqa: S102  the user's own code
+    except InputError:
+        raise
     except (Exception, SystemExit) as error:
         raise InputError(f"'{path}' cannot be run: {type(error).__name__}: {error}") from error
     functions = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
@@ -87,6 +106,21 @@ def _load(text: str, folder: Path) -> Callable[..., Any]:
     if not isinstance(function, FunctionType):
         raise InputError(f"'{match['name']}' in '{path}' is a {type(function).__name__}", expected="a function")
     return function
+
+
+@contextmanager
+def _limited(file: Path | str) -> Iterator[None]:
+    """Raise InputError if loading or trying a policy takes too long."""
+    limit_s = time_limit(_LOADING_S)
+    try:
+        with time_limited(limit_s):
+            yield
+    except TimeLimitError:
+        raise InputError(
+            f"this policy file takes more than {limit_s:g} s to be loaded and to answer one example",
+            where=Location(str(file)),
+            expected=f"functions that answer at once; {VARIABLE} multiplies the limit on a slow machine",
+        ) from None
 
 
 def _requires(function: Callable[..., Any], text: str) -> tuple[str, ...]:
@@ -103,7 +137,10 @@ def _requires(function: Callable[..., Any], text: str) -> tuple[str, ...]:
 
 def _tried(function: Callable[..., Any], example: Candidate | JobKey, text: str) -> Any:
     try:
-        return function(example)
+        with _limited(function.__code__.co_filename):
+            return function(example)
+    except InputError:
+        raise
     except (Exception, SystemExit) as error:
         if isinstance(error, AttributeError) and isinstance(error.obj, Candidate):
             renamed = renamed_error("Candidate", str(error.name), _place(function))

@@ -15,6 +15,15 @@ def lines(report: CalibrationResult) -> Iterator[str]:
     yield f"{report.op} on {report.device}: {report.rows} measurements, {report.distinct} of them distinct"
     if report.launch_bound:
         yield f"  {report.launch_bound} rows are launch-bound and carry no information about the device"
+    for row in report.beyond_datasheet[:_SHOWN]:
+        consequence = "it is fitted (--trust-measurements)" if report.trusted else "it is not fitted"
+        yield (
+            f"  line {row.line} is faster than the datasheet allows (measured {quantity(row.measured_s, 's')}; "
+            f"{row.why}); {consequence}"
+        )
+    yield from _not_shown(report.beyond_datasheet, "rows that are faster than the datasheet allows")
+    if report.beyond_datasheet and not report.trusted:
+        yield "  --trust-measurements fits them too"
     yield from (f"  warning: {warning}" for warning in report.warnings)
     for group in report.duplicates[:_SHOWN]:
         yield f"  lines {', '.join(map(str, group))} are the same point; their median counts as that many measurements"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import heapq
 import json
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from windtunnel.core.csvfile import write_table
 from windtunnel.core.recording import STATUS
 from windtunnel.core.results.placement import Placement, PlacementResult, ReplayPlacement
 from windtunnel.placement.recording import NANO, PlacementRecording
@@ -151,45 +151,46 @@ def _over_time(result: PlacementResult, placed: ReplayPlacement) -> list[str]:
     ]
 
 
-def write_tasks_csv(path: Path, recording: PlacementRecording, rows: npt.NDArray[np.int64] | None = None) -> None:
-    """Write one row for each task (or for those whose indices are in ``rows``, a sample).
+def write_tasks(path: Path, recording: PlacementRecording, rows: npt.NDArray[np.int64] | None = None) -> None:
+    """Write one row for each task (or for those whose indices are in ``rows``, a sample): CSV, or Parquet by its name.
 
     Times are decimal seconds, converted exactly from integer nanoseconds.
+
+    Raises:
+        InputError: The file cannot be written, or pyarrow, which writes Parquet, is not installed.
     """
+    texts = dict.fromkeys(("name", "workload", "device", "gpu_indices", "status"), "string")
+    write_table(path, COLUMNS, _task_rows(recording, rows), texts)
+
+
+def _task_rows(recording: PlacementRecording, rows: npt.NDArray[np.int64] | None) -> Iterator[list[str | int]]:
     tasks = recording.tasks
     timed = recording.mode == "replay"
     chosen = np.arange(len(tasks)) if rows is None else rows
     columns = [chosen.tolist(), *(getattr(tasks, name)[chosen].tolist() for name in _FIELDS)]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for i, workload, node, mask, status, arrival, start, finish, gpus, milli, cpu, memory in zip(
-            *columns, strict=True
-        ):
-            times = ["", "", "", "", ""]
-            if timed:
-                times = [
-                    _seconds(arrival),
-                    _seconds(start),
-                    _seconds(finish),
-                    _seconds(start - arrival if start >= 0 else -1),
-                    _seconds(finish - arrival if finish >= 0 else -1),
-                ]
-            writer.writerow(
-                [
-                    i,
-                    tasks.names[i],
-                    recording.workloads[workload],
-                    recording.nodes[node] if node >= 0 else "",
-                    " ".join(str(g) for g in range(mask.bit_length()) if mask >> g & 1),
-                    STATUS[status],
-                    *times,
-                    gpus,
-                    milli if gpus else 0,
-                    cpu,
-                    memory,
-                ]
-            )
+    for i, workload, node, mask, status, arrival, start, finish, gpus, milli, cpu, memory in zip(*columns, strict=True):
+        times = ["", "", "", "", ""]
+        if timed:
+            times = [
+                _seconds(arrival),
+                _seconds(start),
+                _seconds(finish),
+                _seconds(start - arrival if start >= 0 else -1),
+                _seconds(finish - arrival if finish >= 0 else -1),
+            ]
+        yield [
+            i,
+            tasks.names[i],
+            recording.workloads[workload],
+            recording.nodes[node] if node >= 0 else "",
+            " ".join(str(g) for g in range(mask.bit_length()) if mask >> g & 1),
+            STATUS[status],
+            *times,
+            gpus,
+            milli if gpus else 0,
+            cpu,
+            memory,
+        ]
 
 
 def _seconds(ticks: int) -> str:

@@ -1,10 +1,10 @@
-"""Writes the jobs of a run as CSV, one row for each job, with times exact to the picosecond."""
+"""Writes the jobs of a run, one row for each job: as CSV with times exact to the picosecond, or as Parquet."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -12,25 +12,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from windtunnel.core.parquet import Kind, write_blocks
 from windtunnel.core.recording import COMPLETED, STATUS, IntArray, Recording
 from windtunnel.core.ticks import TickArray
 
-COLUMNS = (
-    "job",
-    "workload",
-    "device",
-    "status",
-    "arrival_s",
-    "start_s",
-    "finish_s",
-    "waiting_s",
-    "latency_s",
-    "ttft_s",
-    "tpot_s",
-    "output_tokens",
-    "energy_j",
-    "attempts",
-)
+COLUMNS: dict[str, Kind] = {
+    "job": "integer",
+    "workload": "text",
+    "device": "text",
+    "status": "text",
+    "arrival_s": "number",
+    "start_s": "number",
+    "finish_s": "number",
+    "waiting_s": "number",
+    "latency_s": "number",
+    "ttft_s": "number",
+    "tpot_s": "number",
+    "output_tokens": "integer",
+    "energy_j": "number",
+    "attempts": "integer",
+}
 
 _ROWS = 1 << 15
 """Rows that are converted to text at once; this bounds the memory."""
@@ -44,38 +45,56 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
     is empty if the job has no such time: no start, no finish, no token. Only completed jobs have a latency. An
     interrupted job has the start and the device of its last attempt, and none while it waits for the next attempt.
     """
-    jobs = recording.jobs
-    workloads = [_cell(name) for name in recording.workloads]
-    devices = [_cell(name) for name in recording.devices.names()]
-    chosen = np.arange(len(jobs)) if rows is None else np.asarray(rows, dtype=np.int64)
     with Path(path).open("w", encoding="utf-8", newline="") as file:
         file.write(",".join(COLUMNS) + "\n")
-        for begin in range(0, len(chosen), _ROWS):
-            index = chosen[begin : begin + _ROWS]
-            arrival, start, finish = jobs.arrival[index], jobs.start[index], jobs.finish[index]
-            first, status = jobs.first[index], jobs.status[index]
-            started = start >= 0
-            columns: list[Sequence[str]] = [
-                list(map(str, index.tolist())),
-                [workloads[i] for i in jobs.workload[index].tolist()],
-                [devices[i] if i >= 0 else "" for i in jobs.device[index].tolist()],
-                [STATUS[i] for i in status.tolist()],
-                seconds_text(arrival),
-                seconds_text(start),
-                seconds_text(finish),
-                seconds_text(np.where(started, start - arrival, -1)),
-                seconds_text(np.where((status == COMPLETED) & (finish >= 0), finish - arrival, -1)),
-                seconds_text(np.where(first >= 0, first - arrival, -1)),
-                seconds_text(_tpot(first, finish, jobs.tokens[index], status)),
-                list(map(str, jobs.tokens[index].tolist())),
-                [
-                    repr(joules) if ran else ""
-                    for joules, ran in zip(jobs.energy_j[index].tolist(), jobs.starts[index] > 0, strict=True)
-                ],
-                list(map(str, jobs.starts[index].tolist())),
-            ]
+        for columns in _blocks(recording, rows, _cell):
             file.write("\n".join(map(",".join, zip(*columns, strict=True))))
             file.write("\n")
+
+
+def write_jobs_parquet(path: Path, recording: Recording, rows: npt.NDArray[np.int64] | None = None) -> None:
+    """Write the table of ``write_jobs_csv`` as Parquet, with times as 64-bit floating-point numbers (s).
+
+    These numbers round times above 9,000 s to more than a picosecond.
+
+    Raises:
+        InputError: pyarrow is not installed.
+    """
+    write_blocks(path, COLUMNS, _blocks(recording, rows, str))
+
+
+def _blocks(
+    recording: Recording, rows: npt.NDArray[np.int64] | None, cell: Callable[[str], str]
+) -> Iterator[Sequence[Sequence[str]]]:
+    """Yield blocks of jobs as columns of text, with names as ``cell`` writes them."""
+    jobs = recording.jobs
+    workloads = [cell(name) for name in recording.workloads]
+    devices = [cell(name) for name in recording.devices.names()]
+    chosen = np.arange(len(jobs)) if rows is None else np.asarray(rows, dtype=np.int64)
+    for begin in range(0, len(chosen), _ROWS):
+        index = chosen[begin : begin + _ROWS]
+        arrival, start, finish = jobs.arrival[index], jobs.start[index], jobs.finish[index]
+        first, status = jobs.first[index], jobs.status[index]
+        started = start >= 0
+        yield [
+            list(map(str, index.tolist())),
+            [workloads[i] for i in jobs.workload[index].tolist()],
+            [devices[i] if i >= 0 else "" for i in jobs.device[index].tolist()],
+            [STATUS[i] for i in status.tolist()],
+            seconds_text(arrival),
+            seconds_text(start),
+            seconds_text(finish),
+            seconds_text(np.where(started, start - arrival, -1)),
+            seconds_text(np.where((status == COMPLETED) & (finish >= 0), finish - arrival, -1)),
+            seconds_text(np.where(first >= 0, first - arrival, -1)),
+            seconds_text(_tpot(first, finish, jobs.tokens[index], status)),
+            list(map(str, jobs.tokens[index].tolist())),
+            [
+                repr(joules) if ran else ""
+                for joules, ran in zip(jobs.energy_j[index].tolist(), jobs.starts[index] > 0, strict=True)
+            ],
+            list(map(str, jobs.starts[index].tolist())),
+        ]
 
 
 def _tpot(first: TickArray, finish: TickArray, tokens: IntArray, status: npt.NDArray[np.integer[Any]]) -> TickArray:

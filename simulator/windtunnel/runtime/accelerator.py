@@ -302,10 +302,10 @@ class Accelerator:
             raise self.make_error(InvalidArgument, operation, f"{what}{buffer!r}, of another device")
         buffer.check_not_freed(operation, what)
 
-    def configuration(self, elements: int, block: int = 256) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Return (grid, block) for one thread per element: see ``limits.launch_configuration``."""
+    def configuration(self, elements: int, block: int = 256, *, loops: bool = False) -> tuple[Dims, Dims]:
+        """Return (grid, block) for one thread per element along x: see ``limits.launch_configuration``."""
         try:
-            return launch_configuration(index(elements), self.info.limits, block)
+            return launch_configuration(index(elements), self.info.limits, block, loops=loops)
         except (TypeError, ValueError) as error:
             raise self.make_error(InvalidArgument, "launch configuration", str(error)) from None
 

@@ -42,19 +42,57 @@ def dims(value: int | Sequence[int]) -> Dims:
     return (*numbers, *(1,) * (3 - len(numbers)))  # type: ignore[return-value]
 
 
-def launch_configuration(elements: int, limits: Limits, block: int = 256) -> tuple[Dims, Dims]:
-    """Return (grid, block) of one-dimensional blocks with one thread for each of ``elements``.
+def launch_configuration(elements: int, limits: Limits, block: int = 256, *, loops: bool = False) -> tuple[Dims, Dims]:
+    """Return (grid, block) of one-dimensional blocks with at least one thread for each of ``elements``.
 
-    ``block`` is reduced to the device's limit and rounded to a multiple of the warp. If the grid exceeds the limit, the
-    kernel must loop over several elements per thread. Raises ValueError for fewer than one element.
+    ``block`` is reduced to the device's limit and rounded to a multiple of the warp. The grid has the axis x alone,
+    because a kernel that takes its element from ``grid(1)`` would repeat the same elements along y and z.
+
+    Args:
+        elements: The number of elements.
+        limits: The limits of the device.
+        block: The largest number of threads in a block.
+        loops: Whether the kernel loops over its elements in steps of ``gridsize(1)``, so that fewer threads suffice.
+
+    Raises:
+        ValueError: There is less than one element; or the axis x does not have enough threads for all elements and
+            ``loops`` is false. The message names launches that cover them.
     """
     if elements < 1:
         raise ValueError(f"{elements} elements need no launch")
     max_threads = min(limits.threads_per_block, limits.block[0])
-    threads = min(block, max_threads, math.ceil(elements / limits.warp) * limits.warp)
-    threads = max(threads // limits.warp * limits.warp, min(limits.warp, max_threads))
-    blocks = min(math.ceil(elements / threads), limits.grid[0])
-    return (blocks, 1, 1), (threads, 1, 1)
+    threads = _threads(min(block, max_threads, math.ceil(elements / limits.warp) * limits.warp), limits)
+    blocks = math.ceil(elements / threads)
+    if blocks > limits.grid[0] and not loops:
+        raise ValueError(_too_many(elements, threads, limits))
+    return (min(blocks, limits.grid[0]), 1, 1), (threads, 1, 1)
+
+
+def _threads(wanted: int, limits: Limits) -> int:
+    """Return ``wanted`` threads of a block rounded down to a multiple of the warp, and at least one warp."""
+    most = min(limits.threads_per_block, limits.block[0])
+    return max(wanted // limits.warp * limits.warp, min(limits.warp, most))
+
+
+def _too_many(elements: int, threads: int, limits: Limits) -> str:
+    """Return why a one-dimensional grid does not cover ``elements``, and what does."""
+    most = limits.grid[0]
+    problem = (
+        f"{elements:,} elements need {math.ceil(elements / threads):,} blocks of {threads} threads, of at most {most:,}"
+        f" along x, which cover {most * threads:,} elements"
+    )
+    ways = []
+    widest = _threads(min(limits.threads_per_block, limits.block[0]), limits)
+    if math.ceil(elements / widest) <= most:
+        ways.append(f"block={widest}")
+    ways.append("loops=True, with a kernel that loops over its elements in steps of gridsize(1)")
+    rows = math.ceil(elements / (most * threads))
+    if rows <= limits.grid[1]:
+        columns = math.ceil(math.ceil(elements / threads) / rows)
+        ways.append(
+            f"the grid ({columns}, {rows}, 1), with a kernel whose element is grid(1) + blockIdx.y * gridsize(1)"
+        )
+    return f"{problem}; expected {', or '.join(ways)}"
 
 
 def exceeded(limits: Limits, grid: Dims, block: Dims, shared: int) -> str | None:

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.files import CODE_BYTES, read_bytes
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.kernels import Kernel
 
@@ -223,11 +224,11 @@ class KernelFile:
     def _read(self) -> tuple[tuple[bytes, float], str]:
         """Return ((content, time), digest). The digest also detects two changes within one tick of the file's clock."""
         try:
+            content = read_bytes(self.path, "kernel file", CODE_BYTES)
             modified_s = self.path.stat().st_mtime
-            content = self.path.read_bytes()
-        except OSError as error:
+        except (InputError, OSError) as error:
             raise ReloadError(
-                f"the kernel file cannot be read: {error.strerror or error}",
+                f"the kernel file cannot be read: {error.problem if isinstance(error, InputError) else error.strerror}",
                 where=Location(str(self.path)),
                 expected="the file there, or a new KernelFile of another",
             ) from None

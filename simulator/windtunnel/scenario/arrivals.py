@@ -93,6 +93,10 @@ class Process(Model, ABC):
     def mean_rate_per_s(self) -> float:
         """Return the long-run mean rate (jobs/s)."""
 
+    def expected_jobs(self, time_s: float) -> float:
+        """Return the expected number of jobs in the first ``time_s`` of a run."""
+        return self.mean_rate_per_s() * time_s
+
     @abstractmethod
     def scaled(self, factor: float) -> Self:
         """Return the same process with ``factor`` times the rate at every time."""
@@ -159,6 +163,12 @@ class Burst(Process):
     def mean_rate_per_s(self) -> float:
         """Return the time-weighted mean of the two rates (jobs/s)."""
         return self.rate + (self.burst_rate - self.rate) * self.duration / self.every
+
+    def expected_jobs(self, time_s: float) -> float:
+        """Return the expected number of jobs in the first ``time_s`` of a run, which begins with a burst."""
+        periods, rest_s = divmod(time_s, self.every)
+        burst_s = periods * self.duration + min(rest_s, self.duration)
+        return self.rate * (time_s - burst_s) + self.burst_rate * burst_s
 
     def scaled(self, factor: float) -> Self:
         """Return the same process with both rates times ``factor``."""
@@ -282,6 +292,24 @@ class Diurnal(Process):
         """Return the mean rate of a day (jobs/s). With linear interpolation it equals the mean of the 24 rates."""
         return math.fsum(self.rates) / 24 if self.rates is not None else self.rate or 0.0
 
+    def expected_jobs(self, time_s: float) -> float:
+        """Return the expected number of jobs in the first ``time_s`` of a run: whole days, and the rest by minutes."""
+        days, rest_s = divmod(time_s, DAY_S)
+        minutes = max(1, math.ceil(rest_s / 60.0))
+        middles_s = self.start_time + (np.arange(minutes) + 0.5) * rest_s / minutes
+        return self.mean_rate_per_s() * days * DAY_S + float(self._rates_at(middles_s).mean()) * rest_s
+
+    def _rates_at(self, times_s: np.ndarray) -> np.ndarray:
+        """Return the rate (jobs/s) at times of day (s)."""
+        if self.rates is None:
+            assert self.rate is not None and self.amplitude is not None and self.peak is not None  # noqa: S101  checked
+            wave: np.ndarray = np.cos(2.0 * math.pi * (times_s - self.peak) / DAY_S)
+            return self.rate * (1.0 + self.amplitude * wave)
+        hours, rates = times_s % DAY_S / 3600.0, np.array(self.rates)
+        if self.shape == "step":
+            return np.asarray(rates[hours.astype(np.int64)])
+        return np.asarray(np.interp(hours, np.arange(25), np.append(rates, rates[0])))
+
     def scaled(self, factor: float) -> Self:
         """Return the same process with all rates times ``factor``."""
         if self.rates is not None:
@@ -335,6 +363,17 @@ class Spikes(Process):
         if self.mean_interval is None:
             return self.rate
         return self.rate * (1.0 + (self.factor - 1.0) * -math.expm1(-self.duration / self.mean_interval))
+
+    def expected_jobs(self, time_s: float) -> float:
+        """Return the expected number of jobs in the first ``time_s`` of a run."""
+        if self.at is None:
+            return self.mean_rate_per_s() * time_s
+        in_spikes_s, end_s = 0.0, 0.0
+        for begin_s in sorted(self.at):
+            first_s, last_s = max(begin_s, end_s), min(begin_s + self.duration, time_s)
+            in_spikes_s += max(0.0, last_s - first_s)
+            end_s = max(end_s, last_s)
+        return self.rate * (time_s + (self.factor - 1.0) * in_spikes_s)
 
     def scaled(self, factor: float) -> Self:
         """Return the same spikes with the rate times ``factor``."""
@@ -404,6 +443,10 @@ class Mix(Process):
     def mean_rate_per_s(self) -> float:
         """Return the sum of the mean rates of its processes (jobs/s)."""
         return math.fsum(process.mean_rate_per_s() for process in self.processes)
+
+    def expected_jobs(self, time_s: float) -> float:
+        """Return the expected number of jobs of all its processes in the first ``time_s`` of a run."""
+        return math.fsum(process.expected_jobs(time_s) for process in self.processes)
 
     def scaled(self, factor: float) -> Self:
         """Return the union of its processes, each scaled by ``factor``."""

@@ -14,9 +14,15 @@ from windtunnel.core.yamlfile import Document, format_path, parse, read_text
 NodePath = tuple[str | int, ...]
 
 
-def read_document(path: Path, changes: Sequence[str] = (), *, seed: int | None = None) -> Document:
-    """Return the scenario file ``path`` as data, with ``changes`` made to it; it is not checked yet."""
+def read_document(
+    path: Path, changes: Sequence[str] = (), *, seed: int | None = None, outside_code: bool = False
+) -> Document:
+    """Return the scenario file ``path`` as data, with ``changes`` made to it; it is not checked yet.
+
+    ``outside_code``: its policy may be code in a file outside of its folder.
+    """
     document = parse(read_text(path, "scenario"), str(path))
+    document.outside_code = outside_code
     for change in changes:
         apply_change(document, change)
     if seed is not None and isinstance(document.data, dict):

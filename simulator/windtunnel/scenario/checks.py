@@ -44,7 +44,7 @@ def check_names(scenario: Scenario, document: Document) -> None:
 
 
 def _check_entry(scenario: Scenario, name: str, where: Location) -> None:
-    entries = {text for entry in scenario.fleet for text in (entry.name, entry.device) if text is not None}
+    entries = {text for entry in scenario.fleet for text in (entry.name, entry.device) if text}
     if name not in entries:
         raise InputError(
             f"the fleet has no '{name}'",

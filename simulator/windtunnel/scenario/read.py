@@ -17,14 +17,18 @@ from windtunnel.scenario.program import parse_program
 from windtunnel.scenario.scenario import Scenario
 
 
-def read_scenario(path: Path, changes: Sequence[str] = (), *, seed: int | None = None) -> Scenario:
+def read_scenario(
+    path: Path, changes: Sequence[str] = (), *, seed: int | None = None, outside_code: bool = False
+) -> Scenario:
     """Return the scenario in the file ``path`` with ``changes`` ("fleet[0].count=3") made to it.
+
+    ``outside_code``: its policy may be code in a file outside of its folder.
 
     Raises:
         InputError: The first thing that is wrong, with file, line, column, field, what was expected and the nearest
             right name.
     """
-    return check_scenario(read_document(path, changes, seed=seed))
+    return check_scenario(read_document(path, changes, seed=seed, outside_code=outside_code))
 
 
 def scenario_from_data(data: Mapping[str, object], file: str = "scenario") -> Scenario:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from windtunnel.core.errors import InputError, Location, nearest
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.arrivals import Arrivals, Closed, Think
@@ -71,7 +71,7 @@ class FleetEntry(_Model):
     real: Text | None = Field(
         None, description="a device of this host, as `windtunnel devices --real` names it: opencl:0"
     )
-    device: Text = Field("", description="SKU or SKU@API; for a real device its model, by default the host's own")
+    device: Text = Field("", description="SKU or SKU@API; for a real device its model, by default what it is")
     count: Count = 1
     name: Text | None = Field(None, description="name of these devices; default: the SKU")
     speed: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
@@ -120,17 +120,13 @@ class FleetEntry(_Model):
             raise as_custom(
                 InputError(f"'{self.real}' is not the name of a device", expected="a back end and a number: opencl:0")
             )
-        if not self.device:
-            if way not in HOSTED:
-                raise as_custom(
-                    InputError(
-                        f"no model is stated for {self.real}",
-                        expected="device: the SKU behind that API",
-                        nearest=nearest(way, HOSTED),
-                    )
-                )
-            object.__setattr__(self, "device", HOSTED[way])
+        if not self.device and way in HOSTED:
+            self.modelled_as(HOSTED[way])
         return self
+
+    def modelled_as(self, device: str) -> None:
+        """Set the model of a real device that does not state one, as soon as the device itself says what it is."""
+        object.__setattr__(self, "device", device)
 
 
 class DecoderModel(_Model):
@@ -363,6 +359,11 @@ class Scenario(_Model):
     def folder(self) -> Path:
         """The folder to which file names in the scenario are relative."""
         return Path(self._document.file).parent
+
+    @property
+    def outside_code(self) -> bool:
+        """Whether a policy's file may be outside of ``folder``."""
+        return self._document.outside_code
 
     @property
     def real_devices(self) -> list[str]:

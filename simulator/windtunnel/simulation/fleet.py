@@ -34,7 +34,9 @@ def policy_of(scenario: Scenario) -> Policy:
     """Return the scenario's policy with its batching; raises InputError with its place for an unknown name."""
     stated = scenario.policy
     if isinstance(stated, str):
-        return _located(partial(policies.named, stated, folder=scenario.folder), scenario, "policy")
+        return _located(
+            partial(policies.named, stated, folder=scenario.folder, outside=scenario.outside_code), scenario, "policy"
+        )
     batch = Batch()
     if isinstance(stated.batch, RequestBatch):
         batch = Batch("request", stated.batch.size, stated.batch.wait)
@@ -42,14 +44,18 @@ def policy_of(scenario: Scenario) -> Policy:
         batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
     preemption = stated.preemption or "none"
     if stated.name is not None:
-        named = _located(partial(policies.named, stated.name, batch, scenario.folder), scenario, "policy", "name")
+        named = _located(
+            partial(policies.named, stated.name, batch, scenario.folder, scenario.outside_code),
+            scenario,
+            "policy",
+            "name",
+        )
         return replace(named, preemption=preemption, backfill=stated.backfill)
-    route = _located(
-        partial(policies.route_named, stated.route or "central", scenario.folder), scenario, "policy", "route"
-    )
-    order = _located(
-        partial(policies.order_named, stated.order or "arrival", scenario.folder), scenario, "policy", "order"
-    )
+    folder, outside = scenario.folder, scenario.outside_code
+    made_route = partial(policies.route_named, stated.route or "central", folder, outside)
+    made_order = partial(policies.order_named, stated.order or "arrival", folder, outside)
+    route = _located(made_route, scenario, "policy", "route")
+    order = _located(made_order, scenario, "policy", "order")
     name = f"{stated.route or 'central'} / {stated.order or 'arrival'}"
     return Policy(name, route, order, batch, preemption, stated.backfill)
 
@@ -62,9 +68,19 @@ def _located(make: Callable[[], _Part], scenario: Scenario, *path: str) -> _Part
 
 
 def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
-    """Return the device of each fleet entry, with the entry's settings."""
+    """Return the device of each fleet entry, with the entry's settings.
+
+    Raises:
+        InputError: An entry is not valid.
+        DeviceNotPresentError: A real device whose model is not stated is not on this host.
+    """
     devices: list[Device] = []
     for i, entry in enumerate(scenario.fleet):
+        if entry.real is not None and not entry.device:
+            try:
+                entry.modelled_as(_model_here(entry.real))
+            except InputError as error:
+                raise error.at(scenario.where("fleet", i, "real")) from None
         try:
             device = device_model(entry.device, catalogue)
         except InputError as error:
@@ -89,6 +105,18 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
             raise error.at(scenario.where("fleet", i, "device")) from None
         devices.append(device)
     return devices
+
+
+def _model_here(name: str) -> str:
+    """Return the model of a device of this host, such as ``h100-sxm-80gb@cuda`` of ``cuda:0``."""
+    from windtunnel.backends.discovery import real_devices
+
+    real = real_devices.require(name)
+    if real.model is None:
+        raise InputError(
+            f"no model is known for {name} ({real.detected.label})", expected="device: SKU, or SKU@API, of that device"
+        )
+    return real.model
 
 
 def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, Executor]:

@@ -239,6 +239,7 @@ def run(
     catalogue: Catalogue | None = None,
     all_jobs: bool = False,
     all_devices: bool = False,
+    outside_code: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run | PlacementRun:
     """Simulate a scenario (or the file it is in).
@@ -246,10 +247,11 @@ def run(
     With ``replications`` above 1 the intervals come from independent runs, otherwise from batches of one run. Above
     200,000 jobs an evenly spaced sample of them is written, with a note in the result, unless ``all_jobs``. Above
     10,000 devices the result has an object for each fleet entry instead of each device, unless ``all_devices``.
-    ``progress`` is called with (jobs arrived, jobs in all). Raises InputError for invalid input.
+    With ``outside_code`` the policy of a scenario file may be code in a file outside of its folder. ``progress`` is
+    called with (jobs arrived, jobs in all). Raises InputError for invalid input.
     """
     if isinstance(scenario, (str, Path)):
-        scenario = checked(read_document(Path(scenario), changes, seed=seed))
+        scenario = checked(read_document(Path(scenario), changes, seed=seed, outside_code=outside_code))
     if not isinstance(scenario, Scenario):
         from windtunnel.placement.run import run_placement
 

@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.files import TABLE_BYTES, read_bytes
 from windtunnel.core.results.data import to_data
 from windtunnel.core.results.sweep import SweepAxis
 from windtunnel.core.yamlfile import Document, format_path, parse, read_text
@@ -203,9 +204,10 @@ def _absolute(name: str) -> str:
 class Reader:
     """Reads the scenario of a sweep at its points."""
 
-    def __init__(self, file: str, text: str, sets: Sequence[str]) -> None:
+    def __init__(self, file: str, text: str, sets: Sequence[str], outside_code: bool) -> None:
         self.text = text
         self._base = parse(text, file)
+        self._base.outside_code = outside_code
         for change in sets:
             apply_change(self._base, change)
 
@@ -213,7 +215,12 @@ class Reader:
         """Return the scenario with the changes of a point, before it is checked."""
         base = self._base
         document = Document(
-            copy.deepcopy(base.data), base.file, dict(base.marks), dict(base.key_marks), dict(base.changes)
+            copy.deepcopy(base.data),
+            base.file,
+            dict(base.marks),
+            dict(base.key_marks),
+            dict(base.changes),
+            base.outside_code,
         )
         for change in changes:
             apply_change(document, change, "--over")
@@ -227,7 +234,9 @@ class Reader:
 def read_copy(inputs: Inputs, tree: Path, changes: Sequence[str]) -> Scenario:
     """Return the scenario at a point, read from the copies under ``tree``."""
     name = _absolute(inputs.scenario)
-    document = Reader(f"{tree}{name}", inputs.files[name].decode("utf-8"), inputs.sets).document(changes)
+    # The sweep has checked where the code is; its copies are wherever the originals are, under another root.
+    reader = Reader(f"{tree}{name}", inputs.files[name].decode("utf-8"), inputs.sets, outside_code=True)
+    document = reader.document(changes)
     document.data = _redirected(document.data, tree)
     return check_scenario(document)
 
@@ -282,10 +291,7 @@ def gather(file: str, text: str, sets: Sequence[str], catalogs: Sequence[str], d
     def take(path: Path) -> None:
         if _absolute(str(path)) in files:
             return
-        try:
-            content = files[_absolute(str(path))] = path.read_bytes()
-        except OSError as error:
-            raise InputError(f"this cannot be read: {error.strerror}", where=Location(str(path))) from None
+        content = files[_absolute(str(path))] = read_bytes(path, "file", TABLE_BYTES)
         if path.suffix in (".yaml", ".yml"):
             with suppress(InputError, UnicodeDecodeError):  # its own reader reports the error
                 walk(parse(content.decode("utf-8"), str(path)).data, path.parent)
@@ -310,15 +316,21 @@ class Grid:
 
 
 def read_grid(
-    file: str, over: Sequence[str], sets: Sequence[str], catalogs: Sequence[str], check: Callable[[Scenario], object]
+    file: str,
+    over: Sequence[str],
+    sets: Sequence[str],
+    catalogs: Sequence[str],
+    check: Callable[[Scenario], object],
+    outside_code: bool = False,
 ) -> Grid:
     """Read a sweep and check every point. Raises InputError for the first invalid one.
 
-    ``check`` raises InputError for errors that the schema does not find.
+    ``outside_code``: the policy may be code in a file outside of the scenario's folder. ``check`` raises InputError for
+    errors that the schema does not find.
     """
     axes = [parse_axis(text) for text in over]
     points = grid(axes, sets)
-    reader = Reader(file, read_text(Path(file), "scenario"), sets)
+    reader = Reader(file, read_text(Path(file), "scenario"), sets, outside_code)
     scenarios = []
     for point in points:
         try:

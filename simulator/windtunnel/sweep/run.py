@@ -25,7 +25,8 @@ class SweepOptions:
     """Where a sweep runs and where it is stored.
 
     It runs on ``workers`` processes of this machine, which import the modules ``preload``, or on a cluster. ``out`` is
-    the folder of its records, or None; ``fresh`` deletes the records of another sweep in it.
+    the folder of its records, or None; ``fresh`` deletes the records of another sweep in it. ``parquet``: the
+    table is also written as Parquet.
     """
 
     out: Path | None
@@ -33,6 +34,7 @@ class SweepOptions:
     workers: int | None
     cluster: str | None
     preload: tuple[str, ...] = ()
+    parquet: bool = False
 
 
 def run_sweep(
@@ -90,7 +92,7 @@ def run_sweep(
                 progress(done, total)
         result = sweep_result(grid, stated, [outcomes[i] for i in range(total)], code)
         if kept is not None:
-            write_tables(kept.folder, result)
+            write_tables(kept.folder, result, options.parquet)
     return result
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.csvfile import write_texts
+from windtunnel.core.csvfile import Cell, write_table, write_texts
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.sweep import PointOutcome, SweepResult, SweepRow
 from windtunnel.sweep.grid import FORMAT, Grid, Manifest, canonical
@@ -113,6 +113,11 @@ def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> st
     return stream.getvalue()
 
 
+def _typed(value: object) -> Cell:
+    """Return a value as a cell of a typed table: texts, numbers and truth values as they are, others as JSON."""
+    return value if value is None or isinstance(value, str | int | float) else canonical(value)
+
+
 def _cell(value: object) -> str:
     if value is None:
         return ""
@@ -121,7 +126,10 @@ def _cell(value: object) -> str:
     return repr(value) if isinstance(value, float) else canonical(value)
 
 
-def write_tables(folder: Path, result: SweepResult) -> list[Path]:
-    """Write sweep.csv and sweep.json of a finished sweep, each completely or not at all."""
+def write_tables(folder: Path, result: SweepResult, parquet: bool = False) -> list[Path]:
+    """Write sweep.csv and sweep.json of a finished sweep, each completely or not at all, and sweep.parquet if asked."""
+    if parquet:
+        rows = ([_typed(row.cells().get(column)) for column in result.columns] for row in result.rows)
+        write_table(folder / "sweep.parquet", result.columns, rows)
     cells = csv_text(result.columns, [row.cells() for row in result.rows])
     return write_texts(folder, {"sweep.csv": cells, "sweep.json": result_json(result)})

@@ -99,10 +99,7 @@ class MeasurementResults:
         hung = {(device.name, why) for device in self.devices for why in device.measured.hung}
         for device in self.devices:
             reasons = [(point, why) for point, why in device.measured.refused]
-            reasons += [
-                (point, "its share of the budget was too small; a larger --budget measures it")
-                for point in device.measured.over_budget
-            ]
+            reasons += [(point, _OVER_BUDGET) for point in device.measured.over_budget]
             for point, why in reasons:
                 key = device.name, point.op, why
                 counts[key] = counts.get(key, 0) + 1
@@ -110,7 +107,7 @@ class MeasurementResults:
                 counts[device.name, "makespan", device.no_makespan] = 1
         counts |= {(name, "all", why): len(list(suite.points())) for name, why in self.unopened.items()}
         return [
-            OmittedPoints(source, op, why, points=n, hung=(source, why) in hung)
+            OmittedPoints(source, op, why, points=n, hung=(source, why) in hung, over_budget=why == _OVER_BUDGET)
             for (source, op, why), n in sorted(counts.items())
         ]
 
@@ -300,6 +297,7 @@ def _processor() -> str:
     return processor_name()
 
 
+_OVER_BUDGET = "its share of the budget was too small; a larger --budget measures it"
 _JOBS = 40
 _MIN_OPERATIONS = 3
 """The least number of operations of the scenario."""

@@ -7,7 +7,6 @@ of the measurements.
 
 from __future__ import annotations
 
-import csv
 import difflib
 import json
 import math
@@ -15,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from windtunnel.core.columns import Columns
-from windtunnel.core.csvfile import Table, read_csv, write_whole
+from windtunnel.core.csvfile import Table, read_table, write_table
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.files import TEXT_BYTES, read_bytes
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Operation
 from windtunnel.core.optable import OpTable
 from windtunnel.core.results.data import Result
@@ -116,7 +116,7 @@ def read_file(
             )
         measurements = read_document(path)
     else:
-        table = read_csv(path, "file of measurements")
+        table = read_table(path, "file of measurements")
         measurements = [
             row
             for found_op, part in _by_operation(table, op)
@@ -370,15 +370,16 @@ def write_rows(path: Path, measurements: Sequence[Measurement]) -> None:
     own = op.all_columns()
     lead = ["device", "source"] if _has_own(op) else ["device", "source", "op"]
 
-    def write(stream: TextIO) -> None:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*lead, *(column.name for column in own), "latency_s", *kept])
-        for row in measurements:
-            cells = [_plain(row.columns[column.name]) for column in own]
-            named = [str(getattr(row, name)) for name in lead]
-            writer.writerow([*named, *cells, repr(row.latency_s), *(_cell(name, row) for name in kept)])
-
-    write_whole(path, write)
+    rows = (
+        [
+            *(str(getattr(row, name)) for name in lead),
+            *(_plain(row.columns[column.name]) for column in own),
+            repr(row.latency_s),
+            *(_cell(name, row) for name in kept),
+        ]
+        for row in measurements
+    )
+    write_table(path, [*lead, *(column.name for column in own), "latency_s", *kept], rows)
 
 
 def _cell(name: str, row: Measurement) -> str:
@@ -399,10 +400,8 @@ def read_document(path: Path) -> list[Measurement]:
         InputError: with the row and the field, if the document is not valid.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise InputError("file of measurements not found", where=Location(str(path))) from None
-    except (OSError, ValueError, RecursionError) as error:
+        data = json.loads(read_bytes(path, "file of measurements", TEXT_BYTES).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"this cannot be read as JSON: {error}", where=Location(str(path))) from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("measurements"), list):
         raise InputError(

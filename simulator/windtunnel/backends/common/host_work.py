@@ -29,6 +29,7 @@ from windtunnel.core.errors import (
     UnsupportedOperationError,
     list_choices,
 )
+from windtunnel.core.memory import available_bytes
 from windtunnel.core.processors import processors
 from windtunnel.runtime.codes import code_of
 
@@ -101,17 +102,6 @@ def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         if key.strip() == "model name" and value.strip():
             return value.strip()
     return platform.processor() or platform.machine() or "processor"
-
-
-def available_bytes() -> float:
-    """Return the memory (bytes) that Linux reports as available; elsewhere half of the installed memory."""
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("MemAvailable:"):
-                return float(line.split()[1]) * 1024.0
-    except OSError:
-        pass
-    return 0.5 * system.memory_bytes()
 
 
 def detected_host(backend: str, label: str, driver: str) -> DetectedDevice:

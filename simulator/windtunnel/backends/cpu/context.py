@@ -21,10 +21,11 @@ import numpy as np
 from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.common.context import RealContext, RealFunction, RealStream
 from windtunnel.backends.common.driver import Problem
-from windtunnel.backends.common.host_work import available_bytes, host_info
+from windtunnel.backends.common.host_work import host_info
 from windtunnel.codegen import Buffer as ArrayArgument
 from windtunnel.codegen import Emitted
 from windtunnel.core.errors import DeviceOutOfMemory, LaunchError
+from windtunnel.core.memory import available_bytes
 from windtunnel.core.time_limits import time_limit
 from windtunnel.runtime.interface import Dims, MemoryKind
 

@@ -49,6 +49,16 @@ class PowerErrors(Result):
 
 
 @dataclass(frozen=True)
+class BeyondDatasheet(Result):
+    """A row that is faster than the datasheet of its device allows: the least time by it, and its arithmetic."""
+
+    line: int
+    measured_s: float
+    least_s: float
+    why: str
+
+
+@dataclass(frozen=True)
 class FitReport(Result):
     """A fit and its accuracy; see ``windtunnel_models.learned.calibration.Calibration``."""
 
@@ -76,8 +86,11 @@ class CalibrationResult(FitReport):
     """A fit compared with the shipped model.
 
     ``shipped_error`` is the error of the shipped model on the same rows without the outliers. ``instead_of`` lists the
-    operations of the shipped calibration, which the new one replaces.
+    operations of the shipped calibration, which the new one replaces. ``beyond_datasheet`` lists the rows that are
+    faster than the datasheet allows. They are not in the fit, unless they are ``trusted``.
     """
 
     shipped_error: float
     instead_of: Sequence[str]
+    beyond_datasheet: Sequence[BeyondDatasheet] = ()
+    trusted: bool = False

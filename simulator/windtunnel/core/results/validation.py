@@ -241,13 +241,17 @@ ValidationResult = OperationResult | MakespanResult
 
 @dataclass(frozen=True)
 class OmittedPoints(Result):
-    """How many points of an operation were not measured on a device, why, and whether a call hung."""
+    """How many points of an operation were not measured on a device, why, and whether a call hung.
+
+    ``over_budget``: the reason is that the budget was too small.
+    """
 
     source: str
     op: str
     why: str
     points: int
     hung: bool
+    over_budget: bool = False
 
 
 @dataclass(frozen=True)

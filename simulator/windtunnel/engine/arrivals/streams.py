@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS, TICKS_PER_SECOND, TickArray, to_tick_array
+from windtunnel.engine.arrivals.limits import MAX_JOBS, MAX_STREAMED_JOBS, JobLimit
 from windtunnel.engine.arrivals.processes import BLOCK, Draws, times
-from windtunnel.engine.arrivals.traces import MAX_JOBS, TraceRows, trace_jobs
+from windtunnel.engine.arrivals.traces import TraceRows, trace_jobs
 from windtunnel.scenario.arrivals import Closed, Process, Trace
 from windtunnel.scenario.scenario import Stop, Workload
 
@@ -36,40 +37,68 @@ class Stream:
     trace: TraceRows | None = None
 
 
-def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Location]) -> Stream:
+def arrivals(
+    workload: Workload,
+    seed: int,
+    stop: Stop | None,
+    folder: Path,
+    where: Callable[..., Location],
+    limit: JobLimit | None = None,
+) -> Stream:
     """Return the arrivals of ``workload``: at most ``stop.jobs``, or those before ``stop.time``.
 
-    ``where`` returns the location of a key of the workload's ``arrivals``.
+    ``where`` returns the location of a key of the workload's ``arrivals``. ``limit`` counts the jobs of a trace; those
+    of other processes are counted before, by ``count_expected``.
 
     Raises:
-        InputError: if the arrivals do not end, if there are more than 200 million, or if a trace is not valid.
+        InputError: if the arrivals do not end, if there are more than 200 million or too many for ``limit``, or if a
+            trace is not valid.
     """
     process = workload.arrivals
     assert not isinstance(process, Closed)  # noqa: S101  the engine computes those arrivals
     if isinstance(process, Trace):
-        rows = _stopped_trace(process, workload.name, seed, stop, folder, where)
+        rows = _stopped_trace(process, workload.name, seed, stop, folder, where, limit)
+        if limit is not None:
+            limit.keep(len(rows.ticks), workload.name, where())
         return Stream(rows.ticks, rows.mean_rate_per_s, process.stationary, rows)
-    blocks: list[TickArray] = []
-    total = 0
-    for block in arrival_blocks(workload, seed, stop, folder, where):
-        blocks.append(block)
-        total += len(block)
-        if total > MAX_JOBS:
-            raise InputError(
-                f"'{workload.name}' has more than {MAX_JOBS:,} jobs",
-                where=where(),
-                expected="a lower rate or an earlier stop",
-            )
+    blocks = list(arrival_blocks(workload, seed, stop, folder, where, MAX_JOBS))
     ticks = np.concatenate([np.empty(0, dtype=np.int64), *blocks])
     return Stream(ticks, process.mean_rate_per_s(), process.stationary)
 
 
+def count_expected(
+    workloads: Sequence[Workload], stop: Stop | None, limit: JobLimit, where: Callable[..., Location]
+) -> None:
+    """Count the expected jobs of all random processes, before any of them is drawn.
+
+    ``where`` returns the location of a path in the scenario.
+
+    Raises:
+        InputError: if they are too many for ``limit``.
+    """
+    if stop is None:
+        return
+    for number, workload in enumerate(workloads):
+        process = workload.arrivals
+        if isinstance(process, Trace | Closed):
+            continue
+        jobs = process.expected_jobs(stop.time or 0.0) if stop.jobs is None else float(stop.jobs)
+        limit.draw(jobs, workload.name, where("workload", number, "arrivals"))
+        limit.keep(jobs, workload.name, where("workload", number, "arrivals"))
+
+
 def arrival_blocks(
-    workload: Workload, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Location]
+    workload: Workload,
+    seed: int,
+    stop: Stop | None,
+    folder: Path,
+    where: Callable[..., Location],
+    most: int = MAX_STREAMED_JOBS,
 ) -> Iterator[TickArray]:
     """Yield the arrivals of ``arrivals`` in blocks of ticks, for runs that are too long to be kept in memory.
 
-    A trace is kept in memory as a whole, because it must be sorted.
+    A trace is kept in memory as a whole, because it must be sorted. More than ``most`` arrivals are an error, because
+    a random process may have many more than are expected.
 
     Raises:
         InputError: as ``arrivals`` does.
@@ -85,11 +114,11 @@ def arrival_blocks(
             where=where(),
             expected="a stop, such as `stop: {jobs: 10000}` or `stop: {time: 10 s}`",
         )
-    return _drawn(process, Draws(seed, (workload.name, "arrivals")), stop, workload.name, where)
+    return _drawn(process, Draws(seed, (workload.name, "arrivals")), stop, workload.name, where, most)
 
 
 def _drawn(
-    process: Process, draws: Draws, stop: Stop, name: str, where: Callable[..., Location]
+    process: Process, draws: Draws, stop: Stop, name: str, where: Callable[..., Location], most: int
 ) -> Iterator[TickArray]:
     end = MAX_TICKS if stop.time is None else round(stop.time * TICKS_PER_SECOND)
     done = 0
@@ -105,15 +134,25 @@ def _drawn(
                 expected="a higher rate or fewer jobs",
             )
         done += len(ticks)
+        if done > most:
+            raise InputError(
+                f"'{name}' has more than {most:,} jobs", where=where(), expected="a lower rate or an earlier stop"
+            )
         yield ticks
         if is_over or done == stop.jobs:
             return
 
 
 def _stopped_trace(
-    process: Trace, name: str, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Location]
+    process: Trace,
+    name: str,
+    seed: int,
+    stop: Stop | None,
+    folder: Path,
+    where: Callable[..., Location],
+    limit: JobLimit | None = None,
 ) -> TraceRows:
-    rows = trace_jobs(process, folder, Draws(seed, (name, "arrivals")), where)
+    rows = trace_jobs(process, folder, Draws(seed, (name, "arrivals")), where, limit, name)
     if stop is not None and stop.jobs is not None:
         return rows.first(stop.jobs)
     if stop is not None and stop.time is not None:

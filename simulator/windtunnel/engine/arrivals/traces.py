@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 import re
@@ -14,18 +13,18 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
-from windtunnel.core.csvfile import Table, read_csv, write_whole
+from windtunnel.core.csvfile import Table, read_table, write_table
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.files import TABLE_BYTES, check_file, read_bytes
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
+from windtunnel.engine.arrivals.limits import MAX_JOBS, JobLimit
 from windtunnel.engine.arrivals.processes import Draws
 from windtunnel.engine.arrivals.redraw import redrawn, window
 from windtunnel.scenario.arrivals import FORMATS, Knot, Trace
 
-MAX_JOBS = 200_000_000
 TIME_COLUMN = "time_s"
 """The name of the arrival-time column that ``export_trace`` writes."""
 
@@ -168,13 +167,21 @@ def read_trace(
     return _read(path, form, column, columns or {}, where)
 
 
-def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., Location]) -> TraceRows:
+def trace_jobs(
+    process: Trace,
+    folder: Path,
+    draws: Draws,
+    where: Callable[..., Location],
+    limit: JobLimit | None = None,
+    name: str = "the trace",
+) -> TraceRows:
     """Return the jobs of ``process``, whose file is relative to ``folder``, with all its transformations.
 
     The number of jobs is the number of rows with from <= time < until, times ``repeat``, times ``scale``, rounded to
     the nearest integer (halves up). Each copy after the first moves a row by at most ``jitter`` in either direction,
     reflected at time 0 and at the last row. The random numbers of a copy are keyed by copy and row, so a trace at a
-    larger scale has all jobs of the same trace at a smaller scale.
+    larger scale has all jobs of the same trace at a smaller scale. ``limit`` counts the jobs as those of the workload
+    ``name`` before they are copied.
     """
     trace = _read(folder / process.file, process.format, process.time_column, process.columns, where)
     table, total = trace.table, len(trace.ticks)
@@ -188,6 +195,9 @@ def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., 
             expected=f"a time between 0 s and {trace.ticks[-1] / TICKS_PER_SECOND:g} s",
         )
 
+    copies = process.repeat * max(1.0, process.scale)
+    if limit is not None and copies > 1:
+        limit.draw((last - first) * copies, name, where("repeat" if process.repeat > 1 else "scale"))
     factor = Fraction(repr(process.speed))
 
     def in_run(tick: int) -> int:
@@ -210,9 +220,10 @@ def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., 
 
 
 def export_trace(jobs: TraceRows | TraceFile, path: Path) -> None:
-    """Write jobs, or the rows of a file, as CSV: arrivals in ``time_s`` as exact decimals of a second, and all columns.
+    """Write jobs, or the rows of a file, as a table: ``time_s``, exact decimals of a second, and all columns.
 
-    Reading the file as csv with ``time: time_s`` gives the same jobs, to the tick (the first at time 0).
+    The file is CSV, or Parquet by its name. Reading it as csv with ``time: time_s`` gives the same jobs, to the tick
+    (the first at time 0).
 
     Raises:
         InputError: if the file cannot be written, or another column has the name ``time_s``.
@@ -226,14 +237,14 @@ def export_trace(jobs: TraceRows | TraceFile, path: Path) -> None:
             expected="another name for it",
         )
 
-    def write(stream: TextIO) -> None:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([TIME_COLUMN, *(table.header[place] for place in kept)])
-        rows = range(len(table.rows)) if isinstance(jobs, TraceFile) else jobs.rows.tolist()
-        for tick, row in zip(map(int, jobs.ticks), rows, strict=True):
-            writer.writerow([_exact_seconds(tick), *(table.rows[row][place] for place in kept)])
-
-    write_whole(path, write)
+    rows = range(len(table.rows)) if isinstance(jobs, TraceFile) else jobs.rows.tolist()
+    cells = (
+        [_exact_seconds(tick), *(table.rows[row][place] for place in kept)]
+        for tick, row in zip(map(int, jobs.ticks), rows, strict=True)
+    )
+    # The times stay text in Parquet, whose numbers would round them.
+    types = {TIME_COLUMN: "string", **{name: kind for name, kind in table.types.items() if name != jobs.time_column}}
+    write_table(path, [TIME_COLUMN, *(table.header[place] for place in kept)], cells, types)
 
 
 def _exact_seconds(tick: int) -> str:
@@ -320,13 +331,10 @@ _cache: dict[tuple[object, ...], TraceFile] = {}
 
 def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Location]) -> TraceFile:
     """Return the contents of a trace file with renamed columns, checked against its format, in order of time."""
-    try:
-        content = path.read_bytes() if path.stat().st_size <= _CACHED_BYTES else None
-    except OSError:  # reading the file below reports the problem
-        content = None
-    if content is None:
+    check_file(path, "trace", TABLE_BYTES, where("file"))
+    if path.stat().st_size > _CACHED_BYTES:
         return _read_file(path, form, column, columns, where)
-    digest = hashlib.blake2b(content).digest()
+    digest = hashlib.blake2b(read_bytes(path, "trace", TABLE_BYTES, where("file"))).digest()
     key = (str(path), digest, form, column, tuple(columns.items()))
     if key not in _cache:
         trace = _read_file(path, form, column, columns, where)
@@ -339,7 +347,7 @@ def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where:
 def _read_file(
     path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Location]
 ) -> TraceFile:
-    table = read_csv(path, "trace", where("file"))
+    table = read_table(path, "trace", where("file"))
     if not table.rows:
         raise InputError(
             f"the trace '{path}' has no rows", where=where("file"), expected="a header and at least one row"
