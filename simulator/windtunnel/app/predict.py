@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -26,6 +26,17 @@ def rates(rows: Rows, duration_s: float) -> tuple[float, float]:
     work = rows.op.flops(rows.choices, rows.numbers), rows.op.operand_bytes(rows.choices, rows.numbers)
     flops, moved = (float(np.broadcast_to(amount, rows.shape)[0]) for amount in work)
     return flops / duration_s, moved / duration_s
+
+
+def device_duration_s(rows: Rows, target: Device) -> float | None:
+    """Return the device's own part (s) of one operation that a graph or a framework launches; None for other rows.
+
+    The rest belongs to the host and its software: another host has another.
+    """
+    if rows.choices.get("dispatch", "device") == "device":
+        return None
+    alone = replace(rows, choices={**rows.choices, "dispatch": "device"})
+    return float(target.cost(alone, intervals=False).duration_s[0])
 
 
 def known_from(op: str, target: Device) -> str:
