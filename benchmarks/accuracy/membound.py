@@ -24,11 +24,10 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import least_squares
-from split import interval_metrics, metrics, percent
+from split import Estimates, interval_metrics, metrics, percent, pooled_factor
 
 from windtunnel.core.device import Device
 from windtunnel.core.ops import Elementwise, Rows
@@ -61,6 +60,9 @@ HOST_TRAFFIC_S = 3e-6
 """Rows that memory would move in less time than this show the host's time alone."""
 
 GDDR = ("p4", "t4")
+
+PLAIN = ("add", "mul", "div", "addu", "mulu", "divu", "relu")
+"""Operations without arithmetic worth counting."""
 
 HOST_RANGE = 1.75
 """A host's time ranges over this factor around the median of the others: 90% by their spread (Student's t)."""
@@ -209,7 +211,7 @@ def fit(tables: list[Table], hosts: Hosts) -> dict[str, float]:
     """The constants that minimise a soft absolute log error, with equal weight for every device."""
     classes = {CLASS.get(t.sku, "hbm") for t in tables}
     shared = {k: v for k, v in SAME_AS.items() if "amd" not in classes}
-    own = _minimise(tables, hosts, {k: v for k, v in START.items() if k not in shared}, 0.03, SAMPLE)
+    own = _staged(tables, hosts, {k: v for k, v in START.items() if k not in shared}, 0.03, SAMPLE)
     return {**own, **{k: own[v] for k, v in shared.items()}}
 
 
@@ -224,11 +226,26 @@ def device_parameters(tables: list[Table], hosts: Hosts, pooled: Mapping[str, fl
         if (not k.startswith("stream_efficiency") or k.endswith("." + klass))
         and (k not in other if klass == "amd" else not k.endswith(("pow_amd", "softmax_amd")))
     }
-    return _minimise(tables, hosts, kept, 0.3, 2 * SAMPLE)
+    return _staged(tables, hosts, kept, 0.3, 2 * SAMPLE)
+
+
+def _staged(
+    tables: list[Table], hosts: Hosts, start: Mapping[str, float], penalty: float, sample: int
+) -> dict[str, float]:
+    """The shares of bandwidth and of the host's time from operations with no other limit, then the other constants."""
+    plain = {k: v for k, v in start.items() if k.startswith(("stream_efficiency", "eager_share"))}
+    first = _minimise([t for t in tables if t.op in PLAIN], hosts, plain, {}, penalty, sample)
+    rest = {k: v for k, v in start.items() if k not in plain}
+    return {**first, **_minimise([t for t in tables if t.op not in PLAIN], hosts, rest, first, penalty, sample)}
 
 
 def _minimise(
-    tables: list[Table], hosts: Hosts, start: Mapping[str, float], penalty: float, sample: int
+    tables: list[Table],
+    hosts: Hosts,
+    start: Mapping[str, float],
+    fixed: Mapping[str, float],
+    penalty: float,
+    sample: int,
 ) -> dict[str, float]:
     rng = np.random.default_rng(0)
     thin = []
@@ -245,7 +262,7 @@ def _minimise(
     first = np.log(list(start.values()))
 
     def residual(x: np.ndarray) -> np.ndarray:
-        values = dict(zip(start, np.exp(x).tolist(), strict=True))
+        values = {**fixed, **dict(zip(start, np.exp(x).tolist(), strict=True))}
         return np.concatenate([np.log(predict(thin, values, hosts)) - measured, penalty * (x - first)])
 
     solution = least_squares(residual, first, loss="soft_l1", f_scale=0.05, max_nfev=40, diff_step=1e-2)
@@ -333,37 +350,13 @@ def cross_validate(
     return metrics(seen.seconds, seen.estimated)["mape"], coverage, half
 
 
-@dataclass(frozen=True)
-class Estimates:
-    """Measured and estimated seconds of rows, their intervals, and the groups that they belong to."""
-
-    NAMES: ClassVar = ("seconds", "estimated", "low", "high", "clear", "op", "size")
-
-    seconds: np.ndarray
-    estimated: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    clear: np.ndarray
-    op: np.ndarray
-    size: np.ndarray
-
-    def take(self, mask: np.ndarray) -> Estimates:
-        return Estimates(*(getattr(self, name)[mask] for name in self.NAMES))
-
-    def mape(self) -> float:
-        return float(np.abs(self.estimated / self.seconds - 1.0).mean()) if len(self.seconds) else float("nan")
-
-    def coverage(self) -> float:
-        return interval_metrics(self.seconds, self.estimated, self.low, self.high)[0]
-
-
-def estimates(target: Device, tables: list[Table]) -> Estimates:
+def estimates(target: Device, tables: list[Table], *, intervals: bool = True) -> Estimates:
     """The estimates of one device. ``size``: launch (at most 1.15 of the host's time), cache, or memory."""
     parts = []
     for t in tables:
         if not len(t.seconds):
             continue
-        cost = target.cost(t.operations())
+        cost = target.cost(t.operations(), intervals=intervals)
         bytes_moved = roofline(t) * (target.number("memory_bandwidth_bytes_per_s") or 1.0)
         floor = np.quantile(t.seconds, 0.05)
         inside = bytes_moved <= (target.number("l2_bytes") or 0.0)
@@ -453,7 +446,7 @@ def clear_table(tables: list[Table], folds: Mapping[str, Device]) -> list[str]:
     clear = clear_rows(tables)
     logs = {}
     for sku, target in folds.items():
-        e = estimates(target, [t for t in clear if t.sku == sku])
+        e = estimates(target, [t for t in clear if t.sku == sku], intervals=False)
         logs[sku] = np.abs(np.log(e.estimated / e.seconds))
     lines = [
         "## Rows clear of the launch floor",
@@ -487,9 +480,9 @@ def clear_table(tables: list[Table], folds: Mapping[str, Device]) -> list[str]:
         "instructions) and on its long softmax rows. For other AMD devices, the model uses MI100. P100 was put in the",
         "class of the older boards, and not in that of the other devices with stacked memory, after its measurements",
         "had been seen; in the latter class its MAPE is about 13 points larger. T4, P4 and A100 executed compute-bound",
-        "operations at half to full clock. The steps are at numbers of rows that differ by operation, so they belong to",
-        "the progress of the campaign, and the model does not represent them: this is the cause of the errors on",
-        "`softmax`, `ln` and `pow`.",
+        "operations at half to full clock. The steps are at numbers of rows that differ by operation, so they belong",
+        "to the progress of the campaign, and the model does not represent them: hence the errors on `softmax`, `ln`",
+        "and `pow`.",
         "",
         "The mean MAPE is slightly optimistic for two reasons. About twenty variants of the model were compared on",
         "these same folds, and the best one was kept. The start values of the fits, towards which a weak penalty pulls",
@@ -515,7 +508,7 @@ def size_table(tables: list[Table], folds: Mapping[str, Device], hosts: Hosts) -
         mine = [t for t in tables if t.sku == sku]
         known = replace(target, values={**target.values, **overlay(hosts[sku].values())})
         cells = []
-        for e in (estimates(target, mine), estimates(known, mine)):
+        for e in (estimates(target, mine), estimates(known, mine, intervals=False)):
             cells.append(f"{e.mape():.1%}")
             cells += [] if len(cells) > 1 else [f"{e.coverage():.0%}"]
             cells += [percent(e.take(e.size == size).mape()) for size in ("launch", "cache", "memory")]
@@ -571,15 +564,6 @@ def constant_table(folds: Mapping[str, Device], everything: Mapping[str, float])
         spread = f"{min(values):.3g} to {max(values):.3g}"
         lines.append(f"| `{name}` | {_shipped(name):.3g} | {everything[name]:.3g} | {spread} |")
     return lines
-
-
-def pooled_factor(logs: list[np.ndarray]) -> float:
-    """The factor that contains nine tenths of the absolute log errors, with equal weight for every device."""
-    values = np.concatenate(logs)
-    weights = np.concatenate([np.full(len(e), 1.0 / len(e)) for e in logs])
-    order = np.argsort(values)
-    share = np.cumsum(weights[order]) / weights.sum()
-    return float(np.exp(values[order][np.searchsorted(share, 0.9)]))
 
 
 def _shipped(path: str) -> float:
