@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -126,6 +127,39 @@ def interval_metrics(
     """Interval coverage, and the median of the interval's half-width relative to the estimate."""
     covered = (seconds >= low) & (seconds <= high)
     return float(covered.mean()), float(np.median((high - low) / 2.0 / estimated))
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Measured and estimated seconds of rows, their intervals, and the groups that they belong to."""
+
+    NAMES: ClassVar = ("seconds", "estimated", "low", "high", "clear", "op", "size")
+
+    seconds: np.ndarray
+    estimated: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    clear: np.ndarray
+    op: np.ndarray
+    size: np.ndarray
+
+    def take(self, mask: np.ndarray) -> Estimates:
+        return Estimates(*(getattr(self, name)[mask] for name in self.NAMES))
+
+    def mape(self) -> float:
+        return float(np.abs(self.estimated / self.seconds - 1.0).mean()) if len(self.seconds) else float("nan")
+
+    def coverage(self) -> float:
+        return interval_metrics(self.seconds, self.estimated, self.low, self.high)[0]
+
+
+def pooled_factor(logs: list[np.ndarray]) -> float:
+    """The factor that contains nine tenths of the absolute log errors, with equal weight for every device."""
+    values = np.concatenate(logs)
+    weights = np.concatenate([np.full(len(e), 1.0 / len(e)) for e in logs])
+    order = np.argsort(values)
+    share = np.cumsum(weights[order]) / weights.sum()
+    return float(np.exp(values[order][np.searchsorted(share, 0.9)]))
 
 
 def flops(t: Table) -> np.ndarray:

@@ -32,7 +32,7 @@ _MIN_OWN_SHARE = 1.0 / 3.0
 """The least share of device time at which a row carries information about the device rather than the host."""
 
 _HOST_NUMBERS = dict.fromkeys(
-    ("round_trip_s", "dispatch_s", "graph_node_s", "framework_dispatch_s", "eager_gap_s"), 0.5
+    ("round_trip_s", "dispatch_s", "graph_node_s", "framework_dispatch_s", "eager_share"), 0.5
 )
 """The parameters that rows timed by the host read in addition, and the deviation (log) between hosts."""
 

@@ -28,6 +28,17 @@ def rates(rows: Rows, duration_s: float) -> tuple[float, float]:
     return flops / duration_s, moved / duration_s
 
 
+def device_duration_s(rows: Rows, target: Device) -> float | None:
+    """Return the device's own part (s) of one operation that a graph or a framework launches; None for other rows.
+
+    The rest belongs to the host and its software: another host has another.
+    """
+    if rows.choices.get("dispatch", "device") == "device":
+        return None
+    alone = replace(rows, choices={**rows.choices, "dispatch": "device"})
+    return float(target.cost(alone, intervals=False).duration_s[0])
+
+
 def known_from(op: str, target: Device) -> str:
     """Return one line on the basis of a duration: measurements of this SKU, of other devices, or a formula."""
     accuracy = target.accuracy_of(op)

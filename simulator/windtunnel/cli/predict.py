@@ -44,7 +44,7 @@ def predict(
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
     """  # noqa: D301
-    from windtunnel.app.predict import design_of, known_from, memory_note, predict_table, rates
+    from windtunnel.app.predict import design_of, device_duration_s, known_from, memory_note, predict_table, rates
     from windtunnel.core.errors import InputError, Location
     from windtunnel.core.ops import CONTEXT, OPERATIONS, one_row
     from windtunnel.library import predict as predict_library
@@ -78,11 +78,13 @@ def predict(
     context = {column.name: rows.choices[column.name] for column in CONTEXT if column.name in rows.choices}
     target = device_model(device_name, catalogue, calibration)
     basis, design, note = known_from(op, target), design_of(rows, target), memory_note(rows, target)
+    alone_s = device_duration_s(rows, target)
     notes = [] if note is None else [note]
     print_notes(notes)
     if form == "json":
+        own = {} if alone_s is None else {"device_duration_s": alone_s}
         loads = {} if design is None else {"design": {"name": design[0], "load_s": design[1]}}
-        print_json({**cost.to_dict(), "context": context, "duration_model": basis, **loads, "notes": notes})
+        print_json({**cost.to_dict(), **own, "context": context, "duration_model": basis, **loads, "notes": notes})
         return
     from windtunnel.core.units import format_quantity as show
 
@@ -90,6 +92,11 @@ def predict(
     click.echo(f"{op} on {device_name}: {show(cost.duration_s, 's')}  (90% interval {low} to {high})")
     if context:
         click.echo(f"  context  {', '.join(f'{name} {word}' for name, word in context.items())}")
+    if alone_s is not None:
+        host_s = max(cost.duration_s - alone_s, 0.0)
+        click.echo(
+            f"  device   {show(alone_s, 's')}; the other {show(host_s, 's')} belong to the host and its software"
+        )
     click.echo(f"  power    {show(cost.power_w, 'W')}")
     click.echo(f"  energy   {show(cost.energy_j, 'J')}")
     flops_per_s, bytes_per_s = rates(rows, cost.duration_s)

@@ -43,12 +43,15 @@ def unit_l2_rate_of(p: Parameters) -> float:
     return p("l2_bytes_per_clock") * p("boost_clock_hz")
 
 
-CACHE_KEEPS = (0.6, 1.0)
+CACHE_KEEPS = (0.6, 0.95)
 """Operands below the first share of the last-level cache stay in it between runs; above the second share none do.
 
-From element-wise rows of A100 (sitar-lab/NeuSight@6945927), which repeat on the same arrays: at 0.7 of the cache the
-time without the launch is half of that from memory, and at 0.95 it is nine tenths.
+From element-wise rows of A100 (sitar-lab/NeuSight@6945927), which repeat on the same arrays: at 0.75 of the cache the
+time without the launch is 0.64 of that from memory, at 0.83 it is 0.85, and from 0.93 on it is that from memory.
 """
+
+FRAMEWORK_APIS = ("cuda", "hip")
+"""APIs through which the host time of an eager framework was measured."""
 
 
 def missing_share(p: Parameters, footprint: FloatArray) -> FloatArray:
@@ -81,6 +84,19 @@ def traffic_s(
     return traffic / np.minimum(supply, limit_per_s)
 
 
+def eager_s(p: Parameters, busy_s: FloatArray, framework_factor: float = 1.0) -> FloatArray:
+    """Return the time (s) of a kernel of ``busy_s`` (s) between events that an eager framework records around it.
+
+    The host needs a time for each operation: the API's dispatch, and the framework's own part, which depends on the
+    operation (``framework_factor``: relative to an operation on two tensors). The kernel starts after a share of this
+    time (``eager_share``), because the event before it is recorded first. So a short kernel takes the host's time, and
+    a long one that share more than on the device. Both belong to the host and the framework, not to the device.
+    """
+    api = p.api if p.api in FRAMEWORK_APIS else "other"
+    host = p.api_cost("dispatch_s") + p("framework_dispatch_s", api) * framework_factor
+    return np.maximum(busy_s + p("eager_share") * host, host)
+
+
 def in_context(
     p: Parameters,
     rows: Rows,
@@ -90,14 +106,15 @@ def in_context(
     *,
     settled: bool = False,
     spread: FloatArray | None = None,
+    framework_factor: float = 1.0,
 ) -> RawCost:
     """Return the cost of a kernel of ``device_s`` (s, at boost) in the context of its rows.
 
     ``clock``: ``sustained`` loops slow down at the power cap (see ``sustained_s``); a burst ends before the board
     reacts. ``dispatch``: ``device`` is the kernel alone; ``graph`` adds the gap to the next node of a replayed graph;
-    ``eager`` adds the overhead of a framework that issues and times one operation after another (``eager_gap_s``, and
-    at least the host's own part: the API's dispatch and the framework). ``settled``: ``device_s`` is already that of a
-    sustained loop. ``spread``: see ``RawCost``.
+    ``eager`` adds the host time of a framework that issues and times one operation after another (``eager_s``, for
+    which ``framework_factor`` is the factor of the operation). ``settled``: ``device_s`` is already that of a sustained
+    loop. ``spread``: see ``RawCost``.
     """
     busy = np.asarray(device_s, dtype=np.float64)
     named = np.asarray(bound)
@@ -112,7 +129,6 @@ def in_context(
             raise p.unsupported(f"does not replay graphs: the API '{p.api}' has no 'graphs'")
         duration = busy + p.api_cost("graph_node_s")
     elif dispatch == "eager":
-        host = p.api_cost("dispatch_s") + p("framework_dispatch_s")
-        duration = np.maximum(busy + p("eager_gap_s"), host)
+        duration = eager_s(p, busy, framework_factor)
     named = np.where(busy < 0.5 * duration, "launch", named)
     return RawCost(duration, power_w(p, duration, activity), named, spread)

@@ -4,7 +4,8 @@ The demand is linear in achieved rates: an active board, occupied compute units,
 and bytes/s over the specified memory and link bandwidth. Each has a share of the range from idle to the limit. The
 board keeps its average slightly below the limit, so the demand meets a soft cap. A loop with a demand above the cap
 runs at a lower clock and voltage. Its time grows as a power of demand over cap, less than in proportion, because the
-energy of an operation falls with the voltage.
+energy of an operation falls with the voltage. While a kernel starts and drains, the board draws what an active board
+draws without work, so the average of a short kernel is lower than that of a long one at the same rates.
 
 The shares were fitted to board power of B200 GEMMs in sustained loops (benchmarks/accuracy/power.py). They are
 transferred relative to the datasheet's limit. Their error on other devices is unknown, since one device was measured.
@@ -26,7 +27,7 @@ _BUSY_FROM = 0.1
 """Share of the peak rates above which the whole chip counts as occupied; below it the occupation is proportional."""
 
 _LONG_K = 65536.0
-"""Reduction length above which 16-bit GEMMs need less power at the same rate (see ``long_k_power``)."""
+"""Reduction length from which a meter shows less power for 16-bit GEMMs at one rate (see ``long_k_settle_s``)."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,15 @@ class Activity:
 
     ``peak_s``: useful FLOPs over the datasheet peak of the units used (s). ``moved_bytes``: to and from device memory.
     ``link_s``: time a link would be busy at its attained rate. ``units``: ``vector``, or the number format of a GEMM on
-    matrix units. ``dynamic``: factor on the power of compute and memory.
+    matrix units. ``settle_s``: duration from which a meter shows all power of compute and memory; of a shorter kernel
+    it shows a share that grows with the square root of the duration.
     """
 
     peak_s: FloatArray | float = 0.0
     moved_bytes: FloatArray | float = 0.0
     link_s: FloatArray | float = 0.0
     units: str = "vector"
-    dynamic: FloatArray | float = 1.0
+    settle_s: FloatArray | float = 0.0
 
 
 def datasheet_peak(p: Parameters, dtype: str) -> tuple[float, str]:
@@ -59,15 +61,17 @@ def activity_of(p: Parameters, rows: Rows) -> Activity:
     dtype = rows.choices["dtype"]
     peak, units = datasheet_peak(p, dtype)
     n = rows.numbers
-    dynamic: FloatArray | float = 1.0
+    settle_s: FloatArray | float = 0.0
     if rows.op is Gemm and BYTES_PER_ELEMENT[dtype] == 2.0:
-        dynamic = np.where(n["k"] >= _LONG_K, p("long_k_power"), 1.0)
+        settle_s = np.where(n["k"] >= _LONG_K, p("long_k_settle_s"), 0.0)
     flops, moved = rows.op.flops(rows.choices, n), rows.op.operand_bytes(rows.choices, n)
-    return Activity(flops / peak, moved, units=units, dynamic=dynamic)
+    return Activity(flops / peak, moved, units=units, settle_s=settle_s)
 
 
-def demand_w(p: Parameters, duration_s: FloatArray, activity: Activity) -> FloatArray:
-    """Return the power (W) that the board would draw without a cap."""
+def demand_w(
+    p: Parameters, duration_s: FloatArray, activity: Activity, metered: FloatArray | float = 1.0
+) -> FloatArray:
+    """Return the power (W) that the board would draw without a cap; ``metered``: factor on compute and memory."""
     idle = p("idle_power_w")
     design = p.get("design_power_w") or p("max_power_w")
     compute = activity.peak_s / duration_s
@@ -75,7 +79,7 @@ def demand_w(p: Parameters, duration_s: FloatArray, activity: Activity) -> Float
     link = np.minimum(activity.link_s / duration_s, 1.0)
     share = p("power_share", "base") + p("power_share", "busy") * np.minimum((compute + memory) / _BUSY_FROM, 1.0)
     compute = p("power_share", "compute") * p("type_power", activity.units) * compute
-    share = share + activity.dynamic * (compute + p("power_share", "memory") * memory) + p("power_share", "link") * link
+    share = share + metered * (compute + p("power_share", "memory") * memory) + p("power_share", "link") * link
     return np.asarray(idle + (design - idle) * share)
 
 
@@ -92,8 +96,15 @@ def sustained_s(p: Parameters, burst_s: FloatArray, activity: Activity) -> Float
 
 
 def power_w(p: Parameters, duration_s: FloatArray, activity: Activity) -> FloatArray:
-    """Return the average board power (W) over ``duration_s``: demand under the soft cap, at least idle power."""
-    demand = demand_w(p, duration_s, activity)
+    """Return the average board power (W) over ``duration_s``: demand under the soft cap, at least idle power.
+
+    The board draws the power of an active board without work for about ``power_ramp_s`` of every kernel.
+    """
+    settled = duration_s / np.maximum(duration_s, activity.settle_s)
+    demand = demand_w(p, duration_s, activity, np.sqrt(settled))
     cap = p("power_cap_share") * p("max_power_w")
     drawn = cap * (1.0 + (cap / demand) ** _SHARPNESS) ** (-1.0 / _SHARPNESS)
-    return np.asarray(np.maximum(drawn, p("idle_power_w")))
+    idle = p("idle_power_w")
+    awake = idle + ((p.get("design_power_w") or p("max_power_w")) - idle) * p("power_share", "base")
+    working = duration_s / (duration_s + p("power_ramp_s"))
+    return np.asarray(np.maximum(drawn - np.maximum(drawn - awake, 0.0) * (1.0 - working), idle))

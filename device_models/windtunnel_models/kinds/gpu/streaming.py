@@ -12,7 +12,7 @@ import numpy as np
 
 from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Elementwise, Fft, FloatArray, Rows, Stencil, VectorAdd
-from windtunnel_models.kinds.gpu.kernel import in_context, need_type, traffic_s, unit_l2_rate_of, vector_rate
+from windtunnel_models.kinds.gpu.kernel import in_context, missing_share, need_type, unit_l2_rate_of, vector_rate
 from windtunnel_models.kinds.gpu.power import Activity
 
 _BLOCK_ELEMENTS = 4096
@@ -33,23 +33,40 @@ _ROW_OVERLAP = 2.0
 
 _ELEMENT_KEYS = {"pow": "pow", "powu": "pow", "gelu": "activation", "tanh": "activation"}
 
-MEMORY_CLASSES = ("hbm", "early", "gddr", "gddr_ecc", "amd", "intel", "apple")
+FRAMEWORK_KEYS = {
+    **dict.fromkeys(("addu", "mulu", "divu"), "scalar"),
+    **{op: op for op in ("powu", "relu", "gelu", "tanh", "softmax", "ln")},
+}
+"""The key of ``framework_factor`` by operation; operations on two tensors are the reference."""
+
+_ROW_THREADS = 128.0
+"""Threads of the block that normalises one row (PyTorch's layer norm)."""
+
+_ROWS_KEPT = (0.3, 0.8)
+"""Layer norm reads a long row a second time. If all rows in progress take less than the first share of the last-level
+cache, the second read costs no memory traffic; above the second share it does for all rows. From T4 and A100."""
+
+_CACHE_OVER_MEMORY = 1.5
+"""The least rate of the last-level cache over that of memory in a streaming kernel: 1.45 on MI100, 1.54 on A100."""
+
+MEMORY_CLASSES = ("hbm", "hbm2e", "early", "gddr", "gddr_ecc", "amd", "intel", "apple")
 """Groups of devices that attain about the same share of their specified bandwidth (see ``memory_class``)."""
 
 
 def memory_class(p: Parameters) -> str:
     """Return the group of devices with the same attained share of bandwidth, from the datasheet.
 
-    ``hbm``: NVIDIA with stacked memory since Volta. ``early``: NVIDIA before Ampere without stacked memory, and Pascal
-    with it, whose controllers attain less. ``gddr``: NVIDIA's later boards; ``gddr_ecc``: such boards with
-    error-correction bits in the same memory. Others are grouped by vendor.
+    ``hbm``: NVIDIA with stacked memory since Volta; ``hbm2e``: such devices with HBM2e, whose dies were designed for
+    slower stacks. ``early``: NVIDIA before Ampere without stacked memory, and Pascal with it, whose controllers attain
+    less. ``gddr``: NVIDIA's later boards; ``gddr_ecc``: such boards with error-correction bits in the same memory.
+    Others are grouped by vendor.
     """
     vendor = p.vendor.lower()
     if vendor != "nvidia":
         return vendor if vendor in MEMORY_CLASSES else "gddr"
     since = p.lineage.since or 2020
     if p.lineage.stacked_memory and since >= 2017:
-        return "hbm"
+        return "hbm2e" if (p.lineage.memory or "").upper() == "HBM2E" else "hbm"
     if since < 2020:
         return "early"
     return "gddr_ecc" if p("inband_ecc") >= 0.5 else "gddr"
@@ -58,6 +75,12 @@ def memory_class(p: Parameters) -> str:
 def stream_rate(p: Parameters) -> float:
     """Return the attained bandwidth (B/s) of large memory-bound kernels."""
     return p("memory_bandwidth_bytes_per_s") * p("stream_efficiency", memory_class(p))
+
+
+def cache_rate(p: Parameters, memory_rate: float) -> float:
+    """Return the rate (B/s) of a memory-bound kernel whose operands are in the last-level cache."""
+    units_rate = p("stream_l2_bytes_per_clock") * p("compute_units") * p("boost_clock_hz")
+    return max(units_rate, _CACHE_OVER_MEMORY * memory_rate)
 
 
 def lane_rate(p: Parameters) -> float:
@@ -74,6 +97,7 @@ def streaming(
     *,
     rate: float | None = None,
     overlap: float = _OVERLAP,
+    framework_factor: float = 1.0,
 ) -> RawCost:
     """Return the cost of a memory-bound kernel: overlapping arithmetic and traffic, in blocks of 4,096 elements.
 
@@ -84,7 +108,9 @@ def streaming(
     warm = rows.choices["dispatch"] == "eager" or rows.choices["cache"] == "warm"
     footprint = rows.footprint_bytes()
     units = p("compute_units")
-    memory = traffic_s(p, rows, traffic, footprint, np.asarray(units), rate=rate or stream_rate(p), warm=warm)
+    memory_rate = rate or stream_rate(p)
+    missing = missing_share(p, footprint) if warm else np.ones(rows.shape)
+    memory = traffic * (missing / memory_rate + (1.0 - missing) / cache_rate(p, memory_rate))
     # The unit with the most blocks ends last. It reads whole blocks one after another over its own path to the cache.
     drawn = np.ceil(blocks / units) * np.minimum(elements, _BLOCK_ELEMENTS) * (traffic / elements)
     memory = np.maximum(memory, drawn / unit_l2_rate_of(p))
@@ -93,7 +119,8 @@ def streaming(
     body = longer * ((memory / longer) ** overlap + (compute / longer) ** overlap) ** (1.0 / overlap)
     seconds = p("kernel_floor_s") + body
     bound = np.where(body < 0.5 * seconds, "launch", np.where(memory >= compute, "memory", "compute"))
-    return in_context(p, rows, seconds, Activity(peak_s=compute, moved_bytes=traffic), bound)
+    activity = Activity(peak_s=compute, moved_bytes=traffic)
+    return in_context(p, rows, seconds, activity, bound, framework_factor=framework_factor)
 
 
 def elementwise(p: Parameters, rows: Rows) -> RawCost:
@@ -114,14 +141,28 @@ def elementwise(p: Parameters, rows: Rows) -> RawCost:
         row_clocks = np.where(long, p("row_clocks", "softmax_amd" if amd else "softmax"), 0.0)
     elif op == "ln":
         overlap = _ROW_OVERLAP
-        traffic = traffic * (1.0 + p("reread", "ln") * np.minimum(n["width"] / _LONG_ROW, 1.0))
+        traffic = traffic * (1.0 + p("reread", "ln") * _reread_share(p, n["width"]))
         clocks, row_clocks = p("element_clocks", "ln"), p("row_clocks", "ln")
     elif op in _ELEMENT_KEYS:
         key = _ELEMENT_KEYS[op]
         clocks = p("element_clocks", f"{key}_amd" if amd and key == "pow" else key)
     arithmetic = elements * clocks / lane_rate(p)
     arithmetic = arithmetic + n["rows"] * row_clocks / (p("compute_units") * p("boost_clock_hz"))
-    return streaming(p, rows, elements, traffic, arithmetic, overlap=overlap)
+    host_key = FRAMEWORK_KEYS.get(op)
+    eager = rows.choices["dispatch"] == "eager"
+    host = p("framework_factor", host_key) if eager and host_key is not None else 1.0
+    return streaming(p, rows, elements, traffic, arithmetic, overlap=overlap, framework_factor=host)
+
+
+def _reread_share(p: Parameters, width: FloatArray) -> FloatArray:
+    """Return the share of layer norm's second reads that reach memory, 0 to 1: long rows, unless the cache holds all.
+
+    The rows in progress are one for each block that the compute units hold at once.
+    """
+    blocks = p("compute_units") * p("unit_threads") / _ROW_THREADS
+    in_progress = blocks * width * BYTES_PER_ELEMENT["float32"] / p("l2_bytes")
+    kept, lost = _ROWS_KEPT
+    return np.minimum(width / _LONG_ROW, 1.0) * np.clip((in_progress - kept) / (lost - kept), 0.0, 1.0)
 
 
 def vector_add(p: Parameters, rows: Rows) -> RawCost:
