@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel.core.device import Device
+from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.kinds.gpu import KIND
 from windtunnel_models.learned import read
+from windtunnel_models.learned.calibration import Group
+from windtunnel_models.learned.fit import _movable
 from windtunnel_models.learned.read import read_overlay, shipped_overlay
 from windtunnel_models.learned.transfer import closest, relation, relatives
 
@@ -130,6 +134,41 @@ def test_boards_of_one_die_keep_the_path_to_the_cache_and_take_the_clock_from_th
     share = [flops / float(d.cost(rows).duration_s[-1]) / peaks[d.label] for d in (server, desktop)]
     assert share[0] < 0.75
     assert 0.8 < share[1] < 1.0
+
+
+def test_dies_of_one_process_take_the_share_of_the_peak_from_their_power() -> None:
+    def carried(of: str, to: str) -> float:
+        sheets = (Parameters(KNOWN.device(sku, calibrated=False)) for sku in (of, to))
+        return KIND.carried(*sheets, "gemm_efficiency.bfloat16", 0.8, False)
+
+    assert carried("b200-sxm-180gb", "h100-sxm-80gb") > 0.85  # 0.71 W for each TFLOP/s in place of 0.44 W
+    assert carried("h100-sxm-80gb", "b200-sxm-180gb") < 0.75
+    assert carried("a100-sxm-80gb", "h100-sxm-80gb") == 0.8  # another process
+    assert carried("l40s", "h100-sxm-80gb") == 0.8  # another class of memory
+    assert carried("arc-pro-b60", "l40s") == 0.8  # another maker
+
+
+def test_a_host_that_launches_product_after_product_hides_those_that_are_shorter() -> None:
+    device = replace(KNOWN.device("arc-pro-b60"), residuals={})
+    clock_hz, clocks = device.number("boost_clock_hz") or 0.0, device.number("gemm_floor_clocks", "bfloat16") or 0.0
+    floor_s, numbers = clocks / clock_hz, {"n": np.array([1024.0]), "k": np.array([5120.0]), "batch": np.ones(1)}
+    rows = Rows(OPERATIONS["gemm"], products().choices, {"m": np.ones(1), **numbers})
+    stream_s = 2.0 * 1024 * 5120 / (device.number("memory_bandwidth_bytes_per_s") or 0.0)
+    time_s = float(device.cost(rows, intervals=False).duration_s[0])
+    assert stream_s > 0.6 * floor_s
+    assert floor_s < time_s < 1.2 * floor_s
+
+
+def test_calibrate_moves_the_numbers_of_a_measured_die_less() -> None:
+    def moves(sku: str) -> dict[str, float]:
+        rows = products()
+        group = Group(rows, np.ones(4), np.arange(4), np.zeros(4, dtype=np.int64), np.ones(4))
+        return _movable(KNOWN.device(sku, calibrated=False), [group])
+
+    similar, other = moves("gb200"), moves("rtx-4090")
+    path = "gemm_efficiency.bfloat16"
+    assert similar[path] == pytest.approx(0.3 * other[path])
+    assert other[path] == KIND.fits["gemm"]["gemm_efficiency"]
 
 
 @pytest.mark.parametrize("sku", ["arc-pro-b60", "b200-sxm-180gb", "l40s", "rtx-4090"])

@@ -51,7 +51,7 @@ _BLOCK = 4096
 """The number of rows that are evaluated at once, whose inputs fit into the processor's cache."""
 
 _ROUNDED = 1e-4
-"""A device's file has six digits of each number, so its formula differs by less than this (log) from the fitted one."""
+"""A file has six digits of each number, so a device's formula differs by less than this (log) from that of the fit."""
 
 _WAVES = ((256, 256), (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64))
 _PARTS = ((256, 128), (128, 128), (64, 64))
