@@ -1,4 +1,4 @@
-"""`windtunnel devices`, `ops` and `doctor`: the catalogue, the operations, and the devices of this host."""
+"""`windtunnel devices`, `models`, `ops` and `doctor`: the catalogues, the operations, and the devices of this host."""
 
 from __future__ import annotations
 
@@ -81,6 +81,38 @@ def _real_device_tables(rows: Sequence[RealDeviceRow]) -> list[tuple[str, Sequen
         if cells:
             tables.append((title, header, cells))
     return tables
+
+
+@click.command()
+@FORMAT
+def models(form: str) -> None:
+    """List the decoders that scenarios may name: parameters, and bytes of weights and KV cache."""
+    from windtunnel.app.models import list_models
+    from windtunnel.core.units import format_quantity
+
+    rows = list_models()
+    if form == "json":
+        print_json(rows)
+        return
+    print_table(
+        ["model", "parameters", "active", "weights", "formats", "KV cache of a token", "longest context"],
+        [
+            [
+                row.model,
+                _billions(row.parameters),
+                _billions(row.active_parameters),
+                format_quantity(row.weight_bytes, "B"),
+                row.weights if row.experts in (None, row.weights) else f"{row.weights}, experts {row.experts}",
+                format_quantity(row.kv_bytes_per_token, "B"),
+                "unknown" if row.max_context is None else f"{row.max_context:,}",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _billions(count: int) -> str:
+    return f"{count / 1e9:,.3g} billion" if count < 1e12 else f"{count / 1e12:.3g} trillion"
 
 
 @click.command()

@@ -41,6 +41,28 @@ class CatalogueDevice(Result):
 
 
 @dataclass(frozen=True)
+class KnownModel(Result):
+    """A decoder that is known by name: parameters counted from its tensors, and bytes in its own number formats.
+
+    ``kv_bytes_per_token`` is what one token adds to the KV caches of all layers, while it lies in every window;
+    ``state_bytes`` is the memory of one sequence for linear attention, whatever its length.
+    """
+
+    model: str
+    parameters: int
+    active_parameters: int
+    weight_bytes: float
+    kv_bytes_per_token: float
+    source: str
+    layers: int
+    weights: str
+    experts: str | None
+    kv_dtype: str
+    state_bytes: float
+    max_context: int | None
+
+
+@dataclass(frozen=True)
 class ColumnDescription(Result):
     """A column of an operation; ``unit`` and ``minimum`` are None for choices, ``choices`` for numbers."""
 
