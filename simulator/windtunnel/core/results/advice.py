@@ -13,10 +13,13 @@ class Primitives(Result):
     """The parts of both costs (s); ``write_s`` and ``poll_s`` are None if the API has no persistent kernels.
 
     ``step_s``: the kernels of a step, including floors. ``barriers_s``: the additional time of barriers in their place.
-    Powers of the device (W): idle, during the copies, during a step, and while a persistent kernel waits for a command.
+    ``mapped_copies_s``: the bytes of a command over the link, without the set-up of a copy, to a persistent kernel.
+    Powers of the device (W): idle, during the copies, during a step (None if it is not known), and while a persistent
+    kernel waits for a command.
     """
 
     copy_in_s: float
+    copy_out_s: float
     start_s: float
     enqueue_s: float
     synchronize_s: float
@@ -24,9 +27,10 @@ class Primitives(Result):
     barriers_s: float
     write_s: float | None
     poll_s: float | None
+    mapped_copies_s: float
     idle_w: float
     copy_w: float
-    step_w: float
+    step_w: float | None
     spin_w: float | None
 
 
@@ -36,7 +40,8 @@ class Side(Result):
 
     ``latency_s``: the time of a single command. ``response_s``: its mean including queueing; None if commands arrive
     faster than they are completed. Shares of the time: ``host_busy`` in calls, ``device_busy`` computing,
-    ``device_held`` not available to others. ``power_w`` is the mean power of the device, with its idle power.
+    ``device_held`` not available to others. ``power_w`` is the mean power of the device, with its idle
+    power; None if the power of the kernels is not known.
     """
 
     latency_s: float
@@ -45,15 +50,17 @@ class Side(Result):
     host_busy: float
     device_busy: float
     device_held: float
-    power_w: float
+    power_w: float | None
 
 
 @dataclass(frozen=True)
 class LaunchAdvice(Result):
     """The recommended form (``launch`` or ``persistent``) at a rate and a size of commands.
 
-    ``saving`` is the share of the mean response that a persistent kernel saves. ``crossover_steps_ends`` are the
-    crossovers for both ends of the assumed input. ``persistent`` is None if the API has no persistent kernels.
+    ``saving`` is the share of the mean response that a persistent kernel saves, and ``saving_like_for_like`` the one if
+    both forms copy the same bytes (None without persistent kernels). ``workload`` says what a command is.
+    ``crossover_steps_ends`` are the crossovers for both ends of the assumed input. ``persistent`` is None if the API
+    has no persistent kernels.
     """
 
     device: str
@@ -61,7 +68,9 @@ class LaunchAdvice(Result):
     steps_per_command: int
     recommended: str
     why: str
+    workload: str
     saving: float
+    saving_like_for_like: float | None
     crossover_steps_per_command: int | None
     crossover_steps_ends: Sequence[int | None]
     crossover_commands_per_s: float | None
