@@ -86,6 +86,13 @@ def test_a_persistent_kernel_draws_its_polling_power_all_the_time_and_launches_w
     assert "mean power" in text and "while it polls is 0.2 (0.05 to 0.35)" in text
 
 
+def test_the_power_of_a_kernel_with_a_stated_time_is_not_known_and_shown_as_such() -> None:
+    args = ["advise", "--commands-per-s", "60", "--kernel-us", "5", "--upload-bytes", "4096", "--format", "json"]
+    told = json.loads(CliRunner().invoke(cli, args).output)
+    assert told["launch"]["power_w"] is None and told["persistent"]["power_w"] is None
+    assert told["primitives"]["step_w"] is None and told["primitives"]["spin_w"] > told["primitives"]["idle_w"]
+
+
 def test_small_commands_are_worth_persisting_for_at_every_rate() -> None:
     assert crossover_rate(PARTS, 1) == 0.0
     assert all(Choice(PARTS, rate, 1).recommended == PERSISTENT for rate in (1e-6, 1.0, 1e3, 1e6))

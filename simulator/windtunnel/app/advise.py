@@ -57,8 +57,7 @@ class CommandWorkload:
         copies = f"a command uploads {show(up, 'B')} and downloads {show(down, 'B')} ({memory} memory)"
         if self.kernel_us is not None:
             return Workload(
-                f"{copies}; a step is one kernel of {show(self.kernel_us * 1e-6, 's')}, assumed to draw the power "
-                "limit",
+                f"{copies}; a step is one kernel of {show(self.kernel_us * 1e-6, 's')}",
                 kernel_s=self.kernel_us * 1e-6,
                 upload_bytes=up,
                 download_bytes=down,

@@ -84,14 +84,15 @@ BENCHMARK = Workload(
 def primitives(device: Device, barrier: float = BARRIER.value, workload: Workload = BENCHMARK) -> Primitives:
     """Return the primitives of ``device``; raises UnsupportedOperationError if it cannot run the workload."""
     p = Parameters(device)
+    powers_w: list[float] = []
     if workload.kernel_s is not None:
-        # The power of a kernel of which only the time is stated is not known.
-        kernels = [(workload.kernel_s, device.power_limit_w)]
+        kernels = [workload.kernel_s]
     else:
-        kernels = [_cost(device, rows) for rows in workload.kernels]
-    step_s = sum(seconds for seconds, _ in kernels)
+        costs = [device.cost(rows, intervals=False) for rows in workload.kernels]
+        kernels = [float(cost.duration_s[0]) for cost in costs]
+        powers_w = [float(cost.power_w[0]) for cost in costs]
     # A round trip includes an empty kernel, which takes its floor.
-    floor = min(device.number("kernel_floor_s") or 0.0, *(seconds for seconds, _ in kernels))
+    floor = min(device.number("kernel_floor_s") or 0.0, *kernels)
     dispatch = p.api_cost("dispatch_s")
     persists = p.feature("persistent")
     into_s, into_mapped_s, into_w = _copied(device, workload, "h2d", workload.upload_bytes, workload.copies)
@@ -102,34 +103,33 @@ def primitives(device: Device, barrier: float = BARRIER.value, workload: Workloa
         start_s=max(p.api_cost("round_trip_s") - (device.number("kernel_floor_s") or 0.0), dispatch),
         enqueue_s=len(kernels) * dispatch,
         synchronize_s=p.api_cost("synchronize_s"),
-        step_s=step_s,
+        step_s=sum(kernels),
         barriers_s=len(kernels) * floor * (barrier - 1.0),
         write_s=p.api_cost("persistent_write_s") if persists else None,
         poll_s=p.api_cost("persistent_poll_s") if persists else None,
         mapped_copies_s=into_mapped_s + out_mapped_s if workload.persistent_copies else 0.0,
         idle_w=device.idle_power_w,
-        copy_w=max(into_w, out_w),
-        step_w=sum(seconds * watts for seconds, watts in kernels) / step_s,
+        copy_w=(into_s * into_w + out_s * out_w) / (into_s + out_s) if into_s + out_s else device.idle_power_w,
+        # The power of a kernel of which only the time is stated is not known.
+        step_w=sum(s * w for s, w in zip(kernels, powers_w, strict=True)) / sum(kernels) if powers_w else None,
         spin_w=device.idle_power_w + device.spin_power_w(1.0) if persists else None,
     )
 
 
 def _copied(device: Device, workload: Workload, direction: str, size: float, copies: int) -> tuple[float, float, float]:
-    """Return the time of the copies in one direction (s), the same without the set-up of copies, and the power (W)."""
+    """Return the time of the copies in one direction (s), of the same bytes without the set-up, and the power (W)."""
     if not size:
         return 0.0, 0.0, device.idle_power_w
     op = OPERATIONS.find("copy")
-    (seconds, watts), (empty_s, _) = (
-        _cost(device, one_row(op, {"bytes": part, "direction": direction, "memory": workload.memory}))
-        for part in (max(round(size / copies), 1), 1)
+    whole, empty = (
+        device.cost(one_row(op, values), intervals=False)
+        for values in (
+            {"bytes": part, "direction": direction, "memory": workload.memory}
+            for part in (max(round(size / copies), 1), 1)
+        )
     )
-    return copies * seconds, copies * max(seconds - empty_s, 0.0), watts
-
-
-def _cost(device: Device, rows: Rows) -> tuple[float, float]:
-    """Return the time (s) and the power (W) of an operation."""
-    cost = device.cost(rows, intervals=False)
-    return float(cost.duration_s[0]), float(cost.power_w[0])
+    seconds, empty_s = float(whole.duration_s[0]), float(empty.duration_s[0])
+    return copies * seconds, copies * max(seconds - empty_s, 0.0), float(whole.power_w[0])
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,8 @@ class Choice:
         executed, enqueued = steps * parts.step_s, steps * parts.enqueue_s
         latency = parts.copy_in_s + parts.start_s + max(executed, enqueued) + parts.copy_out_s
         calls = parts.copy_in_s + enqueued + parts.synchronize_s + parts.copy_out_s
-        copies_s = parts.copy_in_s + parts.copy_out_s
-        above_idle_j = copies_s * (parts.copy_w - parts.idle_w) + executed * (parts.step_w - parts.idle_w)
-        return self._side(latency, calls, executed, None, parts.idle_w, above_idle_j)
+        copied = parts.copy_in_s + parts.copy_out_s
+        return self._side(latency, calls, executed, None, parts.idle_w, self._above_j(parts.idle_w, copied, executed))
 
     @property
     def persistent(self) -> Side | None:
@@ -161,11 +160,18 @@ class Choice:
         calls = parts.write_s + parts.poll_s + parts.mapped_copies_s
         assert parts.spin_w is not None  # noqa: S101  stated with the times of a persistent kernel
         # The kernel polls all the time; work adds what it draws beyond polling.
-        above_spin_j = executed * max(parts.step_w - parts.spin_w, 0.0)
-        return self._side(calls + executed, calls, executed, 1.0, parts.spin_w, above_spin_j)
+        command_j = self._above_j(parts.spin_w, parts.mapped_copies_s, executed)
+        return self._side(calls + executed, calls, executed, 1.0, parts.spin_w, command_j)
+
+    def _above_j(self, rest_w: float, copied_s: float, executed_s: float) -> float | None:
+        """Return what a command draws above ``rest_w`` (J); None if the power of its kernels is not known."""
+        step_w, copy_w = self.parts.step_w, self.parts.copy_w
+        if step_w is None:
+            return None
+        return copied_s * max(copy_w - rest_w, 0.0) + executed_s * max(step_w - rest_w, 0.0)
 
     def _side(
-        self, latency: float, calls: float, executed: float, held: float | None, rest_w: float, command_j: float
+        self, latency: float, calls: float, executed: float, held: float | None, rest_w: float, command_j: float | None
     ) -> Side:
         """Return the figures of one form; ``rest_w``: power without commands, ``command_j``: what a command adds."""
         load = self.commands_per_s * latency
@@ -177,7 +183,7 @@ class Choice:
             host_busy=min(busy * calls, 1.0),
             device_busy=busy * executed,
             device_held=busy * executed if held is None else held,
-            power_w=rest_w + busy * command_j,
+            power_w=None if command_j is None else rest_w + busy * command_j,
         )
 
     @property

@@ -70,7 +70,7 @@ _ROWS: tuple[tuple[str, Callable[[Side], str]], ...] = (
     ("host in API calls", lambda side: _share(side.host_busy)),
     ("device computing", lambda side: _share(side.device_busy)),
     ("device occupied", lambda side: _share(side.device_held)),
-    ("mean power", lambda side: format_quantity(side.power_w, "W")),
+    ("mean power", lambda side: "–" if side.power_w is None else format_quantity(side.power_w, "W")),
 )
 
 

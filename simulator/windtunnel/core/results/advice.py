@@ -14,7 +14,8 @@ class Primitives(Result):
 
     ``step_s``: the kernels of a step, including floors. ``barriers_s``: the additional time of barriers in their place.
     ``mapped_copies_s``: the bytes of a command over the link, without the set-up of a copy, to a persistent kernel.
-    Powers of the device (W): idle, during the copies, during a step, and while a persistent kernel waits for a command.
+    Powers of the device (W): idle, during the copies, during a step (None if it is not known), and while a persistent
+    kernel waits for a command.
     """
 
     copy_in_s: float
@@ -29,7 +30,7 @@ class Primitives(Result):
     mapped_copies_s: float
     idle_w: float
     copy_w: float
-    step_w: float
+    step_w: float | None
     spin_w: float | None
 
 
@@ -39,7 +40,8 @@ class Side(Result):
 
     ``latency_s``: the time of a single command. ``response_s``: its mean including queueing; None if commands arrive
     faster than they are completed. Shares of the time: ``host_busy`` in calls, ``device_busy`` computing,
-    ``device_held`` not available to others. ``power_w`` is the mean power of the device, with its idle power.
+    ``device_held`` not available to others. ``power_w`` is the mean power of the device, with its idle
+    power; None if the power of the kernels is not known.
     """
 
     latency_s: float
@@ -48,7 +50,7 @@ class Side(Result):
     host_busy: float
     device_busy: float
     device_held: float
-    power_w: float
+    power_w: float | None
 
 
 @dataclass(frozen=True)
