@@ -175,7 +175,7 @@ def test_the_command_prints_the_source_alone(tmp_path: Path) -> None:
     [
         (("{}:saxpi", "--to", "cuda"), "no function 'saxpi'; expected one of saxpy"),
         (("{}:saxpy", "--to", "cud"), f"unknown target 'cud'; expected one of {', '.join(TARGETS)}; did you mean 'cuda'?"),
-        (("{}x:saxpy", "--to", "cuda"), "no such file; expected a Python file; did you mean 'kernels.py'?"),
+        (("{}x:saxpy", "--to", "cuda"), "there is no such Python file; did you mean 'kernels.py'?"),
         (("{}", "--to", "cuda"), "expected FILE.py:KERNEL"),
         (("{}:saxpy", "--to", "wgsl", "--block", "0"), "a block of (0, 1, 1); expected three whole numbers from 1"),
         (("{}:saxpy", "--to", "wgsl", "--block", "64,64"), "a block of 4096 threads; expected at most 1024"),

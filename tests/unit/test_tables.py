@@ -78,7 +78,7 @@ def ticks(text: str) -> int:
 def test_columns_and_cells(tmp_path: Path) -> None:
     write_jobs_csv(tmp_path / "jobs.csv", recording(some_jobs()))
     rows = read(tmp_path / "jobs.csv")
-    assert tuple(rows[0]) == COLUMNS
+    assert list(rows[0]) == list(COLUMNS)
     assert list(rows[0].values()) == [
         *(
             "0",

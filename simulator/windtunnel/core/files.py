@@ -41,7 +41,7 @@ def check_file(path: Path, what: str, limit_bytes: int, where: Location | None =
         siblings = sorted(p.name for p in path.parent.glob("*")) if path.parent.is_dir() else []
         alike = [name for name in siblings if not path.suffix or path.suffixes[0] in name]
         problem = f"there is no {what} '{path}'" if where is not None else f"there is no such {what}"
-        raise InputError(problem, where=named, nearest=nearest_file(path.name, alike)) from None
+        raise InputError(problem, where=named, nearest=nearest_file(path.name, alike or siblings)) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{shown} cannot be read: {_reason(error)}", where=named) from None
     if not stat.S_ISREG(state.st_mode):

@@ -228,7 +228,7 @@ class KernelFile:
             modified_s = self.path.stat().st_mtime
         except (InputError, OSError) as error:
             raise ReloadError(
-                f"the kernel file cannot be read: {error.problem if isinstance(error, InputError) else error.strerror}",
+                error.problem if isinstance(error, InputError) else f"this cannot be read: {error.strerror}",
                 where=Location(str(self.path)),
                 expected="the file there, or a new KernelFile of another",
             ) from None
