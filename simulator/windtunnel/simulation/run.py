@@ -24,7 +24,7 @@ from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, fleet_executors, policy_of
 from windtunnel.simulation.precision import until_precise
 from windtunnel.simulation.real_devices import added, chip_notes, real_device_notes, real_devices
-from windtunnel.simulation.redrawn import When, has_waves, replication_seed, with_redrawn_runs
+from windtunnel.simulation.redrawn import When, replication_seed, with_redrawn_runs
 from windtunnel.simulation.sources import model_accuracy, operation_contexts, provenance
 from windtunnel.simulation.versions import versions
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
@@ -133,7 +133,7 @@ def _simulate(
     if len(recordings) == 1:
         measured, more = with_redrawn_runs(first, recordings[0], measured, when, replications)
         notes += more
-    if len(recordings) < replications and not has_waves(scenario):
+    if len(recordings) < replications and measured.statistics.redrawn is None:
         notes.append(
             f"nothing in this scenario is random: {replications:,} replications would all be this run, so its "
             "intervals are those of one run"
