@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import windtunnel
+from windtunnel.app.advise import CommandWorkload
 from windtunnel.claims.benchmark import STEPS, Benchmark
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
@@ -91,13 +92,10 @@ def test_a_launched_command_takes_what_the_process_engine_takes() -> None:
     bench = Benchmark(ADA, one_job_s)
     facts = replace(
         bench.facts,
-        pageable_bytes_per_s=_fact(2 * 4 * 64**3 / (PARTS.copy_in_s - 2 * ADA.api.values["copy_setup_s"].value)),
-        copy_setup_s=_fact(ADA.api.values["copy_setup_s"].value),
-        launch_latency_s=_fact(PARTS.start_s),
-        synchronize_s=_fact(0.0),
+        pageable_bytes_per_s=_fact(2 * 4 * 64**3 / (PARTS.copy_in_s - 2 * bench.copy_setup_s)),
         cells_per_s=_fact((64**3 + 6 * 64**2) / (PARTS.step_s - 2 * bench.floor_s)),
     )
-    engine_s = Benchmark(ADA, one_job_s, facts).seconds("mixed-launch") / 100
+    engine_s = Benchmark(ADA, one_job_s, facts).seconds("mixed-launch") / 100 - bench.synchronize_s
     assert Choice(PARTS, 1.0, STEPS).launch.latency_s == pytest.approx(engine_s, rel=0.02)
 
 
@@ -143,10 +141,10 @@ def test_an_api_that_keeps_no_kernel_running_is_launched_on() -> None:
     assert "'metal' has no 'persistent'" in told.why
 
 
-def test_where_neither_keeps_up_the_one_that_carries_more_is_named() -> None:
+def test_where_neither_keeps_up_the_one_that_serves_more_is_named() -> None:
     told = advise(ADA, 1e6, 5)
     assert told.recommended == PERSISTENT
-    assert "neither keeps up" in told.why
+    assert "neither form keeps up" in told.why
     assert told.launch.response_s is None
     assert told.persistent.response_s is None
     assert advise(ADA, 1e6, 10_000).recommended == LAUNCH
@@ -178,6 +176,13 @@ def test_the_command_prints_both_forms() -> None:
         (["--commands-per-s", "5", "--steps-per-command", "5", "--device", "rtx-6000-add"], "'rtx-6000-ada'"),
         (["--commands-per-s", "5", "--steps-per-command", "5", "--device", "qat-8970"], "does not run stencil"),
         (["--for", "ml training", "--commands-per-s", "5"], "expected --for USE alone"),
+        (["--for", "ml training", "--kernel-us", "5"], "a workload cannot be combined with --for"),
+        (["--commands-per-s", "5", "--upload-bytes", "5"], "expected --kernel-us TIME, or --op OP"),
+        (["--commands-per-s", "5", "--op", "gemm", "m=1", "n=1", "k=1", "--kernel-us", "1"], "states its kernel once"),
+        (["--commands-per-s", "5", "--kernel-us", "0"], "expected more than zero"),
+        (["--commands-per-s", "5", "--kernel-us", "5", "--upload-bytes", "-1"], "expected zero or more"),
+        (["--commands-per-s", "5", "--op", "gem", "m=1"], "did you mean 'gemm'"),
+        (["--commands-per-s", "5", "--op", "gemm", "m=1", "n=1"], "k"),
     ],
     ids=str,
 )
@@ -186,3 +191,43 @@ def test_wrong_input_is_told_what_was_expected(arguments: list[str], message: st
         CliRunner().invoke(cli, ["advise", *arguments], catch_exceptions=False, standalone_mode=False)
     assert message in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_a_stated_workload_costs_what_its_parts_cost() -> None:
+    """With as many kernels as the benchmark's step, the same bytes and memory, only the copies of both forms differ."""
+    kernel_us = PARTS.step_s / 2 * 1e6
+    own = CommandWorkload(upload_bytes=2 * 4 * 64**3, kernel_us=kernel_us, memory="pageable").workload()
+    parts = primitives(ADA, workload=own)
+    setup_s = ADA.api.values["copy_setup_s"].value
+    assert parts.copy_in_s == pytest.approx(PARTS.copy_in_s - setup_s), "one copy instead of two"
+    assert parts.mapped_copies_s == pytest.approx(parts.copy_in_s - setup_s, rel=1e-3)
+    assert (parts.step_s, parts.enqueue_s) == pytest.approx((PARTS.step_s / 2, PARTS.enqueue_s / 2))
+    choice = Choice(parts, 1e-6, 10)
+    assert choice.persistent is not None
+    assert choice.persistent.latency_s == pytest.approx(
+        PARTS.write_s + PARTS.poll_s + parts.mapped_copies_s + 10 * parts.step_s
+    )
+
+
+def test_most_of_the_benchmarks_saving_is_that_only_launches_copy() -> None:
+    told = advise(ADA, 60.0, 5)
+    assert told.saving_like_for_like is not None
+    assert told.saving > 0.5
+    assert 0.2 > told.saving_like_for_like > 0
+    text = CliRunner().invoke(cli, ["advise", "--commands-per-s", "60", "--steps-per-command", "5"]).stdout
+    assert "only the launches copy in this workload: with the same copies a persistent kernel saves" in text
+
+
+def test_bytes_that_both_forms_copy_lower_the_share_that_a_persistent_kernel_saves() -> None:
+    small, large = (
+        advise(ADA, 60.0, 1, CommandWorkload(upload_bytes=size, kernel_us=5.0).workload()) for size in (0, 10_000_000)
+    )
+    assert small.saving > large.saving
+    assert small.saving_like_for_like == pytest.approx(small.saving)
+    assert (small.recommended, large.recommended) == (PERSISTENT, LAUNCH)
+
+
+def test_an_operation_is_a_kernel_with_the_time_that_predict_gives() -> None:
+    values = {"m": 512, "n": 512, "k": 512, "dtype": "float16"}
+    parts = primitives(ADA, workload=CommandWorkload(op="gemm", values=values).workload())
+    assert parts.step_s == pytest.approx(windtunnel.predict("gemm", "rtx-6000-ada", values).duration_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -212,23 +213,80 @@ def test_an_example_that_is_none_is_told_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("row", list(ROWS))
-def test_the_rtx_table_comes_out_within_a_tenth(rows: list[ClaimVerdict], row: str) -> None:
+def test_the_rtx_table_comes_out_within_a_tenth_but_for_mixed_launches(rows: list[ClaimVerdict], row: str) -> None:
     (claim,) = [c for c in judged.read_claims() if c.model.get("benchmark") == row]
     found = find(rows, claim.claim)
-    assert found.modelled == pytest.approx(found.stated, rel=0.10)
-    assert found.verdict == "reproduced"
+    near = abs(found.modelled / found.stated - 1) <= 0.10
+    assert near == (row != "mixed-launch")
+    assert found.verdict == ("reproduced" if near else "off")
     assert found.modelled_low <= found.modelled <= found.modelled_high
+
+
+def test_a_row_is_the_catalogues_and_a_note_says_what_the_documents_phases_give(rows: list[ClaimVerdict]) -> None:
+    found = find(rows, "mixed 300 operations: launch per command")
+    assert found.modelled == pytest.approx(bench().seconds("mixed-launch") * 1e3, rel=1e-5)
+    stated = bench(copy_setup_s=20e-6, synchronize_s=5e-6, round_trip_s=10e-6 + bench().floor_s)
+    assert stated.seconds("mixed-launch") == pytest.approx(37.2e-3, rel=2e-3)
+    assert "in place of the catalogue's 37.2 ms" in found.why
+
+
+def test_rows_with_sleeps_say_which_part_is_assumed(rows: list[ClaimVerdict]) -> None:
+    for name in ("single step: persistent", "mixed 300 operations: persistent 15.3"):
+        why = find(rows, name).why
+        assert "35% of each sleep, 50.0 µs of timer slack and 5.00 µs to wake, are assumed" in why
+    least = bench(stating(timer_slack_s=1e-6, wake_s=1e-6)).seconds("step-persistent")
+    assert f"the row would be {least * 1e6:.0f} µs" in find(rows, "single step: persistent").why
+
+
+def test_the_latency_of_an_fpga_includes_the_start_of_a_command(rows: list[ClaimVerdict]) -> None:
+    found = find(rows, "FPGA: latency")
+    device = device_model("alveo-u50", KNOWN)
+    values = {"n": 64, "dispatch": "eager"}
+    assert found.modelled == pytest.approx(device.cost(one_row(OPERATIONS["vector_add"], values)).duration_s[0] * 1e6)
+    assert found.verdict == "off"
+
+
+def test_two_figures_that_are_off_do_not_make_a_ratio_that_is_reproduced(rows: list[ClaimVerdict]) -> None:
+    found = find(rows, "vector addition: CUDA 40x")
+    assert abs(found.modelled / found.stated - 1) < 0.25
+    assert found.verdict == "off"
+    assert found.why.startswith("neither of its two figures is reproduced, and their errors happen to cancel")
+    by_id = {claim.id: claim for claim in judged.read_claims()}
+    for claim in by_id.values():
+        if "ratio" in claim.model and find(rows, claim.claim).verdict == "reproduced":
+            assert any(find(rows, by_id[name].claim).verdict == "reproduced" for name in claim.model["ratio"])
+
+
+def test_what_lies_beside_a_range_is_not_said_to_lie_in_it(rows: list[ClaimVerdict]) -> None:
+    for row in rows:
+        if row.verdict == "reproduced" and row.stated_low != row.stated_high:
+            inside = row.stated_low <= row.modelled <= (math.inf if row.stated_high is None else row.stated_high)
+            assert ("the model lies in the range" in row.why) == inside, row.claim
+    assert "outside the range, and 10% are allowed" in find(rows, "DPU: latency").why
+
+
+def test_entries_of_the_catalogue_are_by_definition_and_not_independent(rows: list[ClaimVerdict]) -> None:
+    entries = [claim for claim in judged.read_claims() if "parameter" in claim.model]
+    assert {"FPGA: initiation interval 1", "FPGA: reconfiguration takes seconds"} <= {c.claim for c in entries}
+    for claim in entries:
+        row = find(rows, claim.claim)
+        assert "by definition: " in row.why and row.independent is False
+
+
+def test_the_summary_counts_independent_verdicts(rows: list[ClaimVerdict]) -> None:
+    counted = sum(1 for row in rows if row.verdict == "reproduced" and row.independent)
+    reproduced = sum(1 for row in rows if row.verdict == "reproduced")
+    assert 0 < counted < reproduced
+    last = claims_command.claims_text(rows).splitlines()[-1]
+    assert f"{reproduced} reproduced ({counted} independent)" in last
 
 
 @pytest.mark.parametrize(
     ("row", "changed", "factor"),
     [
-        ("inject-launch", stating(pageable_bytes_per_s=3.8e9), 1.87),
-        ("inject-launch", stating(copy_setup_s=0.0), 0.873),
+        ("inject-launch", stating(pageable_bytes_per_s=3.8e9), 1.958),
         ("step-persistent", stating(sleep_s=200e-6), 1.645),
         ("step-persistent", stating(timer_slack_s=1e-6), 0.684),
-        ("mixed-launch", stating(launch_latency_s=30e-6), 1.054),
-        ("mixed-launch", stating(synchronize_s=20e-6), 1.04),
         ("mixed-persistent", stating(wake_s=25e-6), 1.129),
     ],
     ids=str,
@@ -240,15 +298,22 @@ def test_a_fact_moves_the_rows_it_enters(row: str, changed: Facts, factor: float
 def test_a_primitive_of_the_device_moves_the_rows_it_enters() -> None:
     assert bench(dispatch_s=5e-6).seconds("step-launch") == pytest.approx(10e-6)
     assert bench(persistent_write_s=50e-9).seconds("inject-persistent") == pytest.approx(50e-9)
+    added = bench(copy_setup_s=20e-6).seconds("inject-launch") - bench().seconds("inject-launch")
+    assert added == pytest.approx(2 * (20e-6 - bench().copy_setup_s))
+    for name in ("round_trip_s", "synchronize_s"):
+        now = bench().device.api.values[name].value
+        added = bench(**{name: now + 10e-6}).seconds("mixed-launch") - bench().seconds("mixed-launch")
+        assert added == pytest.approx(100 * 10e-6, rel=0.01), name
     slower = bench(kernel_floor_s=12.3e-6)
-    added = 100 * 10 * (slower.floor_s - bench().floor_s)
+    # What the floor of an empty kernel takes of its round trip is not the launch's.
+    added = 100 * 10 * (slower.floor_s - bench().floor_s) - 100 * (bench().launch_latency_s - slower.launch_latency_s)
     assert slower.seconds("mixed-launch") - bench().seconds("mixed-launch") == pytest.approx(added, rel=0.01)
 
 
 def test_enqueuing_and_execution_overlap_and_the_longer_gates() -> None:
     """With enqueues far slower than kernels the ten enqueues are what a repetition of the mixed workload takes."""
     slow = bench(dispatch_s=100e-6)
-    expected = 100 * (slow.seconds("inject-launch") + 10 * 100e-6 + FACTS.synchronize_s.value)
+    expected = 100 * (slow.seconds("inject-launch") + 10 * 100e-6 + slow.synchronize_s)
     assert slow.seconds("mixed-launch") == pytest.approx(expected, rel=1e-6)
 
 
@@ -414,7 +479,8 @@ def test_a_factor_and_a_reason_stand_in_every_row_that_is_off(rows: list[ClaimVe
     assert off
     for row in off:
         assert re.search(
-            r"off by (a factor of [\d.e+]+|\d+ points): the model predicts (more|less)|not 11,327x", row.why
+            r"off by (a factor of [\d.e+]+|\d+ points): the model predicts (more|less)|not 11,327x|neither of its two",
+            row.why,
         ), row.claim
         assert "likeliest: " in row.why, row.claim
 

@@ -10,8 +10,9 @@ Verdicts:
                 document's baseline over the bound of the faster side.
 ``reproduced``  a single figure: the modelled value is within the row's tolerance of it, 10%, or 25% where the document
                 writes it with "~" (the three workload tables and the ratios between them). A range ("1-10 us", "<1 us",
-                "20+ TFLOPS", also where only the order of magnitude is meant): the modelled value lies in it, ends
-                widened by 10%. A ratio must also be, within 5%, the quotient of its document's own two figures.
+                "20+ TFLOPS", also where only the order of magnitude is meant): the modelled value lies in it, or within
+                10% of its nearer end. A ratio must also be, within 5%, the quotient of its document's own two figures,
+                and one of these two must itself be reproduced: two wrong figures may have the right ratio by chance.
 ``off``         any other claim that could be modelled; ``why`` gives the factor and the likeliest reason.
 ``untested``    no program or device measures it yet; ``why`` says what would test it.
 
@@ -21,8 +22,9 @@ has one, else usual sizes, fixed before the result was known. The verdict refers
 ``modelled_high`` are the ends of a sweep over what the document does not state, and ``why`` says where in it the claim
 holds. A setting in which a figure is attained does not reproduce it, because most sweeps cover nearly all values.
 
-``independent`` is false if a number that affects the modelled value was assumed from these documents. Agreement then
-proves little, and ``why`` names the number.
+``independent`` is false if a number that affects the modelled value was assumed from these documents, or if the value
+is an entry of the catalogue (``by definition``), which no model computed. Agreement then proves little, and ``why``
+names the number.
 """
 
 from __future__ import annotations
@@ -234,7 +236,7 @@ class Report:
             stated_high=_number(claim.shown(claim.stated.high)),
             modelled_low=_number(claim.shown(modelled.low)),
             modelled_high=_number(claim.shown(modelled.high)),
-            independent=None if modelled.value is None else not modelled.circular,
+            independent=None if modelled.value is None else not (modelled.circular or modelled.by_definition),
         )
 
     def judge(self, claim: Claim, modelled: Modelled) -> tuple[str, str]:
@@ -246,6 +248,8 @@ class Report:
             if modelled.bound is not None:
                 parts.append(modelled.bound.why)
             return "untested", _sentences(parts)
+        if modelled.by_definition:
+            parts.append("by definition: this is the catalogue's own entry, and no model computes it")
         if modelled.circular:
             parts.append(f"not independent: depends on numbers from the same documents: {', '.join(modelled.circular)}")
         broken = _breaks(claim, modelled.bound)
@@ -261,16 +265,22 @@ class Report:
             parts.append(f"swept over {modelled.swept}: {ends}; the claim holds {modelled.holds}")
         distance = _distance(claim, modelled.value)
         agrees = distance <= (claim.tolerance if claim.stated.single else _WIDENED - 1.0)
-        if agrees and "ratio" in claim.model:
+        if "ratio" in claim.model:
             own = self._quotient(claim)
             if abs(claim.stated.low / own - 1.0) > _QUOTIENT:
                 parts.insert(0, f"its own document's figures make {_times(own)}, not {_times(claim.stated.low)}")
                 return "off", _sentences([*parts, *_reason(claim)])
+            if agrees and not any(self._verdict(name) == "reproduced" for name in claim.model["ratio"]):
+                parts.insert(0, "neither of its two figures is reproduced, and their errors happen to cancel")
+                return "off", _sentences([*parts, *self._parts(claim)])
         if agrees:
-            single = claim.stated.single
-            parts.insert(0, f"the model is {distance:.1%} away" if single else "the model lies in the range")
+            parts.insert(0, _agreement(claim, distance))
             return "reproduced", _sentences(parts)
         return "off", _sentences([*_deviation(claim, modelled, parts), *(_reason(claim) or self._parts(claim))])
+
+    def _verdict(self, name: str) -> str:
+        claim = self._claims[name]
+        return self.judge(claim, self.modelled(claim))[0]
 
     def _parts(self, claim: Claim) -> list[str]:
         """Return why a ratio is off: the deviation of each of its two claims."""
@@ -284,6 +294,14 @@ class Report:
                 f"{side.words(side.stated.low)} is {_times(side.stated.low / value)} the model's {side.words(value)}"
             )
         return [f"likeliest: its two figures, of which {' and '.join(sides)}"]
+
+
+def _agreement(claim: Claim, distance: float) -> str:
+    if claim.stated.single:
+        return f"the model is {distance:.1%} away"
+    if distance == 0.0:
+        return "the model lies in the range"
+    return f"the model is {distance:.1%} outside the range, and {_WIDENED - 1.0:.0%} are allowed"
 
 
 def _deviation(claim: Claim, modelled: Modelled, parts: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """The modelled values of claims: one evaluator for each word under ``model:`` in claims.yaml.
 
 ``operation``  the operation's cost in the context its values state (device-side unless they say otherwise)
-``waited``     the same, launched through the API by a native program that waits for it: on a GPU the round trip of an
+``waited``     the same, started through the API by a native program that waits for it: on a GPU the round trip of an
                empty kernel, with the kernel's own time instead of the empty one's
 ``copied``     copies of the operands from pinned memory, the operation, and a copy of its result, one after another
 ``naive``      a textbook triple loop on one core, in which each addition waits for the one before it
@@ -102,6 +102,8 @@ class Modelled:
 
     circular: tuple[str, ...] = ()
     """Numbers that were assumed from these documents and affect the value, so that agreement proves nothing."""
+    by_definition: bool = False
+    """Whether the value is an entry of the catalogue, which no model computed."""
 
 
 Evaluator = Callable[[Setting, str, ClaimModel], Modelled]
@@ -150,9 +152,6 @@ def operation(setting: Setting, name: str, model: ClaimModel) -> Modelled:
     if op == "launch":
         dispatch = Parameters(device).api_cost("dispatch_s")
         notes.append(f"enqueuing alone takes {show(dispatch, 's')}")
-    elif device.kind.name == "fpga":
-        round_trip = float(_priced(device, "launch", {})[1].duration_s[0])
-        notes.append(f"started through {device.api.name} and waited for: {show(round_trip, 's')} more")
     elif op == "copy":
         larger_s = float(_priced(device, op, {**values, "bytes": float(values["bytes"]) + 100_000})[1].duration_s[0])
         notes.append(f"each further 100 kB costs {show(larger_s - seconds, 's')}")
@@ -324,6 +323,7 @@ def parameter(setting: Setting, name: str, model: ClaimModel) -> Modelled:
         low=sourced.low,
         high=sourced.high,
         used=dict(reader.used),
+        by_definition=True,
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, SEED, Progress, print_json, print_written
+from windtunnel.cli.console import CATALOG, FORMAT, SEED, Progress, pairs, print_json, print_written
 
 
 @click.command()
@@ -54,42 +54,62 @@ def plan(
 
 
 @click.command()
+@click.argument("values", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--for", "use", metavar="USE", help='A use case, such as "ml training".')
 @click.option("--commands-per-s", "rate", type=float, metavar="X", help="Commands per second that the device receives.")
-@click.option(
-    "--steps-per-command", "steps", type=int, metavar="Y", help="Simulation steps per command, of two kernels each."
-)
-@click.option(
-    "--device", "device_name", metavar="SKU[@API]", help="The device for --commands-per-s. Default: rtx-6000-ada."
-)
+@click.option("--steps-per-command", "steps", type=int, metavar="Y", help="Steps per command. Default: 1.")
+@click.option("--upload-bytes", type=float, metavar="N", help="Bytes that a command copies to the device.")
+@click.option("--download-bytes", type=float, metavar="N", help="Bytes that a command copies back.")
+@click.option("--kernel-us", type=float, metavar="T", help="Time of the kernel of a step, in microseconds.")
+@click.option("--op", metavar="OP", help="The kernel of a step as an operation, with its columns as KEY=VALUE.")
+@click.option("--memory", type=click.Choice(["pinned", "pageable"]), help="Host memory of the copies. Default: pinned.")
+@click.option("--device", "device_name", metavar="SKU", help="The device. Default: rtx-6000-ada.")
 @CATALOG
 @FORMAT
 def advise(
-    use: str | None, rate: float | None, steps: int | None, device_name: str | None, catalogs: Sequence[str], form: str
+    values: Sequence[str],
+    use: str | None,
+    rate: float | None,
+    steps: int | None,
+    upload_bytes: float | None,
+    download_bytes: float | None,
+    kernel_us: float | None,
+    op: str | None,
+    memory: str | None,
+    device_name: str | None,
+    catalogs: Sequence[str],
+    form: str,
 ) -> None:
     """Recommend a device for a use case, or choose between kernel launches and a persistent kernel.
 
+    Without a workload, commands are those of the founding documents' benchmark (two arrays of 1 MiB to upload, two
+    kernels in a step). State your own with --upload-bytes, --download-bytes and --kernel-us, or --op.
+
     \b
     windtunnel advise --for "ml training"
-    windtunnel advise --commands-per-s 60 --steps-per-command 5 --device h100-sxm-80gb
+    windtunnel advise --commands-per-s 60 --upload-bytes 4096 --kernel-us 12 --device h100-sxm-80gb
+    windtunnel advise --commands-per-s 60 --op gemm m=512 n=512 k=512 dtype=float16
     """  # noqa: D301
+    from windtunnel.app.advise import CommandWorkload, advise_launch
     from windtunnel.core.errors import InputError, Location
 
+    workload = CommandWorkload(upload_bytes, download_bytes, kernel_us, op, pairs(values), memory)
     if use is None:
-        if rate is None or steps is None:
+        if rate is None or (steps is None and not workload.stated):
             raise InputError(
                 "no use case and no command rate were given",
                 where=Location(field="advise"),
                 expected="--for USE, or --commands-per-s X and --steps-per-command Y",
             )
-        from windtunnel.app.advise import advise_launch
         from windtunnel.library import predict as predict_library
         from windtunnel.report.advice import advice_text
 
-        advice = advise_launch(rate, steps, device_name or "rtx-6000-ada", predict_library.catalogue(catalogs))
+        known = predict_library.catalogue(catalogs)
+        advice = advise_launch(rate, 1 if steps is None else steps, device_name or "rtx-6000-ada", known, workload)
         print_json(advice.to_dict()) if form == "json" else click.echo(advice_text(advice))
         return
-    for field, value in (("--commands-per-s", rate), ("--steps-per-command", steps), ("--device", device_name)):
+    others = {"--commands-per-s": rate, "--steps-per-command": steps, "--device": device_name}
+    for field, value in (*others.items(), ("a workload", workload.stated or None)):
         if value is not None:
             raise InputError(
                 f"{field} cannot be combined with --for", where=Location(field=field), expected="--for USE alone"

@@ -1,13 +1,18 @@
 """Compares a kernel launch for each command with a persistent kernel that receives commands.
 
-The workload is that of the founding documents' benchmark: a state of 64x64x64 float32 cells on the device. A command
-changes it (two whole arrays are uploaded from pageable memory, because the host holds the master copy) and runs some
-steps of two kernels each (update, boundary). The device model's own primitives give both costs:
+A command copies its input to the device, runs steps of one or more kernels, and copies its output back. The device
+model's own primitives give both costs:
 
-launch per command  copies, the latency of the first kernel and of the completion, and the longer of enqueuing the
+launch per command  the copies, the latency of the first kernel and of the completion, and the longer of enqueuing the
                     kernels and executing them
-persistent          a write to mapped memory, the same execution, and a poll that reads the reply. Instead of the floor
-                    of a launched kernel there is a barrier across the grid: ``BARRIER``, assumed
+persistent          a write to mapped memory, the same bytes over the same link without the set-up of a copy, the same
+                    execution, and a poll that reads the reply. Instead of the floor of a launched kernel there is a
+                    barrier across the grid: ``BARRIER``, assumed
+
+Without a stated workload (``BENCHMARK``) it is that of the founding documents' benchmark: a state of 64x64x64 float32
+cells on the device. A launched command uploads two whole arrays from pageable memory, because the host holds the master
+copy, and runs steps of two kernels each (update, boundary). A command to the persistent kernel uploads nothing there,
+so most of the saving comes from the copies. ``like_for_like`` is the saving if both forms copy the same.
 
 One host thread sends commands one after another, so a command also waits for earlier ones: an M/D/1 queue, whose
 mean queueing delay is s rho / (2 (1 - rho)) for service time s and utilisation rho (Pollaczek and Khinchine).
@@ -20,11 +25,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.ops import OPERATIONS, Rows, one_row
 from windtunnel.core.provenance import assumed
 from windtunnel.core.results.advice import LaunchAdvice, Primitives, Side
 from windtunnel.core.units import format_quantity as show
@@ -45,29 +50,77 @@ MOST_STEPS = 10**7
 LAUNCH, PERSISTENT = "launch", "persistent"
 
 
-def primitives(device: Device, barrier: float = BARRIER.value) -> Primitives:
-    """Return the primitives of ``device``; raises UnsupportedOperationError if it cannot copy or step."""
+_BENCHMARK_ARRAY = 4 * SIDE**3
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a command copies, in bytes, and the kernels of one step: operations, or a stated time of one kernel (s).
+
+    ``persistent_copies`` is false if only the launched form copies. ``copies`` is the number of copies to the device.
+    """
+
+    text: str
+    kernels: tuple[Rows, ...] = ()
+    kernel_s: float | None = None
+    upload_bytes: float = 0.0
+    download_bytes: float = 0.0
+    copies: int = 1
+    memory: str = "pinned"
+    persistent_copies: bool = True
+
+
+BENCHMARK = Workload(
+    f"the founding documents' benchmark: a launched command uploads 2 arrays of {show(_BENCHMARK_ARRAY, 'B')} from "
+    "pageable memory, a command to a persistent kernel uploads nothing; a step is 2 stencil kernels",
+    kernels=tuple(one_row(OPERATIONS.find("stencil"), {"nx": SIDE, "ny": SIDE, "nz": nz}) for nz in (SIDE, 6)),
+    upload_bytes=2 * _BENCHMARK_ARRAY,
+    copies=2,
+    memory="pageable",
+    persistent_copies=False,
+)
+
+
+def primitives(device: Device, barrier: float = BARRIER.value, workload: Workload = BENCHMARK) -> Primitives:
+    """Return the primitives of ``device``; raises UnsupportedOperationError if it cannot run the workload."""
     p = Parameters(device)
-    array = 4 * SIDE**3
-    kernels = [_seconds(device, "stencil", nx=SIDE, ny=SIDE, nz=nz) for nz in (SIDE, 6)]
+    if workload.kernel_s is not None:
+        kernels = [workload.kernel_s]
+    else:
+        kernels = [float(device.cost(rows, intervals=False).duration_s[0]) for rows in workload.kernels]
     # A round trip includes an empty kernel, which takes its floor.
-    floor = device.number("kernel_floor_s") or 0.0
+    floor = min(device.number("kernel_floor_s") or 0.0, *kernels)
     dispatch = p.api_cost("dispatch_s")
     persists = p.feature("persistent")
+    into_s, into_mapped_s = _copied(device, workload, "h2d", workload.upload_bytes, workload.copies)
+    out_s, out_mapped_s = _copied(device, workload, "d2h", workload.download_bytes, 1)
     return Primitives(
-        copy_in_s=2 * _seconds(device, "copy", bytes=array, direction="h2d", memory="pageable"),
-        start_s=max(p.api_cost("round_trip_s") - floor, dispatch),
-        enqueue_s=2 * dispatch,
+        copy_in_s=into_s,
+        copy_out_s=out_s,
+        start_s=max(p.api_cost("round_trip_s") - (device.number("kernel_floor_s") or 0.0), dispatch),
+        enqueue_s=len(kernels) * dispatch,
         synchronize_s=p.api_cost("synchronize_s"),
         step_s=sum(kernels),
-        barriers_s=2 * floor * (barrier - 1.0),
+        barriers_s=len(kernels) * floor * (barrier - 1.0),
         write_s=p.api_cost("persistent_write_s") if persists else None,
         poll_s=p.api_cost("persistent_poll_s") if persists else None,
+        mapped_copies_s=into_mapped_s + out_mapped_s if workload.persistent_copies else 0.0,
     )
 
 
-def _seconds(device: Device, op: str, **values: object) -> float:
-    return float(device.cost(one_row(OPERATIONS.find(op), values), intervals=False).duration_s[0])
+def _copied(device: Device, workload: Workload, direction: str, size: float, copies: int) -> tuple[float, float]:
+    """Return the time of the copies in one direction (s), and of the same bytes without the set-up of copies."""
+    if not size:
+        return 0.0, 0.0
+    op = OPERATIONS.find("copy")
+    seconds, empty_s = (
+        float(device.cost(one_row(op, values), intervals=False).duration_s[0])
+        for values in (
+            {"bytes": part, "direction": direction, "memory": workload.memory}
+            for part in (max(round(size / copies), 1), 1)
+        )
+    )
+    return copies * seconds, copies * max(seconds - empty_s, 0.0)
 
 
 @dataclass(frozen=True)
@@ -83,8 +136,8 @@ class Choice:
         """A launch for each command."""
         parts, steps = self.parts, self.steps
         executed, enqueued = steps * parts.step_s, steps * parts.enqueue_s
-        latency = parts.copy_in_s + parts.start_s + max(executed, enqueued)
-        calls = parts.copy_in_s + enqueued + parts.synchronize_s
+        latency = parts.copy_in_s + parts.start_s + max(executed, enqueued) + parts.copy_out_s
+        calls = parts.copy_in_s + enqueued + parts.synchronize_s + parts.copy_out_s
         return self._side(latency, calls, executed, held=None)
 
     @property
@@ -94,7 +147,7 @@ class Choice:
         if parts.write_s is None or parts.poll_s is None:
             return None
         executed = self.steps * (parts.step_s + parts.barriers_s)
-        calls = parts.write_s + parts.poll_s
+        calls = parts.write_s + parts.poll_s + parts.mapped_copies_s
         return self._side(calls + executed, calls, executed, held=1.0)
 
     def _side(self, latency: float, calls: float, executed: float, held: float | None) -> Side:
@@ -172,8 +225,14 @@ def crossover_rate(parts: Primitives, steps: float) -> float | None:
     return high
 
 
-def advise(device: Device, commands_per_s: float, steps_per_command: int) -> LaunchAdvice:
-    """Return the recommended form for ``device`` at this rate and size of command, both costs, and the crossovers."""
+def advise(
+    device: Device, commands_per_s: float, steps_per_command: int, workload: Workload = BENCHMARK
+) -> LaunchAdvice:
+    """Return the recommended form for ``device`` at this rate and size of command, both costs, and the crossovers.
+
+    Raises InputError for a rate or a number of steps out of range, and UnsupportedOperationError if the device does not
+    run the workload.
+    """
     for field, value in (("--commands-per-s", commands_per_s), ("--steps-per-command", steps_per_command)):
         if not 0 < value < math.inf:
             raise InputError(f"this is {value:g}", where=Location(field=field), expected="more than zero, and finite")
@@ -183,17 +242,20 @@ def advise(device: Device, commands_per_s: float, steps_per_command: int) -> Lau
             where=Location(field="--steps-per-command"),
             expected=f"at most {MOST_STEPS:,}",
         )
-    parts = primitives(device)
+    parts = primitives(device, workload=workload)
     choice = Choice(parts, commands_per_s, steps_per_command)
     kept = choice.persistent
-    ends = [primitives(device, end) for end in (BARRIER.high, BARRIER.low) if end is not None]
+    ends = [primitives(device, end, workload) for end in (BARRIER.high, BARRIER.low) if end is not None]
+    same = replace(choice, parts=primitives(device, workload=replace(workload, persistent_copies=True)))
     return LaunchAdvice(
         device=device.label,
         commands_per_s=commands_per_s,
         steps_per_command=steps_per_command,
         recommended=choice.recommended,
         why=_why(device, choice),
+        workload=workload.text,
         saving=choice.saving,
+        saving_like_for_like=None if kept is None else same.saving,
         crossover_steps_per_command=None if kept is None else crossover_steps(parts, commands_per_s),
         crossover_steps_ends=[] if kept is None else [crossover_steps(end, commands_per_s) for end in ends],
         crossover_commands_per_s=None if kept is None else crossover_rate(parts, steps_per_command),
@@ -208,20 +270,26 @@ def advise(device: Device, commands_per_s: float, steps_per_command: int) -> Lau
 def _why(device: Device, choice: Choice) -> str:
     launched, kept = choice.launch, choice.persistent
     if kept is None:
-        return f"{device.label} keeps no kernel running: the API '{device.api.name}' has no 'persistent'"
-    fixed = choice.parts.copy_in_s + choice.parts.start_s
+        return f"{device.label} has no persistent kernels: the API '{device.api.name}' has no 'persistent'"
+    fixed = choice.parts.copy_in_s + choice.parts.start_s + choice.parts.copy_out_s
     if kept.response_s is None:
         return (
-            f"neither keeps up with {choice.commands_per_s:g} commands/s; persisting carries "
+            f"neither form keeps up with {choice.commands_per_s:g} commands/s; the persistent kernel serves "
             f"{kept.capacity_per_s / launched.capacity_per_s - 1.0:.0%} more"
         )
     if launched.response_s is None:
-        return f"launching carries {_rate(launched.capacity_per_s)} at most, persisting {_rate(kept.capacity_per_s)}"
+        return (
+            f"launches serve {_rate(launched.capacity_per_s)} at most, the persistent kernel "
+            f"{_rate(kept.capacity_per_s)}"
+        )
     if choice.recommended == PERSISTENT:
-        return f"persisting saves {choice.saving:.0%} of the response; copies and launches are {show(fixed, 's')} of it"
+        return (
+            f"the persistent kernel saves {choice.saving:.0%} of the mean response time; copies and launch of a "
+            f"command take {show(fixed, 's')}"
+        )
     return (
-        f"copies and launches, {show(fixed, 's')} a command, are amortised: persisting would save "
-        f"{choice.saving:.1%} of the response and hold the device all the time"
+        f"copies and launch of a command, {show(fixed, 's')}, are a small part of it: the persistent kernel would save "
+        f"{choice.saving:.1%} of the mean response time and occupy the device all the time"
     )
 
 

@@ -23,6 +23,8 @@ def advice_text(advice: LaunchAdvice) -> str:
         f"{advice.device}: {rate:g} commands/s with {plural(steps, 'step')} each",
         f"recommended: {_NAMES[advice.recommended]}",
         f"  {advice.why}",
+        *_copies(advice),
+        *wrap(f"workload: {advice.workload}", 120, subsequent_indent="  "),
         "",
         *table_lines(rows, "<>"),
     ]
@@ -38,6 +40,15 @@ def advice_text(advice: LaunchAdvice) -> str:
             *wrap(f"assumed: {advice.assumed}", 120, subsequent_indent="  "),
         ]
     return "\n".join(lines)
+
+
+def _copies(advice: LaunchAdvice) -> list[str]:
+    """Return what a persistent kernel saves if both forms copy the same, where they do not."""
+    same = advice.saving_like_for_like
+    if same is None or f"{same:.0%}" == f"{advice.saving:.0%}":
+        return []
+    verdict = f"saves {same:.0%}" if same >= 0 else f"takes {-same:.0%} longer"
+    return [f"  only the launches copy in this workload: with the same copies a persistent kernel {verdict}"]
 
 
 def _seconds(value: float | None) -> str:

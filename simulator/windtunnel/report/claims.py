@@ -14,7 +14,10 @@ _INDENT = " " * 12
 
 
 def claims_text(rows: Sequence[ClaimVerdict], verdicts: Sequence[str]) -> str:
-    """Return the rows of `windtunnel claims` as text, by group, and the number of each of ``verdicts`` at the end."""
+    """Return the rows of `windtunnel claims` as text, by group, and the number of each of ``verdicts`` at the end.
+
+    A verdict is independent if its model takes no number from the same documents and is no entry of the catalogue.
+    """
     lines: list[str] = []
     for group, members in groupby(rows, key=lambda row: row.group):
         lines += [group]
@@ -24,8 +27,13 @@ def claims_text(rows: Sequence[ClaimVerdict], verdicts: Sequence[str]) -> str:
             lines += wrap(row.why, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
         lines.append("")
     counts = Counter(row.verdict for row in rows)
-    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts if counts[verdict])
-    return "\n".join([*lines, f"{len(rows)} claims: {summary}"])
+    independent = Counter(row.verdict for row in rows if row.independent)
+    shown = [
+        f"{counts[verdict]} {verdict}" + (f" ({independent[verdict]} independent)" if verdict != "untested" else "")
+        for verdict in verdicts
+        if counts[verdict]
+    ]
+    return "\n".join([*lines, f"{len(rows)} claims: {', '.join(shown)}"])
 
 
 def _figures(row: ClaimVerdict) -> str:
