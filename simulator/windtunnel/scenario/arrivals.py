@@ -7,51 +7,29 @@ new process needs a class here, its name in ``_Drawn``, and a function there.
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic import BeforeValidator, Field, model_validator
 
 from windtunnel.core.errors import InputError
-from windtunnel.scenario.fields import Count, Model, PositiveSeconds, Quantity, Seconds, Text, as_custom, whole
+from windtunnel.scenario.fields import (
+    Count,
+    Model,
+    PositiveSeconds,
+    Quantity,
+    Seconds,
+    Text,
+    TimeOfDay,
+    as_custom,
+    whole,
+)
 
 DAY_S = 86_400.0
-_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
-class _TimeOfDay:
-    """Annotates a float field as a time of day: seconds since midnight here, text such as ``08:30`` in files."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(
-            self.read, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(self.write)
-        )
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"type": "string", "description": "a time of day", "pattern": _CLOCK.pattern, "examples": ["08:30"]}
-
-    def read(self, value: Any) -> float:
-        """Convert text to seconds since midnight."""
-        match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
-        if match is None:
-            raise as_custom(InputError(f"{value!r} is not a time of day", expected="such as '08:30' or '08:30:00'"))
-        hours, minutes, seconds = (int(part or 0) for part in match.groups())
-        return 3600.0 * hours + 60.0 * minutes + seconds
-
-    def write(self, value: float) -> str:
-        """Convert seconds since midnight to text that ``read`` accepts."""
-        minutes, seconds = divmod(int(value), 60)
-        return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
-
-
-TimeOfDay = Annotated[float, _TimeOfDay()]
 Rate = Annotated[float, Quantity("/s", positive=True, most=1e12)]
 RateOrNone = Annotated[float, Quantity("/s", most=1e12)]
 """At most one job per tick."""

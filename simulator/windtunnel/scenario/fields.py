@@ -7,6 +7,7 @@ adds its place.
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -17,6 +18,7 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.units import parse_quantity, to_unit
 
 _MAX_COUNT = 1_000_000
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
 def as_custom(error: InputError) -> PydanticCustomError:
@@ -82,6 +84,36 @@ def whole(value: Any) -> Any:
 Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=_MAX_COUNT)]
 Natural = Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**12)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _TimeOfDay:
+    """Annotates a float field as a time of day: seconds since midnight here, text such as ``08:30`` in files."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            self.read, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(self.write)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string", "description": "a time of day", "pattern": _CLOCK.pattern, "examples": ["08:30"]}
+
+    def read(self, value: Any) -> float:
+        """Convert text to seconds since midnight."""
+        match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise as_custom(InputError(f"{value!r} is not a time of day", expected="such as '08:30' or '08:30:00'"))
+        hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        return 3600.0 * hours + 60.0 * minutes + seconds
+
+    def write(self, value: float) -> str:
+        """Convert seconds since midnight to text that ``read`` accepts."""
+        minutes, seconds = divmod(int(value), 60)
+        return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
+
+
+TimeOfDay = Annotated[float, _TimeOfDay()]
 
 
 class Model(BaseModel):
