@@ -95,7 +95,7 @@ class DividedDecoder:
     """
 
     model: Architecture
-    group: Group = Group()
+    group: Group = field(default_factory=Group)
     devices_per_node: int = 8
     implementation: str = "nccl"
 
