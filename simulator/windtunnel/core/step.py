@@ -1,0 +1,299 @@
+"""The operations of one step of a serving engine: what a decoder runs on each device of a group.
+
+A step decodes one token for each of some sequences and may process chunks of prompts. ``DividedDecoder`` lists its
+parts on one device of one pipeline stage: each is an operation with fixed columns, and columns in proportion to an
+amount, which is the number of tokens, of sequences that produce a token, or of sequences in attention. So a table of
+steps, and the tables of the engines, are priced at once.
+
+What is not one of the measured operations (norms with residuals, rotary positions, gated activations, quantisation of
+activations, embedding, sampling, states of linear attention) is a ``kernel`` with the bytes that it must move. Engines
+fuse a norm with the addition of the residual, and rotary positions with the norm of queries and keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from windtunnel.core.architecture import (
+    Architecture,
+    Experts,
+    GroupedAttention,
+    LatentAttention,
+    Layers,
+    LinearAttention,
+)
+from windtunnel.core.group import Group, padded, share
+from windtunnel.core.ops import OPERATIONS, FloatArray, Operation, Rows
+
+_ACTIVATION_BYTES = 2.0
+"""Activations are 16-bit numbers in every engine."""
+_LOGIT_PASSES = 3.0
+"""Passes over the float32 logits of a sequence: temperature and softmax, selection, and the write before them."""
+_GEMM_FORMATS = {"mxfp4": "bfloat16", "int4": "bfloat16"}
+"""Weight-only formats without a measured GEMM: the arithmetic of 16-bit numbers. Their bytes are counted apart."""
+
+
+class Amount(Enum):
+    """What a part of a step is in proportion to."""
+
+    TOKENS = "tokens"
+    HEADS = "heads"
+    DECODING = "decoding"
+    PROMPTS = "prompts"
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operation that a step runs ``times`` on one device.
+
+    ``values`` are fixed columns. ``scale`` has the factors of the columns that are in proportion to ``amount``; the
+    products are rounded up, because the slowest device decides. ``window`` limits the context of attention.
+    """
+
+    name: str
+    op: type[Operation]
+    values: Mapping[str, float | str]
+    amount: Amount
+    scale: Mapping[str, float] = field(default_factory=dict)
+    times: float = 1.0
+    window: int | None = None
+    link: bool = False
+    """Whether the part is an exchange between devices."""
+
+    def rows(
+        self, amount: FloatArray, context: Mapping[str, str], more: Mapping[str, FloatArray] | None = None
+    ) -> Rows:
+        """Return the operation for amounts above zero; ``context`` has choices such as the dispatch, if it has them."""
+        names = {column.name for column in self.op.all_columns()}
+        stated = {**self.values, **{name: value for name, value in context.items() if name in names}}
+        complete = self.op.complete({**dict.fromkeys((*self.scale, *(more or {})), 1), **stated})
+        numbers = {
+            name: np.asarray(value, dtype=np.float64) for name, value in complete.items() if not isinstance(value, str)
+        }
+        for name, factor in self.scale.items():
+            numbers[name] = np.maximum(np.ceil(amount * factor * (1.0 - 1e-12)), 1.0)
+        return Rows(
+            self.op,
+            {name: value for name, value in complete.items() if isinstance(value, str)},
+            {**numbers, **(more or {})},
+        )
+
+
+@dataclass(frozen=True)
+class DividedDecoder:
+    """A decoder on a group of devices.
+
+    Args:
+        model: The architecture, with the formats of its weights and of its KV cache.
+        group: How devices divide it; it was checked.
+        devices_per_node: Devices of a node, for exchanges.
+        implementation: Who implements all-reduce: ``nccl`` or a serving engine.
+    """
+
+    model: Architecture
+    group: Group = field(default_factory=Group)
+    devices_per_node: int = 8
+    implementation: str = "nccl"
+
+    def parts(self) -> Iterator[Part]:
+        """Yield every part of a step of the whole depth, on one device of a stage."""
+        model, group = self.model, self.group
+        width_bytes = model.width * _ACTIVATION_BYTES
+        yield self._kernel("embedding", 2.0 * width_bytes, Amount.TOKENS)
+        for layers in model.layers:
+            yield from self._attention(layers)
+            yield from self._feed_forward(layers)
+            # A norm reads and writes the stream and the residual.
+            yield self._kernel("norms", 4.0 * width_bytes, Amount.TOKENS, layers.norms * layers.count)
+        vocabulary = padded(model.vocabulary, group.tensor)
+        yield self._gemm("output projection", vocabulary, model.width, Amount.HEADS, model.weights.other, 1)
+        if group.tensor > 1:
+            yield self._collective(
+                "gather logits", "all_gather", vocabulary * group.tensor * _ACTIVATION_BYTES, Amount.HEADS, 1
+            )
+        yield self._kernel("sampling", _LOGIT_PASSES * 4.0 * model.vocabulary, Amount.HEADS)
+
+    def handover(self) -> Part | None:
+        """Return the exchange between two pipeline stages for tokens, or None without stages."""
+        if self.group.pipeline == 1:
+            return None
+        values = {"workers": 2.0, "devices_per_node": float(self.devices_per_node)}
+        size = self.model.width * _ACTIVATION_BYTES / self.group.attention_data
+        return Part("pipeline hand-over", OPERATIONS["send_recv"], values, Amount.TOKENS, {"bytes": size}, link=True)
+
+    # Layers.
+
+    def _attention(self, layers: Layers) -> Iterator[Part]:
+        attention, count = layers.attention, layers.count
+        if isinstance(attention, GroupedAttention):
+            yield from self._grouped(attention, count)
+            inner = share(attention.heads, self.group.tensor) * attention.head_dim
+        elif isinstance(attention, LatentAttention):
+            yield from self._latent(attention, count)
+            inner = share(attention.heads, self.group.tensor) * attention.value_dim
+        else:
+            yield from self._linear(attention, count)
+            inner = share(attention.value_heads, self.group.tensor) * attention.value_dim
+        yield from self._linear_layer("attention output", self.model.width, inner, count)
+        if self.group.tensor > 1:
+            yield self._reduce("all-reduce of attention", count)
+
+    def _grouped(self, attention: GroupedAttention, count: int) -> Iterator[Part]:
+        heads = share(attention.heads, self.group.tensor)
+        keys = share(attention.kv_heads, self.group.tensor)
+        projected = heads * (2 if attention.output_gate else 1) + keys * (1 if attention.shared_kv else 2)
+        yield from self._linear_layer("queries, keys, values", projected * attention.head_dim, self.model.width, count)
+        # Rotary positions read and write queries and keys; the cache is written.
+        rotated = 2.0 * (heads + keys) * attention.head_dim * _ACTIVATION_BYTES
+        written = 4.0 * keys * attention.head_dim * _ACTIVATION_BYTES
+        yield self._kernel("rotary positions and cache", rotated + written, Amount.TOKENS, count)
+        values: dict[str, float | str] = {
+            "heads": float(heads),
+            "kv_heads": float(keys),
+            "head_dim": float(attention.head_dim),
+            "dtype": "bfloat16",
+            "kv_dtype": self.model.kv_dtype,
+        }
+        op = OPERATIONS["attention"]
+        scale = {"batch": 1.0 / self.group.attention_data}
+        for phase, amount in (("decode", Amount.DECODING), ("prefill", Amount.PROMPTS)):
+            yield Part(f"attention ({phase})", op, {**values, "phase": phase}, amount, scale, count, attention.window)
+
+    def _latent(self, attention: LatentAttention, count: int) -> Iterator[Part]:
+        width, tensor = self.model.width, self.group.tensor
+        heads = share(attention.heads, tensor)
+        queries = heads * (attention.nope_dim + attention.rope_dim)
+        compressed = attention.kv_rank + attention.rope_dim
+        if attention.query_rank is None:
+            yield from self._linear_layer("queries and latent", queries + compressed, width, count)
+        else:
+            yield from self._linear_layer("compression", attention.query_rank + compressed, width, count)
+            yield from self._linear_layer("queries", queries, attention.query_rank, count)
+        # Absorbed projections of queries into the latent space, and of the output out of it, head by head.
+        for name, n, k in (
+            ("absorbed queries", attention.kv_rank, attention.nope_dim),
+            ("absorbed output", attention.value_dim, attention.kv_rank),
+        ):
+            yield self._gemm(name, n, k, Amount.TOKENS, "bfloat16", count, batch=heads)
+        moved = 2.0 * (queries + compressed) * _ACTIVATION_BYTES
+        yield self._kernel("rotary positions and cache", moved, Amount.TOKENS, count)
+        attended = None
+        if attention.indexer is not None:
+            index = attention.indexer
+            attended = index.top_k
+            yield from self._linear_layer(
+                "index", index.heads * index.head_dim, attention.query_rank or width, count, whole=True
+            )
+        values: dict[str, float | str] = {
+            "heads": float(heads),
+            "kv_rank": float(attention.kv_rank),
+            "rope_dim": float(attention.rope_dim),
+            "dtype": "bfloat16",
+            "kv_dtype": self.model.kv_dtype,
+        }
+        scale = {"batch": 1.0 / self.group.attention_data}
+        op = OPERATIONS["latent_attention"]
+        for phase, amount in (("decode", Amount.DECODING), ("prefill", Amount.PROMPTS)):
+            yield Part(f"attention ({phase})", op, {**values, "phase": phase}, amount, scale, count, attended)
+
+    def _linear(self, attention: LinearAttention, count: int) -> Iterator[Part]:
+        tensor = self.group.tensor
+        values = share(attention.value_heads, tensor) * attention.value_dim
+        mixed = attention.mixed // tensor
+        yield from self._linear_layer(
+            "projections of linear attention", mixed + values + 2 * share(attention.value_heads, tensor),
+            self.model.width, count,
+        )  # fmt: skip
+        state_bytes = attention.state_bytes(_ACTIVATION_BYTES) / tensor
+        # Every decoding sequence reads and writes its state. Tokens of a prompt share one pass for each chunk of 64.
+        yield self._kernel("state of linear attention", 2.0 * state_bytes, Amount.DECODING, count)
+        update = 8.0 * share(attention.value_heads, tensor) * attention.key_dim * attention.value_dim
+        moved = 2.0 * (mixed + values) * _ACTIVATION_BYTES
+        yield self._kernel("linear attention", moved, Amount.TOKENS, count, flops=update)
+
+    def _feed_forward(self, layers: Layers) -> Iterator[Part]:
+        model, group, count = self.model, self.group, layers.count
+        shared = 0 if layers.experts is None else layers.experts.shared_width
+        dense = layers.feed_forward
+        for name, width, gated in (
+            ("feed-forward", 0 if dense is None else dense.width, dense is None or dense.gated),
+            ("shared experts", shared, True),
+        ):
+            if not width:
+                continue
+            inner = share(width, group.tensor)
+            ways = 2 if gated else 1
+            yield from self._linear_layer(f"{name}: up", ways * inner, model.width, count)
+            yield self._kernel(f"{name}: activation", (ways + 1) * inner * _ACTIVATION_BYTES, Amount.TOKENS, count)
+            yield from self._linear_layer(f"{name}: down", model.width, inner, count)
+        if layers.experts is not None:
+            yield from self._experts(layers.experts, count)
+        if group.tensor > 1 and not (layers.experts is not None and group.expert > 1):
+            yield self._reduce("all-reduce of feed-forward", count)
+
+    def _experts(self, experts: Experts, count: int) -> Iterator[Part]:
+        model, group = self.model, self.group
+        yield self._gemm("router", experts.count, model.width, Amount.TOKENS, model.weights.other, count)
+        # The scores are read and written, and the tokens are ordered by expert.
+        routed = 3.0 * 4.0 * experts.count + 2.0 * experts.per_token * model.width * _ACTIVATION_BYTES
+        yield self._kernel("routing", routed, Amount.TOKENS, count)
+        values: dict[str, float | str] = {
+            "width": float(model.width),
+            "expert_width": float(experts.width),
+            "experts": float(experts.count),
+            "experts_per_token": float(experts.per_token),
+            "dtype": model.weights.experts,
+            "tensor": float(group.experts_shared_by),
+            "expert": float(group.expert),
+        }
+        yield Part("experts", OPERATIONS["moe"], values, Amount.TOKENS, {"tokens": 1.0}, count)
+        if group.expert > 1:
+            # Each token goes to the ranks of its experts and comes back.
+            sent = experts.per_token * model.width * _ACTIVATION_BYTES
+            for name in ("dispatch to experts", "combine experts"):
+                yield self._collective(name, "all_to_all", sent, Amount.TOKENS, count, workers=group.stage_devices)
+
+    # Parts.
+
+    def _linear_layer(self, name: str, n: int, k: int, count: int, *, whole: bool = False) -> Iterator[Part]:
+        """Yield a GEMM with the weights' format, and the quantisation of its input where the format needs one."""
+        stored = self.model.weights.linear
+        if stored in ("fp8", "fp8_block", "nvfp4", "int8"):
+            yield self._kernel(f"{name}: quantisation", k * (_ACTIVATION_BYTES + 1.0), Amount.TOKENS, count)
+        yield self._gemm(name, n, k, Amount.TOKENS, stored, count)
+
+    def _gemm(self, name: str, n: int, k: int, amount: Amount, stored: str, count: int, batch: int = 1) -> Part:
+        values: dict[str, float | str] = {
+            "n": float(n),
+            "k": float(k),
+            "dtype": _GEMM_FORMATS.get(stored, stored),
+            "batch": float(batch),
+        }
+        return Part(name, OPERATIONS["gemm"], values, amount, {"m": 1.0 / self.group.attention_data}, count)
+
+    def _kernel(self, name: str, moved: float, amount: Amount, times: float = 1.0, flops: float = 0.0) -> Part:
+        per = 1.0 / self.group.attention_data
+        scale = {"bytes": moved * per, "threads": moved * per / 8.0}
+        if flops:
+            scale["flops"] = flops * per
+        return Part(name, OPERATIONS["kernel"], {"dtype": "bfloat16"}, amount, scale, times)
+
+    def _reduce(self, name: str, count: int) -> Part:
+        size = self.model.width * _ACTIVATION_BYTES
+        return self._collective(name, "all_reduce", size, Amount.TOKENS, count)
+
+    def _collective(
+        self, name: str, op: str, size: float, amount: Amount, count: int, workers: int | None = None
+    ) -> Part:
+        values: dict[str, float | str] = {
+            "workers": float(workers or self.group.tensor),
+            "devices_per_node": float(self.devices_per_node),
+        }
+        if op == "all_reduce":
+            values["implementation"] = self.implementation
+        scale = {"bytes": size / self.group.attention_data}
+        return Part(name, OPERATIONS[op], values, amount, scale, count, link=True)
