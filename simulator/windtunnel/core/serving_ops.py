@@ -103,37 +103,45 @@ class Moe(Operation):
     )
     sums = ("tokens",)
 
+    UNGATED: ClassVar = ((2688.0, 1856.0),)
+    """(width, expert_width) of published models whose experts have no gate, so two matrices (Nemotron 3 Nano)."""
+
+    @classmethod
+    def matrices(cls, n: Numbers) -> FloatArray:
+        """Return the number of matrices of an expert: three, or two if the model with these widths has no gate."""
+        plain = [(n["width"] == width) & (n["expert_width"] == inner) for width, inner in cls.UNGATED]
+        return np.where(np.any(plain, axis=0), 2.0, 3.0)
+
     @classmethod
     def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return the multiplications plus additions of one of ``tensor`` x ``expert`` ranks with an equal share."""
         ranks = n["tensor"] * n["expert"]
-        return 6.0 * n["tokens"] * n["experts_per_token"] * n["width"] * n["expert_width"] / ranks
+        each = 2.0 * cls.matrices(n) * n["width"] * n["expert_width"]
+        return each * n["tokens"] * n["experts_per_token"] / ranks
 
     @classmethod
     def distinct_experts(cls, n: Numbers) -> FloatArray:
-        """Return the expected number of a rank's experts that any token of a balanced router selects.
+        """Return the number of a rank's experts that any token selects, of a router that spreads tokens evenly.
 
-        Each token selects ``experts_per_token`` of ``experts`` without repetition, so one expert is missed by all
-        tokens with the probability (1 - experts_per_token / experts)^tokens.
+        ``skew`` 0 stands for such a router. With skew fewer experts are hit, so this is a bound from above.
         """
-        share = np.minimum(n["experts_per_token"] / n["experts"], 1.0)
-        missed = np.exp(n["tokens"] * np.log1p(-np.minimum(share, 1.0 - 1e-12)))
-        return n["experts"] / n["expert"] * (1.0 - missed)
+        hit = np.minimum(n["experts"], n["tokens"] * n["experts_per_token"])
+        return np.maximum(hit / n["expert"], 1.0)
 
     @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return the bytes of the weights of the experts that are used, and of the tokens' inputs and outputs."""
-        size = BYTES_PER_ELEMENT[choices["dtype"]]
-        weights = 3.0 * n["width"] * n["expert_width"] / n["tensor"] * cls.distinct_experts(n) * size
+        size, matrices = BYTES_PER_ELEMENT[choices["dtype"]], cls.matrices(n)
+        weights = matrices * n["width"] * n["expert_width"] / n["tensor"] * cls.distinct_experts(n) * size
         sent = n["tokens"] * n["experts_per_token"] / n["expert"]
-        return weights + sent * (2.0 * n["width"] + 3.0 * n["expert_width"] / n["tensor"]) * 2.0
+        return weights + sent * (2.0 * n["width"] + matrices * n["expert_width"] / n["tensor"]) * 2.0
 
     @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return the memory (bytes) of all weights of a rank's experts, and of the tokens."""
         size = BYTES_PER_ELEMENT[choices["dtype"]]
-        weights = 3.0 * n["width"] * n["expert_width"] * n["experts"] / (n["expert"] * n["tensor"]) * size
-        return weights + 4.0 * n["tokens"] * n["width"]
+        each = cls.matrices(n) * n["width"] * n["expert_width"] * size
+        return each * n["experts"] / (n["expert"] * n["tensor"]) + 4.0 * n["tokens"] * n["width"]
 
 
 @operation
