@@ -3,8 +3,8 @@
 A kernel takes a floor (its launch and drain on the device) and then the longer of two overlapping parts: arithmetic,
 quantised in tiles and waves over the compute units, and traffic to memory or to the last-level cache. The context
 adds the host's part: nothing, a graph node, or an eager launch. Waves distinguish a GPU from a roofline: one tile more
-than the units can hold costs up to a whole further wave. GEMM, attention, memory-bound kernels, links and power have
-modules of their own here.
+than the units can hold costs up to a whole further wave. GEMM, attention, experts and latent attention, memory-bound
+kernels, links and power have modules of their own here.
 
 Sources of the forms: tile and wave quantisation, NVIDIA, "Matrix Multiplication Background User's Guide"; roofline,
 Williams et al., CACM 52(4), 2009; split key-value decoding, Dao et al., "Flash-Decoding", 2023; ring collectives,
@@ -21,7 +21,7 @@ from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import Rows
 from windtunnel_models.kinds._shared import limit, service
 from windtunnel_models.kinds._tables import read_kind
-from windtunnel_models.kinds.gpu import attention, gemm, gemm_learned
+from windtunnel_models.kinds.gpu import attention, gemm, gemm_learned, serving
 from windtunnel_models.kinds.gpu.kernel import in_context, memory_rate, traffic_s
 from windtunnel_models.kinds.gpu.power import Activity
 from windtunnel_models.kinds.gpu.streaming import elementwise, fft, kernel, stencil, vector_add
@@ -63,6 +63,8 @@ KIND = replace(
         costs={
             "gemm": gemm.gemm,
             "attention": attention.attention,
+            "moe": serving.moe,
+            "latent_attention": serving.latent_attention,
             "elementwise": elementwise,
             "vector_add": vector_add,
             "kernel": kernel,
@@ -76,11 +78,16 @@ KIND = replace(
             "service": service,
         },
         engine=engine,
-        parameters=(*gemm.PARAMETERS, *attention.PARAMETERS),
+        parameters=(*gemm.PARAMETERS, *attention.PARAMETERS, *serving.PARAMETERS),
         fits={"gemm": gemm.FITS, "attention": attention.FITS},
     ),
     own_numbers={"gemm": gemm.own_numbers, "attention": attention.own_numbers},
     coordinates={"gemm": gemm.coordinates, "attention": attention.coordinates},
-    learned={"gemm": gemm_learned.LearnedGemm, "attention": attention.LearnedAttention},
+    learned={
+        "gemm": gemm_learned.LearnedGemm,
+        "attention": attention.LearnedAttention,
+        "moe": serving.LearnedExperts,
+        "latent_attention": serving.LearnedLatent,
+    },
     carried=gemm.carried,
 )

@@ -14,7 +14,6 @@ those of others one by one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,7 +37,7 @@ ALIGNED = 16.0
 NUMBERS: dict[str, tuple[float, float, str, str]] = {
     "floor_s": (25e-6, 0.5, "s", "time of a layer without work: its kernels in a row"),
     "unit_bytes_per_clock": (12.0, 0.3, "B", "weights that one compute unit keeps in flight, in a clock"),
-    "bandwidth": (0.9, 0.05, "1", "attained share of the specified bandwidth by weights"),
+    "bandwidth": (0.96, 0.01, "1", "largest attained share of the specified bandwidth by weights"),
     "efficiency": (0.6, 0.2, "1", "attained share of the peak of the matrix units in whole tiles"),
     "rest": (0.5, 0.5, "1", "cost of a row of a partial tile over that of one in a whole tile"),
     "partial_rows": (40.0, 0.5, "1", "rows that a partial tile costs in addition"),
@@ -169,9 +168,10 @@ def parts(g: Geometry, sheet: Sheet, x: Numbers) -> tuple[FloatArray, FloatArray
     return reading, multiplying, x["expert_s"] * g.hit + traffic
 
 
-def total_s(g: Geometry, sheet: Sheet, x: Numbers) -> FloatArray:
-    """Return the time (s) of rows."""
+def total_s(g: Geometry, sheet: Sheet, x: Numbers, read_factor: float = 1.0) -> FloatArray:
+    """Return the time (s) of rows; ``read_factor``: on the time of reading weights."""
     reading, multiplying, rest = parts(g, sheet, x)
+    reading = reading * read_factor
     larger, smaller = np.maximum(reading, multiplying), np.minimum(reading, multiplying)
     p = x["overlap"]
     work = rest + larger * (1.0 + (smaller / larger) ** p) ** (1.0 / p)
@@ -188,8 +188,3 @@ def features(g: Geometry) -> FloatArray:
         np.log2(g.every / g.own) / 4.0,
     )
     return np.stack(columns, 1)
-
-
-def logarithms(x: Numbers) -> FloatArray:
-    """Return the logarithms of numbers in the order of ``NUMBERS``."""
-    return np.array([math.log(x[name]) for name in NUMBERS])

@@ -1,0 +1,74 @@
+"""The residual of the operations of serving: a Gaussian process for each family of kernels, from compact arrays.
+
+The arrays of one operation, for each family i: ``families`` (names), ``centres_i`` (points, features) and ``weights_i``
+(points), and ``width`` (families, regions), the 90% half-widths of the logarithm of a time. The positions of rows
+depend on the rows alone, so that a device of the same die can use them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from windtunnel.core.device import Arrays, Correction, StrArray
+from windtunnel.core.ops import FloatArray, Rows
+from windtunnel_models.kinds.gpu.attention import similarity
+
+_BLOCK = 20_000
+"""Rows that are evaluated at once, which bounds the memory."""
+
+
+def flat(rows: Rows) -> Rows:
+    """Return ``rows`` with every column broadcast to one dimension."""
+    shape = rows.shape
+    numbers = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in rows.numbers.items()}
+    return replace(rows, numbers=numbers)
+
+
+def _part(rows: Rows, index: slice) -> Rows:
+    """Return some of flat rows."""
+    return replace(rows, numbers={name: values[index] for name, values in rows.numbers.items()})
+
+
+class LocalResidual:
+    """A correction that depends on the rows alone.
+
+    Args:
+        arrays: See the module.
+        families: Returns the family of each of flat rows.
+        place: Returns the positions of flat rows, [rows, features], their regions, and factors on the half-widths.
+    """
+
+    def __init__(
+        self,
+        arrays: Arrays,
+        families: Callable[[Rows], StrArray],
+        place: Callable[[Rows], tuple[FloatArray, FloatArray, FloatArray]],
+    ) -> None:
+        self._families, self._place = families, place
+        self._width = np.asarray(arrays["width"], dtype=np.float64)
+        self._known = {
+            str(name): (i, arrays[f"centres_{i}"].astype(np.float64), arrays[f"weights_{i}"].astype(np.float64))
+            for i, name in enumerate(arrays["families"])
+        }
+
+    def __call__(self, rows: Rows) -> Correction | None:
+        """Return the correction of ``rows``, or None if a family of theirs was not measured."""
+        all_rows = flat(rows)
+        families = self._families(all_rows)
+        if not set(np.unique(families).tolist()) <= set(self._known):
+            return None
+        factor, width = np.zeros(len(families)), np.zeros(len(families))
+        for start in range(0, len(families), _BLOCK):
+            some = slice(start, start + _BLOCK)
+            positions, region, wider = self._place(_part(all_rows, some))
+            for name in np.unique(families[some]).tolist():
+                i, centres, weights = self._known[name]
+                index = np.flatnonzero(families[some] == name)
+                near = similarity(positions[index], centres)
+                factor[start + index] = near @ weights
+                # Rows that are unlike all measured ones have an interval that is up to twice as wide.
+                width[start + index] = self._width[i, region[index]] * wider[index] * (2.0 - near.max(1))
+        return Correction(factor.reshape(rows.shape), width.reshape(rows.shape))
