@@ -136,6 +136,9 @@ def _read(p: Parameters, prefix: str, names: Sequence[str], keys: Sequence[str])
             own = p.get(f"gemm_{share}", "bfloat16") or p.get(f"gemm_{share}", ANY)
             if reference and own:
                 x[name] = min(x[name] * own / reference, 1.0)
+        if "unit_bytes_per_clock" in x:
+            # What a unit keeps in flight is designed for the bandwidth of its own die, so only that limits another one.
+            x["unit_bytes_per_clock"] = p("memory_bandwidth_bytes_per_s") / (p("compute_units") * p("boost_clock_hz"))
     return x
 
 
