@@ -117,7 +117,7 @@ def widths_of(table: Table, held: dict[str, Held]) -> np.ndarray:
     """
     inside = np.quantile(np.abs(held["kv_tokens"].model - table.y) / held["kv_tokens"].away, TARGET)
     outside = np.quantile(np.abs(held["heads"].model - table.y) / held["heads"].away, TARGET)
-    return np.array([inside, np.sqrt(inside * max(outside, inside))])
+    return np.array([inside, inside ** (1 / 3) * max(outside, inside) ** (2 / 3)])
 
 
 def ship(tables: list[Table], held: list[dict[str, Held]]) -> None:

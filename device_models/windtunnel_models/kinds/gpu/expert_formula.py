@@ -25,11 +25,14 @@ from windtunnel.core.ops import FloatArray, Moe, Rows
 TILE = 128.0
 """Rows of a tile of the kernels for many tokens."""
 
-_DRAWS = 48
+_DRAWS = 32
 _STEPS = 2
 """Grid points in an octave of tokens, between which the features of skewed routing are interpolated."""
 
-_OCTAVES = 24
+_OCTAVES = 20
+
+_MOST_SKEW = 20.0
+"""Exponent from which the load does not change any more."""
 
 ALIGNED = 16.0
 """A slice of the experts' width that is no multiple of this takes slower loads in some kernels."""
@@ -92,37 +95,50 @@ class Geometry:
         return Geometry(**arrays, weight_bytes=self.weight_bytes)
 
 
-@lru_cache(maxsize=4096)
-def _skewed(experts: int, chosen: int, ranks: int, skew: float) -> tuple[FloatArray, ...]:
-    """Return (hit, own / tokens, whole / tokens, partial) of the slowest rank on the grid of tokens, each [grid]."""
+@lru_cache(maxsize=32)
+def _loads(experts: int, chosen: int, skew: float) -> list[FloatArray]:
+    """Return the choices of each expert at each point of the grid of tokens, each [draws, experts]."""
+    skew = min(skew, _MOST_SKEW)
     uniform = np.random.default_rng(0).random((_DRAWS, experts))
     power = 1.0 - skew if abs(skew - 1.0) > 1e-9 else 1e-9
-    out = np.empty((4, _OCTAVES * _STEPS + 1))
-    for i in range(out.shape[1]):
+    out = []
+    for i in range(_OCTAVES * _STEPS + 1):
         tokens = 2.0 ** (i / _STEPS)
         low, high = (1.0, max(0.8 * tokens, 1.01)) if tokens * chosen > experts else (0.01, 2.0)
         x = ((high**power - low**power) * uniform + low**power) ** (1.0 / power)
         load = x / x.sum(1, keepdims=True) * (tokens * chosen)
         for _ in range(8):  # what exceeds one choice of each token goes to the others
             over = np.maximum(load - tokens, 0.0).sum(1, keepdims=True)
+            if not over.any():
+                break
             free = load < tokens
             load = np.minimum(load, tokens)
             load = load + free * load * over / np.maximum((free * load).sum(1, keepdims=True), 1e-12)
-        load = _whole_numbers(np.minimum(load, tokens), tokens * chosen)
-        groups = load.reshape(_DRAWS, ranks, experts // ranks)
-        worst = np.take_along_axis(groups, groups.sum(2).argmax(1)[:, None, None], 1)[:, 0]
-        tiles = np.floor(worst / TILE)
-        parts = (worst > 0.0).sum(1), worst.sum(1) / tokens, tiles.sum(1) * TILE / tokens, (worst > tiles * TILE).sum(1)
-        out[:, i] = [part.mean() for part in parts]
-    return tuple(out)
+        out.append(_whole_numbers(np.minimum(load, tokens), tokens * chosen))
+    return out
 
 
 def _whole_numbers(load: FloatArray, total: float) -> FloatArray:
     """Return loads as whole numbers with the total ``total``, by the largest remainders."""
     whole = np.floor(load)
-    missing = np.round(total - whole.sum(1, keepdims=True))
-    place = np.argsort(np.argsort(whole - load, axis=1), axis=1)
-    return np.asarray(whole + (place < missing))
+    remainder = load - whole
+    missing = np.clip(np.round(total - whole.sum(1, keepdims=True)), 0, load.shape[1]).astype(int)
+    ordered = np.concatenate([np.sort(remainder, axis=1), np.full((len(load), 1), np.inf)], 1)
+    return np.asarray(whole + (remainder >= np.take_along_axis(ordered, load.shape[1] - missing, 1)))
+
+
+@lru_cache(maxsize=4096)
+def _skewed(experts: int, chosen: int, ranks: int, skew: float) -> tuple[FloatArray, ...]:
+    """Return (hit, own / tokens, whole / tokens, partial) of the slowest rank on the grid of tokens, each [grid]."""
+    loads = _loads(experts, chosen, skew)
+    out = np.empty((4, len(loads)))
+    for i, load in enumerate(loads):
+        groups = load.reshape(_DRAWS, ranks, experts // ranks)
+        worst = np.take_along_axis(groups, groups.sum(2).argmax(1)[:, None, None], 1)[:, 0]
+        tokens, tiles = 2.0 ** (i / _STEPS), np.floor(worst / TILE)
+        parts = (worst > 0.0).sum(1), worst.sum(1) / tokens, tiles.sum(1) * TILE / tokens, (worst > tiles * TILE).sum(1)
+        out[:, i] = [part.mean() for part in parts]
+    return tuple(out)
 
 
 def geometry(rows: Rows, weight_bytes: float) -> Geometry:
@@ -172,10 +188,13 @@ def total_s(g: Geometry, sheet: Sheet, x: Numbers, read_factor: float = 1.0) -> 
     """Return the time (s) of rows; ``read_factor``: on the time of reading weights."""
     reading, multiplying, rest = parts(g, sheet, x)
     reading = reading * read_factor
-    larger, smaller = np.maximum(reading, multiplying), np.minimum(reading, multiplying)
-    p = x["overlap"]
-    work = rest + larger * (1.0 + (smaller / larger) ** p) ** (1.0 / p)
-    return np.asarray((x["floor_s"] ** x["start"] + work ** x["start"]) ** (1.0 / x["start"]))
+    work = rest + summed(reading, multiplying, x["overlap"])
+    return summed(np.asarray(x["floor_s"]), work, x["start"])
+
+
+def summed(a: FloatArray, b: FloatArray, power: float) -> FloatArray:
+    """Return (a^power + b^power)^(1/power), without overflow: the sum for 1, the larger for large powers."""
+    return np.asarray(np.exp(np.logaddexp(power * np.log(a), power * np.log(b)) / power))
 
 
 def features(g: Geometry) -> FloatArray:

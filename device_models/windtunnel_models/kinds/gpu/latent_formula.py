@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Choices, FloatArray, LatentAttention, Rows
+from windtunnel_models.kinds.gpu.expert_formula import summed
 
 BLOCK = 128.0
 """Queries of a block in prefill."""
@@ -77,10 +78,7 @@ def parts(choices: Choices, n: Mapping[str, FloatArray], sheet: Sheet, x: Number
 def total_s(choices: Choices, n: Mapping[str, FloatArray], sheet: Sheet, x: Numbers) -> FloatArray:
     """Return the time (s) of flat rows."""
     reading, multiplying, rest = parts(choices, n, sheet, x)
-    larger, smaller = np.maximum(reading, multiplying), np.minimum(reading, multiplying)
-    p, q = x["overlap"], x["start"]
-    work = rest + larger * (1.0 + (smaller / larger) ** p) ** (1.0 / p)
-    return np.asarray((x["floor_s"] ** q + work**q) ** (1.0 / q))
+    return summed(np.asarray(x["floor_s"]), rest + summed(reading, multiplying, x["overlap"]), x["start"])
 
 
 def features(rows: Rows) -> FloatArray:
