@@ -3,7 +3,8 @@
 Routing. Without skew the tokens are spread as evenly as possible, so that T tokens of k choices meet min(E, T k) of E
 experts. With skew s the experts' loads are drawn from a power law with the density x^-s between one token and
 0.8 T (between 0.01 and 2 while there are fewer choices than experts), scaled to T k choices, at most T for one expert,
-and made whole by the largest remainders. This is how the measurements that the model is fitted to were made (ai-dynamo/aiconfigurator@095f58a).
+and made whole by the largest remainders. This is how the measurements of the fit were made
+(ai-dynamo/aiconfigurator@095f58a).
 The rank with the most choices decides. The features are means over draws with a fixed seed.
 
 Time. Each expert that is hit reads its weights once, at the lower of two rates: a share of the memory bandwidth, and
@@ -19,8 +20,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from windtunnel.core.ops import FloatArray, Moe, Rows
+
+IntArray = npt.NDArray[np.int64]
 
 TILE = 128.0
 """Rows of a tile of the kernels for many tokens."""
@@ -89,7 +93,7 @@ class Geometry:
     matrices: FloatArray
     weight_bytes: float
 
-    def take(self, index: FloatArray) -> Geometry:
+    def take(self, index: IntArray) -> Geometry:
         """Return the features of some rows."""
         arrays = {name: value[index] for name, value in vars(self).items() if name != "weight_bytes"}
         return Geometry(**arrays, weight_bytes=self.weight_bytes)

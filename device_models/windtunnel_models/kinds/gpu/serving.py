@@ -50,14 +50,16 @@ _UNMEASURED = 1.5
 
 
 def _numbers(
-    prefix: str, families: Sequence[str], numbers: Mapping[str, tuple[float, float, str, str]]
+    prefix: str, families: tuple[str, ...], numbers: Mapping[str, tuple[float, float, str, str]]
 ) -> list[Parameter]:
     reason = "before any measurement: what the parts of such kernels suggest"
     out = []
     for name, (value, deviation, unit, doc) in numbers.items():
         factor = math.exp(_Z90 * deviation)
         default = assumed(value, value / factor, value * factor, reason)
-        out.append(Parameter(f"{prefix}_{name}", unit, doc, keys=(*families, ANY), defaults={ANY: default}, fitted=True))
+        out.append(
+            Parameter(f"{prefix}_{name}", unit, doc, keys=(*families, ANY), defaults={ANY: default}, fitted=True)
+        )
     for share in GEMM_SHARES.values():
         doc = f"gemm_{share} of 16-bit products on the device on which the other numbers were fitted"
         out.append(Parameter(f"{prefix}_gemm_{share}", "1", doc, keys=families, fitted=True))
@@ -171,7 +173,9 @@ def moe(p: Parameters, rows: Rows) -> RawCost:
             of = "experts" if column == "expert" else "the expert_width"
             raise p.unsupported(f"cannot divide {of} by '{column}' without a rest", expected="a divisor")
     if np.any(rows.numbers["experts_per_token"] > rows.numbers["experts"]):
-        raise p.unsupported("cannot choose more experts for a token than there are", expected="experts_per_token <= experts")
+        raise p.unsupported(
+            "cannot choose more experts for a token than there are", expected="experts_per_token <= experts"
+        )
     peak = _peak(p, arithmetic)
     sheet = expert_formula.Sheet(p("compute_units"), p("boost_clock_hz"), p("memory_bandwidth_bytes_per_s"), peak)
     factor = p("moe_weight_only", dtype) if weight_only else 1.0
@@ -277,7 +281,4 @@ class LearnedLatent(LocalResidual):
     """The residual of latent attention."""
 
     def __init__(self, arrays: Arrays) -> None:
-        super().__init__(
-            arrays, lambda rows: np.full(len(rows.numbers["batch"]), latent_family(rows)), place_latent
-        )
-
+        super().__init__(arrays, lambda rows: np.full(len(rows.numbers["batch"]), latent_family(rows)), place_latent)
