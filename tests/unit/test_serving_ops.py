@@ -83,8 +83,20 @@ def test_the_slowest_rank_of_a_skewed_router_has_more_than_its_share_and_at_most
 
 
 def test_more_skew_means_a_slower_rank() -> None:
-    took = [float(experts("h100-sxm-80gb", tokens=8192, expert=16, skew=s).duration_s[0]) for s in (0.0, 0.3, 1.2)]
-    assert took[0] < took[1] < took[2]
+    skews = (0.0, 0.3, 0.7, 1.01, 1.1, 1.2, 2.0, 5.0)
+    own = [float(features(tokens=8192, expert=16, skew=s)["own"][0]) for s in skews]
+    hit = [float(features(tokens=8, skew=s)["hit"][0]) for s in skews]
+    took = [float(experts("h100-sxm-80gb", tokens=8192, expert=16, skew=s).duration_s[0]) for s in skews]
+    assert own == sorted(own)
+    assert hit == sorted(hit, reverse=True)
+    assert took[0] < took[1] < took[3] < took[-1]
+    assert own[1] < 2.0 * own[0]
+
+
+def test_a_slight_skew_is_almost_balanced() -> None:
+    tokens = np.array([256.0, 16384])
+    even, slight = (experts("b200-sxm-180gb", tokens=tokens, expert=8, skew=s).duration_s for s in (0.0, 0.01))
+    assert slight == pytest.approx(even, rel=0.15)
 
 
 def test_bytes_and_flops_count_the_matrices_of_an_expert() -> None:

@@ -4,8 +4,9 @@ Routing. Without skew the tokens are spread as evenly as possible, so that T tok
 experts. With skew s the experts' loads are drawn from a power law with the density x^-s between one token and
 0.8 T (between 0.01 and 2 while there are fewer choices than experts), scaled to T k choices, at most T for one expert,
 and made whole by the largest remainders. This is how the measurements of the fit were made
-(ai-dynamo/aiconfigurator@095f58a).
-The rank with the most choices decides. The features are means over draws with a fixed seed.
+(ai-dynamo/aiconfigurator@095f58a), with the exponents 1.01 and 1.2. Below and above these the loads of the nearer one
+are raised to the power skew / exponent, so that 0 is balanced and more is more skewed: a density with a larger exponent
+would be even again. The rank with the most choices decides. The features are means over draws with a fixed seed.
 
 Time. Each expert that is hit reads its weights once, at the lower of two rates: a share of the memory bandwidth, and
 what the units can keep in flight. Rows are multiplied in tiles of 128. Both overlap; added are a floor, a time for each
@@ -35,6 +36,7 @@ _STEPS = 2
 
 _OCTAVES = 20
 
+_MEASURED_SKEW = (1.01, 1.2)
 _MOST_SKEW = 20.0
 """Exponent from which the load does not change any more."""
 
@@ -103,13 +105,14 @@ class Geometry:
 def _loads(experts: int, chosen: int, skew: float) -> list[FloatArray]:
     """Return the choices of each expert at each point of the grid of tokens, each [draws, experts]."""
     skew = min(skew, _MOST_SKEW)
+    exponent = min(max(skew, _MEASURED_SKEW[0]), _MEASURED_SKEW[1])
     uniform = np.random.default_rng(0).random((_DRAWS, experts))
-    power = 1.0 - skew if abs(skew - 1.0) > 1e-9 else 1e-9
+    power = 1.0 - exponent
     out = []
     for i in range(_OCTAVES * _STEPS + 1):
         tokens = 2.0 ** (i / _STEPS)
         low, high = (1.0, max(0.8 * tokens, 1.01)) if tokens * chosen > experts else (0.01, 2.0)
-        x = ((high**power - low**power) * uniform + low**power) ** (1.0 / power)
+        x = ((high**power - low**power) * uniform + low**power) ** (1.0 / power * skew / exponent)
         load = x / x.sum(1, keepdims=True) * (tokens * chosen)
         for _ in range(8):  # what exceeds one choice of each token goes to the others
             over = np.maximum(load - tokens, 0.0).sum(1, keepdims=True)
