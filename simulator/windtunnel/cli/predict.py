@@ -5,10 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json, print_notes
+
+if TYPE_CHECKING:
+    from windtunnel.core.device import Device
 
 
 @click.command()
@@ -44,7 +48,7 @@ def predict(
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
     """  # noqa: D301
-    from windtunnel.app.predict import design_of, device_duration_s, known_from, memory_note, predict_table, rates
+    from windtunnel.app.predict import design_of, device_duration_s, known_from, memory_note, rates
     from windtunnel.core.errors import InputError, Location
     from windtunnel.core.ops import CONTEXT, OPERATIONS, one_row
     from windtunnel.library import predict as predict_library
@@ -56,20 +60,7 @@ def predict(
             raise InputError(
                 "KEY=VALUE and --table were both given", where=Location(field="--table"), expected="one of them"
             )
-        if out is None:
-            raise InputError("--table needs --out", where=Location(field="--out"), expected="--out OUT.csv")
-        OPERATIONS.find(op)
-        if calibration is not None and out.exists() and Path(calibration).exists() and out.samefile(calibration):
-            raise InputError(
-                "the output is the calibration file itself",
-                where=Location(str(out), field="--out"),
-                expected="another file",
-            )
-        done = predict_table(op, device_model(device_name, catalogue, calibration), table, out)
-        click.echo(f"{done.rows:,} rows predicted: {out}", err=True)
-        print_notes(done.notes)
-        if form == "json":
-            print_json({"rows": done.rows, "out": str(out), "notes": list(done.notes)})
+        _predict_table(op, device_model(device_name, catalogue, calibration), table, out, calibration, form)
         return
     if out is not None:
         raise InputError("--out needs --table", where=Location(field="--out"), expected="--table IN.csv --out OUT.csv")
@@ -106,6 +97,29 @@ def predict(
     if design is not None:
         click.echo(f"  design   {design[0]}; a load of it takes {show(design[1], 's')} and is not included")
     click.echo(textwrap.fill(basis, 112, initial_indent="  duration model: ", subsequent_indent="    "))
+
+
+def _predict_table(op: str, target: Device, table: Path, out: Path | None, calibration: str | None, form: str) -> None:
+    """Predict the rows of a table, write them to ``out``, and report how many there are."""
+    from windtunnel.app.predict import predict_table
+    from windtunnel.core.errors import InputError, Location
+    from windtunnel.core.ops import OPERATIONS
+    from windtunnel.report.numbers import plural
+
+    if out is None:
+        raise InputError("--table needs --out", where=Location(field="--out"), expected="--out OUT.csv")
+    OPERATIONS.find(op)
+    if calibration is not None and out.exists() and Path(calibration).exists() and out.samefile(calibration):
+        raise InputError(
+            "the output is the calibration file itself",
+            where=Location(str(out), field="--out"),
+            expected="another file",
+        )
+    done = predict_table(op, target, table, out)
+    click.echo(f"{plural(done.rows, 'row')} predicted: {out}", err=True)
+    print_notes(done.notes)
+    if form == "json":
+        print_json({"rows": done.rows, "out": str(out), "notes": list(done.notes)})
 
 
 @click.command()
