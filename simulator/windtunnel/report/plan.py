@@ -231,8 +231,8 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     rows.append(
         (
             "search",
-            f"{plural(search.simulated_fleets, 'fleet')} simulated in {plural(search.simulations, 'run')}, "
-            "including those for the explanation",
+            f"{plural(search.simulated_fleets, 'fleet')} simulated; {plural(search.simulations, 'run')} in all, "
+            "with those for the intervals and for the explanation",
         )
     )
     numbers = ", ".join(f"{name} up to {most:,}" for name, most in search.max.items())
