@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -189,6 +190,17 @@ def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_
         assert cost.energy_j == pytest.approx(cost.duration_s * cost.power_w)
         assert cost.provenance in ("measured", "published", "datasheet", "assumed")
     assert answered >= len({s for s in SKUS if catalogue.spec(s).kind in RUNS.get(op, "gpu").split()})
+
+
+def test_predict_tells_the_devices_own_time_from_the_hosts(windtunnel_command: Command) -> None:
+    small = ("predict", "elementwise", "--device", "l4", "op=add", "rows=64", "width=64")
+    alone = json.loads(windtunnel_command(*small, "--format", "json").stdout)
+    eager = json.loads(windtunnel_command(*small, "dispatch=eager", "--format", "json").stdout)
+    assert "device_duration_s" not in alone
+    assert eager["device_duration_s"] == alone["duration_s"] < 5e-6
+    assert eager["duration_s"] > 15e-6
+    shown = windtunnel_command(*small, "dispatch=eager").stdout
+    assert re.search(r"^  device   \S+ µs; the other \S+ µs belong to the host and its software$", shown, re.MULTILINE)
 
 
 def test_predict_prints_one_json_document(windtunnel_command: Command) -> None:
