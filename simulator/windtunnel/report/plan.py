@@ -197,7 +197,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     """Return (label, sentence) rows: what the confidence covers, lower bounds, the search, and the knee."""
     bound, objective = plan.lower_bound, plan.objective
     if bound.objective is None:
-        rows = [("lower bound", "no fleet of these entries can meet the targets with counts of at most `max`")]
+        rows = [("lower bound", "no allowed fleet can meet the targets")]
     else:
         unit = bound.objective_unit
         line = f"{amount(bound.objective, unit)}{'' if objective == 'cost' else ' on average'}"
