@@ -532,7 +532,10 @@ def test_every_refused_row_of_a_table_is_named_at_once(tmp_path: Path) -> None:
     first, *reasons = str(caught.value).splitlines()
     assert first == f"{table}: 6 of 7 rows are refused, and nothing was written:" and not out.exists()
     beginnings = ["line 3: m: m is 0; expected at least 1", "lines 4-5: dtype: 'flaot16' is not a valid dtype"]
-    beginnings += ["lines 6, 8: l4 does not run products in nvfp4", "line 7: n: n is 'x'; expected a number"]
+    beginnings += [
+        "lines 6, 8: l4 does not run matrix multiplications in nvfp4",
+        "line 7: n: n is 'x'; expected a number",
+    ]
     for reason, beginning in zip(reasons, beginnings, strict=True):
         assert reason.startswith(f"  {beginning}"), reason
     # Of rows with the same choices only those whose numbers are refused.
