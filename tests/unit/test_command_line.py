@@ -286,7 +286,11 @@ def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path, windtunnel_com
         ),
         ("m,n,k,dtype\n1,1,1,float16\n1,x,1,float16\n", "in.csv:3: n: n is 'x'; expected a number"),
         ("m,n,k,dtype\n1,1,1,floaty\n", "in.csv:2: dtype"),
-        ("m,n,k,dtype\n1,1,1\n", "in.csv:2: this row has 3 cells"),
+        ("m,n,k,dtype\n1,1,1\n", "in.csv:2: this row has 3 cells; expected 4"),
+        (
+            "m,n,k,dtype\n1,1,1\n1,1,1,int8\n1\n1,1,1,1,1\n",
+            "in.csv:2: this row has 3 cells; lines 4, 5 have a wrong number too; expected 4",
+        ),
         ("m,n,k,dtype,power_w,power_w_given\n1,1,1,float16,2,3\n", "would have two columns 'power_w_given'"),
         ("", "this table is empty"),
     ],
