@@ -13,6 +13,8 @@ from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json, print_not
 
 if TYPE_CHECKING:
     from windtunnel.core.device import Device
+    from windtunnel.core.ops import Rows
+    from windtunnel.core.results.catalogue import Prediction
 
 
 @click.command()
@@ -48,9 +50,8 @@ def predict(
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
     """  # noqa: D301
-    from windtunnel.app.predict import design_of, device_duration_s, known_from, memory_note, rates
     from windtunnel.core.errors import InputError, Location
-    from windtunnel.core.ops import CONTEXT, OPERATIONS, one_row
+    from windtunnel.core.ops import OPERATIONS, one_row
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation.fleet import device_model
 
@@ -60,15 +61,43 @@ def predict(
             raise InputError(
                 "KEY=VALUE and --table were both given", where=Location(field="--table"), expected="one of them"
             )
-        _predict_table(op, device_model(device_name, catalogue, calibration), table, out, calibration, form)
+        if out is None:
+            raise InputError("--table needs --out", where=Location(field="--out"), expected="--out OUT.csv")
+        OPERATIONS.find(op)
+        if calibration is not None and out.exists() and Path(calibration).exists() and out.samefile(calibration):
+            raise InputError(
+                "the output is the calibration file itself",
+                where=Location(str(out), field="--out"),
+                expected="another file",
+            )
+        _predict_table(op, device_model(device_name, catalogue, calibration), table, out, form)
         return
     if out is not None:
         raise InputError("--out needs --table", where=Location(field="--out"), expected="--table IN.csv --out OUT.csv")
     cost = predict_library.predict(op, device_name, pairs(values), catalogue=catalogue, calibration=calibration)
     rows = one_row(OPERATIONS.find(op), pairs(values))
+    _print_prediction(device_name, device_model(device_name, catalogue, calibration), rows, cost, form)
+
+
+def _predict_table(op: str, target: Device, table: Path, out: Path, form: str) -> None:
+    """Predict a table, and print how many rows were written."""
+    from windtunnel.app.predict import predict_table
+    from windtunnel.report.numbers import plural
+
+    done = predict_table(op, target, table, out)
+    click.echo(f"{plural(done.rows, 'row')} predicted: {out}", err=True)
+    print_notes(done.notes)
+    if form == "json":
+        print_json({"rows": done.rows, "out": str(out), "notes": list(done.notes)})
+
+
+def _print_prediction(device_name: str, target: Device, rows: Rows, cost: Prediction, form: str) -> None:
+    """Print the cost of one operation, with its context and what the duration rests on."""
+    from windtunnel.app.predict import design_of, device_duration_s, known_from, memory_note, rates
+    from windtunnel.core.ops import CONTEXT
+
     context = {column.name: rows.choices[column.name] for column in CONTEXT if column.name in rows.choices}
-    target = device_model(device_name, catalogue, calibration)
-    basis, design, note = known_from(op, target), design_of(rows, target), memory_note(rows, target)
+    basis, design, note = known_from(rows.op.name, target), design_of(rows, target), memory_note(rows, target)
     alone_s = device_duration_s(rows, target)
     notes = [] if note is None else [note]
     print_notes(notes)
@@ -80,7 +109,7 @@ def predict(
     from windtunnel.core.units import format_quantity as show
 
     low, high = show(cost.duration_low_s, "s"), show(cost.duration_high_s, "s")
-    click.echo(f"{op} on {device_name}: {show(cost.duration_s, 's')}  (90% interval {low} to {high})")
+    click.echo(f"{rows.op.name} on {device_name}: {show(cost.duration_s, 's')}  (90% interval {low} to {high})")
     if context:
         click.echo(f"  context  {', '.join(f'{name} {word}' for name, word in context.items())}")
     if alone_s is not None:
@@ -97,29 +126,6 @@ def predict(
     if design is not None:
         click.echo(f"  design   {design[0]}; a load of it takes {show(design[1], 's')} and is not included")
     click.echo(textwrap.fill(basis, 112, initial_indent="  duration model: ", subsequent_indent="    "))
-
-
-def _predict_table(op: str, target: Device, table: Path, out: Path | None, calibration: str | None, form: str) -> None:
-    """Predict the rows of a table, write them to ``out``, and report how many there are."""
-    from windtunnel.app.predict import predict_table
-    from windtunnel.core.errors import InputError, Location
-    from windtunnel.core.ops import OPERATIONS
-    from windtunnel.report.numbers import plural
-
-    if out is None:
-        raise InputError("--table needs --out", where=Location(field="--out"), expected="--out OUT.csv")
-    OPERATIONS.find(op)
-    if calibration is not None and out.exists() and Path(calibration).exists() and out.samefile(calibration):
-        raise InputError(
-            "the output is the calibration file itself",
-            where=Location(str(out), field="--out"),
-            expected="another file",
-        )
-    done = predict_table(op, target, table, out)
-    click.echo(f"{plural(done.rows, 'row')} predicted: {out}", err=True)
-    print_notes(done.notes)
-    if form == "json":
-        print_json({"rows": done.rows, "out": str(out), "notes": list(done.notes)})
 
 
 @click.command()

@@ -315,6 +315,8 @@ def _workloads(scenario: Scenario, capacity: int | None, original: PreparedRun |
             whole = None if original is None else original.workloads[number].source.trace
             if whole is not None:
                 trace = whole.redrawn(stream(scenario.seed, workload.name, "redrawn"))
+                if scenario.stop is not None and scenario.stop.jobs is not None:
+                    trace = trace.first(scenario.stop.jobs)
                 ticks = trace.ticks
             else:
                 found = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where, limit)
