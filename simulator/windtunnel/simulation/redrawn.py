@@ -80,7 +80,7 @@ def _note(about: RedrawnRuns, scenario: Scenario) -> str:
     """Return what the intervals come from, and what they are for."""
     runs = f"the intervals come from {about.runs:,} more runs"
     if all(workload.arrivals.stationary for workload in scenario.workload):
-        return f"{runs} with other random arrivals, and are for an endless run"
+        return f"{runs} with other random arrivals, and are for the values of an endless run"
     windows = ", ".join(f"{seconds:.3g} s" for seconds in about.windows_s.values())
     how = f" (jobs of the trace are replaced by others that arrived within ±{windows})" if windows else ""
     return (
