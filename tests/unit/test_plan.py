@@ -556,12 +556,12 @@ workload:
     arrivals: {process: poisson, rate: 100 /s}
     ops: [{service: {distribution: deterministic, mean: 50 ms}}]
 faults: [{kind: failure, mtbf: 50 ms, mttr: 1 ms, on_failure: fail}]
-stop: {jobs: 3000}
+stop: {jobs: 1000}
 targets: [latency p99 <= 1 s]
 plan: {loads: []}
 """
     )
-    with pytest.raises(InputError, match="faults may end about .* of 3,000 jobs for good.*completed >= 99 %"):
+    with pytest.raises(InputError, match="faults may end about .* of 1,000 jobs for good.*completed >= 99 %"):
         planner.plan(scenario)
     found = planner.plan(scenario, changes=["targets=[latency p99 <= 1 s, completed >= 30 %]"])
     assert found.fleets and any("no lower bound on it is known" in note for note in found.notes)
