@@ -21,6 +21,9 @@ from windtunnel.core.operation import (
 
 IMPLEMENTATIONS = ("nccl", "vllm", "sglang", "trtllm")
 
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+"""The operations between workers."""
+
 
 class Collective(Operation):
     """Base of the operations between workers; ``bytes`` is the largest buffer of one worker, as nccl-tests count."""

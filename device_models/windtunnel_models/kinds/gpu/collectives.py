@@ -1,0 +1,162 @@
+"""Operations between GPUs: the formula of their time inside a node and of what crosses between nodes.
+
+Inside a node, measurements replace the formula where there are some (``collective_curves``). Between nodes the formula
+is all there is. Both parts are added: the network moves far fewer bytes a second than the links of a node, so a
+pipeline of both saves little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from windtunnel.core.device import Parameters, RawCost
+from windtunnel.core.ops import FloatArray, Rows
+from windtunnel_models.kinds.gpu.kernel import in_context
+from windtunnel_models.kinds.gpu.power import Activity
+from windtunnel_models.kinds.gpu.transfers import is_unified
+
+_PROTOCOLS = ("ll", "ll128", "simple")
+"""The protocols of NCCL and RCCL: words of 8 bytes with a flag, lines of 128 bytes with a flag, or whole chunks."""
+
+_WIDE_NODE = 4.0
+"""The number of workers of a node from which their rings use more than one port."""
+
+
+def volume(op: str, workers: FloatArray) -> FloatArray:
+    """Return the bytes that each worker sends over its link, for each byte of its largest buffer.
+
+    A ring of w workers moves (w-1)/w of the buffer, and an all-reduce does so twice (Patarasu and Yuan, 2009). In an
+    all-to-all, 1/w of the buffer stays.
+    """
+    share = (workers - 1.0) / workers
+    if op == "send_recv":
+        return np.where(workers > 1.0, 1.0, 0.0)
+    return 2.0 * share if op == "all_reduce" else share
+
+
+def link_rate(p: Parameters) -> float | None:
+    """Return the nominal rate (B/s) between the workers of a node: the link between devices, or else the host's bus.
+
+    A device that shares its memory with the host has no neighbour.
+    """
+    nominal = p.get("scale_up_bytes_per_s")
+    if nominal is not None:
+        return nominal
+    return None if is_unified(p) else p("host_link_bytes_per_s")
+
+
+def _inside_rate(p: Parameters, op: str) -> float:
+    """Return the attained rate (B/s) between the workers of a node."""
+    rate = link_rate(p)
+    if rate is None:
+        return np.inf
+    own = p.get("scale_up_bytes_per_s") is not None
+    return rate * (p("scale_up_efficiency", op) if own else p("host_link_efficiency"))
+
+
+def group_of(p: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:
+    """Return the workers in each node, and the number of nodes."""
+    n = rows.numbers
+    local = np.minimum(n["workers"], 1.0 if link_rate(p) is None else n["devices_per_node"])
+    return local, np.ceil(n["workers"] / local)
+
+
+def _protocols(p: Parameters, steps: FloatArray, moving_s: FloatArray, suffix: str = "") -> FloatArray:
+    """Return the best protocol's time (s) for ``steps`` and ``moving_s`` at the link's rate.
+
+    Flags cost a share of the rate and save synchronisation. ``simple`` moves chunks from step to step: with the best
+    chunk size, filling the pipeline and dividing the data cost ``(sqrt(latency) + sqrt(moving))^2`` together.
+    """
+    best = np.full(np.broadcast_shapes(steps.shape, moving_s.shape), np.inf)
+    for protocol in _PROTOCOLS:
+        latency = steps * p("collective_step_s", protocol + suffix)
+        if protocol == "simple":
+            took = (np.sqrt(latency) + np.sqrt(moving_s)) ** 2
+        else:
+            took = latency + moving_s / p("protocol_share", protocol)
+        best = np.minimum(best, took)
+    return best
+
+
+def inside_s(p: Parameters, op: str, implementation: str, workers: FloatArray, size: FloatArray) -> FloatArray:
+    """Return the time (s) between ``workers`` of one node with ``size`` bytes, by the formula.
+
+    All-reduce is the faster of a ring with 2 (w-1) steps and a tree with 2 log2 w steps and twice the bytes; gather and
+    scatter are rings of w-1 steps, and the others one step. An engine's own kernels either read the buffers of all
+    others at once, or a share of them in each of two steps; above the size at which the vendor's library is faster they
+    leave it to that.
+    """
+    moving = size / _inside_rate(p, op)
+    through = moving * volume(op, workers)
+    launch = p("collective_launch_s", op)
+    if op == "all_reduce":
+        tree = _protocols(p, 2.0 * np.ceil(np.log2(workers)), 2.0 * moving)
+        took = np.minimum(_protocols(p, 2.0 * (workers - 1.0), through), tree)
+    else:
+        steps = np.ones_like(workers) if op in ("all_to_all", "send_recv") else workers - 1.0
+        took = _protocols(p, steps, through)
+    seconds = launch + took
+    if implementation != "nccl":
+        at_once = moving * (workers - 1.0)
+        in_two_steps = p("collective_step_s", "ll") + through
+        seconds = np.minimum(seconds, p("collective_launch_s", "engine") + np.minimum(at_once, in_two_steps))
+    return p("kernel_floor_s") + np.where(workers > 1.0, seconds, 0.0)
+
+
+def _network_s(p: Parameters, op: str, local: FloatArray, nodes: FloatArray, size: FloatArray) -> FloatArray:
+    """Return the time (s) that crossing between nodes adds; 0 on one node.
+
+    Rings leave a node by several ports if it has enough workers. In an all-to-all, all workers of a node send what is
+    meant for other nodes through its ports.
+    """
+    if np.all(nodes <= 1.0):
+        return np.zeros(np.broadcast_shapes(nodes.shape, size.shape))
+    wide = (local >= _WIDE_NODE) & (op != "send_recv")
+    port = p("scale_out_bytes_per_s") * p("scale_out_efficiency", op)
+    rate = port * np.where(wide, p("scale_out_ports"), 1.0)
+    workers = local * nodes
+    if op == "all_to_all":
+        moving = size * local * (workers - local) / workers / rate
+        took = _protocols(p, np.ones_like(nodes), moving, "_out")
+    elif op == "all_reduce":
+        ring = _protocols(p, 2.0 * nodes, volume(op, workers) * size / rate, "_out")
+        took = np.minimum(ring, _protocols(p, 2.0 * np.ceil(np.log2(nodes)), 2.0 * size / rate, "_out"))
+    else:
+        steps = np.ones_like(nodes) if op == "send_recv" else nodes
+        took = _protocols(p, steps, volume(op, workers) * size / rate, "_out")
+    return np.where(nodes > 1.0, took, 0.0)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The formula's time (s) of collectives: inside a node of ``local`` workers, and between nodes."""
+
+    local: FloatArray
+    inside: FloatArray
+    network: FloatArray
+
+
+def formula(p: Parameters, rows: Rows) -> Split:
+    """Return the time of every row by the formula."""
+    op, size = rows.op.name, rows.numbers["bytes"]
+    local, nodes = group_of(p, rows)
+    # A message between two nodes has no part inside one, except its launch.
+    within = np.where(nodes > 1.0, 1.0, local) if op == "send_recv" else local
+    inside = inside_s(p, op, rows.choices["implementation"], within, size)
+    alone = (within <= 1.0) & (nodes > 1.0)
+    if np.any(alone):
+        inside = inside + np.where(alone, p("collective_launch_s", op), 0.0)
+    return Split(within, inside, _network_s(p, op, local, nodes, size))
+
+
+def collective(p: Parameters, rows: Rows) -> RawCost:
+    """Return the cost of an operation between workers; one worker needs neither launch nor data."""
+    split = formula(p, rows)
+    seconds = split.inside + split.network
+    size, op = rows.numbers["bytes"], rows.op.name
+    moving = volume(op, split.local) * size / _inside_rate(p, op)
+    moving = np.where(split.network > 0.0, split.network, moving)
+    bound = np.where(moving > 0.5 * seconds, "link", "launch")
+    return in_context(p, rows, seconds, Activity(link_s=np.minimum(moving, seconds)), bound)
