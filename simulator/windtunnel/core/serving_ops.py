@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -54,6 +55,10 @@ class AllReduce(Collective):
         else column
         for column in Collective.columns
     )
+    # Engines record their steps, and so their own kernels, in graphs.
+    follows: ClassVar[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+        "dispatch": ("implementation", dict.fromkeys(IMPLEMENTATIONS[1:], "graph"))
+    }
 
 
 @operation

@@ -22,8 +22,7 @@ from windtunnel.core.ops import Rows
 from windtunnel.core.serving_ops import COLLECTIVES
 from windtunnel_models.kinds._shared import limit, service
 from windtunnel_models.kinds._tables import read_kind
-from windtunnel_models.kinds.gpu import attention, collective_curves, gemm, gemm_learned
-from windtunnel_models.kinds.gpu.collectives import collective
+from windtunnel_models.kinds.gpu import attention, collective_curves, collectives, gemm, gemm_learned
 from windtunnel_models.kinds.gpu.kernel import in_context, memory_rate, traffic_s
 from windtunnel_models.kinds.gpu.power import Activity
 from windtunnel_models.kinds.gpu.streaming import elementwise, fft, kernel, stencil, vector_add
@@ -72,7 +71,7 @@ KIND = replace(
             "fft": fft,
             "copy": copy,
             "launch": launch,
-            **dict.fromkeys(COLLECTIVES, collective),
+            **dict.fromkeys(COLLECTIVES, collectives.collective),
             "aes": aes,
             "service": service,
         },
@@ -81,7 +80,11 @@ KIND = replace(
         fits={"gemm": gemm.FITS, "attention": attention.FITS},
     ),
     own_numbers={"gemm": gemm.own_numbers, "attention": attention.own_numbers},
-    coordinates={"gemm": gemm.coordinates, "attention": attention.coordinates},
+    coordinates={
+        "gemm": gemm.coordinates,
+        "attention": attention.coordinates,
+        **dict.fromkeys(COLLECTIVES, collectives.coordinates),
+    },
     learned={
         "gemm": gemm_learned.LearnedGemm,
         "attention": attention.LearnedAttention,

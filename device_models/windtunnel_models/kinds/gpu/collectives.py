@@ -7,7 +7,7 @@ pipeline of both saves little.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,13 +47,18 @@ def link_rate(p: Parameters) -> float | None:
     return None if is_unified(p) else p("host_link_bytes_per_s")
 
 
-def _inside_rate(p: Parameters, op: str) -> float:
-    """Return the attained rate (B/s) between the workers of a node."""
+def _inside_rate(p: Parameters, op: str, workers: FloatArray) -> FloatArray:
+    """Return the attained rate (B/s) between the workers of a node.
+
+    More than two that share the host's bus attain what its bridges and sockets leave to a ring.
+    """
     rate = link_rate(p)
     if rate is None:
-        return np.inf
-    own = p.get("scale_up_bytes_per_s") is not None
-    return rate * (p("scale_up_efficiency", op) if own else p("host_link_efficiency"))
+        return np.full_like(workers, np.inf)
+    if p.get("scale_up_bytes_per_s") is not None:
+        return np.full_like(workers, rate * p("scale_up_efficiency", op))
+    rate *= p("host_link_efficiency")
+    return np.where(workers > 2.0, rate * p("host_ring_share"), rate) if np.any(workers > 2.0) else rate + 0.0 * workers
 
 
 def group_of(p: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:
@@ -88,7 +93,7 @@ def inside_s(p: Parameters, op: str, implementation: str, workers: FloatArray, s
     others at once, or a share of them in each of two steps; above the size at which the vendor's library is faster they
     leave it to that.
     """
-    moving = size / _inside_rate(p, op)
+    moving = size / _inside_rate(p, op, workers)
     through = moving * volume(op, workers)
     launch = p("collective_launch_s", op)
     if op == "all_reduce":
@@ -156,7 +161,26 @@ def collective(p: Parameters, rows: Rows) -> RawCost:
     split = formula(p, rows)
     seconds = split.inside + split.network
     size, op = rows.numbers["bytes"], rows.op.name
-    moving = volume(op, split.local) * size / _inside_rate(p, op)
+    moving = volume(op, split.local) * size / _inside_rate(p, op, split.local)
     moving = np.where(split.network > 0.0, split.network, moving)
     bound = np.where(moving > 0.5 * seconds, "link", "launch")
     return in_context(p, rows, seconds, Activity(link_s=np.minimum(moving, seconds)), bound)
+
+
+def coordinates(p: Parameters, rows: Rows) -> FloatArray:
+    """Return the position of rows for a residual (n x 4): share of data in the time, bytes, workers, workers of a node.
+
+    A device differs from its relatives by one factor on latency and another one on data, and both change with the
+    number of workers. So the share of data by the formula is the first coordinate.
+    """
+    whole = formula(p, rows)
+    least = formula(p, replace(rows, numbers={**rows.numbers, "bytes": np.ones_like(rows.numbers["bytes"])}))
+    data = 1.0 - (least.inside + least.network) / (whole.inside + whole.network)
+    n = rows.numbers
+    parts = [
+        2.0 * data,
+        np.log2(n["bytes"]) / 9.0,
+        2.0 * np.log2(n["workers"]),
+        np.log2(n["devices_per_node"]) / 3.0,
+    ]
+    return np.stack([np.broadcast_to(part, rows.shape) for part in parts], 1)
