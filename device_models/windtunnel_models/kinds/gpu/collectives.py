@@ -20,6 +20,9 @@ from windtunnel_models.kinds.gpu.transfers import is_unified
 _PROTOCOLS = ("ll", "ll128", "simple")
 """The protocols of NCCL and RCCL: words of 8 bytes with a flag, lines of 128 bytes with a flag, or whole chunks."""
 
+_AS_TREE = ("all_reduce", "all_gather", "reduce_scatter")
+"""The operations that a tree can do."""
+
 _WIDE_NODE = 4.0
 """The number of workers of a node from which their rings use more than one port."""
 
@@ -34,6 +37,13 @@ def volume(op: str, workers: FloatArray) -> FloatArray:
     if op == "send_recv":
         return np.where(workers > 1.0, 1.0, 0.0)
     return 2.0 * share if op == "all_reduce" else share
+
+
+def _ring_steps(op: str, workers: FloatArray) -> FloatArray:
+    """Return the steps of a ring, or the one step of messages to all others at once."""
+    if op in ("all_to_all", "send_recv"):
+        return np.ones_like(workers)
+    return (2.0 if op == "all_reduce" else 1.0) * (workers - 1.0)
 
 
 def link_rate(p: Parameters) -> float | None:
@@ -88,25 +98,23 @@ def _protocols(p: Parameters, steps: FloatArray, moving_s: FloatArray, suffix: s
 def inside_s(p: Parameters, op: str, implementation: str, workers: FloatArray, size: FloatArray) -> FloatArray:
     """Return the time (s) between ``workers`` of one node with ``size`` bytes, by the formula.
 
-    All-reduce is the faster of a ring with 2 (w-1) steps and a tree with 2 log2 w steps and twice the bytes; gather and
-    scatter are rings of w-1 steps, and the others one step. An engine's own kernels either read the buffers of all
+    All-reduce is the faster of a ring with 2 (w-1) steps and a tree with 2 log2 w steps and twice the bytes. Gather and
+    scatter are rings of w-1 steps or an all-reduce of a buffer with zeros; the others are one step. An engine's own kernels either read the buffers of all
     others at once, or a share of them in each of two steps; above the size at which the vendor's library is faster they
-    leave it to that.
+    leave it to that, and always for more than two workers without a link between devices, as vLLM does.
     """
     moving = size / _inside_rate(p, op, workers)
     through = moving * volume(op, workers)
     launch = p("collective_launch_s", op)
-    if op == "all_reduce":
-        tree = _protocols(p, 2.0 * np.ceil(np.log2(workers)), 2.0 * moving)
-        took = np.minimum(_protocols(p, 2.0 * (workers - 1.0), through), tree)
-    else:
-        steps = np.ones_like(workers) if op in ("all_to_all", "send_recv") else workers - 1.0
-        took = _protocols(p, steps, through)
+    took = _protocols(p, _ring_steps(op, workers), through)
+    if op in _AS_TREE:
+        took = np.minimum(took, _protocols(p, 2.0 * np.ceil(np.log2(workers)), 2.0 * moving))
     seconds = launch + took
     if implementation != "nccl":
-        at_once = moving * (workers - 1.0)
         in_two_steps = p("collective_step_s", "ll") + through
-        seconds = np.minimum(seconds, p("collective_launch_s", "engine") + np.minimum(at_once, in_two_steps))
+        took = p("collective_launch_s", "engine") + np.minimum(moving * (workers - 1.0), in_two_steps)
+        linked = p.get("scale_up_bytes_per_s") is not None
+        seconds = np.where(linked | (workers <= 2.0), np.minimum(seconds, took), seconds)
     return p("kernel_floor_s") + np.where(workers > 1.0, seconds, 0.0)
 
 
@@ -124,13 +132,12 @@ def _network_s(p: Parameters, op: str, local: FloatArray, nodes: FloatArray, siz
     workers = local * nodes
     if op == "all_to_all":
         moving = size * local * (workers - local) / workers / rate
-        took = _protocols(p, np.ones_like(nodes), moving, "_out")
-    elif op == "all_reduce":
-        ring = _protocols(p, 2.0 * nodes, volume(op, workers) * size / rate, "_out")
-        took = np.minimum(ring, _protocols(p, 2.0 * np.ceil(np.log2(nodes)), 2.0 * size / rate, "_out"))
     else:
-        steps = np.ones_like(nodes) if op == "send_recv" else nodes
-        took = _protocols(p, steps, volume(op, workers) * size / rate, "_out")
+        moving = volume(op, workers) * size / rate
+    # A ring of n nodes crosses n times, not n-1.
+    took = _protocols(p, _ring_steps(op, nodes + 1.0), moving, "_out")
+    if op in _AS_TREE:
+        took = np.minimum(took, _protocols(p, 2.0 * np.ceil(np.log2(nodes)), 2.0 * size / rate, "_out"))
     return np.where(nodes > 1.0, took, 0.0)
 
 
