@@ -38,8 +38,6 @@ LINKED = SKUS[:3]
 NODE = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), collectives within a node; benchmarks/accuracy/collectives.py"
 NODE_GAP_S = 0.94e-6
 """The gap to the next node of a graph (apis/cuda.yaml), which the times of engines' kernels in a graph contain."""
-LEAST_NOISE = 0.05
-"""The least 90% half-width (log) of a measured time: the same bytes in two formats differ by 4%."""
 REDUCING = ("all_reduce", "reduce_scatter")
 
 
@@ -96,8 +94,7 @@ def arrays(curves: Sequence[Curve], sku: str, op: str) -> dict[str, np.ndarray]:
             for size, seconds in zip(c.size, c.seconds, strict=True):
                 logs[size].append(np.log(seconds))
         size = np.array(sorted(logs))
-        log_s = np.array([np.mean(logs[s]) for s in size])
-        points.append(np.stack([size, np.exp(log_s), noise(log_s)]))
+        points.append(np.stack([size, np.exp([np.mean(logs[s]) for s in size])]))
     sheet = Parameters(Device(CATALOGUE.spec(sku), KIND, api_profile("cuda"), CATALOGUE.device(sku).values))
     names = list(groups)
     joined = np.concatenate(points, axis=1)
@@ -110,16 +107,7 @@ def arrays(curves: Sequence[Curve], sku: str, op: str) -> dict[str, np.ndarray]:
         "start": np.cumsum([0, *(p.shape[1] for p in points)]).astype(np.int32),
         "bytes": joined[0].astype(np.float64),
         "seconds": joined[1].astype(np.float32),
-        "noise": joined[2].astype(np.float32),
     }
-
-
-def noise(log_s: np.ndarray) -> np.ndarray:
-    """The 90% half-width (log) at every point of a curve: from the distance of it and its neighbours to their chord."""
-    apart = np.abs(log_s[1:-1] - (log_s[:-2] + log_s[2:]) / 2.0)
-    apart = np.concatenate([apart[:1], apart, apart[-1:]])
-    near = np.max(np.stack([np.concatenate([apart[:1], apart[:-1]]), apart, np.append(apart[1:], apart[-1:])]), axis=0)
-    return np.maximum(LEAST_NOISE, 0.8 * near)
 
 
 class Relation:

@@ -13,7 +13,7 @@ The arrays of one operation of one device:
     sku, link               its name, and the nominal rate of its link (B/s)
     implementation, dtype, workers  (C,)    of each curve; ``dtype``: "8" or "16" bits, "any" if it does not matter
     start                   (C + 1,)        where each curve begins in the following
-    bytes, seconds, noise   (N,)            its points, and the 90% half-width of the logarithm of a time there
+    bytes, seconds          (N,)            its points
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from windtunnel_models.kinds.gpu.collectives import formula, inside_s, link_rate
 
 MEASURED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """The operations with curves."""
+
+_LEAST_NOISE = 0.05
+"""The least 90% half-width (log) of a measured time: the same bytes in two formats differ by 4%."""
 
 _BETWEEN = np.log(1.3)
 """90% half-width (log) that a number of workers adds which was not measured. From the curves of 4 workers of A100, H100
@@ -50,7 +53,7 @@ def same_sort_of_link(spec: DeviceSpec, other: DeviceSpec) -> bool:
 
 @dataclass(frozen=True)
 class Curve:
-    """The times (s) and their noise (90% half-width of the logarithm) over bytes, ascending, of ``workers`` workers."""
+    """The times (s) over bytes, ascending, of ``workers`` workers, and the 90% half-width of their logarithms."""
 
     workers: float
     size: FloatArray
@@ -78,6 +81,20 @@ class Curve:
         return Curve(self.workers, self.size, least + (self.seconds - self.least_s) * factor, self.noise)
 
 
+def roughness(seconds: FloatArray) -> FloatArray:
+    """Return the 90% half-width (log) at every point of a curve, at least that of one measurement.
+
+    It is most of the distance of a point, or of one of its neighbours, from the chord between those beside it. The
+    share is such that sizes left out of a curve lie in the interval (benchmarks/accuracy/collectives.py).
+    """
+    if len(seconds) < 3:
+        return np.full(len(seconds), _LEAST_NOISE)
+    log_s = np.log(seconds)
+    apart = np.abs(log_s[1:-1] - (log_s[:-2] + log_s[2:]) / 2.0)
+    apart = np.pad(apart, 2, mode="edge")
+    return np.maximum(_LEAST_NOISE, 0.8 * np.max(np.stack([apart[:-2], apart[1:-1], apart[2:]]), axis=0))
+
+
 class LearnedCollective:
     """The correction of a collective, by the curves of one device, for that device or another one."""
 
@@ -85,11 +102,12 @@ class LearnedCollective:
         self._sku, self._link = str(arrays["sku"]), float(arrays["link"])
         self._curves: dict[tuple[str, str], list[Curve]] = {}
         start = arrays["start"]
-        points = [np.asarray(arrays[name], dtype=np.float64) for name in ("bytes", "seconds", "noise")]
+        size, seconds = (np.asarray(arrays[name], dtype=np.float64) for name in ("bytes", "seconds"))
         for i, workers in enumerate(arrays["workers"]):
             part = slice(int(start[i]), int(start[i + 1]))
             key = str(arrays["implementation"][i]), str(arrays["dtype"][i])
-            self._curves.setdefault(key, []).append(Curve(float(workers), *(values[part] for values in points)))
+            curve = Curve(float(workers), size[part], seconds[part], roughness(seconds[part]))
+            self._curves.setdefault(key, []).append(curve)
 
     def __call__(self, p: Parameters, rows: Rows) -> Correction | None:
         """Return the correction of the formula for the device of ``p``, or None for an implementation without curves.
