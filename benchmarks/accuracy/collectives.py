@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 
-from windtunnel.core.device import Arrays, Device, Parameters
+from windtunnel.core.device import Device, Parameters
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue, _defaults
@@ -52,6 +52,10 @@ class Curve:
     workers: int
     size: np.ndarray
     seconds: np.ndarray
+
+    def without(self, index: np.ndarray) -> Curve:
+        """The curve without the points at `index`."""
+        return replace(self, size=np.delete(self.size, index), seconds=np.delete(self.seconds, index))
 
     def rows(self, per_node: int = 8, dispatch: str = "device") -> Rows:
         """The curve as rows of the operation."""
@@ -108,28 +112,6 @@ def arrays(curves: Sequence[Curve], sku: str, op: str) -> dict[str, np.ndarray]:
         "bytes": joined[0].astype(np.float64),
         "seconds": joined[1].astype(np.float32),
     }
-
-
-class Relation:
-    """A device that is predicted from the curves of others: (SKU, weight) pairs; `values` replace the formula's."""
-
-    def __init__(self, curves: Sequence[Curve], sku: str, sources: Sequence[tuple[str, float]]) -> None:
-        self.spec, self.curves, self.sources = CATALOGUE.spec(sku), curves, sources
-        self.device = formula_device(sku)
-        self.learned = {
-            (source, op): LearnedCollective(arrays(curves, source, op)) for source, _ in sources for op in MEASURED
-        }
-
-    def seconds(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """The time of rows, and its own spread (log)."""
-        own = self.device.cost(rows, intervals=False).duration_s
-        factor, spread, total = np.zeros(rows.shape), np.zeros(rows.shape), 0.0
-        for source, weight in self.sources:
-            correction = self.learned[source, rows.op.name](Parameters(self.device), rows)
-            if correction is not None:
-                factor, spread = factor + weight * correction.log_factor, spread + weight * correction.spread
-                total += weight
-        return own * np.exp(factor / max(total, 1e-9)), spread / max(total, 1e-9)
 
 
 def formula_device(sku: str, values: Mapping[str, float] | None = None) -> Device:
@@ -204,19 +186,29 @@ def read_network(folder: Path) -> list[tuple[Curve, int]]:
     return tables
 
 
+def curve_s(device: Device, learned: LearnedCollective, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """The time of rows by the curves of a device, for another one or itself, and its spread (log)."""
+    correction = learned(Parameters(device), rows)
+    assert correction is not None
+    return device.cost(rows, intervals=False).duration_s * np.exp(correction.log_factor), correction.spread
+
+
 def network_errors(
     tables: Sequence[tuple[Curve, int]], curves: Sequence[Curve], values: Mapping[str, float]
 ) -> list[np.ndarray]:
-    """ln(estimated / measured) of eager rows: the curves of A100 inside a node, the formula between nodes."""
-    relation = Relation(curves, "a100-sxm-80gb", [("a100-sxm-80gb", 1.0)])
-    relation.device = formula_device("a100-sxm-80gb", values)
+    """ln(estimated / measured): the curves of A100 inside a node, the formula between nodes.
+
+    The shortest all-reduces take the time of an eager host, and messages that of a device.
+    """
+    device = formula_device("a100-sxm-80gb", values)
+    learned = LearnedCollective(arrays(curves, "a100-sxm-80gb", "all_reduce"))
     errors = []
     for table, per_node in tables:
-        rows = table.rows(per_node, "eager")
+        dispatch = "eager" if table.op == "all_reduce" else "device"
+        whole = device.cost(table.rows(per_node, dispatch), intervals=False).duration_s
         bare = table.rows(per_node)
-        whole = relation.device.cost(rows, intervals=False).duration_s
-        own = relation.device.cost(bare, intervals=False).duration_s
-        busy = relation.seconds(bare)[0] if table.op in MEASURED else own
+        own = device.cost(bare, intervals=False).duration_s
+        busy = curve_s(device, learned, bare)[0] if table.op == "all_reduce" else own
         errors.append(np.log(np.maximum(whole + busy - own, busy) / table.seconds))
     return errors
 
@@ -227,29 +219,19 @@ def fit_network(folder: Path, curves: Sequence[Curve]) -> dict[str, float]:
     return solve(NETWORK_START, lambda values: 0.3 * np.concatenate(network_errors(tables, curves, values)))
 
 
-def left_out_sizes(curves: Sequence[Curve], sku: str) -> dict[str, list[np.ndarray]]:
-    """For every operation: errors (log) and half-widths of sizes left out of every curve, every third in turn."""
-    out: dict[str, list[np.ndarray]] = {}
-    for op in MEASURED:
-        parts = []
-        mine = [c for c in curves if (c.sku, c.op) == (sku, op)]
-        for fold in range(3):
-            kept = [
-                replace(c, size=np.delete(c.size, np.s_[1 + fold : -1 : 3]), seconds=np.delete(c.seconds, np.s_[1 + fold : -1 : 3]))
-                for c in mine
-            ]
-            relation = Relation(kept, sku, [(sku, 1.0)]) if False else None
-            learned = LearnedCollective(arrays(kept, sku, op))
-            device = formula_device(sku)
-            for c in mine:
-                index = np.arange(1 + fold, len(c.size) - 1, 3)
-                part = replace(c, size=c.size[index], seconds=c.seconds[index])
-                correction = learned(Parameters(device), part.rows())
-                assert correction is not None and relation is None
-                took = device.cost(part.rows(), intervals=False).duration_s * np.exp(correction.log_factor)
-                parts.append(np.stack([np.log(took / part.seconds), correction.spread]))
-        out[op] = [np.concatenate(parts, axis=1)]
-    return out
+def left_out_sizes(curves: Sequence[Curve], sku: str, op: str) -> np.ndarray:
+    """The errors (log) and half-widths of every third size of each curve, left out in turn, 2 x n."""
+    parts, device = [], formula_device(sku)
+    mine = [c for c in curves if (c.sku, c.op) == (sku, op)]
+    for fold in range(3):
+        left = [np.arange(1 + fold, len(c.size) - 1, 3) for c in mine]
+        kept = [c.without(index) for c, index in zip(mine, left, strict=True)]
+        learned = LearnedCollective(arrays(kept, sku, op))
+        for c, index in zip(mine, left, strict=True):
+            part = replace(c, size=c.size[index], seconds=c.seconds[index])
+            took, spread = curve_s(device, learned, part.rows())
+            parts.append(np.stack([np.log(took / part.seconds), spread]))
+    return np.concatenate(parts, axis=1)
 
 
 def ship(folder: Path) -> None:
@@ -257,7 +239,8 @@ def ship(folder: Path) -> None:
     curves = read(folder)
     for sku in SKUS:
         bare = CATALOGUE.device(sku, calibrated=False)
-        for op, (errors,) in left_out_sizes(curves, sku).items():
+        for op in MEASURED:
+            errors = left_out_sizes(curves, sku, op)
             count = sum(len(c.size) for c in curves if (c.sku, c.op) == (sku, op))
             fit = Fit(
                 op,
@@ -273,10 +256,152 @@ def ship(folder: Path) -> None:
             print(sku, op, fit)
 
 
+def scores(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> str:
+    """MAPE and 90th percentile of the absolute percentage error of (estimated, measured) seconds, as cells."""
+    errors = np.concatenate([np.abs(estimated / measured - 1.0) for estimated, measured in pairs])
+    return f"{errors.mean():.1%} | {np.quantile(errors, 0.9):.1%}"
+
+
+def sizes_table(curves: Sequence[Curve]) -> list[str]:
+    lines = ["| device | operation | MAPE | in the 90% interval | high over value |", "|---|---|---|---|---|"]
+    for sku in SKUS:
+        for op in MEASURED:
+            e = left_out_sizes(curves, sku, op)
+            inside, width = (np.abs(e[0]) <= e[1]).mean(), np.median(np.exp(e[1]))
+            lines.append(f"| {sku} | {op} | {np.abs(np.expm1(e[0])).mean():.1%} | {inside:.0%} | {width:.2f} |")
+    return lines
+
+
+def devices_table(curves: Sequence[Curve]) -> list[str]:
+    lines = [
+        "| left out | implementation | MAPE | p90 | in the 90% interval | high over value | formula alone, MAPE |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for sku in SKUS:
+        device = CATALOGUE.device(sku, calibrated=False)
+        for implementation in ("nccl", "vllm", "sglang", "trtllm"):
+            mine = [c for c in curves if (c.sku, c.implementation) == (sku, implementation)]
+            costs = [device.cost(c.rows()) for c in mine]
+            inside = [
+                (k.duration_low_s <= c.seconds) & (c.seconds <= k.duration_high_s)
+                for k, c in zip(costs, mine, strict=True)
+            ]
+            width = np.median(np.concatenate([k.duration_high_s / k.duration_s for k in costs]))
+            plain = formula_device(sku)
+            alone = scores([(plain.cost(c.rows(), intervals=False).duration_s, c.seconds) for c in mine])
+            cells = scores([(k.duration_s, c.seconds) for k, c in zip(costs, mine, strict=True)])
+            share = np.concatenate(inside).mean()
+            lines.append(
+                f"| {sku} | {implementation} | {cells} | {share:.0%} | {width:.2f} | {alone.partition(' |')[0]} |"
+            )
+    return lines
+
+
+def pairs_table(curves: Sequence[Curve]) -> list[str]:
+    lines = ["| from | to | unchanged, MAPE | p90 | by the ratio of links, MAPE | p90 |", "|---|---|---|---|---|---|"]
+    pairs = [(a, b) for a in LINKED for b in LINKED if a != b]
+    for source, target in pairs:
+        device = formula_device(target)
+        same, scaled = [], []
+        for op in MEASURED:
+            held = arrays(curves, source, op)
+            learned, as_is = LearnedCollective(held), LearnedCollective({**held, "sku": np.array(target)})
+            for c in curves:
+                if (c.sku, c.op) == (target, op):
+                    same.append((curve_s(device, as_is, c.rows())[0], c.seconds))
+                    scaled.append((curve_s(device, learned, c.rows())[0], c.seconds))
+        lines.append(f"| {source} | {target} | {scores(same)} | {scores(scaled)} |")
+    return lines
+
+
+def workers_table(curves: Sequence[Curve]) -> list[str]:
+    """Workers left out in a node with links, and the ring over PCIe."""
+    lines = ["| device | workers | how | MAPE | p90 |", "|---|---|---|---|---|"]
+    for sku in LINKED:
+        pairs, device = [], formula_device(sku)
+        for op in MEASURED:
+            learned = LearnedCollective(arrays([c for c in curves if c.workers != 4], sku, op))
+            mine = [c for c in curves if (c.sku, c.op, c.workers) == (sku, op, 4)]
+            pairs += [(curve_s(device, learned, c.rows())[0], c.seconds) for c in mine]
+        lines.append(f"| {sku} | 4 | between 2 and 8, by the ratio to the formula | {scores(pairs)} |")
+    for workers in (4, 8):
+        pairs, device = [], formula_device("l40s")
+        for op in MEASURED:
+            learned = LearnedCollective({**arrays(curves, "l40s", op), "sku": np.array("another")})
+            mine = [c for c in curves if (c.sku, c.op, c.workers) == ("l40s", op, workers)]
+            pairs += [(curve_s(device, learned, c.rows())[0], c.seconds) for c in mine]
+        lines.append(f"| l40s | {workers} | the curve of 2 stretched as a ring | {scores(pairs)} |")
+    return lines
+
+
+def network_table(folder: Path, curves: Sequence[Curve]) -> list[str]:
+    lines = ["| operation | workers | per node | MAPE | p90 | log bias |", "|---|---|---|---|---|---|"]
+    tables = read_network(folder)
+    for (c, per_node), error in zip(tables, network_errors(tables, curves, {}), strict=True):
+        cells = scores([(np.exp(error), np.ones(len(error)))])
+        lines.append(f"| {c.op} | {c.workers} | {per_node} | {cells} | {np.median(error):+.3f} |")
+    return lines
+
+
+def report(folder: Path) -> str:
+    """The page of errors."""
+    curves = read(folder)
+    shipped = [KIND.parameter(name.partition(".")[0]) for name in (*START, *NETWORK_START)]
+    fitted = {**fit_inside(curves), **fit_network(folder, curves)}
+    numbers = []
+    for (name, value), parameter in zip(fitted.items(), shipped, strict=True):
+        key = name.partition(".")[2]
+        default = parameter.defaults[key] if key else parameter.default
+        assert default is not None
+        numbers.append(f"| `{name}` | {default.value:.3g} | {value:.3g} |")
+    parts = {
+        "Sizes left out": (
+            "Every third size of each curve of a device, left out in turn and interpolated.", sizes_table(curves)
+        ),
+        "Devices left out": (
+            "Each device as `--calibration none` has it, from the curves of the others. L40S is the only device without"
+            " a link of its own, so without it only the formula remains.", devices_table(curves)
+        ),
+        "One device from one other": (
+            "A curve unchanged, and with its least time kept and the rest divided by the ratio of the links' nominal"
+            " rates, as shipped.", pairs_table(curves)
+        ),
+        "Workers": (
+            "The host of the L40S crosses its sockets with more than two of them, so large messages take 4 (4 workers)"
+            " to 13 times (8) as long as on a ring. Other hosts do not, so the ring is what another device takes over,"
+            " with an interval that contains this host at 4 workers.", workers_table(curves)
+        ),
+        "Between nodes": (
+            "microsoft/vidur@7d47513 (MIT), A100 DGX, all-reduce with an eager host. Inside a node are the curves"
+            " of A100. Rows within one node show what an eager host adds to small messages, which vary between 20 and 60 us.",
+            network_table(folder, curves)
+        ),
+        "Numbers of the formula": (
+            "The formula is used where no related device has curves.",
+            ["| parameter | shipped | fitted |", "|---|---|---|", *numbers],
+        ),
+    }  # fmt: skip
+    lines = [
+        "# Collectives: sizes, workers and whole devices left out",
+        "",
+        "Generated by `benchmarks/accuracy/collectives.py` from ai-dynamo/aiconfigurator@095f58a (Apache-2.0):",
+        "collectives within a node of A100, H100 and B200 (NVLink) and L40S (PCIe), 256 B to 1 GiB, not eager.",
+        "Asked of devices whose measurements are not here: H200 7%, GB200 15%, RTX PRO 6000 35%.",
+    ]
+    for title, (text, table) in parts.items():
+        lines += ["", f"## {title}", "", text, "", *table]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     command, folder = sys.argv[1], Path(sys.argv[2])
     if command == "ship":
         ship(folder)
+    elif command == "report":
+        text = report(folder)
+        if len(sys.argv) > 3:
+            Path(sys.argv[3]).write_text(text, encoding="utf-8")
+        print(text)
     elif command == "fit":
         curves = read(folder)
         for values in (fit_inside(curves), fit_network(folder, curves)):

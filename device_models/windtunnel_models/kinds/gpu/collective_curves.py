@@ -92,7 +92,7 @@ def roughness(seconds: FloatArray) -> FloatArray:
     log_s = np.log(seconds)
     apart = np.abs(log_s[1:-1] - (log_s[:-2] + log_s[2:]) / 2.0)
     apart = np.pad(apart, 2, mode="edge")
-    return np.maximum(_LEAST_NOISE, 0.8 * np.max(np.stack([apart[:-2], apart[1:-1], apart[2:]]), axis=0))
+    return np.asarray(np.maximum(_LEAST_NOISE, 0.8 * np.max(np.stack([apart[:-2], apart[1:-1], apart[2:]]), axis=0)))
 
 
 class LearnedCollective:
@@ -125,10 +125,7 @@ class LearnedCollective:
         size = np.broadcast_to(rows.numbers["bytes"], rows.shape)
         local = np.broadcast_to(split.local, rows.shape)
         factors = np.stack(
-            [
-                np.log(c.at(size) / inside_s(p, op, implementation, np.full(size.shape, c.workers), size))
-                for c in curves
-            ]
+            [np.log(c.at(size) / inside_s(p, op, implementation, np.full(size.shape, c.workers), size)) for c in curves]
         )
         noises = np.stack([c.noise_at(size) for c in curves])
         factor, noise = _among(np.log2(local), np.log2([c.workers for c in curves]), factors, noises)

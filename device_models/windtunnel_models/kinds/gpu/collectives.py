@@ -99,9 +99,10 @@ def inside_s(p: Parameters, op: str, implementation: str, workers: FloatArray, s
     """Return the time (s) between ``workers`` of one node with ``size`` bytes, by the formula.
 
     All-reduce is the faster of a ring with 2 (w-1) steps and a tree with 2 log2 w steps and twice the bytes. Gather and
-    scatter are rings of w-1 steps or an all-reduce of a buffer with zeros; the others are one step. An engine's own kernels either read the buffers of all
-    others at once, or a share of them in each of two steps; above the size at which the vendor's library is faster they
-    leave it to that, and always for more than two workers without a link between devices, as vLLM does.
+    scatter are rings of w-1 steps or an all-reduce of a buffer with zeros; the others are one step. An engine's own
+    kernels either read the buffers of all others at once, or a share of them in each of two steps; above the size at
+    which the vendor's library is faster they leave it to that, and always for more than two workers without a link
+    between devices, as vLLM does.
     """
     moving = size / _inside_rate(p, op, workers)
     through = moving * volume(op, workers)
