@@ -373,7 +373,8 @@ def report(folder: Path) -> str:
         ),
         "Between nodes": (
             "microsoft/vidur@7d47513 (MIT), A100 DGX, all-reduce with an eager host. Inside a node are the curves"
-            " of A100. Rows within one node show what an eager host adds to small messages, which vary between 20 and 60 us.",
+            " of A100. Rows within one node show what an eager host adds to small messages, which vary between 20 and"
+            " 60 us.",
             network_table(folder, curves)
         ),
         "Numbers of the formula": (
