@@ -204,6 +204,26 @@ def test_kernels_of_an_engine_are_in_a_graph_unless_stated(tmp_path: Path) -> No
     assert found == ["graph", "eager", "device"]
 
 
+def test_rows_of_any_shape_have_the_same_times() -> None:
+    sizes = 2.0 ** np.arange(0, 32).reshape(4, 8)
+    flat = seconds("h200-sxm-141gb", "all_reduce", sizes.ravel(), 6)
+    assert np.array_equal(seconds("h200-sxm-141gb", "all_reduce", sizes, 6), flat.reshape(4, 8))
+
+
+def test_between_nodes_the_network_adds_to_the_time_inside_one() -> None:
+    """Of 1 GiB, each of 16 workers sends 15/8 GiB through its node's ports, at most a twentieth as fast as NVLink."""
+    for op in (*MEASURED, "send_recv"):
+        inside = seconds("h100-sxm-80gb", op, SIZES, 8, 8)
+        across = seconds("h100-sxm-80gb", op, SIZES, 16, 8)
+        assert np.all(across > inside + 3e-6) or op == "send_recv"
+        assert across[-1] > 4.0 * inside[-1]
+        wide = KNOWN.device("h100-sxm-80gb").cost(rows(op, SIZES, 16, 8))
+        narrow = KNOWN.device("h100-sxm-80gb").cost(rows(op, SIZES, 8, 8))
+        assert np.median(wide.duration_high_s / wide.duration_s) >= np.median(
+            narrow.duration_high_s / narrow.duration_s
+        )
+
+
 def test_three_rows_of_a_curve_calibrate_it(tmp_path: Path) -> None:
     """A bus whose ring attains a fourth of the expected rate: three sizes tell it, two are refused."""
     device = KNOWN.device("rtx-pro-6000-server", calibrated=False)

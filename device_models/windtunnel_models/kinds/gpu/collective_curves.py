@@ -159,11 +159,14 @@ class LearnedCollective:
 def _among(
     place: FloatArray, places: FloatArray, factors: FloatArray, noises: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the log factor and the noise at ``place``, from those (C x n) at ``places`` (C), interpolated."""
+    """Return the log factor and the noise at ``place``, from those (C x ...) at ``places`` (C), interpolated."""
     if len(places) == 1:
         return factors[0], noises[0]
     right = np.clip(np.searchsorted(places, place), 1, len(places) - 1)
     share = np.clip((place - places[right - 1]) / (places[right] - places[right - 1]), 0.0, 1.0)
-    index = np.arange(len(place))
-    parts = [values[right - 1, index] * (1.0 - share) + values[right, index] * share for values in (factors, noises)]
-    return parts[0], parts[1]
+
+    def between(values: FloatArray) -> FloatArray:
+        left_and_right = [np.take_along_axis(values, index[None], axis=0)[0] for index in (right - 1, right)]
+        return np.asarray(left_and_right[0] * (1.0 - share) + left_and_right[1] * share)
+
+    return between(factors), between(noises)
