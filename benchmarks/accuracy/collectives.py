@@ -41,6 +41,19 @@ NODE_GAP_S = 0.94e-6
 REDUCING = ("all_reduce", "reduce_scatter")
 
 
+DISAGREE = 0.1
+"""The difference (log) of two measurements of one size beyond which their neighbours decide between them."""
+
+
+def pooled(logs: Sequence[Sequence[float]]) -> np.ndarray:
+    """One log time for each size: the mean, or the median with the neighbours' mean where two formats disagree."""
+    mean = np.array([np.mean(values) for values in logs])
+    for i, values in enumerate(logs[1:-1], 1):
+        if np.ptp(values) > DISAGREE:
+            mean[i] = np.median([*values, (mean[i - 1] + mean[i + 1]) / 2.0])
+    return mean
+
+
 @dataclass(frozen=True)
 class Curve:
     """One measured curve: device times (s) over sizes (B)."""
@@ -98,7 +111,7 @@ def arrays(curves: Sequence[Curve], sku: str, op: str) -> dict[str, np.ndarray]:
             for size, seconds in zip(c.size, c.seconds, strict=True):
                 logs[size].append(np.log(seconds))
         size = np.array(sorted(logs))
-        points.append(np.stack([size, np.exp([np.mean(logs[s]) for s in size])]))
+        points.append(np.stack([size, np.exp(pooled([logs[s] for s in size]))]))
     sheet = Parameters(Device(CATALOGUE.spec(sku), KIND, api_profile("cuda"), CATALOGUE.device(sku).values))
     names = list(groups)
     joined = np.concatenate(points, axis=1)

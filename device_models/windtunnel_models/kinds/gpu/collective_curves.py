@@ -84,15 +84,15 @@ class Curve:
 def roughness(seconds: FloatArray) -> FloatArray:
     """Return the 90% half-width (log) at every point of a curve, at least that of one measurement.
 
-    It is most of the distance of a point, or of one of its neighbours, from the chord between those beside it. The
-    share is such that sizes left out of a curve lie in the interval (benchmarks/accuracy/collectives.py).
+    It is the distance of a point, or of one of its neighbours, from the chord between those beside it, which is so much
+    that sizes left out of a curve lie in the interval (reports/validation/published/collectives.md).
     """
     if len(seconds) < 3:
         return np.full(len(seconds), _LEAST_NOISE)
     log_s = np.log(seconds)
     apart = np.abs(log_s[1:-1] - (log_s[:-2] + log_s[2:]) / 2.0)
     apart = np.pad(apart, 2, mode="edge")
-    return np.asarray(np.maximum(_LEAST_NOISE, 0.8 * np.max(np.stack([apart[:-2], apart[1:-1], apart[2:]]), axis=0)))
+    return np.asarray(np.maximum(_LEAST_NOISE, np.max(np.stack([apart[:-2], apart[1:-1], apart[2:]]), axis=0)))
 
 
 class LearnedCollective:
