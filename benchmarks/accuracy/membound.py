@@ -479,7 +479,7 @@ def clear_table(tables: list[Table], folds: Mapping[str, Device]) -> list[str]:
         "MI100 is the only device of its vendor. Without it, the fit has no data on AMD's `pow` (three times the",
         "instructions) and on its long softmax rows. For other AMD devices, the model uses MI100. P100 was put in the",
         "class of the older boards, and not in that of the other devices with stacked memory, after its measurements",
-        "had been seen; in the latter class its MAPE is about 13 points larger. T4, P4 and A100 executed compute-bound",
+        "had been seen; in the latter class its MAPE is about 12 points larger. T4, P4 and A100 executed compute-bound",
         "operations at half to full clock. The steps are at numbers of rows that differ by operation, so they belong",
         "to the progress of the campaign, and the model does not represent them: hence the errors on `softmax`, `ln`",
         "and `pow`.",

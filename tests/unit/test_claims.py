@@ -227,7 +227,7 @@ def test_a_row_is_the_catalogues_and_a_note_says_what_the_documents_phases_give(
     assert found.modelled == pytest.approx(bench().seconds("mixed-launch") * 1e3, rel=1e-5)
     stated = bench(copy_setup_s=20e-6, synchronize_s=5e-6, round_trip_s=10e-6 + bench().floor_s)
     assert stated.seconds("mixed-launch") == pytest.approx(37.2e-3, rel=2e-3)
-    assert "in place of the catalogue's 37.2 ms" in found.why
+    assert "in place of the catalogue's values, it would be 37.2 ms" in found.why
 
 
 def test_rows_with_sleeps_say_which_part_is_assumed(rows: list[ClaimVerdict]) -> None:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -194,6 +195,17 @@ def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_
     assert answered >= len({s for s in SKUS if catalogue.spec(s).kind in RUNS.get(op, "gpu").split()})
 
 
+def test_predict_tells_the_devices_own_time_from_the_hosts(windtunnel_command: Command) -> None:
+    small = ("predict", "elementwise", "--device", "l4", "op=add", "rows=64", "width=64")
+    alone = json.loads(windtunnel_command(*small, "--format", "json").stdout)
+    eager = json.loads(windtunnel_command(*small, "dispatch=eager", "--format", "json").stdout)
+    assert "device_duration_s" not in alone
+    assert eager["device_duration_s"] == alone["duration_s"] < 5e-6
+    assert eager["duration_s"] > 15e-6
+    shown = windtunnel_command(*small, "dispatch=eager").stdout
+    assert re.search(r"^  device   \S+ µs; the other \S+ µs belong to the host and its software$", shown, re.MULTILINE)
+
+
 def test_predict_prints_one_json_document(windtunnel_command: Command) -> None:
     done = windtunnel_command(
         "predict",
@@ -277,7 +289,11 @@ def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path, windtunnel_com
         ),
         ("m,n,k,dtype\n1,1,1,float16\n1,x,1,float16\n", "in.csv:3: n: n is 'x'; expected a number"),
         ("m,n,k,dtype\n1,1,1,floaty\n", "in.csv:2: dtype"),
-        ("m,n,k,dtype\n1,1,1\n", "in.csv:2: this row has 3 cells"),
+        ("m,n,k,dtype\n1,1,1\n", "in.csv:2: this row has 3 cells; expected 4"),
+        (
+            "m,n,k,dtype\n1,1,1\n1,1,1,int8\n1\n1,1,1,1,1\n",
+            "in.csv:2: this row has 3 cells; lines 4, 5 have a wrong number too; expected 4",
+        ),
         ("m,n,k,dtype,power_w,power_w_given\n1,1,1,float16,2,3\n", "would have two columns 'power_w_given'"),
         ("", "this table is empty"),
     ],
@@ -523,7 +539,10 @@ def test_every_refused_row_of_a_table_is_named_at_once(tmp_path: Path) -> None:
     first, *reasons = str(caught.value).splitlines()
     assert first == f"{table}: 6 of 7 rows are refused, and nothing was written:" and not out.exists()
     beginnings = ["line 3: m: m is 0; expected at least 1", "lines 4-5: dtype: 'flaot16' is not a valid dtype"]
-    beginnings += ["lines 6, 8: l4 does not run products in nvfp4", "line 7: n: n is 'x'; expected a number"]
+    beginnings += [
+        "lines 6, 8: l4 does not run matrix multiplications in nvfp4",
+        "line 7: n: n is 'x'; expected a number",
+    ]
     for reason, beginning in zip(reasons, beginnings, strict=True):
         assert reason.startswith(f"  {beginning}"), reason
     # Of rows with the same choices only those whose numbers are refused.

@@ -131,7 +131,12 @@ def test_memory_is_estimated_before_it_is_taken(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(memory, "available_bytes", lambda: 2.0**27)
     trace = {"process": "trace", "file": "t.csv", "time": "t"}
     (tmp_path / "t.csv").write_text("t\n" + "".join(f"{i}\n" for i in range(1000)))
-    check(scenario(poisson(1e6), stop={"jobs": 10_000_000}), "auto", shipped_catalogue())  # a sample of them is kept
+    check(scenario(poisson(9e5), stop={"jobs": 10_000_000}), "auto", shipped_catalogue())  # a sample of them is kept
+    # Two of three jobs stay in the queue, each with 180 bytes.
+    message = refused(scenario(poisson(3e6), stop={"jobs": 10_000_000}))
+    assert (
+        "the queue of about 6,666,667 jobs that the fleet cannot complete (offered load 3) would take about" in message
+    )
     for asked in (
         scenario(poisson(1e6), stop={"jobs": 10_000_000}, records="all"),
         scenario({**trace, "repeat": 100_000}, folder=tmp_path),

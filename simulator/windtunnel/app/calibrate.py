@@ -137,7 +137,9 @@ def beyond_datasheet(device: Device, table: OpTable) -> list[BeyondDatasheet]:
             place = int(places[index])
             if bound is not None and measured_s[place] * _TOLERANCE < bound.favourable:
                 found.append(
-                    BeyondDatasheet(table.table.lines[place], float(measured_s[place]), bound.favourable, bound.why)
+                    BeyondDatasheet(
+                        table.table.lines[place], float(measured_s[place]), bound.favourable, bound.favourable_why
+                    )
                 )
     return sorted(found, key=lambda row: row.line)
 
@@ -145,7 +147,7 @@ def beyond_datasheet(device: Device, table: OpTable) -> list[BeyondDatasheet]:
 def _too_fast(beyond: Sequence[BeyondDatasheet], file: Path, subject: str, expected: str) -> InputError:
     first = beyond[0]
     return InputError(
-        f"{subject} faster than the datasheet allows; the first measured {quantity(first.measured_s, 's')}, and "
+        f"{subject} faster than the datasheet allows; the first measured {quantity(first.measured_s, 's')}, but "
         f"{first.why}",
         where=Location(str(file), first.line, field="latency_s"),
         expected=expected,

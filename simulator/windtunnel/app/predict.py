@@ -47,7 +47,9 @@ def known_from(op: str, target: Device) -> str:
     if accuracy.cross_validation_error is None:
         return accuracy.text
     left_out = f", leaving out {groups}" if (groups := accuracy.cross_validation_groups) else ""
-    return f"{accuracy.text}; mean cross-validation error {accuracy.cross_validation_error:.1%}{left_out}"
+    usual = target.api.name == target.spec.apis[0]
+    other = "" if usual else f"; no measurement was made through {target.api.name}"
+    return f"{accuracy.text}; mean cross-validation error {accuracy.cross_validation_error:.1%}{left_out}{other}"
 
 
 def design_of(rows: Rows, target: Device) -> tuple[str, float] | None:

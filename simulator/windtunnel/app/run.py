@@ -74,7 +74,7 @@ def check_parquet(out: Path | None, parquet: bool) -> None:
         return
     where = Location(field="--parquet")
     if out is None:
-        raise InputError("--parquet needs --out", where=where, expected="--out DIR --parquet")
+        raise InputError("there is no folder for the table", where=where, expected="--out DIR --parquet")
     require_pyarrow(where)
 
 

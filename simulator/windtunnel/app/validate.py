@@ -30,6 +30,7 @@ from windtunnel.core.results.validation import (
     ValidationResult,
 )
 from windtunnel.library import predict as predict_library
+from windtunnel.report.numbers import plural
 from windtunnel.report.validation_page import render
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.versions import made_with
@@ -228,17 +229,19 @@ def missed(results: Sequence[ValidationResult], max_mape: float) -> list[str]:
 
 
 def not_measured(results: Sequence[ValidationResult], omitted: Sequence[OmittedPoints]) -> list[str]:
-    """Return a message for each operation that the budget was too small for, on each device of this host.
+    """Return messages on the operations of each device of this host for which the budget was too small.
 
     It was too small to measure the operation at all, or to repeat points, without which a measurement has no noise.
     """
     compared = [result for result in results if isinstance(result, OperationResult)]
     measured_ops = {(source, result.op) for result in compared for source in result.sources}
+    unmeasured: dict[str, list[str]] = {}
+    for part in omitted:
+        if part.over_budget and (part.source, part.op) not in measured_ops:
+            unmeasured.setdefault(part.source, []).append(f"{part.op} ({plural(part.points, 'point')})")
     messages = [
-        f"{part.op} on {part.source} was not measured: the budget was too small for "
-        f"{'its only point' if part.points == 1 else f'any of its {part.points} points'}; a larger --budget measures it"
-        for part in omitted
-        if part.over_budget and (part.source, part.op) not in measured_ops
+        f"the budget was too small to measure {', '.join(ops)} on {source}; expected a larger --budget"
+        for source, ops in unmeasured.items()
     ]
     messages += [
         f"{result.op} on {', '.join(result.sources)}: {result.n - result.noise_points} of {result.n} points were "
@@ -247,7 +250,7 @@ def not_measured(results: Sequence[ValidationResult], omitted: Sequence[OmittedP
         if result.noise_points < result.n
     ]
     if not compared:
-        messages.append("nothing that was asked for was measured")
+        messages.append("nothing was measured")
     return messages
 
 

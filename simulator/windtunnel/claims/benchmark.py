@@ -260,7 +260,7 @@ class Benchmark:
             stated = _with_phases(self.plain, _DOCUMENT_PHASES)
             return (
                 f"with the low ends of the document's own phases ({_listed(_DOCUMENT_PHASES)}) in place of the "
-                f"catalogue's {show(Benchmark(stated, self._run, self.facts).seconds(row), 's')}",
+                f"catalogue's values, it would be {show(Benchmark(stated, self._run, self.facts).seconds(row), 's')}",
             )
         if row in ("step-persistent", "mixed-persistent"):
             f = self.facts

@@ -24,11 +24,12 @@ FRAMING_BYTES = 20.0
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit (SI), the favourable end of it, and the arithmetic as text."""
+    """A limit (SI), the favourable end of it, and the arithmetic of each as text."""
 
     value: float
     favourable: float
     why: str
+    favourable_why: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,21 @@ class _Term:
 
     @property
     def why(self) -> str:
-        """The arithmetic as text; rates that are quoted in bits are shown in bits too."""
-        amount, rate = show(self.amount, self.unit), show(self.rate, f"{self.unit}/s")
+        """The arithmetic at the nominal rate as text."""
+        return self._at(self.rate)
+
+    @property
+    def favourable_why(self) -> str:
+        """The arithmetic at the favourable rate as text."""
+        return self._at(self.best)
+
+    def _at(self, rate: float) -> str:
+        """Return the arithmetic as text; rates that are quoted in bits are shown in bits too."""
+        amount, shown = show(self.amount, self.unit), show(rate, f"{self.unit}/s")
         if self.in_bits:
             amount = f"{amount} ({show(8.0 * self.amount, 'bit')})"
-            rate = show(8.0 * self.rate, "bit/s")
-        return f"{amount} {self.what} at {rate} take {show(self.amount / self.rate, 's')}"
+            shown = show(8.0 * rate, "bit/s")
+        return f"{amount} {self.what} at {shown} take {show(self.amount / rate, 's')}"
 
 
 def time_bound(device: Device, rows: Rows, *, bytes_in: float = 0.0, bytes_out: float = 0.0) -> Bound | None:
@@ -72,7 +82,8 @@ def time_bound(device: Device, rows: Rows, *, bytes_in: float = 0.0, bytes_out: 
     least = terms[0].amount / terms[0].rate
     # A second term of similar size is reported too, because it supports the bound by another number.
     near = [term for term in terms[:2] if term.amount / term.rate > least / 2.0]
-    return Bound(least, max(term.amount / term.best for term in terms), " and ".join(term.why for term in near))
+    best = max(terms, key=lambda term: term.amount / term.best)
+    return Bound(least, best.amount / best.best, " and ".join(term.why for term in near), best.favourable_why)
 
 
 def rate_bound(device: Device, rows: Rows, amount: float, unit: str) -> Bound | None:

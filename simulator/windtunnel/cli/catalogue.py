@@ -86,7 +86,7 @@ def _real_device_tables(rows: Sequence[RealDeviceRow]) -> list[tuple[str, Sequen
 @click.command()
 @FORMAT
 def models(form: str) -> None:
-    """List the decoders that scenarios may name: parameters, and bytes of weights and KV cache."""
+    """List known decoders: parameters, and bytes of weights and KV cache."""
     from windtunnel.app.models import list_models
     from windtunnel.core.units import format_quantity
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json, print_notes
+
+if TYPE_CHECKING:
+    from windtunnel.core.device import Device
+    from windtunnel.core.ops import Rows
+    from windtunnel.core.results.catalogue import Prediction
 
 
 @click.command()
@@ -44,9 +50,8 @@ def predict(
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
     """  # noqa: D301
-    from windtunnel.app.predict import design_of, device_duration_s, known_from, memory_note, predict_table, rates
     from windtunnel.core.errors import InputError, Location
-    from windtunnel.core.ops import CONTEXT, OPERATIONS, one_row
+    from windtunnel.core.ops import OPERATIONS, one_row
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation.fleet import device_model
 
@@ -65,19 +70,34 @@ def predict(
                 where=Location(str(out), field="--out"),
                 expected="another file",
             )
-        done = predict_table(op, device_model(device_name, catalogue, calibration), table, out)
-        click.echo(f"{done.rows:,} rows predicted: {out}", err=True)
-        print_notes(done.notes)
-        if form == "json":
-            print_json({"rows": done.rows, "out": str(out), "notes": list(done.notes)})
+        _predict_table(op, device_model(device_name, catalogue, calibration), table, out, form)
         return
     if out is not None:
         raise InputError("--out needs --table", where=Location(field="--out"), expected="--table IN.csv --out OUT.csv")
     cost = predict_library.predict(op, device_name, pairs(values), catalogue=catalogue, calibration=calibration)
     rows = one_row(OPERATIONS.find(op), pairs(values))
+    _print_prediction(device_name, device_model(device_name, catalogue, calibration), rows, cost, form)
+
+
+def _predict_table(op: str, target: Device, table: Path, out: Path, form: str) -> None:
+    """Predict a table, and print how many rows were written."""
+    from windtunnel.app.predict import predict_table
+    from windtunnel.report.numbers import plural
+
+    done = predict_table(op, target, table, out)
+    click.echo(f"{plural(done.rows, 'row')} predicted: {out}", err=True)
+    print_notes(done.notes)
+    if form == "json":
+        print_json({"rows": done.rows, "out": str(out), "notes": list(done.notes)})
+
+
+def _print_prediction(device_name: str, target: Device, rows: Rows, cost: Prediction, form: str) -> None:
+    """Print the cost of one operation, with its context and what the duration rests on."""
+    from windtunnel.app.predict import design_of, device_duration_s, known_from, memory_note, rates
+    from windtunnel.core.ops import CONTEXT
+
     context = {column.name: rows.choices[column.name] for column in CONTEXT if column.name in rows.choices}
-    target = device_model(device_name, catalogue, calibration)
-    basis, design, note = known_from(op, target), design_of(rows, target), memory_note(rows, target)
+    basis, design, note = known_from(rows.op.name, target), design_of(rows, target), memory_note(rows, target)
     alone_s = device_duration_s(rows, target)
     notes = [] if note is None else [note]
     print_notes(notes)
@@ -89,7 +109,7 @@ def predict(
     from windtunnel.core.units import format_quantity as show
 
     low, high = show(cost.duration_low_s, "s"), show(cost.duration_high_s, "s")
-    click.echo(f"{op} on {device_name}: {show(cost.duration_s, 's')}  (90% interval {low} to {high})")
+    click.echo(f"{rows.op.name} on {device_name}: {show(cost.duration_s, 's')}  (90% interval {low} to {high})")
     if context:
         click.echo(f"  context  {', '.join(f'{name} {word}' for name, word in context.items())}")
     if alone_s is not None:

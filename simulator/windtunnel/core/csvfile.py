@@ -20,6 +20,8 @@ from windtunnel.core.memory import require_memory
 
 _BYTES_PER_CELL, _BYTES_PER_ROW = 64.0, 128.0
 """Memory of a table as text: a short text is 50 to 60 bytes and its place in a list 8; a list is 56 bytes or more."""
+_NAMED = 10
+"""The most further lines with a wrong number of cells that a message names."""
 
 
 @dataclass(frozen=True)
@@ -85,21 +87,28 @@ def _from_csv(content: bytes, path: Path, what: str, where: Location | None) -> 
     reader = csv.reader(io.StringIO(text), strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []
+    uneven: list[tuple[int, int]] = []
     try:
         header = tuple(cell.strip() for cell in next(reader, []))
         for row in reader:
             if not row:
                 continue
             if len(row) != len(header):
-                raise InputError(
-                    f"this row has {len(row)} cells",
-                    where=Location(str(path), reader.line_num),
-                    expected=f"{len(header)}, as the header has",
-                )
+                uneven.append((reader.line_num, len(row)))
+                continue
             rows.append(row)
             lines.append(reader.line_num)
     except csv.Error as error:
         raise InputError(f"this is not CSV: {error}", where=Location(str(path), reader.line_num)) from None
+    if uneven:
+        (line, cells), *others = uneven
+        more = ", ".join(str(number) for number, _ in others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+        further = f"line {more} has" if len(others) == 1 else f"lines {more} have"
+        raise InputError(
+            f"this row has {cells} cells{f'; {further} a wrong number too' if others else ''}",
+            where=Location(str(path), line),
+            expected=f"{len(header)}, as the header has",
+        )
     return Table(str(path), header, rows, lines)
 
 

@@ -309,7 +309,7 @@ def _why(device: Device, choice: Choice) -> str:
     fixed = choice.parts.copy_in_s + choice.parts.start_s + choice.parts.copy_out_s
     if kept.response_s is None:
         return (
-            f"neither form keeps up with {choice.commands_per_s:g} commands/s; the persistent kernel serves "
+            f"neither form keeps up with {choice.commands_per_s:,.10g} commands/s; the persistent kernel serves "
             f"{kept.capacity_per_s / launched.capacity_per_s - 1.0:.0%} more"
         )
     if launched.response_s is None:

@@ -18,6 +18,9 @@ MAX_ITERATIONS = 1_000_000
 """The largest number of iterations of all loops of one function while it gives one answer, or of a module's own loops
 while the file is loaded."""
 
+ENDLESS = f"does not end within {MAX_ITERATIONS:,} iterations"
+"""The end of the message of a loop that exceeds the limit. It is a `ValueError`, because Numba has to compile it."""
+
 _COUNTER = "_windtunnel_iterations"
 _Loop = ast.For | ast.AsyncFor | ast.While
 _Scope = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -42,8 +45,7 @@ def compile_bounded(source: bytes, file: str) -> CodeType:
             loop.body[:0] = _placed(
                 f"{_COUNTER} += 1\n"
                 f"if {_COUNTER} > {MAX_ITERATIONS}:\n"
-                f"    raise ValueError('the loop in line {loop.lineno} does not end within {MAX_ITERATIONS:,} "
-                "iterations')",
+                f"    raise ValueError('the loop in line {loop.lineno} {ENDLESS}')",
                 loop,
             )
         if loops:

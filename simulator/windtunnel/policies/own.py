@@ -23,7 +23,7 @@ from windtunnel.core.files import CODE_BYTES, read_bytes
 from windtunnel.core.policy import Candidate, Index, JobKey, Order, OwnFunction, Route
 from windtunnel.core.renamed import RENAMED, renamed_error
 from windtunnel.core.time_limits import VARIABLE, time_limit
-from windtunnel.policies.bounded import TimeLimitError, compile_bounded, time_limited
+from windtunnel.policies.bounded import ENDLESS, TimeLimitError, compile_bounded, time_limited
 
 _SPELLED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _REQUIREMENTS = ("price", "deadline", "use_case")
@@ -146,6 +146,12 @@ def _tried(function: Callable[..., Any], example: Candidate | JobKey, text: str)
             renamed = renamed_error("Candidate", str(error.name), _place(function))
             if renamed is not None:
                 raise renamed from error
+        if ENDLESS in str(error):
+            raise InputError(
+                f"'{text}' gives no answer to an example: {error}",
+                where=_place(function),
+                expected="a function whose loops end",
+            ) from error
         raise InputError(
             f"'{text}' fails on an example: {type(error).__name__}: {error}",
             where=_place(function),

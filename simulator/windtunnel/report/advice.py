@@ -20,7 +20,7 @@ def advice_text(advice: LaunchAdvice) -> str:
     rows = [["", *_NAMES.values()]]
     rows += [[label, show(launch), "–" if persistent is None else show(persistent)] for label, show in _ROWS]
     lines = [
-        f"{advice.device}: {rate:g} commands/s with {plural(steps, 'step')} each",
+        f"{advice.device}: {rate:,.10g} commands/s with {plural(steps, 'step')} each",
         f"recommended: {_NAMES[advice.recommended]}",
         f"  {advice.why}",
         *_copies(advice),
@@ -34,7 +34,7 @@ def advice_text(advice: LaunchAdvice) -> str:
         highest = max(launch.capacity_per_s, persistent.capacity_per_s)
         lines += [
             "",
-            f"crossover at {rate:g} commands/s: {_by_steps(advice.crossover_steps_per_command)}{ends}",
+            f"crossover at {rate:,.10g} commands/s: {_by_steps(advice.crossover_steps_per_command)}{ends}",
             f"crossover at {plural(steps, 'step')} per command: {_by_rate(advice.crossover_commands_per_s)}; "
             f"neither keeps up above {_rate(highest)}",
             *(line for text in advice.assumed for line in wrap(f"assumed: {text}", 120, subsequent_indent="  ")),

@@ -163,13 +163,11 @@ def measured(target: JudgedTarget) -> str:
 
 
 def _model_errors(entries: Sequence[CandidateEntry]) -> str:
-    """Return the error factor of each entry's least certain operation."""
+    """Return the error factor of each entry's least certain operation; empty if all times are stated ones."""
     parts = []
     for entry in entries:
         error = entry.time_error
-        if error is None:
-            parts.append(f"{entry.name} unknown")
-        else:
+        if error is not None:
             measured = "" if error.basis == "measured" else ", not measured on it"
             parts.append(f"{entry.name} {error.factor:.3g} ({error.op}{measured})")
     return "; ".join(parts)
@@ -197,7 +195,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     """Return (label, sentence) rows: what the confidence covers, lower bounds, the search, and the knee."""
     bound, objective = plan.lower_bound, plan.objective
     if bound.objective is None:
-        rows = [("lower bound", "no fleet of these entries can meet the targets with counts of at most `max`")]
+        rows = [("lower bound", "no allowed fleet can meet the targets")]
     else:
         unit = bound.objective_unit
         line = f"{amount(bound.objective, unit)}{'' if objective == 'cost' else ' on average'}"
@@ -221,18 +219,19 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             ),
         )
     errors = _model_errors(plan.entries)
-    rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
+    if errors:
+        rows.append(("model error", f"90% of times are within this factor for the least certain operation: {errors}"))
     inputs = plan.inputs
     rows.append(("inputs", f"{inputs.assumed:,} of {plural(inputs.total, 'model input')} are assumed"))
-    if bound.autoscaler_usd_per_h is not None:
+    if bound.autoscaler_usd_per_h:
         least = f"{bound.autoscaler_usd_per_h:,.2f} USD/h on average (each device rented only while it is busy)"
         rows.append(("autoscaling", f"no autoscaling can cost less than {least}"))
     search, held = plan.search, plan.held.get("policy")
     rows.append(
         (
             "search",
-            f"{plural(search.simulated_fleets, 'fleet')} simulated in {plural(search.simulations, 'run')}, "
-            "including those for the explanation",
+            f"{plural(search.simulated_fleets, 'fleet')} simulated; {plural(search.simulations, 'run')} in all, "
+            "with those for the intervals and for the explanation",
         )
     )
     numbers = ", ".join(f"{name} up to {most:,}" for name, most in search.max.items())

@@ -11,6 +11,7 @@ from windtunnel.report import page
 from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import plural, quantity, share, value_range
 from windtunnel.report.plan import after_knee, bounds, fleet_rows, how, listed, proof, verdict
+from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import with_signs
 
 MIN_LOAD = "Minimum load: share of the fleet's time that the work of the busiest interval needs, by the lower bound."
@@ -54,8 +55,8 @@ def _fleets(plan: PlanResult) -> Markup | None:
         return None
     text = (
         f"Sorted by {plan.objective}. A fleet meets the targets by value if every value is within its limit, and with "
-        "confidence if the worse end of every confidence interval is. Fleets that contain one of these that is as "
-        "certain, and further devices, are omitted. Headroom is the distance from the worse end to the limit."
+        "confidence if the worse bound of every confidence interval is. Fleets that contain one of these that is as "
+        "certain, and further devices, are omitted. Headroom is the distance from the worse bound to the limit."
     )
     header, *rows = _page_rows(listed(plan), plan.confidence)
     table = page.table("Values with their confidence intervals", header, rows)
@@ -88,7 +89,7 @@ def _front(plan: PlanResult) -> Markup | None:
     if not rows:
         return no_script if plan.curve else None
     time = plan.time
-    title = time[0].upper() + time[1:]
+    title = _title(time)
     text = (
         "Each dot is a simulated fleet that meets all targets by value. Lower and further left is better. Full dots "
         f"are the cost frontier: no other fleet is better in cost, power and {time} together."
@@ -114,7 +115,7 @@ def _curve(plan: PlanResult) -> Markup | None:
     curve = plan.curve
     if curve is None:
         return None
-    of, title = curve.of, curve.of[0].upper() + curve.of[1:]
+    of, title = curve.of, _title(curve.of)
     caption = (
         f"{title} of {curve.fleet}, with its confidence interval. A load of 120% is 1.2 times as many jobs in the "
         "same time. The dashed horizontal line is the limit. "
@@ -205,12 +206,18 @@ def frontier_rows(plan: PlanResult) -> list[list[str]]:
     ]
 
 
+def _title(metric: str) -> str:
+    """Return the metric of a target, such as ``itl p99``, as the title of a chart: ``ITL p99``."""
+    name, _, statistic = metric.partition(" ")
+    return f"{METRICS.get(name, name[0].upper() + name[1:])} {statistic}".rstrip()
+
+
 def charts(plan: PlanResult) -> dict[str, ChartData]:
     """Return the data that the script draws."""
     drawn: dict[str, ChartData] = {}
     met = _met(plan)
     front = {fleet.text for fleet in plan.front}
-    for name, unit, title in (("time", "s", plan.time[0].upper() + plan.time[1:]), ("power", "W", "Average power")):
+    for name, unit, title in (("time", "s", _title(plan.time)), ("power", "W", "Average power")):
         if met:
             values = [fleet.time_s if name == "time" else fleet.power_w for fleet in met]
             on_front = [fleet.text in front for fleet in met]
@@ -228,7 +235,7 @@ def charts(plan: PlanResult) -> dict[str, ChartData]:
     if curve is not None:
         drawn["curve"] = {
             "kind": "curve",
-            "title": curve.of[0].upper() + curve.of[1:],
+            "title": _title(curve.of),
             "x": [point.load for point in curve.points],
             "value": [point.value_s for point in curve.points],
             "low": [point.low_s for point in curve.points],

@@ -417,7 +417,7 @@ def _designs(result: RunResult) -> Markup | None:
         [e.name, f"{e.regions:,}", quantity(e.load_each_s, "s"), ", ".join(e.needed), ", ".join(e.resident_at_start)]
         for e in found.entries
     ]
-    header = ["Fleet entry", "Designs held at once", "A load", "Designs that jobs need", "Resident at the start"]
+    header = ["Fleet entry", "Designs held at once", "Load time", "Designs that jobs need", "Resident at the start"]
     return page.table(f"Designs: {'; '.join(run_text.design_lines(result))}", header, rows, name="designs")
 
 

@@ -36,7 +36,7 @@ class Plan(Model):
         5, description="largest number of fleets that the terminal and the report list"
     )
     confidence: Annotated[float, BeforeValidator(_confidence)] = Field(
-        0.95, description="confidence of the interval whose worse end must meet a target"
+        0.95, description="confidence of the interval whose worse bound must meet a target"
     )
     objective: Objective = "cost"
     spare: Annotated[int, BeforeValidator(whole), Field(ge=0, le=1000)] = Field(

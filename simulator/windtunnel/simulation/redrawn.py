@@ -73,10 +73,17 @@ def with_redrawn_runs(
         w.workload.name: w.source.trace.window / TICKS_PER_SECOND for w in first.workloads if w.source.trace is not None
     }
     about = RedrawnRuns(len(runs), windows_s)
-    return with_redrawn(result, runs, about, first.scenario.parsed_targets()), [_note(about)]
+    return with_redrawn(result, runs, about, first.scenario.parsed_targets()), [_note(about, first.scenario)]
 
 
-def _note(about: RedrawnRuns) -> str:
+def _note(about: RedrawnRuns, scenario: Scenario) -> str:
+    """Return what the intervals come from, and what they are for."""
+    runs = f"the intervals come from {about.runs:,} more runs"
+    if all(workload.arrivals.stationary for workload in scenario.workload):
+        return f"{runs} with other random arrivals, and are for the values of an endless run"
     windows = ", ".join(f"{seconds:.3g} s" for seconds in about.windows_s.values())
-    how = f", with the arrivals of the trace redrawn within ±{windows}" if windows else ""
-    return f"the intervals come from {about.runs:,} more runs with the same changes of the rate{how}"
+    how = f" (jobs of the trace are replaced by others that arrived within ±{windows})" if windows else ""
+    return (
+        f"{runs} with the same changes of the rate of arrivals{how}; they show how much this run would differ if it "
+        "came again, and say nothing about other changes of the rate"
+    )

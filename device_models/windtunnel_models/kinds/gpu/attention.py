@@ -111,8 +111,8 @@ def _sheet(p: Parameters, dtype: str) -> Datasheet:
     if peak is None:
         if p.get("vector_flops_per_s", dtype) is None:
             raise p.unsupported(
-                f"does not run products in {dtype} through {p.api}: neither matrix nor vector units that the API "
-                "reaches have a stated rate in it"
+                f"does not run matrix multiplications in {dtype} through {p.api}: no unit that the API "
+                "reaches has a known rate in this format"
             )
         # The attained rate of the vector units is known, so the step's efficiency is divided out again.
         peak = vector_rate(p, dtype) / NUMBERS["efficiency"][0]

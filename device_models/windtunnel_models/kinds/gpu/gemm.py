@@ -191,8 +191,8 @@ def fitted_constants(p: Parameters, dtype: str, key: str) -> Numbers:
         rate = vector_rate(p, sheet)
     else:
         raise p.unsupported(
-            f"does not run products in {dtype} through {p.api}: neither matrix nor vector units that the API reaches "
-            "have a stated rate in it"
+            f"does not run matrix multiplications in {dtype} through {p.api}: no unit that the API "
+            "reaches has a known rate in this format"
         )
     l2, clock_s = p("l2_bytes"), 1.0 / p("boost_clock_hz")
 

@@ -107,6 +107,11 @@ def resident_rows(prepared: PreparedRun, numbers: Mapping[str, int]) -> np.ndarr
     return rows
 
 
+def _operation(design: str) -> str:
+    """Return the operation of a design, whose name ends in a number format."""
+    return design.removesuffix("_block").rpartition("_")[0]
+
+
 def _stated(
     scenario: Scenario, fleet_class: FleetClass, stated: Sequence[str], needed: Sequence[str], regions: int
 ) -> list[str]:
@@ -116,14 +121,20 @@ def _stated(
     names: list[str] = []
     for place, word in enumerate(stated):
         where = scenario.where("fleet", fleet_class.number, "resident", place)
-        choices = [word] if word in known else [name for name in needed if name.rpartition("_")[0] == word]
+        choices = [word] if word in known else [name for name in needed if _operation(name) == word]
         if len(choices) != 1:
-            several = f"stands for {len(choices)} designs that jobs need" if choices else "is not a design"
+            of_operation = [name for name in known if _operation(name) == word]
+            if choices:
+                problem = f"stands for {len(choices)} designs that jobs need"
+            elif of_operation:
+                problem = "stands for no design, because no job needs one of this operation"
+            else:
+                problem = "is not a design"
             raise InputError(
-                f"'{word}' {several}",
+                f"'{word}' {problem}",
                 where=where,
-                expected=list_choices(choices or known, 40),
-                nearest=None if choices else nearest(word, known),
+                expected=list_choices(choices or of_operation or known, 40),
+                nearest=None if choices or of_operation else nearest(word, known),
             )
         if choices[0] in names:
             raise InputError(f"'{word}' is stated twice", where=where, expected="each design once")

@@ -181,7 +181,7 @@ def _steps(parts: Sequence[Change], base: float, end: int) -> Steps:
         order = np.argsort(ticks, kind="stable")
         ticks = ticks[order]
         changes = np.concatenate([np.broadcast_to(change, len(t)) for t, change in parts])[order]
-    values = np.cumsum(changes, out=changes)
+    values = np.cumsum(changes, dtype=np.float64)
     values += base
     count = int(np.searchsorted(ticks, end))
     last = np.ones(count, dtype=bool)
