@@ -166,7 +166,7 @@ class Catalogue:
         accuracies = {op: fit.accuracy() for op, fit in overlay.fits.items()} if overlay is not None else {}
         ops = {op for transferred in overlays.values() for op in transferred.learned}
         for op in sorted(ops | set(overlay.learned if overlay is not None else ())):
-            base = self._transferred(spec, kind, measured, overlays, op)
+            base = self._transferred(spec, kind, measured, overlays, op, values)
             entry = overlay.learned.get(op) if overlay is not None else None
             if entry is not None and overlay is not None:
                 frozen = Device(spec, kind, api_profile(overlay.api or spec.apis[0]), dict(values))
@@ -201,24 +201,44 @@ class Catalogue:
         return carried
 
     def _transferred(
-        self, spec: DeviceSpec, kind: Kind, measured: Sequence[Relative], overlays: Mapping[str, Overlay], op: str
+        self,
+        spec: DeviceSpec,
+        kind: Kind,
+        measured: Sequence[Relative],
+        overlays: Mapping[str, Overlay],
+        op: str,
+        values: Mapping[str, SourcedValue],
     ) -> TransferredResidual | None:
-        """Return the residual of ``op`` transferred from relatives, or None if none of them has one."""
-        having = closest([relative for relative in measured if op in overlays[relative.sku].learned])
+        """Return the residual of ``op`` transferred from relatives, or None if none of them has one.
+
+        Some arrays express themselves for the device, given its ``values``; others have a share where waves end alike.
+        """
+        applies = kind.applies.get(op)
+        having = closest(
+            [
+                relative
+                for relative in measured
+                if op in overlays[relative.sku].learned and (applies is None or applies(spec, self.spec(relative.sku)))
+            ]
+        )
         if not having:
             return None
         shares = kind.transfer_shares.get(op, {})
-        sources = [
-            TransferSource(
-                relative.weight,
-                shares.get(relative.relation, 0.0) if same_units(spec, self.spec(relative.sku)) else 0.0,
-                self._own_residual(relative.sku, op),
-            )
-            for relative in having
-        ]
+        sources = []
+        for relative in having:
+            share, overlay = shares.get(relative.relation, 0.0), overlays[relative.sku]
+            if applies is not None:
+                frozen = Device(spec, kind, api_profile(spec.apis[0]), dict(values))
+                residual = bind(overlay.learned[op], frozen, op, overlay.path, None)
+            else:
+                share = share if same_units(spec, self.spec(relative.sku)) else 0.0
+                residual = self._own_residual(relative.sku, op)
+            sources.append(TransferSource(relative.weight, share, residual))
         relation = having[0].relation
         names = ", ".join(relative.sku for relative in having)
-        return TransferredResidual(sources, relation, kind.transfer_errors[op][relation], names)
+        return TransferredResidual(
+            sources, relation, kind.transfer_errors[op][relation], names, adds_spread=applies is not None
+        )
 
     def _own_residual(self, sku: str, op: str) -> Residual:
         """Return the residual of a shipped calibration, bound to that device as it was fitted."""

@@ -19,6 +19,9 @@ EXAMPLES = {
     "attention": {"phase": "decode", "batch": 8, "heads": 32, "kv_heads": 8, "head_dim": 128, "kv_tokens": 4096},
     "elementwise": {"op": "gelu", "rows": 4096, "width": 4096},
     "all_reduce": {"bytes": 1 << 24, "workers": 16},
+    "all_gather": {"bytes": 1 << 24, "workers": 16},
+    "reduce_scatter": {"bytes": 1 << 24, "workers": 16},
+    "all_to_all": {"bytes": 1 << 24, "workers": 16},
     "send_recv": {"bytes": 1 << 24, "workers": 16},
     "copy": {"bytes": 1 << 24, "direction": "h2d"},
     "launch": {},
@@ -134,6 +137,17 @@ def test_int8_doubles_the_rate_since_v5e_but_not_on_v4() -> None:
         chip = device(sku, **plain)
         times = [cost(chip, "gemm", dtype=dtype, **shape).duration_s[0] for dtype in ("bfloat16", "int8")]
         assert times[0] / times[1] == pytest.approx(gain, rel=1e-3)
+
+
+def test_an_all_reduce_is_a_scatter_and_a_gather_and_an_all_to_all_crosses_the_middle() -> None:
+    size = 1 << 30
+    d = device("tpu-v5e")
+    whole, gather, exchange = (
+        cost(d, op, bytes=size, workers=16).duration_s for op in ("all_reduce", "all_gather", "all_to_all")
+    )
+    assert whole == pytest.approx(2.0 * gather, rel=1e-3)
+    # 4 x 4 chips without wrap-around: L/4 = 1 of the bytes through the middle of an axis; a gather has 15/16 over 2 axes.
+    assert exchange / gather == pytest.approx(1.0 / (15.0 / 16.0 / 2.0), rel=1e-2)
 
 
 def test_a_ring_that_closes_doubles_the_rate_of_an_all_reduce() -> None:

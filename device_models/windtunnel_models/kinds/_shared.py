@@ -35,6 +35,16 @@ def service(p: Parameters, rows: Rows) -> RawCost:
     return RawCost(duration, np.asarray(p("max_power_w")), np.asarray("stated"))
 
 
+def need_library(p: Parameters, rows: Rows) -> None:
+    """Raise UnsupportedOperationError for an engine's own kernels, which are written for GPUs."""
+    implementation = rows.choices.get("implementation", "nccl")
+    if implementation != "nccl":
+        raise p.unsupported(
+            f"has no {rows.op.name} of {implementation}: the kernels of serving engines are written for GPUs",
+            expected="implementation=nccl, which stands for the vendor's library",
+        )
+
+
 def limit(**terms: npt.ArrayLike) -> tuple[FloatArray, StrArray]:
     """Return the largest of several times (s) and the name of that term, element by element."""
     names = np.array(list(terms))

@@ -26,7 +26,7 @@ from windtunnel.core.ops import (
     VectorAdd,
 )
 from windtunnel_models.kinds._cpu_drivers import DRIVERS, driven_s
-from windtunnel_models.kinds._shared import active_power_w, api_time_s, launched_s, limit, service
+from windtunnel_models.kinds._shared import active_power_w, api_time_s, launched_s, limit, need_library, service
 from windtunnel_models.kinds._tables import read_kind
 
 DTYPES = ("float32", "float16", "bfloat16", "int8")
@@ -210,11 +210,12 @@ def _linked(p: Parameters, rows: Rows, link_s: FloatArray) -> RawCost:
     return RawCost(link_s + extra_s, active_power_w(p, shares), np.asarray("link"))
 
 
-def _all_reduce(p: Parameters, rows: Rows) -> RawCost:
-    """Return the cost of a ring: 2 (w-1) steps of bytes/w each; a single worker still reads its own data."""
+def _collective(p: Parameters, rows: Rows) -> RawCost:
+    """Return the cost of w-1 steps of bytes/w each, twice for an all-reduce; one worker still reads its own data."""
+    need_library(p, rows)
     n = rows.numbers
     rate, latency = _between(p, rows)
-    steps = 2.0 * (n["workers"] - 1.0)
+    steps = (2.0 if rows.op.name == "all_reduce" else 1.0) * (n["workers"] - 1.0)
     own = n["bytes"] / (p("memory_bytes_s") * p("memory_efficiency"))
     return _linked(p, rows, own + steps * (latency + n["bytes"] / n["workers"] / rate))
 
@@ -310,7 +311,7 @@ KIND = read_kind(
         "fft": _fft,
         "copy": _copy,
         "launch": _launch,
-        "all_reduce": _all_reduce,
+        **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), _collective),
         "send_recv": _send_recv,
         "aes": _aes,
         "compress": _codec,

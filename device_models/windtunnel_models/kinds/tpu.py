@@ -23,6 +23,7 @@ from windtunnel_models.kinds._shared import (
     launched_s,
     limit,
     linked_s,
+    need_library,
     service,
 )
 from windtunnel_models.kinds._tables import read_kind
@@ -165,17 +166,32 @@ def _axes(p: Parameters, workers: FloatArray) -> tuple[FloatArray, FloatArray, F
     return axes, length, ways
 
 
-def _all_reduce(p: Parameters, rows: Rows) -> RawCost:
-    """Return the cost of rings along all axes at once.
+def _ring(p: Parameters, rows: Rows) -> RawCost:
+    """Return the cost of rings along all axes at once, twice for an all-reduce.
 
-    Each moves 2 (w-1)/w of the bytes over axes x ways links, 2 (length-1) hops an axis.
+    Each moves (w-1)/w of the bytes over axes x ways links, length-1 hops an axis.
     """
+    need_library(p, rows)
     workers, size = rows.numbers["workers"], rows.numbers["bytes"]
     axes, length, ways = _axes(p, workers)
     rate = axes * ways * p("link_bytes_s") * p("link_efficiency")
-    hops = 2.0 * axes * (length - 1.0) / ways
-    link_s = np.where(workers > 1, 2.0 * (workers - 1.0) / workers * size / rate + hops * p("hop_s"), 0.0)
-    return _done(p, rows, link=link_s, memory=3.0 * size / _memory_rate(p))
+    times, passes = (2.0, 3.0) if rows.op.name == "all_reduce" else (1.0, 2.0)
+    hops = times * axes * (length - 1.0) / ways
+    link_s = np.where(workers > 1, times * (workers - 1.0) / workers * size / rate + hops * p("hop_s"), 0.0)
+    return _done(p, rows, link=link_s, memory=passes * size / _memory_rate(p))
+
+
+def _all_to_all(p: Parameters, rows: Rows) -> RawCost:
+    """Return the cost of messages between all chips, limited by the busiest link of an axis.
+
+    Half of the chips of an axis send to the other half. On an axis of L chips its busiest link carries L/4 of a chip's
+    bytes in each direction, and L/8 if the axis closes to a ring.
+    """
+    workers, size = rows.numbers["workers"], rows.numbers["bytes"]
+    axes, length, ways = _axes(p, workers)
+    moving = size * length / (4.0 * ways) / (p("link_bytes_s") * p("link_efficiency"))
+    link_s = np.where(workers > 1, moving + axes * (length - 1.0) / ways * p("hop_s"), 0.0)
+    return _done(p, rows, link=link_s, memory=2.0 * size / _memory_rate(p))
 
 
 def _send_recv(p: Parameters, rows: Rows) -> RawCost:
@@ -206,7 +222,8 @@ KIND = read_kind(
         "gemm": _gemm,
         "attention": _attention,
         "elementwise": _elementwise,
-        "all_reduce": _all_reduce,
+        **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter"), _ring),
+        "all_to_all": _all_to_all,
         "send_recv": _send_recv,
         "copy": _copy,
         "launch": _launch,

@@ -20,9 +20,11 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.optable import OpTable
 from windtunnel.core.results.calibration import Outlier
+from windtunnel.core.serving_ops import Collective
 from windtunnel_models.learned.calibration import Calibration, FittedLinearModel, Group, Points, Repeats
 from windtunnel_models.learned.fit import (
     FAR_LOG,
+    FEWEST_OF_A_CURVE,
     FEWEST_ROWS,
     TYPICAL_ERROR,
     Fitted,
@@ -55,17 +57,18 @@ def calibrate(device: Device, table: OpTable, seconds: FloatArray, power_w: Floa
         power_w: The average power of each row (W), to which the numbers of the power model are fitted.
 
     Raises:
-        InputError: for fewer than ``FEWEST_ROWS`` distinct rows.
+        InputError: for fewer than ``FEWEST_ROWS`` distinct rows (``FEWEST_OF_A_CURVE`` of a collective).
     """
     result = Calibration(device, table.op.name, len(seconds), 0)
     result.groups = list(_groups(device, table, seconds, result))
     result.device = device = _with_own_numbers(device, result.groups)
     result.distinct = sum(len(group) for group in result.groups)
-    if result.distinct < FEWEST_ROWS:
+    fewest = FEWEST_OF_A_CURVE if issubclass(table.op, Collective) else FEWEST_ROWS
+    if result.distinct < fewest:
         raise InputError(
             f"{result.distinct} distinct measurements are too few for a fit",
             where=Location(table.table.file),
-            expected=f"at least {FEWEST_ROWS}",
+            expected=f"at least {fewest}",
         )
     # The fit solves hundreds of small systems, for which threads cost more than they save.
     with threadpool_limits(1):

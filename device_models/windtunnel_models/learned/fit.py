@@ -22,6 +22,9 @@ from windtunnel_models.learned.residuals import TransferredResidual, coordinates
 FEWEST_ROWS = 10
 """The least number of distinct rows for a fit: five folds of fewer than two rows cannot be cross-validated."""
 
+FEWEST_OF_A_CURVE = 3
+"""The same of a collective, whose curve over bytes is known but for its latency and its rate."""
+
 TYPICAL_ERROR = 0.08
 """The residual (log) that has the weight of one standard deviation of the prior."""
 

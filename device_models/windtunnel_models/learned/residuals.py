@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from windtunnel.core.device import Arrays, Correction, Device, ModelAccuracy, Parameters, Residual
+from windtunnel.core.device import Arrays, Correction, Device, Learned, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.files import ARRAY_BYTES, check_file
 from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
@@ -23,8 +23,6 @@ from windtunnel_models.learned.process import Process, Scales
 
 STAND_IN = {"float16": "bfloat16", "bfloat16": "float16", "int8": "fp8", "fp8": "int8", "tf32": "bfloat16"}
 """The number format whose residual is used if a format was not measured: same width, same libraries."""
-
-Evaluator = Callable[[Rows], Correction | None]
 
 LOG_RATIO, NOISE = "log_ratio", "noise_factor"
 """Columns of a residual's points in addition to the operation's own."""
@@ -209,11 +207,11 @@ class ArraysResidual:
 
     def __call__(self, rows: Rows) -> Correction | None:
         """Return the kind's correction from the arrays, for the device as it was fitted."""
-        correction = self._evaluate(rows)
+        correction = self._evaluate(Parameters(self._device), rows)
         return correction if correction is not None or self._base is None else self._base(rows)
 
     @cached_property
-    def _evaluate(self) -> Evaluator:
+    def _evaluate(self) -> Learned:
         try:
             state = self._path.stat()
             learned = self._device.kind.learned[self._op]
@@ -225,7 +223,7 @@ class ArraysResidual:
 
 
 @lru_cache(maxsize=64)
-def _evaluator(learned: Callable[[Arrays], Evaluator], op: str, path: Path, _mtime_ns: int, _size: int) -> Evaluator:
+def _evaluator(learned: Callable[[Arrays], Learned], op: str, path: Path, _mtime_ns: int, _size: int) -> Learned:
     """Return the evaluator of an array file. Catalogues share it as long as the file does not change."""
     check_file(path, "array file", ARRAY_BYTES)
     with zipfile.ZipFile(path) as archive:
@@ -253,10 +251,20 @@ class TransferredResidual:
         relation: The relation of the nearest of them.
         spread: The factor that contained 90% of the rows in cross-validation by whole devices.
         names: The names of the relatives, for messages.
+        adds_spread: Whether the spreads of the relatives' residuals add to ``spread``, or are part of it.
     """
 
-    def __init__(self, sources: Sequence[TransferSource], relation: str, spread: SourcedValue, names: str) -> None:
+    def __init__(
+        self,
+        sources: Sequence[TransferSource],
+        relation: str,
+        spread: SourcedValue,
+        names: str,
+        *,
+        adds_spread: bool = False,
+    ) -> None:
         self._sources, self._spread, self.relation, self._names = sources, spread, relation, names
+        self._adds_spread = adds_spread
 
     @property
     def origin(self) -> SourcedValue:
@@ -290,15 +298,17 @@ class TransferredResidual:
         if self.relation != "die" and "clock" in rows.choices:
             # The effect of the power cap differs between boards; only the kernels are similar.
             rows = replace(rows, choices={**rows.choices, "clock": "burst"})
-        total, mean = 0.0, np.zeros(rows.shape)
+        total, mean, own = 0.0, np.zeros(rows.shape), np.zeros(rows.shape)
         for source in self._sources:
             correction = source.residual(rows)
             if correction is not None:
                 mean = mean + source.weight * source.share * correction.log_factor
+                own = own + source.weight * correction.spread
                 total += source.weight
         if not total:
             return None
-        return Correction(mean / total, np.full(rows.shape, np.log(self._spread.value)))
+        spread = np.full(rows.shape, np.log(self._spread.value))
+        return Correction(mean / total, np.hypot(spread, own / total) if self._adds_spread else spread)
 
 
 def bind(entry: LearnedEntry, device: Device, op: str, path: Path | None, base: Residual | None) -> Residual:

@@ -178,6 +178,11 @@ class Parameters:
         return self._device.spec.lineage
 
     @property
+    def sku(self) -> str:
+        """The name of the SKU."""
+        return self._device.spec.sku
+
+    @property
     def vendor(self) -> str:
         """The vendor of the SKU."""
         return self._device.spec.vendor
@@ -227,6 +232,9 @@ class Parameters:
 
 
 CostFunction = Callable[[Parameters, Rows], RawCost]
+
+Learned = Callable[[Parameters, Rows], Correction | None]
+"""The correction of rows by a device's arrays; the parameters are those of the device that they are evaluated for."""
 
 
 def compute_engine(_parameters: Parameters, _rows: Rows) -> str:
@@ -283,7 +291,9 @@ class Kind:
     deviation (log) between devices. ``own_numbers`` gives the parameters that rows read under the key of a substitute
     format again under their own key. ``coordinates`` gives the position of rows for a residual (n x d, about 1 for a
     factor of 8 in size); the default is the logarithms of the columns. ``learned`` returns the function that evaluates
-    a residual, given the arrays of a compact array file. ``transfer_errors`` gives the error factor (90%) of a transfer
+    a residual, given the arrays of a compact array file. ``applies`` names the operations whose arrays express
+    themselves for other devices, and tells whether those of the second device are of use for the first.
+    ``transfer_errors`` gives the error factor (90%) of a transfer
     from devices of each relation (``die``, ``board``, ``generation``, ``class``, ``maker``) to a device without
     measurements. ``transfer_shares`` gives the share of their residual that is used (0 for a relation that is not
     named). ``carried`` expresses a number that was fitted to one device for another one, from what both datasheets
@@ -301,7 +311,8 @@ class Kind:
     fits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     own_numbers: Mapping[str, Callable[[Parameters, Rows], Mapping[str, SourcedValue]]] = field(default_factory=dict)
     coordinates: Mapping[str, Callable[[Parameters, Rows], FloatArray]] = field(default_factory=dict)
-    learned: Mapping[str, Callable[[Arrays], Callable[[Rows], Correction | None]]] = field(default_factory=dict)
+    learned: Mapping[str, Callable[[Arrays], Learned]] = field(default_factory=dict)
+    applies: Mapping[str, Callable[[DeviceSpec, DeviceSpec], bool]] = field(default_factory=dict)
     transfer_errors: Mapping[str, Mapping[str, SourcedValue]] = field(default_factory=dict)
     transfer_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     carried: Callable[[Parameters, Parameters, str, float, bool], float] = carried_unchanged

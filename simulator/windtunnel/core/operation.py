@@ -145,6 +145,8 @@ class Operation:
     """False for an operation with a stated time (``service``), which has no context."""
     launched: ClassVar[bool] = True
     """False for an operation without a launch beside its own time: ``service``, ``copy`` and ``launch`` itself."""
+    follows: ClassVar[Mapping[str, tuple[str, Mapping[str, str]]]] = {}
+    """Columns of choices whose default depends on another choice, stated before: its name, and the default by word."""
 
     @classmethod
     def all_columns(cls) -> tuple[Column, ...]:
@@ -179,8 +181,15 @@ class Operation:
                         f"{cls.name} needs '{column.name}'",
                         expected=", ".join(_column_text(column) for column in cls.columns),
                     )
-                parsed[column.name] = column.default
+                parsed[column.name] = cls.default_of(column, parsed)
         return parsed
+
+    @classmethod
+    def default_of(cls, column: Column, stated: Mapping[str, float | str]) -> float | str:
+        """Return the default of a column that has one, beside the values of the columns before it."""
+        assert column.default is not None  # noqa: S101  by contract
+        other, words = cls.follows.get(column.name, ("", {}))
+        return words.get(str(stated.get(other)), str(column.default)) if other else column.default
 
     @classmethod
     def flops(cls, choices: Choices, n: Numbers) -> FloatArray:

@@ -37,9 +37,18 @@ class OpTable:
             elif column.default is None:
                 raise self._missing(column)
             elif column.kind == "choice":
-                self._words[column.name] = [str(column.default)] * count
+                self._words[column.name] = self._defaults(column, count)
             else:
                 self._numbers[column.name] = np.full(count, float(column.default))
+
+    def _defaults(self, column: Column, count: int) -> list[str]:
+        """Return the default of a choice for every row."""
+        other, _ = self.op.follows.get(column.name, (None, {}))
+        if other is None:
+            return [str(column.default)] * count
+        stated = self._words[other]
+        words = {word: str(self.op.default_of(column, {other: word})) for word in set(stated)}
+        return [words[word] for word in stated]
 
     def groups(self) -> Iterator[tuple[np.ndarray, Rows]]:
         """Yield groups of rows with the same choices: their indices in the table, and the rows."""
@@ -130,7 +139,11 @@ class OpTable:
             except InputError as error:
                 raise error.at(self.where(place, column.name)) from None
         if column.kind == "choice":
-            self._words[column.name] = [str(parsed[text]) for text in texts]
+            defaults = self._defaults(column, len(texts)) if "" in parsed and column.name in self.op.follows else None
+            self._words[column.name] = [
+                defaults[place] if defaults is not None and not text else str(parsed[text])
+                for place, text in enumerate(texts)
+            ]
         else:
             self._numbers[column.name] = np.array([float(parsed[text]) for text in texts])
 

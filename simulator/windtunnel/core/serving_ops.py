@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +21,9 @@ from windtunnel.core.operation import (
 )
 
 IMPLEMENTATIONS = ("nccl", "vllm", "sglang", "trtllm")
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+"""The operations between workers."""
 
 
 class Collective(Operation):
@@ -51,6 +55,10 @@ class AllReduce(Collective):
         else column
         for column in Collective.columns
     )
+    # Engines record their steps, and so their own kernels, in graphs.
+    follows: ClassVar[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+        "dispatch": ("implementation", dict.fromkeys(IMPLEMENTATIONS[1:], "graph"))
+    }
 
 
 @operation

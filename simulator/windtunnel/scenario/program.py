@@ -60,7 +60,8 @@ class OpStage:
         """Return the choices on ``device``, with the dispatch that a program pays there unless one is stated."""
         if "dispatch" in self.choices or not self.op.hardware:
             return self.choices
-        return {**self.choices, "dispatch": device.dispatch_in_job(self.op)}
+        other, words = self.op.follows.get("dispatch", ("", {}))
+        return {**self.choices, "dispatch": words.get(self.choices.get(other, "")) or device.dispatch_in_job(self.op)}
 
 
 @dataclass(frozen=True)

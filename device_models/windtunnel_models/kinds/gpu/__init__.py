@@ -19,13 +19,14 @@ import numpy as np
 
 from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import Rows
+from windtunnel.core.serving_ops import COLLECTIVES
 from windtunnel_models.kinds._shared import limit, service
 from windtunnel_models.kinds._tables import read_kind
-from windtunnel_models.kinds.gpu import attention, gemm, gemm_learned, serving
+from windtunnel_models.kinds.gpu import attention, collective_curves, collectives, gemm, gemm_learned, serving
 from windtunnel_models.kinds.gpu.kernel import in_context, memory_rate, traffic_s
 from windtunnel_models.kinds.gpu.power import Activity
 from windtunnel_models.kinds.gpu.streaming import elementwise, fft, kernel, stencil, vector_add
-from windtunnel_models.kinds.gpu.transfers import all_reduce, copy, engine, launch, send_recv
+from windtunnel_models.kinds.gpu.transfers import copy, engine, launch
 
 
 def aes(p: Parameters, rows: Rows) -> RawCost:
@@ -72,8 +73,7 @@ KIND = replace(
             "fft": fft,
             "copy": copy,
             "launch": launch,
-            "all_reduce": all_reduce,
-            "send_recv": send_recv,
+            **dict.fromkeys(COLLECTIVES, collectives.collective),
             "aes": aes,
             "service": service,
         },
@@ -82,12 +82,18 @@ KIND = replace(
         fits={"gemm": gemm.FITS, "attention": attention.FITS},
     ),
     own_numbers={"gemm": gemm.own_numbers, "attention": attention.own_numbers},
-    coordinates={"gemm": gemm.coordinates, "attention": attention.coordinates},
+    coordinates={
+        "gemm": gemm.coordinates,
+        "attention": attention.coordinates,
+        **dict.fromkeys(COLLECTIVES, collectives.coordinates),
+    },
     learned={
         "gemm": gemm_learned.LearnedGemm,
         "attention": attention.LearnedAttention,
         "moe": serving.LearnedExperts,
         "latent_attention": serving.LearnedLatent,
+        **dict.fromkeys(collective_curves.MEASURED, collective_curves.LearnedCollective),
     },
+    applies=dict.fromkeys(collective_curves.MEASURED, collective_curves.same_sort_of_link),
     carried=gemm.carried,
 )

@@ -202,7 +202,7 @@ class LearnedAttention:
             width[index] *= 2.0 - near.max(1)
         return factor, width, g
 
-    def __call__(self, rows: Rows) -> Correction:
+    def __call__(self, _p: Parameters, rows: Rows) -> Correction:
         """Return the correction of ``rows``."""
         factor, width, _ = self.log_factor(_flat(rows))
         return Correction(factor.reshape(rows.shape), width.reshape(rows.shape))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Arrays, Correction
+from windtunnel.core.device import Arrays, Correction, Parameters
 from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
 from windtunnel_models.kinds.gpu.gemm import MOST_SPREAD, STAND_INS, Numbers, formula_s
 
@@ -168,7 +168,7 @@ class LearnedGemm:
         self._arrays = arrays
         self._tables: dict[int, tuple[Numbers, Network, FloatArray, float]] = {}
 
-    def __call__(self, rows: Rows) -> Correction | None:
+    def __call__(self, _p: Parameters, rows: Rows) -> Correction | None:
         """Return the correction of ``rows``, or None for a format without a table."""
         index = self._table_of(rows.choices["dtype"], rows.choices["clock"])
         if index is None:

@@ -1,12 +1,12 @@
-"""Operations of a GPU other than kernels: copies, launches and collectives."""
+"""Operations of a GPU other than kernels: copies and launches."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from windtunnel.core.device import Parameters, RawCost
-from windtunnel.core.ops import Copy, FloatArray, Rows
-from windtunnel_models.kinds.gpu.kernel import in_context, memory_rate
+from windtunnel.core.ops import Copy, Rows
+from windtunnel_models.kinds.gpu.kernel import memory_rate
 from windtunnel_models.kinds.gpu.power import Activity, power_w
 from windtunnel_models.kinds.gpu.streaming import streaming
 
@@ -90,99 +90,6 @@ def launch(p: Parameters, rows: Rows) -> RawCost:
         interval_s = max(min(_by_vendor(p, "dispatch_s"), once), p("kernel_floor_s"))
         duration = once + (count - 1.0) * interval_s
     return RawCost(duration, power_w(p, duration, Activity()), np.asarray("launch"))
-
-
-_PROTOCOLS = ("ll", "ll128", "simple")
-"""The protocols of NCCL and RCCL: words of 8 bytes with a flag, lines of 128 bytes with a flag, or whole chunks."""
-
-_WIDE_NODE = 4.0
-"""The number of workers of a node from which their rings use more than one port."""
-
-
-def _inside_rate(p: Parameters, op: str) -> tuple[float | None, bool]:
-    """Return the attained rate (B/s) between the workers of a node, and whether each device is a separate node.
-
-    It is that of the link between devices, or of the host's bus if there is none. A device that shares its memory with
-    the host has no neighbour.
-    """
-    nominal = p.get("scale_up_bytes_per_s")
-    if nominal is not None:
-        return nominal * p("scale_up_efficiency", op), False
-    if is_unified(p):
-        return None, True
-    return p("host_link_bytes_per_s") * p("host_link_efficiency"), False
-
-
-def _group(p: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:
-    """Return the workers per node, and the number of nodes."""
-    n = rows.numbers
-    alone = _inside_rate(p, rows.op.name)[1]
-    local = np.minimum(n["workers"], 1.0 if alone else n["devices_per_node"])
-    return local, np.ceil(n["workers"] / local)
-
-
-def _rate(p: Parameters, rows: Rows, local: FloatArray, nodes: FloatArray) -> FloatArray:
-    """Return the attained rate (B/s) of the slowest link between the workers: the network if they span nodes."""
-    inside = _inside_rate(p, rows.op.name)[0]
-    if inside is not None and np.all(nodes <= 1.0):
-        return np.asarray(inside)
-    port = p("scale_out_bytes_per_s") * p("scale_out_efficiency", rows.op.name)
-    outside = port * np.where(local >= _WIDE_NODE, p("scale_out_ports"), 1.0)
-    if inside is None:
-        return np.asarray(outside)
-    return np.where(nodes > 1.0, np.minimum(outside, inside), inside)
-
-
-def _protocols(p: Parameters, inside: FloatArray, outside: FloatArray, moving_s: FloatArray) -> FloatArray:
-    """Return the best protocol's time (s) for ``inside`` and ``outside`` steps and ``moving_s`` at the link's rate.
-
-    Flags cost a share of the rate and save synchronisation. ``simple`` moves chunks from step to step: with the best
-    chunk size, filling the pipeline and dividing the data cost ``(sqrt(latency) + sqrt(moving))^2`` together.
-    """
-    best = np.full(np.broadcast_shapes(inside.shape, outside.shape, moving_s.shape), np.inf)
-    for protocol in _PROTOCOLS:
-        steps = inside * p("collective_step_s", protocol)
-        if np.any(outside > 0.0):
-            steps = steps + outside * p("collective_step_s", f"{protocol}_out")
-        if protocol == "simple":
-            took = (np.sqrt(steps) + np.sqrt(moving_s)) ** 2
-        else:
-            took = steps + moving_s / p("protocol_share", protocol)
-        best = np.minimum(best, took)
-    return best
-
-
-def all_reduce(p: Parameters, rows: Rows) -> RawCost:
-    """Return the cost of the faster of a ring and a tree, each in its best protocol.
-
-    Ring: 2 (w-1) steps and 2 (w-1)/w of the bytes; tree: 2 log2 w steps and twice the bytes. Steps between nodes cost
-    the network's latency.
-    """
-    workers, size = rows.numbers["workers"], rows.numbers["bytes"]
-    local, nodes = _group(p, rows)
-    rate = _rate(p, rows, local, nodes)
-    crossing = np.where(nodes > 1.0, nodes, 0.0)
-    ring = _protocols(p, 2.0 * (workers - nodes), 2.0 * crossing, 2.0 * (workers - 1.0) / workers * size / rate)
-    hops = np.ceil(np.log2(local))
-    tree = _protocols(p, 2.0 * hops, 2.0 * np.ceil(np.log2(nodes)), 2.0 * size / rate)
-    return _collective(p, rows, np.where(workers > 1.0, np.minimum(ring, tree), 0.0), size / rate)
-
-
-def send_recv(p: Parameters, rows: Rows) -> RawCost:
-    """Return the cost of one step over the link, in its best protocol."""
-    size = rows.numbers["bytes"]
-    local, nodes = _group(p, rows)
-    rate = _rate(p, rows, local, nodes)
-    away = np.where(nodes > 1.0, 1.0, 0.0)
-    return _collective(p, rows, _protocols(p, 1.0 - away, away, size / rate), size / rate)
-
-
-def _collective(p: Parameters, rows: Rows, took_s: FloatArray, moving_s: FloatArray) -> RawCost:
-    """Return the cost of ``took_s`` for steps and data after the launch on all workers; one worker needs neither."""
-    meeting = np.where(rows.numbers["workers"] > 1.0, p("collective_launch_s", rows.op.name), 0.0)
-    seconds = p("kernel_floor_s") + meeting + took_s
-    bound = np.where(moving_s > 0.5 * seconds, "link", "launch")
-    return in_context(p, rows, seconds, Activity(link_s=np.minimum(moving_s, took_s)), bound)
 
 
 def engine(p: Parameters, rows: Rows) -> str:
