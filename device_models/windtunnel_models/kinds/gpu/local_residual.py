@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.device import Arrays, Correction, StrArray
+from windtunnel.core.device import Arrays, Correction, Parameters, StrArray
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel_models.kinds.gpu.attention import similarity
 
@@ -54,7 +54,7 @@ class LocalResidual:
             for i, name in enumerate(arrays["families"])
         }
 
-    def __call__(self, rows: Rows) -> Correction | None:
+    def __call__(self, _p: Parameters, rows: Rows) -> Correction | None:
         """Return the correction of ``rows``, or None if a family of theirs was not measured."""
         all_rows = flat(rows)
         families = self._families(all_rows)
