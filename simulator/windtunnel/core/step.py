@@ -185,9 +185,9 @@ class DividedDecoder:
         if attention.indexer is not None:
             index = attention.indexer
             attended = index.top_k
-            yield from self._linear_layer(
-                "index", index.heads * index.head_dim, attention.query_rank or width, count, whole=True
-            )
+            rank = attention.query_rank or width
+            yield from self._linear_layer("index queries", index.heads * index.head_dim, rank, count)
+            yield from self._linear_layer("index keys and weights", index.head_dim + index.heads, width, count)
         values: dict[str, float | str] = {
             "heads": float(heads),
             "kv_rank": float(attention.kv_rank),
@@ -259,7 +259,7 @@ class DividedDecoder:
 
     # Parts.
 
-    def _linear_layer(self, name: str, n: int, k: int, count: int, *, whole: bool = False) -> Iterator[Part]:
+    def _linear_layer(self, name: str, n: int, k: int, count: int) -> Iterator[Part]:
         """Yield a GEMM with the weights' format, and the quantisation of its input where the format needs one."""
         stored = self.model.weights.linear
         if stored in ("fp8", "fp8_block", "nvfp4", "int8"):

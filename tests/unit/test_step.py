@@ -1,0 +1,124 @@
+"""A decoder divided over a group of devices, and the cost of its steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import windtunnel
+from windtunnel.core.architecture import Convention
+from windtunnel.core.errors import InputError
+from windtunnel.core.group import Group, padded
+from windtunnel.core.step import Amount, DividedDecoder
+from windtunnel.core.step_cost import StepCost, StepLoad, step_cost
+from windtunnel_models.models import known_architecture, known_architectures
+
+H100 = windtunnel.catalogue().device("h100-sxm-80gb")
+CONTEXT = {"dispatch": "graph", "clock": "sustained"}
+
+
+def work(decoder: DividedDecoder, of: set[str]) -> float:
+    """The arithmetic of one token on one device of a stage, in the operations ``of``."""
+    total = 0.0
+    for part in decoder.parts():
+        if part.op.name in of and part.amount in (Amount.TOKENS, Amount.HEADS):
+            rows = part.rows(np.array([float(decoder.group.attention_data)]), CONTEXT)
+            total += part.times * float(np.sum(part.op.flops(rows.choices, rows.numbers)))
+    return total
+
+
+def cost(
+    name: str, group: Group, *, decode: float = 0, context: float = 0, prefill: float = 0, before: float = 0
+) -> StepCost:
+    decoder = DividedDecoder(known_architecture(name), group)
+    group.check(decoder.model)
+    load = StepLoad(*(np.array([float(value)]) for value in (decode, context, prefill, before)))
+    return step_cost(H100, decoder, load, CONTEXT)
+
+
+def test_a_token_takes_two_operations_for_each_active_weight_of_any_model() -> None:
+    """Twice the active weights, without the embedding, which is looked up; norms and biases are no products."""
+    for model in known_architectures():
+        counted = model.active_parameters
+        if not model.tied and model.convention is Convention.EMBEDDING_AND_HEAD:
+            counted -= model.vocabulary * model.width
+        assert work(DividedDecoder(model), {"gemm", "moe"}) == pytest.approx(2 * counted, rel=2e-3), model.name
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-70b", "qwen3-235b-a22b", "deepseek-v3", "qwen3.5-27b"])
+def test_the_devices_of_a_group_share_the_arithmetic(name: str) -> None:
+    model = known_architecture(name)
+    whole = work(DividedDecoder(model), {"gemm", "moe"})
+    divided = 4 * work(DividedDecoder(model, Group(tensor=4)), {"gemm", "moe"})
+    # Routers, compressions and heads of keys and values that are replicated are done by every device.
+    assert whole * (1 - 1e-9) <= divided < 1.1 * whole
+
+
+def test_exchanges_are_there_where_devices_share_and_nowhere_else() -> None:
+    model = known_architecture("qwen3-30b-a3b")
+    names = {
+        group: {part.name for part in DividedDecoder(model, group).parts() if part.link}
+        for group in (Group(), Group(tensor=2), Group(attention_data=2, expert=2))
+    }
+    assert names[Group()] == set()
+    assert names[Group(tensor=2)] == {"all-reduce of attention", "all-reduce of feed-forward", "gather logits"}
+    assert names[Group(attention_data=2, expert=2)] == {"dispatch to experts", "combine experts"}
+    assert DividedDecoder(model, Group(pipeline=2)).handover() is not None
+    assert DividedDecoder(model).handover() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "message"),
+    [
+        ("llama-3.1-8b", {"tensor": 5}, "the 32 query heads of llama-3.1-8b cannot be divided by tensor: 5"),
+        ("qwen2.5-7b", {"tensor": 8}, "28 query heads"),
+        ("qwen3-30b-a3b", {"tensor": 1, "attention_data": 3, "expert": 3}, "the 128 experts"),
+        ("llama-3.1-8b", {"pipeline": 33}, "33 pipeline stages for 32 layers"),
+        ("mixtral-8x7b", {"tensor": 4, "expert": 3}, "3 parts of the experts do not divide 4 devices"),
+        ("mixtral-8x7b", {"tensor": 4, "expert": 2, "expert_tensor": 4}, "expert_tensor x expert is 8"),
+    ],
+    ids=str,
+)
+def test_a_group_that_does_not_divide_says_what(name: str, group: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Group(**group).check(known_architecture(name))
+    assert message in str(caught.value)
+
+
+def test_fewer_heads_of_keys_than_devices_are_replicated_and_the_vocabulary_is_padded() -> None:
+    Group(tensor=8).check(known_architecture("qwen3-235b-a22b"))  # 4 heads of keys and values
+    assert padded(32_000, 1) == 32_000 and padded(100, 4) == 32
+
+
+def test_a_step_is_longer_for_more_and_a_group_is_faster_than_one_device() -> None:
+    small, large = (cost("llama-3.1-8b", Group(), decode=n, context=1024) for n in (8, 64))
+    assert small.duration_s[0] < large.duration_s[0]
+    assert large.duration_low_s[0] < large.duration_s[0] < large.duration_high_s[0]
+    assert cost("llama-3.1-8b", Group(), decode=8, context=4096).duration_s[0] > small.duration_s[0]
+    one, four = (cost("llama-3.1-8b", Group(tensor=n), decode=64, context=1024) for n in (1, 4))
+    assert one.duration_s[0] / 4 < four.duration_s[0] < one.duration_s[0]
+    assert 4 * H100.idle_power_w < four.power_w[0] < 4 * H100.power_limit_w
+    assert one.energy_j[0] == pytest.approx(one.power_w[0] * one.duration_s[0])
+
+
+def test_decoding_one_sequence_takes_at_least_the_time_to_read_the_weights() -> None:
+    model = known_architecture("llama-3.1-8b")
+    bandwidth = H100.number("memory_bandwidth_bytes_per_s")
+    assert bandwidth is not None
+    read = model.weight_bytes - 2 * model.vocabulary * model.width
+    assert cost("llama-3.1-8b", Group(), decode=1, context=1).duration_s[0] > read / bandwidth
+
+
+def test_pipeline_stages_save_no_time_for_one_sequence_and_some_for_many() -> None:
+    lone = [cost("llama-3.1-8b", Group(pipeline=n), decode=1, context=512).duration_s[0] for n in (1, 2)]
+    assert lone[0] < lone[1] < 1.1 * lone[0]
+    many = [cost("llama-3.1-8b", Group(pipeline=n), decode=256, context=2048).duration_s[0] for n in (1, 2)]
+    assert many[1] < many[0]
+
+
+def test_chunks_of_a_prompt_take_together_about_what_the_prompt_takes() -> None:
+    whole = cost("llama-3.1-8b", Group(), prefill=4096).parts
+    chunks = [cost("llama-3.1-8b", Group(), prefill=1024, before=n * 1024).parts for n in range(4)]
+    attention = [next(part for part in parts if part.name == "attention (prefill)") for parts in (whole, *chunks)]
+    together = sum(float(part.duration_s[0]) for part in attention[1:])
+    assert 0.8 < together / float(attention[0].duration_s[0]) < 2.0
