@@ -146,6 +146,8 @@ _START = 0.1
 _SMOOTHED = 1.1
 """The factor on the half-width of traces. A window takes a part of the variation of its trace for a wave; chosen by
 measurement (benchmarks/interval_coverage.py)."""
+_LARGEST = 700.0
+"""The logarithm of the largest end, which is still a finite number."""
 _MAX_CHANGE = 1.25
 """The factor by which redrawing a trace may change a value by more than chance."""
 
@@ -177,5 +179,5 @@ def interval(value: float, redrawn: FloatArray, mean: float, *, traced: bool) ->
     if abs(bias) > max(half, math.log(_MAX_CHANGE)):
         percent = 100.0 * math.expm1(bias)
         return Estimate(value, reason=f"redrawing the trace changes it by {percent:+.0f}%, more than by chance")
-    low, high = math.exp(log + min(bias, 0.0) - half) - start, math.exp(log + max(bias, 0.0) + half) - start
-    return Estimate(value, max(low, 0.0), high)
+    low, high = np.exp(np.minimum([log + min(bias, 0.0) - half, log + max(bias, 0.0) + half], _LARGEST)) - start
+    return Estimate(value, max(float(low), 0.0), float(high))
