@@ -22,7 +22,7 @@ SOURCES = {
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "windtunnel_models": {"core"},
-    "scenario": {"core"},
+    "scenario": {"core", "windtunnel_models"},
     "policies": {"core"},
     "language": {"core"},
     "runtime": {"core"},

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from windtunnel.core.architecture import Architecture, Weights
-from windtunnel.core.errors import InputError, list_choices, nearest
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.yamlfile import read_text
 from windtunnel_models.models.hugging_face import architecture
 from windtunnel_models.reader import FileReader
 
@@ -51,6 +53,23 @@ def known_architectures() -> Iterator[Architecture]:
     """Yield the architecture of every known decoder."""
     for name in model_names():
         yield known_architecture(name)
+
+
+def read_config(path: Path) -> Architecture:
+    """Return the architecture that a Hugging Face ``config.json`` describes, named after the file.
+
+    Raises:
+        InputError: The file cannot be read, or a field is missing, wrong, or unknown although it may change the cost.
+    """
+    try:
+        data = json.loads(read_text(path, "configuration"))
+    except json.JSONDecodeError as error:
+        where = Location(str(path), error.lineno, error.colno)
+        raise InputError(f"this is not JSON: {error.msg}", where=where, expected="a config.json") from None
+    where = Location(str(path))
+    if not isinstance(data, dict):
+        raise InputError("a configuration is a mapping", where=where, expected="the fields of a config.json")
+    return architecture(path.stem, data, where, str(path))
 
 
 @cache

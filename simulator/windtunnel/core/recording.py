@@ -175,7 +175,10 @@ class ChipRecord:
 
 @dataclass(frozen=True)
 class DeviceEntry:
-    """The devices of one fleet entry. Powers are those of one device (W)."""
+    """The devices of one fleet entry. Powers are those of one device (W).
+
+    Where the entry has groups of ``group`` devices, a group counts as one device here.
+    """
 
     name: str
     label: str
@@ -183,6 +186,7 @@ class DeviceEntry:
     count: int
     power_limit_w: float
     idle_power_w: float
+    group: int = 1
 
     def name_of(self, number: int) -> str:
         """Return the name of a device: that of the entry, with the number if the entry has several devices."""

@@ -353,7 +353,7 @@ def _entries(result: RunResult) -> Markup | None:
             entry.name,
             entry.sku,
             entry.kind,
-            f"{entry.count:,}",
+            f"{entry.count * entry.group:,}" + (f" in groups of {entry.group}" if entry.group > 1 else ""),
             share(entry.mean),
             f"{share(entry.lowest)} to {share(entry.highest)}" if entry.count > 1 else NOTHING,
             f"{entry.jobs:,}",

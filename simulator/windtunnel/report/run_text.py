@@ -33,7 +33,7 @@ def fleet_text(result: RunResult) -> str:
 
 def device_count(result: RunResult) -> int:
     """Return the number of devices of the fleet."""
-    return sum(device.count or 1 for device in result.devices)
+    return sum((device.count or 1) * (device.group or 1) for device in result.devices)
 
 
 def per_job(total: float | None, result: RunResult) -> float | None:
@@ -213,7 +213,7 @@ def idle_by_budget(result: RunResult) -> str:
         (not device.utilisation and not device.jobs) if device.unused is None else device.unused
         for device in result.devices
     )
-    count = device_count(result)
+    count = sum(device.count or 1 for device in result.devices)
     # The budget causes idle devices only if as many devices as it allows had work.
     if active is None or not idle or count - idle < active:
         return ""
@@ -247,6 +247,8 @@ class EntryShare:
     sku: str
     kind: str
     count: int
+    """The devices, or the groups where the entry has groups of ``group`` devices."""
+    group: int
     mean: float
     lowest: float
     highest: float
@@ -257,8 +259,14 @@ class EntryShare:
 
     @property
     def label(self) -> str:
-        """Return the entry's name, with its SKU if the name is a different one."""
-        return self.name if self.name == self.sku else f"{self.name} ({self.sku})"
+        """Return the entry's name, with its SKU if the name is a different one, and the size of its groups."""
+        name = self.name if self.name == self.sku else f"{self.name} ({self.sku})"
+        return name if self.group == 1 else f"{name}, groups of {self.group}"
+
+    @property
+    def unit(self) -> str:
+        """Return what ``count`` counts."""
+        return "device" if self.group == 1 else "group"
 
 
 def _mean_utilisation(devices: Sequence[DeviceResult]) -> float:
@@ -288,6 +296,7 @@ def by_entry(devices: Sequence[DeviceResult]) -> list[EntryShare]:
                 sku=members[0].sku,
                 kind=members[0].kind,
                 count=sum(device.count or 1 for device in members),
+                group=members[0].group or 1,
                 mean=_mean_utilisation(rented),
                 lowest=min(_or(device.utilisation_min, device.utilisation) for device in rented),
                 highest=max(_or(device.utilisation_max, device.utilisation) for device in rented),

@@ -101,7 +101,7 @@ def _utilisation(result: RunResult) -> list[str]:
             entry.label,
             f"{entry.count:,} ×",
             share(entry.mean),
-            f"({share(entry.lowest)} to {share(entry.highest)} per device)" if entry.count > 1 else "",
+            f"({share(entry.lowest)} to {share(entry.highest)} per {entry.unit})" if entry.count > 1 else "",
         ]
         for entry in entries[:_MAX_ENTRIES]
     ]

@@ -1,99 +1,171 @@
-"""Derives the operations of a decoder-only transformer from its architecture."""
+"""The decoders that a scenario's `models` names: from the catalogue, from a configuration file, or by architecture."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
 
-from windtunnel.core.columns import Columns
-from windtunnel.core.ops import BYTES_PER_ELEMENT, OPERATIONS, Operation
+from pydantic import model_validator
+
+from windtunnel.core.architecture import (
+    FORMAT_BITS,
+    Architecture,
+    FeedForward,
+    GroupedAttention,
+    Layers,
+    Weights,
+)
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.yamlfile import Document
+from windtunnel.scenario.fields import Model, Natural, Text, as_custom
+from windtunnel_models.models import known_architecture, read_config
+
+_OWN = ("layers", "width", "heads", "feed_forward")
+_OWN_OPTIONAL = ("vocabulary", "kv_heads", "head_dim", "gated", "max_context", "dtype")
+_DEFAULT_VOCABULARY = 32_000
+WEIGHT_FORMATS = ("bfloat16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4")
+KV_FORMATS = ("float32", "float16", "bfloat16", "fp8", "int8")
 
 
 @dataclass(frozen=True)
-class OpCount:
-    """An operation, its column values except the number of tokens, and how often one step executes it."""
+class ServedModel:
+    """A decoder of a scenario, and the context of its operations."""
 
-    op: type[Operation]
-    values: dict[str, float | str]
-    times: int
+    architecture: Architecture
+    dispatch: str
+    clock: str
 
 
-@dataclass(frozen=True)
-class Decoder:
-    """Layers of attention and a feed-forward network, and a projection to the vocabulary.
+class WeightFormats(Model):
+    """The number formats of the weights of attention and dense layers, and of experts."""
 
-    ``gated``: the feed-forward network has a gate beside its up projection, as in Llama. If ``kv_heads`` is less than
-    ``heads``, attention is grouped-query attention.
-    """
+    linear: Text | None = None
+    experts: Text | None = None
 
-    layers: int
-    width: int
-    heads: int
-    feed_forward: int
-    vocabulary: int
-    kv_heads: int
-    head_dim: int
-    dtype: str = "bfloat16"
-    kv_dtype: str = "bfloat16"
-    gated: bool = True
-    dispatch: str = "graph"
-    clock: str = "sustained"
 
-    @property
-    def parameters(self) -> int:
-        """Return the number of weights: projections, feed-forward, norms, embedding and output projection."""
-        attention = self.width * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        feed_forward = self.width * self.feed_forward * (3 if self.gated else 2)
-        return self.layers * (attention + feed_forward + 2 * self.width) + 2 * self.vocabulary * self.width + self.width
+class DecoderModel(Model):
+    """A decoder-only transformer: `catalogue`, `config`, or `layers`, `width`, `heads` and `feed_forward`."""
 
-    @property
-    def weight_bytes(self) -> float:
-        """Return the memory of the weights (bytes)."""
-        return self.parameters * BYTES_PER_ELEMENT[self.dtype]
+    catalogue: Text | None = None
+    config: Text | None = None
+    weights: Text | WeightFormats | None = None
+    kv_dtype: Literal["float32", "float16", "bfloat16", "fp8", "int8"] | None = None
+    layers: Natural | None = None
+    width: Natural | None = None
+    heads: Natural | None = None
+    feed_forward: Natural | None = None
+    vocabulary: Natural | None = None
+    kv_heads: Natural | None = None
+    head_dim: Natural | None = None
+    max_context: Natural | None = None
+    dtype: Literal["float32", "float16", "bfloat16", "fp8", "int8"] | None = None
+    gated: bool | None = None
+    dispatch: Literal["device", "graph", "eager"] = "graph"
+    clock: Literal["burst", "sustained"] = "sustained"
 
-    @property
-    def kv_bytes_per_token(self) -> float:
-        """Return the KV cache of one token (bytes): a key and a value in every layer."""
-        return 2.0 * self.layers * self.kv_heads * self.head_dim * BYTES_PER_ELEMENT[self.kv_dtype]
+    @model_validator(mode="after")
+    def _stated_once(self) -> DecoderModel:
+        ways = [key for key in ("catalogue", "config") if getattr(self, key) is not None]
+        own = [key for key in (*_OWN, *_OWN_OPTIONAL) if getattr(self, key) is not None]
+        if len(ways) > 1 or (ways and own):
+            raise as_custom(
+                InputError(
+                    f"a model with both {ways[0]} and {(ways[1:] + own)[0]}",
+                    expected="catalogue, config, or the architecture (layers, width, heads, feed_forward)",
+                )
+            )
+        if not ways:
+            missing = [key for key in _OWN if getattr(self, key) is None]
+            if missing:
+                raise as_custom(
+                    InputError(
+                        f"a model without {missing[0]}",
+                        expected="catalogue: NAME, config: FILE.json, or layers, width, heads and feed_forward",
+                    )
+                )
+            self._check_heads()
+        if self.dtype is not None and self.weights is not None:
+            raise as_custom(InputError("a model with both dtype and weights", expected="one of them"))
+        stated = self.weights
+        for text in (stated.linear, stated.experts) if isinstance(stated, WeightFormats) else (stated,):
+            if text is not None:
+                _check_format(text)
+        return self
 
-    def linear_operations(self) -> Iterator[OpCount]:
-        """Yield the operations of one step over m tokens that apply to every token (column ``m`` or ``rows`` is m)."""
-        gemm, elementwise = OPERATIONS["gemm"], OPERATIONS["elementwise"]
-        attended = self.heads * self.head_dim
-        shapes = [
-            (attended + 2 * self.kv_heads * self.head_dim, self.width),
-            (self.width, attended),
-            (self.feed_forward * (2 if self.gated else 1), self.width),
-            (self.width, self.feed_forward),
-        ]
-        for n, k in shapes:
-            yield OpCount(gemm, self._with_context({"n": n, "k": k, "dtype": self.dtype}), self.layers)
-        activation = self.dtype if self.dtype in ("float32", "float16", "bfloat16") else "bfloat16"
-        passes = [
-            ("ln", self.width, 2),
-            ("mul" if self.gated else "gelu", self.feed_forward, 1),
-            ("add", self.width, 2),
-        ]
-        for op, width, times in passes:
-            values = self._with_context({"op": op, "width": width, "dtype": activation})
-            yield OpCount(elementwise, values, times * self.layers)
+    def _check_heads(self) -> None:
+        assert self.heads is not None and self.width is not None  # noqa: S101  the caller has checked it
+        if self.head_dim is None and self.width % self.heads:
+            raise as_custom(InputError(f"width {self.width} is not a multiple of heads {self.heads}"))
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            raise as_custom(InputError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}"))
 
-    def head_operation(self) -> OpCount:
-        """Return the projection to the vocabulary, for one token of each sequence that produces a token."""
-        values: Columns = {"n": self.vocabulary, "k": self.width, "dtype": self.dtype}
-        return OpCount(OPERATIONS["gemm"], self._with_context(values), 1)
+    def architecture(self, name: str, folder: Path, where: Location) -> Architecture:
+        """Return the architecture.
 
-    def attention_operation(self, phase: str) -> OpCount:
-        """Return the attention of one phase, without the columns ``batch`` and ``kv_tokens``."""
-        values: Columns = {
-            "phase": phase,
-            "heads": self.heads,
-            "kv_heads": self.kv_heads,
-            "head_dim": self.head_dim,
-            "dtype": self.dtype if self.dtype in ("float32", "float16", "bfloat16", "fp8") else "bfloat16",
-            "kv_dtype": self.kv_dtype,
-        }
-        return OpCount(OPERATIONS["attention"], self._with_context(values), self.layers)
+        Args:
+            name: The model's name in the scenario.
+            folder: The folder to which `config` is relative.
+            where: The place of the model in the scenario, for messages.
 
-    def _with_context(self, values: Columns) -> dict[str, float | str]:
-        return {**values, "dispatch": self.dispatch, "clock": self.clock}
+        Raises:
+            InputError: The catalogue has no such model, or the configuration cannot be read.
+        """
+        if self.catalogue is not None:
+            found = known_architecture(self.catalogue)
+        elif self.config is not None:
+            found = read_config(folder / self.config)
+        else:
+            found = self._own(name)
+        return replace(found, weights=self._formats(found.weights), kv_dtype=self.kv_dtype or found.kv_dtype)
+
+    def _own(self, name: str) -> Architecture:
+        assert self.layers and self.width and self.heads and self.feed_forward  # noqa: S101  validated
+        stored = self.dtype or "bfloat16"
+        attention = GroupedAttention(self.heads, self.kv_heads or self.heads, self.head_dim or self.width // self.heads)
+        network = FeedForward(self.feed_forward, gated=self.gated is not False)
+        kept = stored if FORMAT_BITS[stored] >= 16 else "bfloat16"
+        return Architecture(
+            name=name,
+            width=self.width,
+            vocabulary=self.vocabulary or _DEFAULT_VOCABULARY,
+            layers=(Layers(self.layers, attention, network),),
+            max_context=self.max_context,
+            weights=Weights(stored, stored, kept),
+            kv_dtype=stored if stored in KV_FORMATS else "bfloat16",
+            source="the scenario",
+        )
+
+    def _formats(self, own: Weights) -> Weights:
+        stated = self.weights
+        if stated is None:
+            return own
+        if isinstance(stated, WeightFormats):
+            return replace(own, linear=stated.linear or own.linear, experts=stated.experts or own.experts)
+        return replace(own, linear=stated, experts=stated)
+
+
+def _check_format(text: str) -> None:
+    if text not in WEIGHT_FORMATS:
+        raise as_custom(
+            InputError(
+                f"unknown format '{text}'",
+                expected=list_choices(WEIGHT_FORMATS),
+                nearest=nearest(text, WEIGHT_FORMATS),
+            )
+        )
+
+
+def served_models(models: dict[str, DecoderModel], document: Document) -> dict[str, ServedModel]:
+    """Return the decoders of a scenario by name; raises InputError with the place of the first one that is wrong."""
+    served: dict[str, ServedModel] = {}
+    for name, model in models.items():
+        way = "catalogue" if model.catalogue is not None else "config" if model.config is not None else None
+        where = document.where(("models", name) if way is None else ("models", name, way))
+        try:
+            found = model.architecture(name, Path(document.file).parent, where)
+        except InputError as error:
+            # A configuration file is a place of its own.
+            raise (error if error.where.file else error.at(where)) from None
+        served[name] = ServedModel(found, model.dispatch, model.clock)
+    return served

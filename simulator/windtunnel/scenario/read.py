@@ -12,6 +12,7 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.checks import check_names, check_operation_faults
+from windtunnel.scenario.decoder import served_models
 from windtunnel.scenario.located import located
 from windtunnel.scenario.program import parse_program
 from windtunnel.scenario.scenario import Scenario
@@ -66,7 +67,7 @@ def check_scenario(document: Document) -> Scenario:
         parse_program(workload.ops, ("workload", i, "ops"), document.where, list(scenario.models), workload.gang)
         for i, workload in enumerate(scenario.workload)
     ]
-    scenario.attach(document, programs)
+    scenario.attach(document, programs, served_models(scenario.models, document))
     check_operation_faults(scenario, document)
     return scenario
 

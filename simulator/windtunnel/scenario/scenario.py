@@ -6,23 +6,23 @@ floats here. Every error names the file, line, column and field.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from windtunnel.core.errors import InputError, Location
+from windtunnel.core.group import Group
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.arrivals import Arrivals, Closed, Think
 from windtunnel.scenario.autoscale import Autoscale
-from windtunnel.scenario.decoder import Decoder
+from windtunnel.scenario.decoder import DecoderModel, ServedModel
 from windtunnel.scenario.faults import Fault
 from windtunnel.scenario.fields import (
     Bytes,
     Count,
-    Natural,
     PositiveSeconds,
     PricePerHour,
     Quantity,
@@ -39,6 +39,7 @@ from windtunnel.scenario.site import Site
 from windtunnel.scenario.target import METRICS, Target, parse_figure, parse_target
 
 _MAX_SEED = 2**63 - 1
+Ranks = Annotated[int, BeforeValidator(whole), Field(ge=1, le=65_536)]
 
 
 class PowerLimits(_Model):
@@ -59,6 +60,46 @@ HOSTED = {
     "wgpu": "host@wgpu", "vulkan": "host@vulkan",
 }  # fmt: skip
 """The model of a back end's device on a host without an accelerator: the host's own processor."""
+
+
+class GroupKeys(_Model):
+    """How the devices of a group divide a decoder; see `core.group.Group`."""
+
+    tensor: Ranks = Field(1, description="devices that share every attention layer and dense layer")
+    pipeline: Ranks = Field(1, description="stages, each with a part of the layers")
+    attention_data: Ranks = Field(1, description="copies of the attention, each with a part of the sequences")
+    expert: Ranks = Field(1, description="devices that each hold a part of the experts, whole")
+    expert_tensor: Ranks | None = Field(
+        None, description="devices that share every expert; default: tensor x attention_data / expert"
+    )
+
+    @model_validator(mode="after")
+    def _divides(self) -> GroupKeys:
+        try:
+            self.group()
+        except InputError as error:
+            raise as_custom(error) from None
+        return self
+
+    def group(self) -> Group:
+        """Return the division of a decoder."""
+        return Group(self.tensor, self.pipeline, self.attention_data, self.expert, self.expert_tensor)
+
+
+class Node(_Model):
+    """The node of a fleet entry's devices: how many are linked directly, and the rate of a device's link to them."""
+
+    devices: Ranks | None = None
+    link: Annotated[float, Quantity("B/s", positive=True, most=1e18)] | None = Field(
+        None, description="rate of a device's link to the others of its node, in one direction"
+    )
+
+
+class Network(_Model):
+    """The network between nodes, for each device: its rate in one direction, and the time of a message's step."""
+
+    bandwidth: Annotated[float, Quantity("B/s", positive=True, most=1e18)] | None = None
+    latency: Seconds | None = None
 
 
 class FleetEntry(_Model):
@@ -95,6 +136,41 @@ class FleetEntry(_Model):
         "gemm_float16, or gemm if jobs need one design of it; default: those that the workloads need, in their order, "
         "as many as the card holds",
     )
+    group: GroupKeys | None = Field(
+        None,
+        description="division of each decoder over several devices, which form one replica; `count` counts devices",
+    )
+    engine: Literal["vllm", "sglang", "trtllm", "generic"] = Field(
+        "generic", description="the serving engine whose kernels and habits these devices have"
+    )
+    node: Node = Field(Node(), description="the node of these devices; default: that of the SKU")
+
+    @property
+    def group_size(self) -> int:
+        """The devices of one replica."""
+        return self.group.group().devices if self.group is not None else 1
+
+    @property
+    def replicas(self) -> int:
+        """The groups of the entry; without a group every device is one."""
+        return self.count // self.group_size
+
+    @model_validator(mode="after")
+    def _whole_groups(self) -> FleetEntry:
+        size = self.group_size
+        if self.count % size:
+            below, above = self.count // size * size, (self.count // size + 1) * size
+            expected = f"a multiple of {size}, such as {above}" + (f" or {below}" if below else "")
+            raise as_custom(
+                InputError(f"{self.count} devices are not a whole number of groups of {size}", expected=expected)
+            )
+        if size > 1:
+            for key, stated in (("streams", self.streams > 1), ("chip", self.chip), ("real", self.real)):
+                if stated:
+                    raise as_custom(
+                        InputError(f"a group with {key}", expected=f"an entry without {key}, or one without group")
+                    )
+        return self
 
     @property
     def chip_name(self) -> str | None:
@@ -127,48 +203,6 @@ class FleetEntry(_Model):
     def modelled_as(self, device: str) -> None:
         """Set the model of a real device that does not state one, as soon as the device itself says what it is."""
         object.__setattr__(self, "device", device)
-
-
-class DecoderModel(_Model):
-    """A decoder-only transformer, given by its architecture."""
-
-    layers: Natural
-    width: Natural
-    heads: Natural
-    feed_forward: Natural
-    vocabulary: Natural = 32_000
-    kv_heads: Natural | None = None
-    head_dim: Natural | None = None
-    dtype: Literal["float32", "float16", "bfloat16", "fp8", "int8"] = "bfloat16"
-    kv_dtype: Literal["float32", "float16", "bfloat16", "fp8", "int8"] | None = None
-    gated: bool = True
-    dispatch: Literal["device", "graph", "eager"] = "graph"
-    clock: Literal["burst", "sustained"] = "sustained"
-
-    @model_validator(mode="after")
-    def _whole_heads(self) -> DecoderModel:
-        if self.head_dim is None and self.width % self.heads:
-            raise as_custom(InputError(f"width {self.width} is not a multiple of heads {self.heads}"))
-        if self.kv_heads is not None and self.heads % self.kv_heads:
-            raise as_custom(InputError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}"))
-        return self
-
-    def decoder(self) -> Decoder:
-        """Return the architecture with the defaults of missing keys."""
-        return Decoder(
-            layers=self.layers,
-            width=self.width,
-            heads=self.heads,
-            feed_forward=self.feed_forward,
-            vocabulary=self.vocabulary,
-            kv_heads=self.kv_heads or self.heads,
-            head_dim=self.head_dim or self.width // self.heads,
-            dtype=self.dtype,
-            kv_dtype=self.kv_dtype or self.dtype,
-            gated=self.gated,
-            dispatch=self.dispatch,
-            clock=self.clock,
-        )
 
 
 class Checkpoint(_Model):
@@ -321,6 +355,7 @@ class Scenario(_Model):
     description: str | None = None
     seed: Annotated[int, BeforeValidator(whole), Field(ge=0, le=_MAX_SEED)] = 1
     fleet: Annotated[list[FleetEntry], Field(min_length=1, max_length=10_000)]
+    network: Network = Field(Network(), description="the network between nodes; default: that of each SKU")
     models: dict[str, DecoderModel] = Field(default_factory=dict)
     workload: Annotated[list[Workload], Field(min_length=1, max_length=10_000)]
     policy: Text | PolicyParts = "fifo"
@@ -346,10 +381,13 @@ class Scenario(_Model):
 
     _document: Document = PrivateAttr()
     _programs: list[tuple[Stage, ...]] = PrivateAttr(default_factory=list)
+    _served: Mapping[str, ServedModel] = PrivateAttr(default_factory=dict)
 
-    def attach(self, document: Document, programs: Sequence[tuple[Stage, ...]]) -> None:
-        """Keep the document that the scenario was read from, and the parsed programs of its workloads."""
-        self._document, self._programs = document, list(programs)
+    def attach(
+        self, document: Document, programs: Sequence[tuple[Stage, ...]], served: Mapping[str, ServedModel]
+    ) -> None:
+        """Keep the document that the scenario was read from, the programs of its workloads, and its decoders."""
+        self._document, self._programs, self._served = document, list(programs), served
 
     def where(self, *path: str | int) -> Location:
         """Return the location of the value at ``path`` in the scenario's file."""
@@ -375,6 +413,11 @@ class Scenario(_Model):
         """The parsed program of each workload, in the order of ``workload``."""
         return self._programs
 
+    @property
+    def served_models(self) -> Mapping[str, ServedModel]:
+        """The decoders of ``models``, by name."""
+        return self._served
+
     def reseeded(self, seed: int) -> Scenario:
         """Return the same scenario with another seed."""
         return self.changed(seed=seed)
@@ -382,7 +425,7 @@ class Scenario(_Model):
     def changed(self, **values: Any) -> Scenario:
         """Return the same scenario with other values of some keys, which are not checked again."""
         other = self.model_copy(update=values)
-        other.attach(self._document, self._programs)
+        other.attach(self._document, self._programs, self._served)
         return other
 
     def entries_named(self, name: str) -> list[int]:

@@ -94,7 +94,14 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
             raise error.at(scenario.where("fleet", i, "calibration")) from None
         try:
             device = configure(
-                device, speed=entry.speed, idle_w=entry.power.idle, max_w=entry.power.max, memory_bytes=entry.memory
+                device,
+                speed=entry.speed,
+                idle_w=entry.power.idle,
+                max_w=entry.power.max,
+                memory_bytes=entry.memory,
+                link_bytes_per_s=entry.node.link,
+                network_bytes_per_s=scenario.network.bandwidth if entry.group_size > 1 else None,
+                network_latency_s=scenario.network.latency if entry.group_size > 1 else None,
             )
             if device.power_limit_w < device.idle_power_w:
                 raise InputError(

@@ -198,6 +198,8 @@ class DeviceResult(Result):
     count: int | None = field(default=None, metadata=OPTIONAL)
     """The number of devices, if the object stands for all devices of an entry: then energy, jobs, rented time and
     powers are sums, and utilisation and availability are means."""
+    group: int | None = field(default=None, metadata=OPTIONAL)
+    """The number of devices of a group, if the entry has groups: then an object, or each of ``count``, is a group."""
     utilisation_min: float | None = field(default=None, metadata=OPTIONAL)
     utilisation_max: float | None = field(default=None, metadata=OPTIONAL)
     unused: int | None = field(default=None, metadata=OPTIONAL)

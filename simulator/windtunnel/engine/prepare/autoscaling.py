@@ -6,12 +6,40 @@ rented in all states but off.
 
 from __future__ import annotations
 
-from windtunnel.scenario.autoscale import Autoscale
+from windtunnel.core.errors import InputError, Location
+from windtunnel.scenario.autoscale import Autoscale, Thresholds
 from windtunnel.scenario.scenario import Scenario
 
 OFF, PROVISIONING, ON, DRAINING = range(4)
 
 
 def rules_by_entry(scenario: Scenario) -> dict[int, Autoscale]:
-    """Return the rule of each scaled fleet entry, by the entry's number."""
-    return {number: rule for rule in scenario.autoscale for number in scenario.entries_named(rule.entry)}
+    """Return the rule of each scaled fleet entry, by the entry's number; of an entry in groups it counts groups.
+
+    Raises:
+        InputError: if a number of devices is not a whole number of groups.
+    """
+    return {
+        number: _in_groups(rule, scenario.fleet[number].group_size, scenario.where("autoscale", i))
+        for i, rule in enumerate(scenario.autoscale)
+        for number in scenario.entries_named(rule.entry)
+    }
+
+
+def _in_groups(rule: Autoscale, size: int, where: Location) -> Autoscale:
+    if size == 1:
+        return rule
+    numbers = {"min": rule.min, "max": rule.max, "up.step": rule.up.step}
+    numbers["down.step"] = None if rule.down is None else rule.down.step
+    for key, number in numbers.items():
+        if number is not None and number % size:
+            problem = f"{key} of {number} devices, and '{rule.entry}' is in groups of {size}"
+            raise InputError(problem, where=where, expected=f"a multiple of {size}")
+    up, down = (None if part is None else _thresholds(part, size) for part in (rule.up, rule.down))
+    return rule.model_copy(update={"min": rule.min // size, "max": rule.max // size, "up": up, "down": down})
+
+
+def _thresholds(part: Thresholds, size: int) -> Thresholds:
+    queue = None if part.queue_per_device is None else part.queue_per_device * size
+    step = None if part.step is None else part.step // size
+    return part.model_copy(update={"queue_per_device": queue, "step": step})

@@ -112,17 +112,11 @@ def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> BatchCost:
     costs, prompts, outputs = compiled.decoder, compiled.prompts, compiled.outputs
     assert costs is not None and prompts is not None and outputs is not None  # noqa: S101
     size = len(ranks)
-    most = costs.linear.shape[1] - 1
-    tokens = int(sum(prompts[r] for r in ranks))
-    seconds, joules = (tokens // most) * costs.linear[:, most] + costs.linear[:, tokens % most] + costs.head[:, size]
-    for rank in ranks:
-        s, j = costs.prompt_attention(0, int(prompts[rank]))
-        seconds, joules = seconds + s, joules + j
-    first = to_ticks(float(seconds))
-    context = float(tokens)
+    seconds, joules = costs.reading([int(prompts[rank]) for rank in ranks])
+    first = to_ticks(seconds)
+    context = float(sum(prompts[rank] for rank in ranks))
     for _ in range(int(max(outputs[r] for r in ranks)) - 1):
         context += size
-        s, j = costs.linear_and_decode(size, context, 0, 0)
+        s, j = costs.step(size, context, (), 0)
         seconds, joules = seconds + s, joules + j
-    watts = round_power(float(joules / seconds))
-    return BatchCost(to_ticks(float(seconds)), watts, first, [("generate", float(seconds))])
+    return BatchCost(to_ticks(seconds), round_power(joules / seconds), first, [("generate", seconds)])

@@ -298,7 +298,7 @@ def _check_fault_count(prepared: PreparedRun) -> None:
     if end is None:
         end = max(int(prepared.arrival.max(initial=0)), prepared.expected_ticks)
     for number, (fault, affected) in enumerate(zip(schedule.faults, schedule.affected, strict=True)):
-        expected = expected_count(fault, sum(part.count for part in affected), to_seconds(end))
+        expected = expected_count(fault, sum(part.devices for part in affected), to_seconds(end))
         if expected > MAX_INTERVALS:
             raise InputError(
                 f"this fault would occur {expected:,.0f} times",

@@ -1,39 +1,67 @@
-"""The cost of one step of a decoder on a device, as tables over tokens, sequences and context.
+"""The cost of one step of a decoder on a group of devices, as tables over tokens, sequences and context.
 
-A step produces one token for each decoding sequence and may process a chunk of prompts. The cost of its linear layers
-depends on the tokens in the step, and that of attention on the context of each sequence. The cost model of the device
-gives both.
+A step produces one token for each decoding sequence and may process chunks of prompts. The cost of its linear layers
+depends on the tokens in the step, and that of attention on the context of each sequence. `core/step.py` lists the parts
+of a step, and the cost model of the device prices them. `core/step_cost.py` describes pipeline stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.errors import UnsupportedOperationError
-from windtunnel.core.ops import Rows
+from windtunnel.core.errors import InputError, UnsupportedOperationError
+from windtunnel.core.group import Group
 from windtunnel.core.provenance import SourcedValue
+from windtunnel.core.step import Amount, DividedDecoder, Part
 from windtunnel.core.ticks import FloatArray
-from windtunnel.scenario.decoder import Decoder, OpCount
+from windtunnel.scenario.decoder import ServedModel
 
 CONTEXT_GRAIN = 64
 """The distance in tokens between the points of the attention tables; values between them are interpolated."""
+MICROBATCH_TOKENS = 512
+"""The prompt tokens from which a step is divided among pipeline stages."""
+WITHOUT_WINDOW = 2.0**40
+"""The window of attention without one (tokens)."""
+
+
+@dataclass(frozen=True)
+class Replica:
+    """The devices that serve a model together, as a fleet entry describes them.
+
+    Args:
+        device: One of the devices.
+        group: How they divide a decoder.
+        engine: The serving engine, which may have kernels of its own for all-reduce.
+        devices_per_node: The devices of a node.
+    """
+
+    device: Device
+    group: Group = field(default_factory=Group)
+    engine: str = "generic"
+    devices_per_node: int = 8
+
+    @property
+    def memory_bytes(self) -> float:
+        """The memory of all devices (bytes)."""
+        return self.device.memory_bytes * self.group.devices
 
 
 class DecoderCostCache:
-    """The step costs of every model on one device, computed at their first use.
+    """The step costs of every model on one replica, computed at their first use.
 
     ``longest`` has the longest context of each model over all workloads, and ``limits`` the largest numbers of tokens
     and of sequences in one step.
     """
 
     def __init__(
-        self, device: Device, models: Mapping[str, Decoder], longest: Mapping[str, int], limits: tuple[int, int]
+        self, replica: Replica, models: Mapping[str, ServedModel], longest: Mapping[str, int], limits: tuple[int, int]
     ) -> None:
-        self._device = device
+        self.replica = replica
         self._models = models
         self._longest = longest
         self._limits = limits
@@ -42,7 +70,7 @@ class DecoderCostCache:
     def __getitem__(self, model: str) -> DecoderCosts:
         if model not in self._costs:
             tokens, sequences = self._limits
-            self._costs[model] = _costs(self._device, self._models[model], tokens, sequences, self._longest[model])
+            self._costs[model] = _costs(self.replica, self._models[model], tokens, sequences, self._longest[model])
         return self._costs[model]
 
 
@@ -50,18 +78,20 @@ _CACHE_SIZE = 16
 _cache: dict[tuple[object, ...], DecoderCosts] = {}
 
 
-def _costs(device: Device, model: Decoder, tokens: int, sequences: int, longest: int) -> DecoderCosts:
+def _costs(replica: Replica, model: ServedModel, tokens: int, sequences: int, longest: int) -> DecoderCosts:
     """Return the tables from a cache, because a plan simulates many fleets of a few SKUs."""
+    device = replica.device
     key = (
         *(device.spec.sku, device.spec.vendor, device.spec.lineage, device.api.name, device.speed, device.cap_w),
         # Everything that a cost depends on. `costs.device` keeps the residuals alive, and so their identities unique.
         *((name, sourced.value) for values in (device.values, device.api.values) for name, sourced in values.items()),
         *((op, id(residual)) for op, residual in device.residuals.items()),
+        *(replica.group, replica.engine, replica.devices_per_node),
         *(id(device.kind), model, tokens, sequences, longest),
     )
     costs = _cache.pop(key, None)
     if costs is None:
-        costs = DecoderCosts(device, model, tokens, sequences, longest)
+        costs = DecoderCosts(replica, model, tokens, sequences, longest)
         while len(_cache) >= _CACHE_SIZE:
             _cache.pop(next(iter(_cache)))
     _cache[key] = costs
@@ -69,53 +99,87 @@ def _costs(device: Device, model: Decoder, tokens: int, sequences: int, longest:
 
 
 class DecoderCosts:
-    """Durations (s) and energies above idle (J) of the steps of a decoder on one device.
+    """Durations (s) of the steps of a decoder on a replica, and energies above idle (J) of all its devices.
 
-    Each table has the seconds at index 0 and the joules at index 1 of its first axis.
+    Each table has the seconds at index 0 and the joules at index 1 of its first axis. With pipeline stages the tables
+    are those of one microbatch through all stages.
+
+    Attributes:
+        linear: By tokens in the step, from 0; shape (2, tokens + 1).
+        head: By sequences that produce a token, from 0; shape (2, sequences + 1).
+        decode: By decoding sequences, and their mean context in grains; shape (2, sequences + 1, points).
+        prefill: Attention of one whole prompt, by kind of window and tokens in grains; shape (windows, 2, points).
+        windows: The window of each kind of attention (tokens).
 
     Args:
-        device: The device model.
+        replica: The devices.
         model: The decoder.
         max_tokens: The largest number of tokens in one step.
         max_sequences: The largest number of sequences in one step.
         longest: The longest context: prompt and output together (tokens).
 
     Raises:
+        InputError: if the group does not divide the decoder, or a context is longer than the decoder supports.
         UnsupportedOperationError: if the device does not execute an operation of the decoder.
     """
 
-    def __init__(self, device: Device, model: Decoder, max_tokens: int, max_sequences: int, longest: int) -> None:
-        self.device = device
-        self.model = model
+    def __init__(self, replica: Replica, model: ServedModel, max_tokens: int, max_sequences: int, longest: int) -> None:
+        self.replica, self.served, self.model = replica, model, model.architecture
+        self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
-        for op in ("gemm", "attention", "elementwise"):
-            if not device.runs(op):
-                raise UnsupportedOperationError(
-                    f"{device.label} is a {device.kind.name}, which does not execute {op}, as every decoder does"
-                )
-        tokens = np.arange(1, max_tokens + 1, dtype=np.float64)
-        linear = np.zeros((2, max_tokens + 1))
-        for part in model.linear_operations():
-            column = "m" if part.op.name == "gemm" else "rows"
-            linear[:, 1:] += self._cost(part, {column: tokens})
-        # Index 0 of the second axis represents zero tokens, which cost nothing.
-        self.linear = linear
-        sequences = np.arange(1, max_sequences + 1, dtype=np.float64)
-        self.head = np.zeros((2, max_sequences + 1))
-        self.head[:, 1:] = self._cost(model.head_operation(), {"m": sequences})
+        self.group.check(self.model)
+        supported = self.model.max_context
+        if supported is not None and longest > supported:
+            raise InputError(
+                f"a request has a context of {longest:,} tokens, and {self.model.name} supports {supported:,}",
+                expected=f"at most {supported:,} tokens of prompt and output together",
+            )
+        own_kernels = model.dispatch != "device" and replica.engine != "generic"
+        self._divided = DividedDecoder(
+            self.model, self.group, replica.devices_per_node, replica.engine if own_kernels else "nccl"
+        )
+        self._context = {"dispatch": model.dispatch, "clock": model.clock}
+        self._parts = list(self._divided.parts())
+        missing = sorted({part.op.name for part in self._parts if not self.device.runs(part.op.name)})
+        if missing:
+            raise UnsupportedOperationError(
+                f"{self.device.label} is a {self.device.kind.name}, which does not execute {missing[0]}, as "
+                f"{self.model.name} does"
+            )
         grid = np.arange(0, longest + 2 * CONTEXT_GRAIN, CONTEXT_GRAIN, dtype=np.float64)
         grid[0] = 1.0
-        self.prefill = self._cost(model.attention_operation("prefill"), {"batch": np.ones(1), "kv_tokens": grid})
-        self.prefill = np.maximum.accumulate(self.prefill, axis=1)
+        tokens = np.arange(1, max_tokens + 1, dtype=np.float64)
+        sequences = np.arange(1, max_sequences + 1, dtype=np.float64)
+        self.linear = np.zeros((2, max_tokens + 1))
+        self.head = np.zeros((2, max_sequences + 1))
         self.decode = np.zeros((2, max_sequences + 1, len(grid)))
-        self.decode[:, 1:, :] = self._cost(
-            model.attention_operation("decode"), {"batch": sequences[:, None], "kv_tokens": grid[None, :]}
-        )
+        by_window: dict[float, FloatArray] = {}
+        # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
+        for part in self._parts:
+            if part.amount is Amount.TOKENS:
+                self.linear[:, 1:] += self._cost(part, tokens)
+            elif part.amount is Amount.HEADS:
+                self.head[:, 1:] += self._cost(part, sequences)
+            elif part.amount is Amount.DECODING:
+                self.decode[:, 1:, :] += self._decoding(part, sequences, grid)
+            else:
+                window = WITHOUT_WINDOW if part.window is None else float(part.window)
+                whole = self._cost(part, np.ones(1), {"kv_tokens": grid, "batch": np.ones(1)})
+                # A prompt runs on one of the copies of the attention.
+                whole[1] /= self.group.attention_data
+                by_window[window] = by_window.get(window, 0.0) + np.maximum.accumulate(whole, axis=1)
+        handover = self._divided.handover()
+        if handover is not None:
+            self.linear[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, tokens)
+        self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
+        none = np.zeros((2, len(grid)))
+        self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
 
-    @cached_property
-    def _parts(self) -> list[OpCount]:
-        model = self.model
-        return [*model.linear_operations(), model.head_operation(), model.attention_operation("decode")]
+    @property
+    def stage_share(self) -> float:
+        """The share of the layers that the largest pipeline stage has."""
+        depth = self.model.layer_count
+        return -(-depth // self.group.pipeline) / depth
 
     @property
     def operations(self) -> frozenset[str]:
@@ -127,11 +191,9 @@ class DecoderCosts:
         """Every number on which the costs depend, by name."""
         sources: dict[str, SourcedValue] = {}
         for part in self._parts:
-            column = {"gemm": ("m",), "elementwise": ("rows",)}.get(part.op.name, ("batch", "kv_tokens"))
-            complete = part.op.complete(part.values | dict.fromkeys(column, 1))
-            words = {k: v for k, v in complete.items() if isinstance(v, str)}
-            numbers = {k: np.array([v]) for k, v in complete.items() if not isinstance(v, str)}
-            sources.update(self.device.sources(Rows(part.op, words, numbers)))
+            has_context = any(column.name == "kv_tokens" for column in part.op.columns)
+            more = {"kv_tokens": np.ones(1)} if has_context else None
+            sources.update(self.device.sources(part.rows(np.ones(1), self._context, more)))
         return sources
 
     def flat(self, table: str) -> FloatArray:
@@ -141,45 +203,67 @@ class DecoderCosts:
         return self._flat[table]
 
     @property
+    def idle_power_w(self) -> float:
+        """The idle power of all devices (W)."""
+        return self.device.idle_power_w * self.group.devices
+
+    @property
     def weight_bytes(self) -> float:
         """The memory of the weights (bytes)."""
         return self.model.weight_bytes
 
-    def cache_tokens(self, share: float) -> int:
-        """Return how many tokens of KV cache fit beside the weights into ``share`` of the device's memory."""
-        free_bytes = self.device.memory_bytes * share - self.model.weight_bytes
-        return int(min(max(free_bytes, 0.0) / self.model.kv_bytes_per_token, 2.0**53))
+    def request_bytes(self, tokens: FloatArray) -> FloatArray:
+        """Return the memory that the weights and one request of so many tokens need (bytes)."""
+        return self.weight_bytes + tokens * self.model.kv_bytes_per_token
 
-    def linear_and_decode(self, decoding: int, context: float, read: int, ends_prompts: int) -> tuple[float, float]:
-        """Return seconds and joules above idle of one step, without the attention of prompts.
+    def cache_tokens(self, share: float) -> int:
+        """Return how many tokens of KV cache fit beside the weights into ``share`` of the replica's memory."""
+        free_bytes = self.replica.memory_bytes * share - self.weight_bytes
+        return int(min(max(free_bytes, 0.0) / max(self.model.kv_bytes_per_token, 1.0), 2.0**53))
+
+    def microbatches(self, decoding: int, read: int) -> int:
+        """Return into how many microbatches a step is divided: as many as there are stages, if it has so many."""
+        wanted = max(decoding, -(-read // MICROBATCH_TOKENS), 1)
+        return min(wanted, self.group.pipeline)
+
+    def step(
+        self, decoding: int, context: float, chunks: Sequence[tuple[int, int]], ends_prompts: int
+    ) -> tuple[float, float]:
+        """Return seconds and joules above idle of one step.
 
         Args:
             decoding: The number of sequences that produce one token each.
             context: The sum of their contexts (tokens).
-            read: The number of prompt tokens in the step.
+            chunks: The start and the length of each chunk of a prompt in the step (tokens).
             ends_prompts: The number of prompts that the step completes, each of which produces its first token.
         """
-        tokens, heads = decoding + read, decoding + ends_prompts
-        seconds = self.linear[0, tokens] + self.head[0, heads]
-        joules = self.linear[1, tokens] + self.head[1, heads]
+        read = sum(length for _, length in chunks)
+        micro = self.microbatches(decoding, read)
+        tokens, heads = -(-(decoding + read) // micro), -(-(decoding + ends_prompts) // micro)
+        seconds, joules = self.linear[:, tokens] + self.head[:, heads]
         if decoding:
-            s, j = self._between(self.decode[:, decoding], context / decoding)
+            s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
             seconds, joules = seconds + s, joules + j
-        return float(seconds), float(joules)
+        for start, length in chunks:
+            s, j = self.prompt_attention(start, length)
+            seconds += s / (micro * min(self.group.attention_data, len(chunks)))
+            joules += j / micro
+        return float(seconds) * max(1.0, micro * self.stage_share), float(joules) * micro
 
     def prompt_attention(self, start: int, chunk: int) -> tuple[float, float]:
         """Return seconds and joules above idle of the attention of ``chunk`` prompt tokens from ``start`` on.
 
-        It is the difference of two causal prefills, up to the end and up to the start of the chunk, which has exactly
-        the scores of the chunk. The energy is at most what the device can draw in that time.
+        It has the rate of a whole prompt that ends where the chunk ends, by its share of the scores. Within a window
+        each query has at most as many scores as the window has tokens; the rate is then that of two windows.
         """
-        until = self._between(self.prefill, start + chunk)
-        if not start:
-            return until
-        before = self._between(self.prefill, start)
-        seconds = max(until[0] - before[0], 0.0)
-        max_j = seconds * (self.device.power_limit_w - self.device.idle_power_w)
-        return seconds, min(max(until[1] - before[1], 0.0), max_j)
+        seconds = joules = 0.0
+        for table, window in zip(self.prefill, self.windows, strict=True):
+            until = float(start + chunk)
+            priced = min(until, max(2.0 * window, float(chunk)))
+            share = (_scores(until, window) - _scores(float(start), window)) / (priced * (priced + 1.0) / 2.0)
+            s, j = _between(table, priced)
+            seconds, joules = seconds + s * share, joules + j * share
+        return seconds, joules
 
     def alone(self, prompts: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return the costs of requests that are served one at a time; arrays of the shape of ``prompts``.
@@ -187,44 +271,87 @@ class DecoderCosts:
         Returns:
             The seconds until the first token, the seconds in total, and the joules above idle of both.
         """
-        most = self.linear.shape[1] - 1
-        whole_chunks, rest = np.divmod(prompts.astype(np.int64), most)
-        linear = self.linear[:, rest] + whole_chunks * self.linear[:, most][:, None]
-        grid = np.arange(self.prefill.shape[1]) * float(CONTEXT_GRAIN)
+        grid = np.arange(self.decode.shape[2]) * float(CONTEXT_GRAIN)
         grid[0] = 1.0
-        first = np.stack([linear[i] + self.head[i, 1] + np.interp(prompts, grid, self.prefill[i]) for i in (0, 1)])
-        # Every later token is one step, with a context that is longer by one token each time.
-        total = np.empty_like(first)
+        lengths, place = np.unique(prompts.astype(np.int64), return_inverse=True)
+        read = np.array([self.reading([int(length)]) for length in lengths]).T[:, place]
+        total = np.empty_like(read)
         for i in (0, 1):
+            # Every later token is one step, with a context that is longer by one token each time.
             positions = np.arange(1, self.decode.shape[2] * CONTEXT_GRAIN)
             step_s = np.interp(positions, grid, self.decode[i, 1])
             running = np.concatenate([[0.0, 0.0], np.cumsum(step_s)])
             start = np.minimum(prompts.astype(np.int64) + 1, len(running) - 1)
             stop = np.minimum((prompts + outputs).astype(np.int64), len(running) - 1)
             steps = np.maximum(outputs - 1, 0)
-            total[i] = first[i] + steps * (self.linear[i, 1] + self.head[i, 1]) + (running[stop] - running[start])
-        return first[0], total[0], first[1], total[1]
+            total[i] = read[i] + steps * (self.linear[i, 1] + self.head[i, 1]) + (running[stop] - running[start])
+        return read[0], total[0], read[1], total[1]
 
-    def _between(self, table: FloatArray, context: float) -> tuple[float, float]:
-        place = context / CONTEXT_GRAIN
-        low = int(place)
-        weight = place - low
-        seconds, joules = table
-        high = low + 1
-        return (
-            float(seconds[low] + (seconds[high] - seconds[low]) * weight),
-            float(joules[low] + (joules[high] - joules[low]) * weight),
-        )
+    def reading(self, prompts: Sequence[int]) -> tuple[float, float]:
+        """Return seconds and joules above idle of prompts that are read together, in steps of as many tokens as fit."""
+        most = self.linear.shape[1] - 1
+        seconds = joules = 0.0
+        chunks: list[tuple[int, int]] = []
+        room, ends = most, 0
+        for number, prompt in enumerate(prompts):
+            start = 0
+            while start < prompt:
+                chunk = min(room, prompt - start)
+                chunks.append((start, chunk))
+                start, room = start + chunk, room - chunk
+                ends += start == prompt
+                if room == 0 or (start == prompt and number == len(prompts) - 1):
+                    s, j = self.step(0, 0.0, chunks, ends)
+                    seconds, joules = seconds + s, joules + j
+                    chunks, room, ends = [], most, 0
+        return seconds, joules
 
-    def _cost(self, part: OpCount, numbers: dict[str, FloatArray]) -> FloatArray:
-        """Return seconds and joules above idle (stacked) of an operation for the columns ``numbers``, times count."""
-        complete = part.op.complete(part.values | dict.fromkeys(numbers, 1))
-        rows = Rows(
-            part.op,
-            {key: value for key, value in complete.items() if isinstance(value, str)},
-            {key: np.asarray(value, dtype=np.float64) for key, value in complete.items() if not isinstance(value, str)}
-            | numbers,
-        )
-        cost = self.device.cost(rows, intervals=False)
+    def least_prefill(self, prompts: FloatArray) -> FloatArray:
+        """Return a lower bound of the attention of whole prompts, however they are divided into chunks (s).
+
+        Each chunk has the rate of some shorter prompt, so at least the lowest of these rates. Between two points of a
+        table the time is a line and the number of scores is convex, so the lowest rate is at one of the points.
+        """
+        points = np.arange(self.prefill.shape[2]) * float(CONTEXT_GRAIN)
+        points[0] = 1.0
+        seconds = np.zeros_like(prompts)
+        upper = np.minimum(np.ceil(prompts / CONTEXT_GRAIN).astype(np.int64), len(points) - 1)
+        for table, window in zip(self.prefill[:, 0], self.windows, strict=True):
+            rates = np.minimum.accumulate(table / (points * (points + 1.0) / 2.0))
+            seconds = seconds + rates[upper] * _scores_of(prompts, window)
+        return seconds / self.group.attention_data
+
+    def _decoding(self, part: Part, sequences: FloatArray, grid: FloatArray) -> FloatArray:
+        if all(column.name != "kv_tokens" for column in part.op.columns):
+            return self._cost(part, sequences)[:, :, None]
+        attended = grid if part.window is None else np.minimum(grid, float(part.window))
+        return self._cost(part, sequences[:, None], {"kv_tokens": attended[None, :]})
+
+    def _cost(self, part: Part, amount: FloatArray, more: Mapping[str, FloatArray] | None = None) -> FloatArray:
+        """Return seconds and joules above idle (stacked) of a part, for the devices of one stage over all layers."""
+        cost = self.device.cost(part.rows(amount, self._context, more), intervals=False)
         above_idle = np.maximum(cost.power_w - self.device.idle_power_w, 0.0)
-        return part.times * np.stack([cost.duration_s, cost.duration_s * above_idle])
+        return part.times * np.stack([cost.duration_s, cost.duration_s * above_idle * self.group.stage_devices])
+
+
+def _between(table: FloatArray, context: float) -> tuple[float, float]:
+    place = context / CONTEXT_GRAIN
+    low = int(place)
+    weight = place - low
+    seconds, joules = table
+    high = low + 1
+    return (
+        float(seconds[low] + (seconds[high] - seconds[low]) * weight),
+        float(joules[low] + (joules[high] - joules[low]) * weight),
+    )
+
+
+def _scores(tokens: float, window: float) -> float:
+    """Return the causal scores of a prompt of so many tokens with a window."""
+    inside = min(tokens, window)
+    return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside
+
+
+def _scores_of(tokens: FloatArray, window: float) -> FloatArray:
+    inside = np.minimum(tokens, window)
+    return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside

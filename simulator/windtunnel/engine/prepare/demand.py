@@ -390,8 +390,10 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
             passed = max(forms, key=lambda form: float(form.sum())) + a_head * outputs
         alpha, beta = _attention(costs, i, size, float(np.mean(prompts + decoded / 2)))
         attended = decoded * alpha + beta * (decoded * prompts + decoded * (decoded + 1) / 2)
-        own = _prefill(costs, prompts) if i == 0 else np.zeros_like(prompts)
-        totals += [read + a_head + own, passed + own + attended]
+        own = costs.least_prefill(prompts) if i == 0 else np.zeros_like(prompts)
+        # Pipeline stages work side by side, so a replica's share of a step is at least that of its largest stage.
+        share = costs.stage_share if i == 0 else 1.0
+        totals += [share * (read + a_head + own), share * (passed + own + attended)]
     first, whole = totals[0], totals[1]
     # The minimum duration of one step, whatever else it processes.
     gap = float(
@@ -407,20 +409,12 @@ def _alone_first(costs: DecoderCosts, prompts: FloatArray, most: int, size: int)
     """Return the minimum time until a prompt is processed, in as many steps as its tokens need (s)."""
     linear = _lower_envelope(costs.linear[0, 1 : most + 1])
     fixed, slope = tangent_below(linear, min(float(prompts.mean()), float(most)))
-    return (
+    return costs.stage_share * (
         np.ceil(prompts / most) * fixed
         + slope * prompts
-        + _prefill(costs, prompts)
+        + costs.least_prefill(prompts)
         + float(costs.head[0, 1 : size + 1].min())
     )
-
-
-def _prefill(costs: DecoderCosts, prompts: FloatArray) -> FloatArray:
-    """Return the cost of attention over whole prompts; the costs of their chunks add up to the same (s)."""
-    grid = np.arange(costs.prefill.shape[1]) * float(CONTEXT_GRAIN)
-    # The engine reads its table by index, so the first point represents zero tokens.
-    read: FloatArray = np.interp(prompts, grid, costs.prefill[0])
-    return read
 
 
 def _attention(costs: DecoderCosts, i: int, size: int, context: float) -> tuple[float, float]:

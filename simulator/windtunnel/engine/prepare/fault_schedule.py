@@ -37,16 +37,25 @@ MAX_INTERVALS = 5_000_000
 
 @dataclass(frozen=True)
 class AffectedDevices:
-    """The devices of one fleet entry that a fault affects, from number ``first`` on (-1 for the fleet's power)."""
+    """The devices of one fleet entry that a fault affects, from number ``first`` on (-1 for the fleet's power).
+
+    ``members`` devices form a group, which has one number: a fault of one of them affects the whole group.
+    """
 
     name: str
     first: int
     count: int
+    members: int = 1
 
     @property
     def numbers(self) -> np.ndarray:
-        """The numbers of the devices; shape (count,)."""
+        """The numbers of the groups; shape (count,)."""
         return np.arange(self.first, self.first + self.count)
+
+    @property
+    def devices(self) -> int:
+        """The devices of all groups."""
+        return self.count * self.members
 
 
 @dataclass
@@ -144,7 +153,7 @@ class FaultSchedule:
         """Return devices, beginnings and ends of all random intervals that begin before ``tick``."""
         means = _means(fault)
         domain = getattr(fault, "domain", None)
-        units = part.count if domain is None else -(-part.count // domain)
+        units = part.devices if domain is None else -(-part.devices // domain)
         name = [str(number), part.name] if domain is None else [str(number), part.name, "domain"]
         columns: tuple[list[np.ndarray], ...] = ([], [], [])
         for block in range(-(-units // _BLOCK)):
@@ -164,11 +173,11 @@ class FaultSchedule:
                     column.append(values[kept])
         unit, begins, ends = (np.concatenate(parts) for parts in columns)
         if domain is None:
-            return part.first + unit, begins, ends
+            return part.first + unit // part.members, begins, ends
         members = unit[:, None] * domain + np.arange(domain)
-        exists = members < part.count  # the last domain may be smaller
+        exists = members < part.devices  # the last domain may be smaller
         begins, ends = (np.broadcast_to(column[:, None], members.shape)[exists] for column in (begins, ends))
-        return part.first + members[exists], begins, ends
+        return part.first + members[exists] // part.members, begins, ends
 
     def _failures(self, table: np.ndarray) -> np.ndarray:
         """Return the events of failures; of overlapping ones the first decides what happens to the jobs."""

@@ -15,6 +15,7 @@ from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.engine.prepare.batches import BatchTable, batch_table
 from windtunnel.engine.prepare.chips import Chip, shared_chips
+from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
 from windtunnel.engine.prepare.programs import Compiled, ServiceTimeDraws, Source
 from windtunnel.engine.prepare.users import CapacityExceededError, UserClass
@@ -28,11 +29,16 @@ FAR = 2**62
 
 @dataclass(frozen=True)
 class FleetClass:
-    """The identical devices of one fleet entry, with the numbers ``first`` to ``first + count - 1``."""
+    """The identical devices of one fleet entry, with the numbers ``first`` to ``first + count - 1``.
+
+    Where an entry states a group, each group counts as one device here: powers, prices and memory are those of a group.
+    """
 
     number: int
     name: str
     device: Device
+    replica: Replica
+    """What each device serves decoders with: itself, or a group."""
     first: int
     count: int
     """The number of devices; for a scaled entry the largest possible number."""
@@ -48,6 +54,21 @@ class FleetClass:
     """The executor of a real device; None for a modelled one."""
     chip: str | None = None
     """The name of the chip that other entries may reach too."""
+
+    @property
+    def members(self) -> int:
+        """The devices of a group; 1 if each device works alone."""
+        return self.replica.group.devices
+
+    @property
+    def devices(self) -> int:
+        """The devices of all groups."""
+        return self.count * self.members
+
+    @property
+    def memory_bytes(self) -> float:
+        """The memory of a device, or of all devices of a group (bytes)."""
+        return self.device.memory_bytes * self.members
 
 
 @dataclass(frozen=True)

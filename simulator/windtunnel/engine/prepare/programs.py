@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from windtunnel.core.device import Device, StrArray
-from windtunnel.core.errors import InputError, Location
+from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.executor import Executor
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import SourcedValue
@@ -253,7 +253,12 @@ def compile_program(
         InputError: if a value is not valid.
     """
     if len(program) == 1 and isinstance(program[0], Generate):
-        return _compile_generate(program[0], device, source, decoders)
+        return _compile_generate(program[0], source, decoders)
+    if decoders.replica.group.devices > 1:
+        raise UnsupportedOperationError(
+            f"{device.label} is in groups of {decoders.replica.group.devices}, which serve `generate` alone",
+            expected="a program of one `generate`, or a fleet entry without group",
+        )
     return _Compiler(device, source, decoders, executor).compile(program)
 
 
@@ -353,7 +358,7 @@ class _Compiler:
         seconds, joules, footprint = np.zeros(1), np.zeros(1), np.zeros(1)
         for stage in body:
             if isinstance(stage, Generate):
-                inner = _compile_generate(stage, self.device, self.source, self.decoders)
+                inner = _compile_generate(stage, self.source, self.decoders)
                 segment = inner.single
                 assert segment is not None  # noqa: S101  a request served alone is one segment
                 segments.append(segment)
@@ -434,7 +439,7 @@ class _Compiler:
         return max(1, int(np.min(alone_s / each_s) + 1e-9))
 
 
-def _compile_generate(stage: Generate, device: Device, source: Source, decoders: DecoderCostCache) -> Compiled:
+def _compile_generate(stage: Generate, source: Source, decoders: DecoderCostCache) -> Compiled:
     prompts = source.value(stage.prompt, (*stage.path, "prompt"))
     outputs = source.value(stage.output, (*stage.path, "output"))
     longest = float((prompts + outputs).max())
@@ -448,10 +453,9 @@ def _compile_generate(stage: Generate, device: Device, source: Source, decoders:
         costs = decoders[stage.model]
     except InputError as error:
         raise error.at(source.where(stage.path)) from None
-    model = costs.model
     prompts, outputs = (np.broadcast_to(a, (source.count,)) for a in (prompts, outputs))
     first_s, whole_s, _, whole_j = costs.alone(prompts, outputs)
-    footprint = model.weight_bytes + (prompts + outputs) * model.kv_bytes_per_token
+    footprint = costs.request_bytes(prompts + outputs)
     ticks = to_tick_array(whole_s)
     watts = np.rint(whole_j / np.maximum(whole_s, 1e-12) / WATT_GRAIN) * WATT_GRAIN
     return Compiled(
@@ -459,11 +463,11 @@ def _compile_generate(stage: Generate, device: Device, source: Source, decoders:
         variant_of=None,
         estimate_s=first_s,
         mean_s=float(first_s.mean()),
-        energy_j=whole_j + whole_s * device.idle_power_w,
+        energy_j=whole_j + whole_s * costs.idle_power_w,
         footprint_bytes=footprint,
         sources=costs.sources,
         operations=costs.operations,
-        contexts=frozenset({Context("generate", model.dispatch, model.clock, "cold", "of its model")}),
+        contexts=frozenset({Context("generate", costs.served.dispatch, costs.served.clock, "cold", "of its model")}),
         decoder=costs,
         prompts=prompts.astype(np.int64),
         outputs=outputs.astype(np.int64),

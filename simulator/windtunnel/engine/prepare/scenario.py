@@ -11,6 +11,7 @@ import numpy as np
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.executor import Executor
+from windtunnel.core.group import Group
 from windtunnel.core.memory import require_memory
 from windtunnel.core.policy import Policy
 from windtunnel.core.rng import stream
@@ -27,7 +28,7 @@ from windtunnel.engine.prepare.checks import (
     check_progress,
 )
 from windtunnel.engine.prepare.chips import shared_chips
-from windtunnel.engine.prepare.decoding import DecoderCostCache
+from windtunnel.engine.prepare.decoding import DecoderCostCache, Replica
 from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.offered_load import offered_load
@@ -40,7 +41,7 @@ from windtunnel.scenario.arrivals import Closed, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.faults import BrownOut, OperationFault, Straggler
 from windtunnel.scenario.program import OpStage
-from windtunnel.scenario.scenario import Scenario
+from windtunnel.scenario.scenario import FleetEntry, Scenario
 
 Preference = Callable[[str, str, str], float]
 """Returns the rank of (use case, API, kind) in the recommendation matrix; infinity if it is not recommended."""
@@ -160,13 +161,12 @@ def _compiled(
     """
     batch = policy.batch
     most = (batch.tokens if batch.kind == "continuous" else 8192, max(batch.size, 1))
-    models = {name: model.decoder() for name, model in scenario.models.items()}
     longest: dict[str, int] = {}
     for job_class in of_contexts:
         if job_class.source.count:
             for model, context in longest_contexts(job_class.program, job_class.source):
                 longest[model] = max(longest.get(model, 0), context)
-    shelves = [DecoderCostCache(c.device, models, longest, most) for c in classes]
+    shelves = [DecoderCostCache(c.replica, scenario.served_models, longest, most) for c in classes]
     compiled: _Pairs = {}
     preferences: dict[tuple[int, int], float] = {}
     excluded: _Excluded = {}
@@ -228,20 +228,24 @@ def _classes(
                     expected="each name once",
                 )
             name = f"{name}.{names[name]}"
-        count = rules[number].max if number in rules else entry.count
+        replica = _replica(entry, device)
+        count = rules[number].max if number in rules else entry.replicas
+        price = entry.price if entry.price is not None else device.number("price_usd_per_h")
+        size = entry.group_size
         classes.append(
             FleetClass(
                 number=number,
                 name=name,
                 device=device,
+                replica=replica,
                 first=first,
                 count=count,
-                begin=entry.count,
+                begin=entry.replicas,
                 streams=entry.streams,
-                price_usd_per_s=entry.price if entry.price is not None else device.number("price_usd_per_h"),
-                idle_w=round_power(device.idle_power_w),
-                active_w=round_power(device.active_power_w),
-                limit_w=device.power_limit_w,
+                price_usd_per_s=None if price is None else size * price,
+                idle_w=round_power(size * device.idle_power_w),
+                active_w=round_power(size * device.active_power_w),
+                limit_w=size * device.power_limit_w,
                 executor=executors.get(number),
                 # A real device whose model is a processor is this host's.
                 chip=entry.chip_name or ("host" if number in executors and device.kind.name == "cpu" else None),
@@ -250,6 +254,13 @@ def _classes(
         first += count
     _check_chips(scenario, classes, rules)
     return classes
+
+
+def _replica(entry: FleetEntry, device: Device) -> Replica:
+    """Return the devices of an entry that serve a decoder together."""
+    group = Group() if entry.group is None else entry.group.group()
+    linked = entry.node.devices or int(device.number("devices_per_node") or 8)
+    return Replica(device, group, entry.engine, linked)
 
 
 def _check_chips(scenario: Scenario, classes: Sequence[FleetClass], rules: Mapping[int, Autoscale]) -> None:
@@ -386,7 +397,7 @@ def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float
             [AffectedDevices("", -1, 1)]
             if isinstance(fault, BrownOut)
             else [
-                AffectedDevices(c.name, c.first, c.count)
+                AffectedDevices(c.name, c.first, c.count, c.members)
                 for c in classes
                 if named is None or scenario.fleet[c.number].device in named or scenario.fleet[c.number].name in named
             ]
@@ -505,13 +516,13 @@ def _eligibility(
             need = compiled[fleet_class.number, job_class.number].footprint_bytes
             fits[:, column] = (
                 need if need.size == 1 else need[ranks]
-            ) <= fleet_class.device.memory_bytes * policy.batch.memory
+            ) <= fleet_class.memory_bytes * policy.batch.memory
         if not fits.any(axis=1).all():
             job = int(np.argmin(fits.any(axis=1)))
             need = np.broadcast_to(
                 compiled[able[0].number, job_class.number].footprint_bytes, (job_class.source.count,)
             )[ranks[job]]
-            largest = max(c.device.memory_bytes for c in able)
+            largest = max(c.memory_bytes for c in able)
             trace = job_class.source.trace
             row = f" ({trace.place(int(ranks[job]))})" if trace is not None else ""
             raise InputError(

@@ -220,7 +220,8 @@ def devices_of(
 ) -> Devices:
     """Return the totals of all devices; ``active_j`` is their energy above idle (J), the times are ticks."""
     entries = [
-        DeviceEntry(c.name, c.device.label, c.device.kind.name, c.count, c.limit_w, c.idle_w) for c in prepared.classes
+        DeviceEntry(c.name, c.device.label, c.device.kind.name, c.count, c.limit_w, c.idle_w, c.members)
+        for c in prepared.classes
     ]
     idle_w = prepared.idle_by_device()
     return Devices(entries, busy, idle_w * (rented / 1e12) + active_j, jobs, down, rented, idle_w)

@@ -58,6 +58,8 @@ def scaling_of(
 ) -> list[Scaling]:
     """Return the number of devices in service and rented over time, for each scaled entry.
 
+    All devices of a group count.
+
     ``steps`` makes a step function from pairs of ticks and changes, the initial value and the end.
     """
     changes = log.changes
@@ -70,11 +72,11 @@ def scaling_of(
         records.append(
             Scaling(
                 entry=c.name,
-                min=rule.min,
-                max=rule.max,
-                in_service=steps([(tick[served], on)], float(c.begin), end),
+                min=rule.min * c.members,
+                max=rule.max * c.members,
+                in_service=steps([(tick[served], c.members * on)], float(c.members * c.begin), end),
                 devices=range(c.first, c.first + c.count),
-                rented=steps([(rent.at[of_entry], rent.change[of_entry])], float(c.begin), end),
+                rented=steps([(rent.at[of_entry], c.members * rent.change[of_entry])], float(c.members * c.begin), end),
                 scale_ups=ups,
                 scale_downs=downs,
             )
@@ -100,7 +102,7 @@ def scaled_entries(prepared: PreparedRun, recording: Recording) -> list[ScaledEn
                 max_in_service=int(scaling.in_service.values.max()),
                 mean_rented=scaling.rented.mean(),
                 max_rented=int(scaling.rented.values.max()),
-                rented_s=ticks / 1e12,
+                rented_s=c.members * ticks / 1e12,
                 cost_usd=None if price is None else price * (ticks / 1e12),
                 series=_series(scaling.in_service, scaling.rented),
             )

@@ -56,6 +56,7 @@ def device_results(recording: Recording, each: bool) -> list[DeviceResult]:
             power_limit_w=entry.power_limit_w,
             idle_power_w=entry.idle_power_w,
             availability=available,
+            group=entry.group if entry.group > 1 else None,
         )
         for entry, _ in devices.by_entry()
         for number, (share, rented, energy_j, jobs, available) in zip(range(entry.count), rows, strict=False)
@@ -113,6 +114,7 @@ def _entries(recording: Recording, shares: FloatArray, up: FloatArray) -> list[D
                 power_limit_w=entry.count * entry.power_limit_w,
                 idle_power_w=entry.count * entry.idle_power_w,
                 availability=float(up[members].mean()),
+                group=entry.group if entry.group > 1 else None,
                 count=entry.count,
                 utilisation_min=float(used.min()),
                 utilisation_max=float(used.max()),

@@ -188,7 +188,7 @@ def _faults(prepared: PreparedRun, recording: Recording) -> FaultResult | None:
             entries.append(
                 EntryFaults(
                     name=fleet_class.name,
-                    devices=fleet_class.count,
+                    devices=fleet_class.devices,
                     failures=int(counts_of[number, 0]),
                     down_s=float(lasted_s[number, 0]),
                     unreachable_s=float(lasted_s[number, 1]),

@@ -85,7 +85,7 @@ class Answers:
             rank = int(w.slots[slot].rank)
             need = compiled.footprint_bytes[0 if compiled.footprint_bytes.size == 1 else rank]
             need = float(need) - (weights if ranks else 0.0)
-            if ranks and memory + need > self._prepared.classes[cls].device.memory_bytes:
+            if ranks and memory + need > self._prepared.classes[cls].memory_bytes:
                 break
             memory += need
             ranks.append(rank)

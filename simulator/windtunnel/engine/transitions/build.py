@@ -188,7 +188,7 @@ def _streams(prepared: PreparedRun, r: Records, slots: int) -> dict[str, Any]:
     most = bodies = 0
     for c in prepared.classes if slots else ():
         members = slice(c.first, c.first + c.count)
-        rows.streams[members], rows.memory[members] = c.streams, c.device.memory_bytes
+        rows.streams[members], rows.memory[members] = c.streams, c.memory_bytes
         rows.active_w[members] = c.active_w
         rows.headroom_w[members] = max(round_power(c.limit_w) - c.idle_w - c.active_w, 0.0)
         programs = [compiled for (cls, _), compiled in prepared.compiled.items() if cls == c.number]
@@ -496,7 +496,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
         node_count, leaf = tree_size(fleet_class.count)
         row.first, row.count, row.idle = fleet_class.first, fleet_class.count, fleet_class.begin
         row.tree, row.leaf = size + ROOT, size + leaf
-        row.memory, row.idle_w = fleet_class.device.memory_bytes, fleet_class.idle_w
+        row.memory, row.idle_w = fleet_class.memory_bytes, fleet_class.idle_w
         row.scaled = fleet_class.number in scaled
         designs = prepared.designs.get(fleet_class.number)
         if designs is not None and prepared.reconfigures:
@@ -541,10 +541,11 @@ def _write_step_costs(row: Records, costs: DecoderCosts, prepared: PreparedRun, 
     batch = prepared.policy.batch
     assert costs.linear.shape[1] == batch.tokens + 1 and costs.head.shape[1] == batch.size + 1  # noqa: S101
     row.capacity = costs.cache_tokens(batch.memory)
-    row.columns = costs.prefill.shape[1]
+    row.columns = costs.prefill.shape[2]
     row.linear, row.head = numbers.add(costs.flat("linear")), numbers.add(costs.flat("head"))
     row.prefill, row.decode = numbers.add(costs.flat("prefill")), numbers.add(costs.flat("decode"))
-    row.above_idle = costs.device.power_limit_w - costs.device.idle_power_w
+    row.kinds, row.windows = len(costs.windows), numbers.add(costs.windows)
+    row.stages, row.copies, row.stage_share = costs.group.pipeline, costs.group.attention_data, costs.stage_share
 
 
 def _reads(score: Callable[..., Any], name: str) -> bool:

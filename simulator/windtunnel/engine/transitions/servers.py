@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
+from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN, MICROBATCH_TOKENS
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, QUESTIONS, cold, hot
@@ -109,15 +109,23 @@ def _between(numbers: Any, table: int, apart: int, context: float) -> tuple[floa
 
 
 @hot
+def _scores(tokens: float, window: float) -> float:
+    inside = min(tokens, window)
+    return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside
+
+
+@hot
 def _prompt_attention(numbers: Any, c: Records, start: int, chunk: int) -> tuple[float, float]:
     """Return the same as ``DecoderCosts.prompt_attention``."""
-    until_s, until_j = _between(numbers, c.prefill, c.columns, float(start + chunk))
-    if start == 0:
-        return until_s, until_j
-    before_s, before_j = _between(numbers, c.prefill, c.columns, float(start))
-    seconds = max(until_s - before_s, 0.0)
-    most = seconds * c.above_idle
-    return seconds, min(max(until_j - before_j, 0.0), most)
+    seconds = joules = 0.0
+    until = float(start + chunk)
+    for kind in range(c.kinds):
+        window = numbers[c.windows + kind]
+        priced = min(until, max(2.0 * window, float(chunk)))
+        share = (_scores(until, window) - _scores(float(start), window)) / (priced * (priced + 1.0) / 2.0)
+        s, j = _between(numbers, c.prefill + 2 * kind * c.columns, c.columns, priced)
+        seconds, joules = seconds + s * share, joules + j * share
+    return seconds, joules
 
 
 # Steps.
@@ -210,14 +218,19 @@ def begin_step(w: World, device: int) -> None:
     v.chunks = chunks
     if chunks == 0 and decoding == 0:
         return
-    linear, head = c.linear + decoding + tokens, c.head + decoding + ends
+    # A group with pipeline stages works on as many microbatches as it has stages, and each waits for the slowest stage.
+    micro = min(max(decoding, -(-tokens // MICROBATCH_TOKENS), 1), c.stages) if c.stages > 1 else 1
+    linear, head = c.linear + -(-(decoding + tokens) // micro), c.head + -(-(decoding + ends) // micro)
     step_s = w.numbers[linear] + w.numbers[head]
     step_j = w.numbers[linear + r.batch_tokens + 1] + w.numbers[head + r.batch_size + 1]
     if decoding:
-        table, apart = c.decode + decoding * c.columns, (r.batch_size + 1) * c.columns
+        table, apart = c.decode + -(-decoding // micro) * c.columns, (r.batch_size + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
         step_s, step_j = step_s + more_s, step_j + more_j
-    seconds, joules = seconds + step_s, joules + step_j
+    if c.copies > 1:
+        seconds /= float(min(c.copies, max(chunks, 1)))
+    seconds = (seconds / micro + step_s) * max(1.0, micro * c.stage_share)
+    joules = joules + micro * step_j
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         r.too_long = 1

@@ -104,14 +104,16 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # tree: the root of its tree; leaf: the first of its leaves. kind: of its devices; asks: whether the time of a batch is
 # asked, because a fault may affect its operations. For continuous batching: points of
 # context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow: linear and
-# head by tokens and sequences, prefill by points of context, decode by sequences and points. For autoscaling: the
+# head by tokens and sequences, prefill by windows and points of context, decode by sequences and points; `kinds` of
+# windows, whose tokens are at `windows`; pipeline stages with the share of the layers of the largest one, and copies of
+# the attention. For autoscaling: the
 # number of devices in service that have a job, their device-ticks since the last decision, and the tick until which
 # these are counted. For gangs: idle, the number of available devices without a job. For designs: how many a device
 # holds (0 if it never loads any), and the ticks and the power above idle of a load.
 CLASS = _layout(
-    "first count tree leaf kind asks capacity columns linear head prefill decode scaled working worked counted idle "
-    "regions load_ticks",
-    "memory above_idle idle_w load_w",
+    "first count tree leaf kind asks capacity columns linear head prefill decode kinds windows stages copies scaled "
+    "working worked counted idle regions load_ticks",
+    "memory stage_share idle_w load_w",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
 # of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real
