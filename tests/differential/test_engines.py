@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.differential.comparison import CATALOGUE, assert_same, prepared
 
 from windtunnel.app.run import list_policies
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.recording import Recording
 from windtunnel.engine.choice import choose, unsupported_by_compiled
 from windtunnel.engine.compiled import kernel_sources
@@ -24,7 +24,7 @@ from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.engine.transitions import build
 from windtunnel.scenario.changes import read_document
-from windtunnel.scenario.decoder import Decoder
+from windtunnel.scenario.decoder import DecoderModel
 from windtunnel.scenario.read import check_scenario, is_placement
 from windtunnel.simulation.run import prepare_run
 
@@ -213,7 +213,7 @@ SMALL: dict[str, Any] = {
 
 def memory_of(tokens: int) -> str:
     """Memory that holds the weights and keys and values of so many tokens."""
-    model = Decoder(head_dim=64, kv_dtype="bfloat16", **SMALL)
+    model = DecoderModel(head_dim=64, kv_dtype="bfloat16", **SMALL).architecture("small", Path(), Location())
     return f"{model.weight_bytes + tokens * model.kv_bytes_per_token:.0f} B"
 
 

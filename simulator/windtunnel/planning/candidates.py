@@ -72,6 +72,16 @@ class Candidates:
             per_watt = site.pue * min(site.carbon) * 3.6
         return self.demand.idle_w * per_watt, per_watt
 
+    @cached_property
+    def sizes(self) -> Counts:
+        """The devices of a group of each entry; 1 for an entry without groups."""
+        return tuple(entry.group_size for entry in self.scenario.fleet)
+
+    @property
+    def max_devices(self) -> Counts:
+        """The largest number of devices of each entry."""
+        return tuple(n * size for n, size in zip(self.max_counts, self.sizes, strict=True))
+
     # Results of the bounds.
 
     def may_be_feasible(self, case: Case) -> bool:
@@ -175,14 +185,15 @@ class Candidates:
 
     def named(self, counts: Sequence[int]) -> dict[str, int]:
         """Return the devices of a fleet by entry, without entries of which it has none."""
-        return {name: int(n) for name, n in zip(self.names, counts, strict=True) if n}
+        return {name: int(n) * size for name, n, size in zip(self.names, counts, self.sizes, strict=True) if n}
 
     def text(self, counts: Sequence[int]) -> str:
         """Return a fleet as text, such as ``2 × large + 1 to 3 × small``, where the entry ``small`` is scaled."""
-        numbers = [f"{n:,}" for n in counts]
+        devices = [n * size for n, size in zip(counts, self.sizes, strict=True)]
+        numbers = [f"{n:,}" for n in devices]
         for i, rule in self.scaled.items():
-            least = min(rule.min, counts[i])
-            numbers[i] = f"{least:,} to {counts[i]:,}" if least < counts[i] else numbers[i]
+            least = min(rule.min * self.sizes[i], devices[i])
+            numbers[i] = f"{least:,} to {devices[i]:,}" if least < devices[i] else numbers[i]
         return " + ".join(
             f"{number} × {name}" for number, name, n in zip(numbers, self.names, counts, strict=True) if n
         )
@@ -197,7 +208,8 @@ class Candidates:
     def planned(self, evaluation: Evaluation) -> PlannedFleet:
         """Return a fleet as the plan lists it."""
         devices: dict[str, int] = {}
-        for device, n in zip(self.devices, evaluation.counts, strict=True):
+        counts = [n * size for n, size in zip(evaluation.counts, self.sizes, strict=True)]
+        for device, n in zip(self.devices, counts, strict=True):
             if n:
                 devices[device.label] = devices.get(device.label, 0) + n
         return PlannedFleet(
@@ -205,7 +217,7 @@ class Candidates:
             entries=self.named(evaluation.counts),
             configuration=[
                 ConfiguredEntry(entry=name, device=device.label, count=int(n))
-                for name, device, n in zip(self.names, self.devices, evaluation.counts, strict=True)
+                for name, device, n in zip(self.names, self.devices, counts, strict=True)
                 if n
             ],
             text=self.text(evaluation.counts),

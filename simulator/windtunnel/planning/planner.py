@@ -73,7 +73,7 @@ class Planner:
         for i, rule in sorted(self.scaled.items()):
             self.notes.append(
                 f"{self.names[i]} is scaled: its number is the most that may be rented at once (at least "
-                f"{rule.min:,}), and the cost is the mean rent"
+                f"{rule.min * scenario.fleet[i].group_size:,}), and the cost is the mean rent"
             )
 
     def _prices(self) -> np.ndarray:
@@ -86,7 +86,7 @@ class Planner:
                     where=self.scenario.where("fleet", i),
                     expected="price: 2.5 USD/h",
                 )
-            prices.append(price * 3600)
+            prices.append(price * 3600 * entry.group_size)
         return np.array(prices)
 
     def _check(self) -> None:
@@ -187,15 +187,26 @@ class Planner:
         stated = self.options.max
         counts = []
         for i, need in enumerate(self._needs(bounds)):
+            size = self.scenario.fleet[i].group_size
             if isinstance(stated, int):
-                counts.append(stated)
+                counts.append(self._groups(stated, size, "max"))
             elif isinstance(stated, dict) and self.names[i] in stated:
-                counts.append(stated[self.names[i]])
+                counts.append(self._groups(stated[self.names[i]], size, "max", self.names[i]))
             elif i in self.scaled:
                 counts.append(self.scaled[i].max)
             else:
                 counts.append(max(8, math.ceil(4 * need)) if math.isfinite(need) else 8)
         return tuple(counts)
+
+    def _groups(self, devices: int, size: int, *path: str) -> int:
+        """Return how many groups of ``size`` so many devices are; raises InputError if they are not even one."""
+        if devices < size:
+            raise InputError(
+                f"{devices} devices are less than a group of {size}",
+                where=self.scenario.where("plan", *path),
+                expected=f"at least {size}",
+            )
+        return devices // size
 
     def _needs(self, bounds: Replicated) -> FloatArray:
         """Return how many devices of each entry alone may be needed: about what the work takes, and one for each user.
@@ -290,7 +301,7 @@ class Planner:
                 confidence_proof=confident.proof,
                 confidence_unexplored=confident.unexplored,
                 considered=search.considered,
-                max=dict(zip(self.names, candidates.max_counts, strict=True)),
+                max=dict(zip(self.names, candidates.max_devices, strict=True)),
                 max_entries=self.options.max_entries,
                 limit=explanation.limit_phrase(self.options.max_entries, self.entries),
             ),
@@ -313,7 +324,7 @@ class Planner:
 
     def _searched(self) -> dict[str, object]:
         """Return what the plan chooses among: the smallest and the largest number of each entry, and of entries."""
-        counts = {name: [0, n] for name, n in zip(self.names, self.candidates.max_counts, strict=True)}
+        counts = {name: [0, n] for name, n in zip(self.names, self.candidates.max_devices, strict=True)}
         return {"count": counts, "max_entries": min(self.options.max_entries, self.entries)}
 
     def _held(self) -> dict[str, object]:
@@ -437,7 +448,7 @@ class Planner:
             more = tuple((1 + alone.count if alone else 0) if i == j else 0 for j in range(self.entries))
             lower_bound = float(space.lower_bound(np.array([more]))[0])
             reason = reasons.of_entry(prepared, i, alone, error, lower_bound)
-            entries.append(CandidateEntry(name, label, float(self.prices[i]), reason, error))
+            entries.append(CandidateEntry(name, label, float(self.prices[i]) / self.candidates.sizes[i], reason, error))
         return entries
 
     def _inputs(self, prepared: PreparedRun) -> ModelInputs:

@@ -120,22 +120,22 @@ class Reasons:
             return EntryReason(kind="no_job")
         return EntryReason(
             kind="no_job",
-            memory_bytes=float(self.candidates.devices[entry].memory_bytes * prepared.policy.batch.memory),
+            memory_bytes=float(prepared.classes[entry].memory_bytes * prepared.policy.batch.memory),
             needed_bytes=min(float(c.footprint_bytes.min()) for c in programs),
         )
 
     def _of_search(self, entry: int, alone: Alone) -> EntryReason:
-        candidates, count = self.candidates, alone.count
-        most = candidates.max_counts[entry]
+        candidates, groups = self.candidates, alone.count
+        count, most = groups * candidates.sizes[entry], candidates.max_devices[entry]
         if alone.kind == "cannot":
             limits = [self._limit(t, least_time_s(self.bounds([t]), t, [entry])) for t in self._too_slow(entry)]
             return EntryReason(kind="too_slow", targets=limits)
         if alone.kind == "too_few":
             return EntryReason(kind="too_few", count=count, allowed=most)
         if alone.kind == "over_rent":
-            return EntryReason(kind="over_rent", count=count, targets=self._rent(count * candidates.rents[entry]))
+            return EntryReason(kind="over_rent", count=count, targets=self._rent(groups * candidates.rents[entry]))
         if alone.kind == "largest_fails":
-            evaluation = candidates.evaluation(Case(self._only(entry, count)))
+            evaluation = candidates.evaluation(Case(self._only(entry, groups)))
             return EntryReason(
                 kind="largest_fails",
                 count=count,
@@ -178,11 +178,12 @@ class Reasons:
             return bool(reason.targets) and all(
                 t.least is not None and t.least / factor <= t.limit for t in reason.targets
             )
-        count = math.ceil((reason.count or 0) / factor)
+        size = self.candidates.sizes[entry]
+        count = size * math.ceil((reason.count or 0) / size / factor)
         if reason.kind == "too_few":
             return count <= (reason.allowed or 0)
         if reason.kind == "over_rent":
-            return bool(count * self.candidates.rents[entry] <= min(t.limit for t in reason.targets))
+            return bool(count // size * self.candidates.rents[entry] <= min(t.limit for t in reason.targets))
         return False
 
     # No fleet at all.
@@ -302,7 +303,7 @@ class Reasons:
 
     def _allowed(self) -> str:
         """Return the limits on the numbers of devices and of entries as a phrase."""
-        counts = set(self.candidates.max_counts)
+        counts = set(self.candidates.max_devices)
         if len(counts) > 1:
             most = "as many devices as `max` allows"
         else:

@@ -14,7 +14,7 @@ import numpy as np
 from windtunnel.core.recording import QUEUED, RUNNING, Recording
 from windtunnel.core.results.plan import JudgedTarget, Meets
 from windtunnel.core.results.run import RunResult
-from windtunnel.engine.prepare.autoscaling import rules_by_entry
+from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws, judged, lengthened, repeats
@@ -37,7 +37,10 @@ _PRELOAD = (
 
 @dataclass(frozen=True)
 class Case:
-    """A fleet under a load (1: the scenario's), with a speed factor for each entry's devices."""
+    """A fleet under a load (1: the scenario's), with a speed factor for each entry's devices.
+
+    ``counts`` are of devices, or of groups for an entry in groups.
+    """
 
     counts: Counts
     load: float = 1.0
@@ -63,7 +66,8 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
 
     The count of a scaled entry is the largest number of its devices in service; it begins with its own count.
     """
-    rules = rules_by_entry(scenario)
+    rules = stated_rules(scenario)
+    counts = [n * entry.group_size for entry, n in zip(scenario.fleet, case.counts, strict=True)]
     fleet = [
         entry.model_copy(
             update={
@@ -72,13 +76,13 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
                 "speed": entry.speed * (case.speeds[i] if case.speeds else 1.0),
             }
         )
-        for i, (entry, count) in enumerate(zip(scenario.fleet, case.counts, strict=True))
+        for i, (entry, count) in enumerate(zip(scenario.fleet, counts, strict=True))
         if count
     ]
     autoscale = [
         rule.model_copy(update={"entry": entry_name(scenario, i), "min": min(rule.min, count), "max": count})
         for i, rule in sorted(rules.items())
-        if (count := case.counts[i])
+        if (count := counts[i])
     ]
     workload = [
         w.model_copy(update={"arrivals": w.arrivals if case.load == 1.0 else w.arrivals.scaled(case.load)})

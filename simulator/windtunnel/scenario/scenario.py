@@ -158,6 +158,8 @@ class FleetEntry(_Model):
     @model_validator(mode="after")
     def _whole_groups(self) -> FleetEntry:
         size = self.group_size
+        if "count" not in self.model_fields_set:
+            object.__setattr__(self, "count", size)  # one group
         if self.count % size:
             below, above = self.count // size * size, (self.count // size + 1) * size
             expected = f"a multiple of {size}, such as {above}" + (f" or {below}" if below else "")

@@ -21,9 +21,13 @@ def rules_by_entry(scenario: Scenario) -> dict[int, Autoscale]:
     """
     return {
         number: _in_groups(rule, scenario.fleet[number].group_size, scenario.where("autoscale", i))
-        for i, rule in enumerate(scenario.autoscale)
-        for number in scenario.entries_named(rule.entry)
+        for i, (number, rule) in enumerate(stated_rules(scenario).items())
     }
+
+
+def stated_rules(scenario: Scenario) -> dict[int, Autoscale]:
+    """Return the rule of each scaled fleet entry as the scenario states it, by the entry's number."""
+    return {number: rule for rule in scenario.autoscale for number in scenario.entries_named(rule.entry)}
 
 
 def _in_groups(rule: Autoscale, size: int, where: Location) -> Autoscale:
