@@ -558,7 +558,7 @@ def _model_accuracy(report: RunReport) -> Markup | None:
         groups = accuracy.cross_validation_groups
         devices.setdefault(row.device, []).append(
             [
-                accuracy.op,
+                accuracy.op if row.part_of is None else f"{accuracy.op} (in a {row.part_of})",
                 MODEL_BASIS[accuracy.basis],
                 share(accuracy.cross_validation_error),
                 share(accuracy.interval_coverage),

@@ -63,19 +63,31 @@ def operation_contexts(prepared: PreparedRun) -> list[OperationContext]:
 
 def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[DeviceAccuracy]:
     """Return the accuracy of the model of each operation of a run on each of its devices."""
-    asked = {(number, op) for (number, _), program in compiled.items() for op in program.operations}
-    accuracies = {}
-    for number, op in sorted(asked):
+    loose: dict[tuple[str, str], DeviceAccuracy] = {}
+    within: dict[tuple[str, str], DeviceAccuracy] = {}
+    for (number, _), program in sorted(compiled.items()):
         target: Device = classes[number].device
-        if op != "service":  # a stated time has no model
-            accuracies[target.label, op] = DeviceAccuracy(target.label, target.accuracy_of(op))
+        decoder = program.decoder
+        for op in program.operations - {"service"}:  # a stated time has no model
+            rows = loose if decoder is None else within
+            rows[target.label, op] = DeviceAccuracy(
+                target.label, target.accuracy_of(op), part_of=None if decoder is None else "step"
+            )
+        if decoder is not None:
+            known = loose.get((target.label, "step"))
+            if known is None or (known.accuracy.error_factor or 1.0) < decoder.accuracy.error_factor:
+                loose[target.label, "step"] = DeviceAccuracy(target.label, decoder.accuracy)
+    accuracies = within | loose
     return [accuracies[key] for key in sorted(accuracies)]
 
 
 def widest_error(accuracies: Sequence[DeviceAccuracy], device: str) -> TimeError | None:
-    """Return the largest error among the operations of ``device``; None if none is known."""
+    """Return the largest error among the operations of ``device``; None if none is known.
+
+    The parts of a step are not operations of their own here, because their errors are not all at their ends at once.
+    """
     errors = []
-    for accuracy in (row.accuracy for row in accuracies if row.device == device):
+    for accuracy in (row.accuracy for row in accuracies if row.device == device and row.part_of is None):
         half = accuracy.interval_half_width
         factor = accuracy.error_factor if half is None else 1 + half
         if factor is not None:

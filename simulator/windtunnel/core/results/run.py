@@ -415,6 +415,8 @@ class DeviceAccuracy(Result):
 
     device: str
     accuracy: ModelAccuracy = field(metadata=INLINE)
+    part_of: str | None = field(default=None, metadata=OPTIONAL)
+    """``step`` for an operation that runs only as a part of the steps of a decoder."""
 
 
 @dataclass(frozen=True, kw_only=True)

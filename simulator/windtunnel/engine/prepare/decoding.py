@@ -13,11 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
-from windtunnel.core.device import Device
+from windtunnel.core.device import Device, ModelAccuracy
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.group import Group
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.step import Amount, DividedDecoder, Part
+from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel.core.ticks import FloatArray
 from windtunnel.scenario.decoder import ServedModel
 
@@ -195,6 +196,20 @@ class DecoderCosts:
             more = {"kv_tokens": np.ones(1)} if has_context else None
             sources.update(self.device.sources(part.rows(np.ones(1), self._context, more)))
         return sources
+
+    @cached_property
+    def accuracy(self) -> ModelAccuracy:
+        """The accuracy of the time of a step: the widest interval of three steps with a few and with many sequences."""
+        most = self.head.shape[1] - 1
+        sequences = np.unique([1, -(-most // 2), most]).astype(np.float64)
+        context = np.full(sequences.shape, (self.decode.shape[2] - 2) * CONTEXT_GRAIN / 2.0)
+        none = np.zeros(sequences.shape)
+        cost = step_cost(self.device, self._divided, StepLoad(sequences, context, none, none), self._context)
+        ratios = np.maximum(cost.duration_high_s / cost.duration_s, cost.duration_s / cost.duration_low_s)
+        bases = {self.device.accuracy_of(name).basis for name in self.operations}
+        basis = next(word for word in ("formula", "transfer", "measured") if word in bases)
+        text = "the intervals of its parts: errors of one operation add, those of different operations are independent"
+        return ModelAccuracy("step", basis, text, error_factor=float(ratios.max()))
 
     def flat(self, table: str) -> FloatArray:
         """Return a table as a contiguous array of shape (n,), seconds before joules; always the same object."""
