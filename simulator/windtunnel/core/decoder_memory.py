@@ -44,8 +44,8 @@ _LARGEST_TENSOR = 64
 class ShareOf(Enum):
     """What an engine's memory share is a share of.
 
-    ``DEVICE``: everything that the engine allocates, of the device's memory (vLLM). ``STATIC``: weights and cache alone,
-    of the device's memory (SGLang). ``FREE``: the cache, of what everything else leaves (TensorRT-LLM).
+    ``DEVICE``: everything that the engine allocates, of the device's memory (vLLM). ``STATIC``: weights and cache
+    alone, of the device's memory (SGLang). ``FREE``: the cache, of what everything else leaves (TensorRT-LLM).
     """
 
     DEVICE = "device"
@@ -55,6 +55,38 @@ class ShareOf(Enum):
 
 def _logged(value: float, low: float, high: float, source: str) -> SourcedValue:
     return SourcedValue(value, Provenance.PUBLISHED, source, low, high)
+
+
+_WORKSPACE_BYTES = _logged(
+    0.25 * _GIB,
+    0.07 * _GIB,
+    0.4 * _GIB,
+    "non-torch memory in logs of vLLM: 0.07 GiB (vllm-project/vllm#21489, B200), 0.16 GiB (#12126, H100), 0.20 GiB "
+    "(#14447), 0.28 GiB (#15039), 0.33 GiB (#14452), 0.39 GiB (#11251)",
+)
+_LOGIT_COPIES = _logged(
+    3.0,
+    2.0,
+    9.5,
+    "logits, probabilities and random numbers of vLLM's sampler; 384 MB for 256 x 131,072 logits with its Triton "
+    "kernels, and 1.25 GB with a sort (vllm-project/vllm#32558)",
+)
+_SAMPLER_BYTES = _logged(
+    80.0 * 2**20, 0.0, 128.0 * 2**20, "the buffer of vLLM's Triton sampler (vllm-project/vllm#33538)"
+)
+_COMMUNICATION_BYTES = assumed(
+    0.3 * _GIB,
+    0.1 * _GIB,
+    1.0 * _GIB,
+    "channels of the vendor's library and an engine's own all-reduce; of groups, 0.2 to 0.95 GiB of non-torch memory "
+    "stand in logs of vLLM",
+)
+_GRAPH_BYTES = _logged(
+    0.5 * _GIB,
+    0.2 * _GIB,
+    1.3 * _GIB,
+    "graphs in logs of vLLM: 0.23 to 0.67 GiB (0.65 GiB in vllm-project/vllm#21489), 1.3 GB for Llama 4 Maverick",
+)
 
 
 @dataclass(frozen=True)
@@ -67,46 +99,24 @@ class Reserves:
         logit_copies: float32 copies of the logits of all sequences that exist at once while tokens are sampled.
         sampler_bytes: The sampler's own buffer.
         communication_bytes: Buffers of exchanges on each device of a group with more than one.
-        graph_bytes: Captured graphs. They lie outside the share of ``ShareOf.DEVICE`` and ``ShareOf.STATIC``.
+        graph_bytes: Captured graphs.
+        graphs_in_share: Whether the share of ``ShareOf.DEVICE`` contains the graphs, as in vLLM from 0.21 on. Before,
+            and in SGLang, they take what the share leaves.
         block_tokens: Tokens of a block of the cache; the capacity is a whole number of blocks.
     """
 
     share_of: ShareOf = ShareOf.DEVICE
-    workspace_bytes: SourcedValue = _logged(
-        0.25 * _GIB,
-        0.07 * _GIB,
-        0.4 * _GIB,
-        "non-torch memory in logs of vLLM: 0.07 GiB (vllm-project/vllm#21489, B200), 0.16 GiB (#12126, H100), 0.20 GiB "
-        "(#14447), 0.28 GiB (#15039), 0.33 GiB (#14452), 0.39 GiB (#11251)",
-    )
-    logit_copies: SourcedValue = _logged(
-        3.0,
-        2.0,
-        9.5,
-        "logits, probabilities and random numbers of vLLM's sampler; 384 MB for 256 x 131,072 logits with its Triton "
-        "kernels, and 1.25 GB with a sort (vllm-project/vllm#32558)",
-    )
-    sampler_bytes: SourcedValue = _logged(
-        80.0 * 2**20, 0.0, 128.0 * 2**20, "the buffer of vLLM's Triton sampler (vllm-project/vllm#33538)"
-    )
-    communication_bytes: SourcedValue = assumed(
-        0.3 * _GIB,
-        0.1 * _GIB,
-        1.0 * _GIB,
-        "channels of the vendor's library and an engine's own all-reduce; with them 0.2 to 0.95 GiB are not PyTorch's in "
-        "logs of vLLM",
-    )
-    graph_bytes: SourcedValue = _logged(
-        0.5 * _GIB,
-        0.2 * _GIB,
-        1.3 * _GIB,
-        "graphs in logs of vLLM: 0.23 to 0.67 GiB (0.65 GiB in vllm-project/vllm#21489), 1.3 GB for Llama 4 Maverick",
-    )
+    workspace_bytes: SourcedValue = _WORKSPACE_BYTES
+    logit_copies: SourcedValue = _LOGIT_COPIES
+    sampler_bytes: SourcedValue = _SAMPLER_BYTES
+    communication_bytes: SourcedValue = _COMMUNICATION_BYTES
+    graph_bytes: SourcedValue = _GRAPH_BYTES
+    graphs_in_share: bool = False
     block_tokens: int = 16
 
 
 GENERIC_RESERVES = Reserves()
-"""The reserves of an engine that is not known: those of vLLM."""
+"""The reserves of an engine that is not known: those of vLLM 0.19."""
 
 
 @dataclass(frozen=True)
@@ -258,9 +268,7 @@ def check_fits(
     memory = decoder_memory(model, group, size_bytes, step, memory_share=memory_share, reserves=reserves)
     if memory.kv_capacity_tokens >= tokens:
         return memory
-    other = smallest_group(
-        model, group, size_bytes, step, memory_share=memory_share, reserves=reserves, tokens=tokens
-    )
+    other = smallest_group(model, group, size_bytes, step, memory_share=memory_share, reserves=reserves, tokens=tokens)
     text = ", ".join(f"{_size(value)} of {name}" for name, value in memory.parts() if value > 0 and name != "cache")
     room = f"{memory.kv_capacity_tokens:,} tokens" if memory.kv_capacity_tokens else "no cache"
     raise InputError(
@@ -394,7 +402,10 @@ def _memory(
     held = weights + workspace + exchanges
     left = device_bytes - held - activations - graphs
     kv_bytes = {
-        ShareOf.DEVICE: memory_share * device_bytes - held - activations,
+        ShareOf.DEVICE: memory_share * device_bytes
+        - held
+        - activations
+        - (graphs if reserves.graphs_in_share else 0.0),
         ShareOf.STATIC: memory_share * device_bytes - held,
         ShareOf.FREE: memory_share * left,
     }[reserves.share_of]
@@ -444,7 +455,7 @@ def _ranked(layers: Layers, group: Group) -> Layers:
 
 
 def _rotated(attention: Attention) -> int:
-    """Return the values of a head that get a rotary position, of which a table has a sine and a cosine for each pair."""
+    """Return the values of a head with a rotary position; a table has a sine and a cosine for each pair of them."""
     if isinstance(attention, LatentAttention):
         return attention.rope_dim
     return attention.head_dim if isinstance(attention, GroupedAttention) else 0
