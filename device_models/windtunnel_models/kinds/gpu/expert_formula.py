@@ -16,16 +16,14 @@ those of others one by one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from windtunnel.core.ops import FloatArray, Moe, Rows
-
-IntArray = npt.NDArray[np.int64]
+from windtunnel_models.kinds.gpu import fused
+from windtunnel_models.kinds.gpu.fused import Numbers, NumberTable
 
 TILE = 128.0
 """Rows of a tile of the kernels for many tokens."""
@@ -43,7 +41,7 @@ _MOST_SKEW = 20.0
 ALIGNED = 16.0
 """A slice of the experts' width that is no multiple of this takes slower loads in some kernels."""
 
-NUMBERS: dict[str, tuple[float, float, str, str]] = {
+NUMBERS: NumberTable = {
     "floor_s": (25e-6, 0.5, "s", "time of a layer without work: its kernels in a row"),
     "unit_bytes_per_clock": (12.0, 0.3, "B", "weights that one compute unit keeps in flight, in a clock"),
     "bandwidth": (0.96, 0.01, "1", "largest attained share of the specified bandwidth by weights"),
@@ -64,17 +62,12 @@ NUMBERS: dict[str, tuple[float, float, str, str]] = {
 }
 """Numbers of a kernel family: value before any measurement, deviation of its logarithm, unit, meaning."""
 
-Numbers = Mapping[str, float]
-
 
 @dataclass(frozen=True)
-class Sheet:
-    """Datasheet values: units, clock (Hz), memory bandwidth (B/s), peak of the products (FLOP/s)."""
+class Sheet(fused.Sheet):
+    """Datasheet values, with the clock (Hz)."""
 
-    units: float
     clock: float
-    bandwidth: float
-    peak: float
 
 
 @dataclass(frozen=True)
@@ -94,11 +87,6 @@ class Geometry:
     slice: FloatArray
     matrices: FloatArray
     weight_bytes: float
-
-    def take(self, index: IntArray) -> Geometry:
-        """Return the features of some rows."""
-        arrays = {name: value[index] for name, value in vars(self).items() if name != "weight_bytes"}
-        return Geometry(**arrays, weight_bytes=self.weight_bytes)
 
 
 @lru_cache(maxsize=32)
@@ -194,14 +182,7 @@ def parts(g: Geometry, sheet: Sheet, x: Numbers) -> tuple[FloatArray, FloatArray
 def total_s(g: Geometry, sheet: Sheet, x: Numbers, read_factor: float = 1.0) -> FloatArray:
     """Return the time (s) of rows; ``read_factor``: on the time of reading weights."""
     reading, multiplying, rest = parts(g, sheet, x)
-    reading = reading * read_factor
-    work = rest + summed(reading, multiplying, x["overlap"])
-    return summed(np.asarray(x["floor_s"]), work, x["start"])
-
-
-def summed(a: FloatArray, b: FloatArray, power: float) -> FloatArray:
-    """Return (a^power + b^power)^(1/power), without overflow: the sum for 1, the larger for large powers."""
-    return np.asarray(np.exp(np.logaddexp(power * np.log(a), power * np.log(b)) / power))
+    return fused.whole_s(reading * read_factor, multiplying, rest, x)
 
 
 def features(g: Geometry) -> FloatArray:
