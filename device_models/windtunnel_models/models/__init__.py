@@ -1,14 +1,16 @@
-"""Decoders that are known by name: one YAML file for each, with the fields of its Hugging Face configuration."""
+"""Decoders that are known by name, one YAML file for each, and those of a Hugging Face ``config.json``."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from windtunnel.core.architecture import Architecture, Weights
-from windtunnel.core.errors import InputError, list_choices, nearest
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.yamlfile import read_text
 from windtunnel_models.models.hugging_face import architecture
 from windtunnel_models.reader import FileReader
 
@@ -45,6 +47,32 @@ def known_architecture(name: str) -> Architecture:
         weights = Weights("fp8", "fp8", found.weights.other)
         return replace(found, name=wanted, weights=weights)
     return replace(found, name=wanted)
+
+
+def read_architecture(path: Path) -> Architecture:
+    """Return the architecture that a ``config.json`` describes; its name is that of the file, or else of its folder.
+
+    Raises:
+        InputError: if the file is missing, is not a JSON object, or has a field that changes the cost and is unknown.
+    """
+    try:
+        config = json.loads(read_text(path, "model file"))
+    except json.JSONDecodeError as error:
+        where = Location(str(path), error.lineno, error.colno)
+        raise InputError(f"this is no JSON: {error.msg}", where=where, expected="a config.json") from None
+    if not isinstance(config, dict):
+        raise InputError("this is not a JSON object", where=Location(str(path)), expected="the fields of a config.json")
+    name = path.resolve().parent.name if path.stem == "config" else path.stem
+    return architecture(name, config, Location(str(path)), str(path))
+
+
+def find_architecture(text: str) -> Architecture:
+    """Return the architecture of a known decoder, or of a ``config.json`` if ``text`` is a path that ends in .json.
+
+    Raises:
+        InputError: if no such decoder is known, or the file cannot be read as one.
+    """
+    return read_architecture(Path(text)) if text.endswith(".json") else known_architecture(text)
 
 
 def known_architectures() -> Iterator[Architecture]:

@@ -11,11 +11,13 @@ import numpy as np
 from windtunnel.core.csvfile import Table, read_table, write_table
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.ops import OPERATIONS, Rows
+from windtunnel.core.ops import Rows, one_row
 from windtunnel.core.optable import OpTable
-from windtunnel.core.results.catalogue import Prediction
+from windtunnel.core.results.catalogue import Prediction, StepPrediction
+from windtunnel.core.step_op import PREDICTED, Step
 from windtunnel.core.units import format_quantity as show
-from windtunnel.library.predict import predictions
+from windtunnel.library.predict import predictions, pricing
+from windtunnel.library.steps import StepPricing
 
 
 def rates(rows: Rows, duration_s: float) -> tuple[float, float]:
@@ -61,6 +63,12 @@ def design_of(rows: Rows, target: Device) -> tuple[str, float] | None:
     return None if load is None or not name else (str(name), load.duration_s)
 
 
+def predict_step(target: Device, values: Mapping[str, object]) -> tuple[Rows, StepPrediction]:
+    """Return one step as a row, and its cost on a group of ``target`` with its parts."""
+    rows = one_row(Step, values)
+    return rows, StepPricing(target).one(rows)
+
+
 @dataclass(frozen=True)
 class PredictedTable:
     """A table that was predicted: the number of its rows, and notes on them."""
@@ -94,8 +102,10 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
         raise InputError(
             "the output is the input table itself", where=Location(str(out), field="--out"), expected="another file"
         )
-    operation, table = OPERATIONS.find(op), read_table(source, "table")
-    target.cost_function(op)  # raises for an operation that the kind does not run
+    operation, table = PREDICTED.find(op), read_table(source, "table")
+    priced = pricing(op, target)
+    if priced is target:
+        target.cost_function(op)  # raises for an operation that the kind does not run
     refused = OpTable.refused_rows(operation, table)
     whole = table if not refused else _kept(table, refused)
     header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
@@ -110,9 +120,9 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
     for members, group in OpTable(operation, whole).groups():
         original = [places[member] for member in members.tolist()]
         try:
-            cost = target.cost(group)
+            cost = priced.cost(group)
         except InputError:
-            refused |= {original[index]: error for index, error in _refused(target, group).items()}
+            refused |= {original[index]: error for index, error in _refused(priced, group).items()}
             continue
         cells |= zip(original, predictions(cost), strict=True)
         too_large += [original[i] for i in np.flatnonzero(group.footprint_bytes() > target.memory_bytes).tolist()]
@@ -135,7 +145,7 @@ _ALIKE, _TRIED = 8, 4_000
 group is divided, with at most this many trials."""
 
 
-def _refused(target: Device, group: Rows) -> dict[int, InputError]:
+def _refused(target: Device | StepPricing, group: Rows) -> dict[int, InputError]:
     """Return the error of each row of a group that is refused, by its index in the group."""
     count = group.shape[0]
     some = {int(i): _error_of(target, group, int(i), int(i) + 1) for i in np.linspace(0, count - 1, min(count, _ALIKE))}
@@ -156,7 +166,7 @@ def _refused(target: Device, group: Rows) -> dict[int, InputError]:
     return found
 
 
-def _error_of(target: Device, group: Rows, begin: int, end: int) -> InputError | None:
+def _error_of(target: Device | StepPricing, group: Rows, begin: int, end: int) -> InputError | None:
     numbers = {name: np.broadcast_to(values, group.shape)[begin:end] for name, values in group.numbers.items()}
     try:
         target.cost(Rows(group.op, group.choices, numbers), intervals=False)

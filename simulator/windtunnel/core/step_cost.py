@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from windtunnel.core.device import Device, StrArray
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.step import Amount, DividedDecoder, Part
+
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,22 @@ class StepCost:
     bound: StrArray
     provenance: int
     parts: Sequence[PartCost]
+    devices: int = 1
+    """The devices of the group."""
 
 
-def step_cost(device: Device, divided: DividedDecoder, load: StepLoad, context: Mapping[str, str]) -> StepCost:
+@dataclass(frozen=True)
+class _Pricing:
+    """What all parts have in common: their context, copies of the attention, and whether intervals are needed."""
+
+    context: Mapping[str, str]
+    copies: int
+    intervals: bool
+
+
+def step_cost(
+    device: Device, divided: DividedDecoder, load: StepLoad, context: Mapping[str, str], *, intervals: bool = True
+) -> StepCost:
     """Return the cost of steps.
 
     Args:
@@ -87,6 +103,7 @@ def step_cost(device: Device, divided: DividedDecoder, load: StepLoad, context: 
         divided: The decoder on the group.
         load: The steps.
         context: The context of the operations: ``dispatch``, ``clock``, ``cache``.
+        intervals: Whether the interval is needed; if not, low and high equal the duration.
 
     Raises:
         UnsupportedOperationError: if the device does not run an operation of the decoder.
@@ -96,12 +113,13 @@ def step_cost(device: Device, divided: DividedDecoder, load: StepLoad, context: 
         np.maximum(load.decode, np.where(load.prefill > 0, np.ceil(load.prefill / 512.0), 0.0)), 1.0, stages
     )
     each = StepLoad(load.decode / micro, load.context, load.prefill / micro, load.prefill_context)
-    parts = _merged([_cost(device, part, each, context, divided.group.attention_data) for part in divided.parts()])
+    pricing = _Pricing(context, divided.group.attention_data, intervals)
+    parts = _merged([_cost(device, part, each, pricing) for part in divided.parts()])
     through_s = np.sum([part.duration_s for part in parts], axis=0)
     above_j = np.sum([part.above_idle_j for part in parts], axis=0)
     handover = divided.handover()
     if handover is not None:
-        sent = _cost(device, handover, each, context, divided.group.attention_data)
+        sent = _cost(device, handover, each, pricing)
         parts = [*parts, _times(sent, float(stages - 1))]
         through_s = through_s + parts[-1].duration_s
         above_j = above_j + parts[-1].above_idle_j
@@ -121,48 +139,63 @@ def step_cost(device: Device, divided: DividedDecoder, load: StepLoad, context: 
         bound=_bound(parts, through_s),
         provenance=max(part.provenance for part in parts),
         parts=parts,
+        devices=devices,
     )
 
 
-def _cost(device: Device, part: Part, load: StepLoad, context: Mapping[str, str], copies: int) -> PartCost:
+def _cost(device: Device, part: Part, load: StepLoad, pricing: _Pricing) -> PartCost:
     """Return the cost of a part for every step; steps without its amount cost nothing."""
     amount = load.amount(part.amount)
-    present = amount > 0
     shape = amount.shape
-    zeros = np.zeros(shape)
-    if not present.any():
-        empty = np.full(shape, "")
+    present = np.flatnonzero(amount > 0)
+    if not len(present):
+        zeros, empty = np.zeros(shape), np.full(shape, "")
         return PartCost(part.name, part.op.name, zeros, zeros, zeros, zeros, zeros, zeros, empty, 0)
     some = StepLoad(load.decode[present], load.context[present], load.prefill[present], load.prefill_context[present])
+    share: FloatArray | float = 1.0
     if part.amount is Amount.PROMPTS:
-        rows, share = _chunk(part, some, context, copies)
+        rows, share = _chunk(part, some, pricing.context, pricing.copies)
     else:
-        more = (
-            {"kv_tokens": _attended(part, some.context)} if part.amount is Amount.DECODING and _cached(part) else None
-        )
-        rows, share = part.rows(amount[present], context, more), np.ones(int(present.sum()))
-    cost = device.cost(rows)
+        attends = part.amount is Amount.DECODING and _cached(part)
+        more = {"kv_tokens": _attended(part, some.context)} if attends else None
+        rows = part.rows(amount[present], pricing.context, more)
+    rows, which = _distinct(rows, len(present))
+    cost = device.cost(rows, intervals=pricing.intervals)
     factor = part.times * share
 
     def whole(values: FloatArray) -> FloatArray:
         filled = np.zeros(shape)
-        filled[present] = np.broadcast_to(values, cost.duration_s.shape) * factor
+        filled[present] = np.broadcast_to(values, rows.shape)[which] * factor
         return filled
 
-    bound = np.full(shape, "", dtype=object)
-    bound[present] = cost.bound
+    bound = np.full(shape, "", dtype=cost.bound.dtype)
+    bound[present] = cost.bound[which]
+    duration_s = whole(cost.duration_s)
     return PartCost(
         part.name,
         part.op.name,
-        whole(cost.duration_s),
-        whole(cost.duration_low_s),
-        whole(cost.duration_high_s),
+        duration_s,
+        whole(cost.duration_low_s) if pricing.intervals else duration_s,
+        whole(cost.duration_high_s) if pricing.intervals else duration_s,
         whole(cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
         whole(_moved(rows)),
         whole(part.op.flops(rows.choices, rows.numbers)),
-        bound.astype(str),
+        bound,
         int(cost.provenance.max()),
     )
+
+
+def _distinct(rows: Rows, count: int) -> tuple[Rows, IntArray]:
+    """Return the distinct ones of ``count`` rows, and the index among them of each row; most columns are constant."""
+    code = np.zeros(count, dtype=np.int64)
+    for values in rows.numbers.values():
+        if np.ndim(values):
+            found, place = np.unique(values, return_inverse=True)
+            # The codes so far are made dense, so that the product does not overflow.
+            code = np.unique(code, return_inverse=True)[1] * len(found) + place
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    numbers = {name: values[first] if np.ndim(values) else values for name, values in rows.numbers.items()}
+    return replace(rows, numbers=numbers), which
 
 
 def _moved(rows: Rows) -> FloatArray:
@@ -256,7 +289,7 @@ def _errors(parts: Sequence[PartCost]) -> tuple[FloatArray, FloatArray]:
 
 def _bound(parts: Sequence[PartCost], total_s: FloatArray) -> StrArray:
     """Return what most of the time of each step is bound by."""
-    words = sorted({str(word) for part in parts for word in np.unique(part.bound) if word})
+    words = sorted({word for part in parts for word in set(part.bound.tolist()) if word})
     shares = np.stack([np.sum([np.where(p.bound == w, p.duration_s, 0.0) for p in parts], axis=0) for w in words])
     chosen: StrArray = np.array(words)[np.argmax(shares, axis=0)]
     return chosen
