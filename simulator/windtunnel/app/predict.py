@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -117,21 +117,39 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
     places = [place for place in range(len(table.rows)) if place not in refused]
     cells: dict[int, Prediction] = {}
     too_large: list[int] = []
-    for members, group in OpTable(operation, whole).groups():
+    for members, group, cost in _costs(priced, list(OpTable(operation, whole).groups())):
         original = [places[member] for member in members.tolist()]
-        try:
-            cost = priced.cost(group)
-        except InputError:
+        if cost is None:
             refused |= {original[index]: error for index, error in _refused(priced, group).items()}
             continue
         cells |= zip(original, predictions(cost), strict=True)
         too_large += [original[i] for i in np.flatnonzero(group.footprint_bytes() > target.memory_bytes).tolist()]
     if refused:
         raise _all_refused(refused, table)
-    predicted = ([*row, *astuple(cells[place])] for place, row in enumerate(table.rows))
+    names = Cost.COLUMNS
+    predicted = ([*row, *(getattr(cells[place], name) for name in names)] for place, row in enumerate(table.rows))
     types = {new: table.types[name] for new, name in zip(header, table.header, strict=True) if name in table.types}
     write_table(out, [*header, *Cost.COLUMNS], predicted, types)
     return PredictedTable(len(table.rows), _table_notes(too_large, table, target))
+
+
+def _costs(
+    priced: Device | StepPricing, groups: Sequence[tuple[np.ndarray, Rows]]
+) -> Iterator[tuple[np.ndarray, Rows, Cost | None]]:
+    """Yield each group of rows with its cost, or None if one of the rows is refused."""
+    if isinstance(priced, StepPricing):
+        try:
+            costs = priced.costs([rows for _, rows in groups])
+        except InputError:
+            pass
+        else:
+            yield from ((members, rows, cost) for (members, rows), cost in zip(groups, costs, strict=True))
+            return
+    for members, rows in groups:
+        try:
+            yield members, rows, priced.cost(rows)
+        except InputError:
+            yield members, rows, None
 
 
 def _kept(table: Table, refused: Mapping[int, InputError]) -> Table:

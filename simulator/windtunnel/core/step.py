@@ -29,6 +29,9 @@ from windtunnel.core.architecture import (
 from windtunnel.core.group import Group, padded, share
 from windtunnel.core.ops import OPERATIONS, FloatArray, Operation, Rows
 
+HANDOVER = "pipeline hand-over"
+"""The name of the exchange between two pipeline stages."""
+
 _ACTIVATION_BYTES = 2.0
 """Activations are 16-bit numbers in every engine."""
 _LOGIT_PASSES = 3.0
@@ -123,7 +126,7 @@ class DividedDecoder:
             return None
         values = {"workers": 2.0, "devices_per_node": float(self.devices_per_node)}
         size = self.model.width * _ACTIVATION_BYTES / self.group.attention_data
-        return Part("pipeline hand-over", OPERATIONS["send_recv"], values, Amount.TOKENS, {"bytes": size}, link=True)
+        return Part(HANDOVER, OPERATIONS["send_recv"], values, Amount.TOKENS, {"bytes": size}, link=True)
 
     # Layers.
 
