@@ -35,6 +35,14 @@ BYTES_PER_ELEMENT: Mapping[str, float] = {
     "int4": 0.5 + 2.0 / 128,  # one 16-bit scale for every 128 elements
 }
 """Storage of one element in bytes, including scales."""
+WEIGHT_ONLY = ("mxfp4", "int4")
+"""Formats of weights alone: kernels unpack them and multiply 16-bit numbers."""
+
+
+def arithmetic(dtype: str) -> str:
+    """Return the format in which products with weights of the format ``dtype`` are computed."""
+    return "bfloat16" if dtype in WEIGHT_ONLY else dtype
+
 
 CONTEXT_DOC = "the context of the measurement, which a comparison of two times requires"
 
