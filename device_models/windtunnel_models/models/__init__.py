@@ -1,4 +1,4 @@
-"""Decoders that are known by name: one YAML file for each, with the fields of its Hugging Face configuration."""
+"""Decoders that are known by name, one YAML file for each, and those of a Hugging Face ``config.json``."""
 
 from __future__ import annotations
 
@@ -49,27 +49,36 @@ def known_architecture(name: str) -> Architecture:
     return replace(found, name=wanted)
 
 
+def read_architecture(path: Path) -> Architecture:
+    """Return the architecture that a ``config.json`` describes; its name is that of the file, or else of its folder.
+
+    Raises:
+        InputError: if the file is missing, is not a JSON object, or has a field that changes the cost and is unknown.
+    """
+    try:
+        config = json.loads(read_text(path, "model file"))
+    except json.JSONDecodeError as error:
+        where = Location(str(path), error.lineno, error.colno)
+        raise InputError(f"this is no JSON: {error.msg}", where=where, expected="a config.json") from None
+    if not isinstance(config, dict):
+        raise InputError("this is not a JSON object", where=Location(str(path)), expected="the fields of a config.json")
+    name = path.resolve().parent.name if path.stem == "config" else path.stem
+    return architecture(name, config, Location(str(path)), str(path))
+
+
+def find_architecture(text: str) -> Architecture:
+    """Return the architecture of a known decoder, or of a ``config.json`` if ``text`` is a path that ends in .json.
+
+    Raises:
+        InputError: if no such decoder is known, or the file cannot be read as one.
+    """
+    return read_architecture(Path(text)) if text.endswith(".json") else known_architecture(text)
+
+
 def known_architectures() -> Iterator[Architecture]:
     """Yield the architecture of every known decoder."""
     for name in model_names():
         yield known_architecture(name)
-
-
-def read_config(path: Path) -> Architecture:
-    """Return the architecture that a Hugging Face ``config.json`` describes, named after the file.
-
-    Raises:
-        InputError: The file cannot be read, or a field is missing, wrong, or unknown although it may change the cost.
-    """
-    try:
-        data = json.loads(read_text(path, "configuration"))
-    except json.JSONDecodeError as error:
-        where = Location(str(path), error.lineno, error.colno)
-        raise InputError(f"this is not JSON: {error.msg}", where=where, expected="a config.json") from None
-    where = Location(str(path))
-    if not isinstance(data, dict):
-        raise InputError("a configuration is a mapping", where=where, expected="the fields of a config.json")
-    return architecture(path.stem, data, where, str(path))
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from windtunnel.core.ops import OPERATIONS, Column, Operation
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.catalogue import CatalogueDevice, ColumnDescription, OperationDescription
+from windtunnel.core.step_op import Step
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds import find_kind, kind_names
 
@@ -30,10 +31,14 @@ def list_devices(catalogue: Catalogue) -> list[CatalogueDevice]:
 def list_operations() -> list[OperationDescription]:
     """List the operations: their columns and the device kinds that run them."""
     kinds = {name: find_kind(name) for name in kind_names()}
-    return [
+    described = [
         _described(op, [kind for kind, model in kinds.items() if name in model.costs])
         for name, op in OPERATIONS.items()
     ]
+    # A step consists of other operations; these are what every decoder needs.
+    needed = ("gemm", "attention", "kernel")
+    steps = [kind for kind, model in kinds.items() if all(name in model.costs for name in needed)]
+    return [*described, _described(Step, steps)]
 
 
 def _described(op: type[Operation], kinds: list[str]) -> OperationDescription:
@@ -41,7 +46,7 @@ def _described(op: type[Operation], kinds: list[str]) -> OperationDescription:
 
 
 def _column(column: Column) -> ColumnDescription:
-    number = column.kind != "choice"
+    number = column.is_number
     return ColumnDescription(
         name=column.name,
         kind=column.kind,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,13 @@ import numpy as np
 from windtunnel.core.csvfile import Table, read_table, write_table
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.ops import OPERATIONS, Rows
+from windtunnel.core.ops import Rows, one_row
 from windtunnel.core.optable import OpTable
-from windtunnel.core.results.catalogue import Prediction
+from windtunnel.core.results.catalogue import Prediction, StepPrediction
+from windtunnel.core.step_op import PREDICTED, Step
 from windtunnel.core.units import format_quantity as show
-from windtunnel.library.predict import predictions
+from windtunnel.library.predict import predictions, pricing
+from windtunnel.library.steps import StepPricing
 
 
 def rates(rows: Rows, duration_s: float) -> tuple[float, float]:
@@ -61,6 +63,12 @@ def design_of(rows: Rows, target: Device) -> tuple[str, float] | None:
     return None if load is None or not name else (str(name), load.duration_s)
 
 
+def predict_step(target: Device, values: Mapping[str, object]) -> tuple[Rows, StepPrediction]:
+    """Return one step as a row, and its cost on a group of ``target`` with its parts."""
+    rows = one_row(Step, values)
+    return rows, StepPricing(target).one(rows)
+
+
 @dataclass(frozen=True)
 class PredictedTable:
     """A table that was predicted: the number of its rows, and notes on them."""
@@ -94,8 +102,10 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
         raise InputError(
             "the output is the input table itself", where=Location(str(out), field="--out"), expected="another file"
         )
-    operation, table = OPERATIONS.find(op), read_table(source, "table")
-    target.cost_function(op)  # raises for an operation that the kind does not run
+    operation, table = PREDICTED.find(op), read_table(source, "table")
+    priced = pricing(op, target)
+    if priced is target:
+        target.cost_function(op)  # raises for an operation that the kind does not run
     refused = OpTable.refused_rows(operation, table)
     whole = table if not refused else _kept(table, refused)
     header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
@@ -107,21 +117,39 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
     places = [place for place in range(len(table.rows)) if place not in refused]
     cells: dict[int, Prediction] = {}
     too_large: list[int] = []
-    for members, group in OpTable(operation, whole).groups():
+    for members, group, cost in _costs(priced, list(OpTable(operation, whole).groups())):
         original = [places[member] for member in members.tolist()]
-        try:
-            cost = target.cost(group)
-        except InputError:
-            refused |= {original[index]: error for index, error in _refused(target, group).items()}
+        if cost is None:
+            refused |= {original[index]: error for index, error in _refused(priced, group).items()}
             continue
         cells |= zip(original, predictions(cost), strict=True)
         too_large += [original[i] for i in np.flatnonzero(group.footprint_bytes() > target.memory_bytes).tolist()]
     if refused:
         raise _all_refused(refused, table)
-    predicted = ([*row, *astuple(cells[place])] for place, row in enumerate(table.rows))
+    names = Cost.COLUMNS
+    predicted = ([*row, *(getattr(cells[place], name) for name in names)] for place, row in enumerate(table.rows))
     types = {new: table.types[name] for new, name in zip(header, table.header, strict=True) if name in table.types}
     write_table(out, [*header, *Cost.COLUMNS], predicted, types)
     return PredictedTable(len(table.rows), _table_notes(too_large, table, target))
+
+
+def _costs(
+    priced: Device | StepPricing, groups: Sequence[tuple[np.ndarray, Rows]]
+) -> Iterator[tuple[np.ndarray, Rows, Cost | None]]:
+    """Yield each group of rows with its cost, or None if one of the rows is refused."""
+    if isinstance(priced, StepPricing):
+        try:
+            costs = priced.costs([rows for _, rows in groups])
+        except InputError:
+            pass
+        else:
+            yield from ((members, rows, cost) for (members, rows), cost in zip(groups, costs, strict=True))
+            return
+    for members, rows in groups:
+        try:
+            yield members, rows, priced.cost(rows)
+        except InputError:
+            yield members, rows, None
 
 
 def _kept(table: Table, refused: Mapping[int, InputError]) -> Table:
@@ -135,7 +163,7 @@ _ALIKE, _TRIED = 8, 4_000
 group is divided, with at most this many trials."""
 
 
-def _refused(target: Device, group: Rows) -> dict[int, InputError]:
+def _refused(target: Device | StepPricing, group: Rows) -> dict[int, InputError]:
     """Return the error of each row of a group that is refused, by its index in the group."""
     count = group.shape[0]
     some = {int(i): _error_of(target, group, int(i), int(i) + 1) for i in np.linspace(0, count - 1, min(count, _ALIKE))}
@@ -156,7 +184,7 @@ def _refused(target: Device, group: Rows) -> dict[int, InputError]:
     return found
 
 
-def _error_of(target: Device, group: Rows, begin: int, end: int) -> InputError | None:
+def _error_of(target: Device | StepPricing, group: Rows, begin: int, end: int) -> InputError | None:
     numbers = {name: np.broadcast_to(values, group.shape)[begin:end] for name, values in group.numbers.items()}
     try:
         target.cost(Rows(group.op, group.choices, numbers), intervals=False)

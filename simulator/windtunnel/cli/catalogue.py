@@ -124,11 +124,11 @@ def ops(name: str | None, form: str) -> None:
     OP: only this operation.
     """
     from windtunnel.app.devices import list_operations
-    from windtunnel.core.ops import OPERATIONS
+    from windtunnel.core.step_op import PREDICTED
 
     operations = list_operations()
     if name is not None:
-        OPERATIONS.find(name)
+        PREDICTED.find(name)
         operations = [op for op in operations if op.op == name]
     if form == "json":
         print_json(operations)
@@ -138,8 +138,10 @@ def ops(name: str | None, form: str) -> None:
         click.echo(f"  ({', '.join(op.kinds)})")
         click.echo(f"    {' '.join(op.doc.split())}")
         for column in op.columns:
-            values = "|".join(column.choices or []) or f"{column.kind}, {column.unit}"
-            default = "required" if column.required else f"default {column.default}"
+            values = "|".join(column.choices or []) or ", ".join(filter(None, (column.kind, column.unit)))
+            default = (
+                "required" if column.required else f"default {column.default}" if column.default != "" else "optional"
+            )
             click.echo(f"      {column.name:<17} {values}  ({default})")
 
 

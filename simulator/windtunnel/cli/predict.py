@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json, print_notes
+from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json, print_notes, print_table
 
 if TYPE_CHECKING:
     from windtunnel.core.device import Device
@@ -46,12 +46,16 @@ def predict(
 ) -> None:
     """Predict one operation on a device: duration with a 90% interval, power, energy and limiting resource.
 
+    `step` is one iteration of a serving engine with a decoder on a group of such devices.
+
     \b
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
+    windtunnel predict step --device h100-sxm-80gb model=llama-3.1-70b tensor=8 decode=64 context=2048
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
     """  # noqa: D301
     from windtunnel.core.errors import InputError, Location
-    from windtunnel.core.ops import OPERATIONS, one_row
+    from windtunnel.core.ops import one_row
+    from windtunnel.core.step_op import PREDICTED, Step
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation.fleet import device_model
 
@@ -63,7 +67,7 @@ def predict(
             )
         if out is None:
             raise InputError("--table needs --out", where=Location(field="--out"), expected="--out OUT.csv")
-        OPERATIONS.find(op)
+        PREDICTED.find(op)
         if calibration is not None and out.exists() and Path(calibration).exists() and out.samefile(calibration):
             raise InputError(
                 "the output is the calibration file itself",
@@ -74,8 +78,11 @@ def predict(
         return
     if out is not None:
         raise InputError("--out needs --table", where=Location(field="--out"), expected="--table IN.csv --out OUT.csv")
+    if op == Step.name:
+        _print_step(device_name, device_model(device_name, catalogue, calibration), pairs(values), form)
+        return
     cost = predict_library.predict(op, device_name, pairs(values), catalogue=catalogue, calibration=calibration)
-    rows = one_row(OPERATIONS.find(op), pairs(values))
+    rows = one_row(PREDICTED.find(op), pairs(values))
     _print_prediction(device_name, device_model(device_name, catalogue, calibration), rows, cost, form)
 
 
@@ -126,6 +133,25 @@ def _print_prediction(device_name: str, target: Device, rows: Rows, cost: Predic
     if design is not None:
         click.echo(f"  design   {design[0]}; a load of it takes {show(design[1], 's')} and is not included")
     click.echo(textwrap.fill(basis, 112, initial_indent="  duration model: ", subsequent_indent="    "))
+
+
+def _print_step(device_name: str, target: Device, values: Mapping[str, object], form: str) -> None:
+    """Print the cost of one step by its parts and by kind of operation."""
+    from windtunnel.app.predict import predict_step
+    from windtunnel.core.ops import CONTEXT
+    from windtunnel.report.steps import operation_rows, part_rows, step_lines
+
+    rows, cost = predict_step(target, values)
+    context = {column.name: rows.choices[column.name] for column in CONTEXT}
+    if form == "json":
+        print_json({**cost.to_dict(), "context": context})
+        return
+    for line in step_lines(device_name, rows, cost):
+        click.echo(line)
+    click.echo("")
+    print_table(["operation", "time", "share", "bytes", "FLOPs", "bound"], operation_rows(cost))
+    click.echo("")
+    print_table(["part", "operation", "time", "share", "bytes", "FLOPs", "bound"], part_rows(cost))
 
 
 @click.command()

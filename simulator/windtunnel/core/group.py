@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from windtunnel.core.architecture import Architecture, Experts, GroupedAttention, LatentAttention, LinearAttention
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, Location
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,13 @@ class Group:
         if self.expert_tensor is None and stage % self.expert:
             raise InputError(
                 f"{self.expert} parts of the experts do not divide {stage} devices",
+                where=Location(field="expert"),
                 expected="a number of parts that divides tensor x attention_data",
             )
         if self.expert_tensor is not None and self.expert_tensor * self.expert != stage:
             raise InputError(
                 f"expert_tensor x expert is {self.expert_tensor * self.expert}, and tensor x attention_data is {stage}",
+                where=Location(field="expert_tensor"),
                 expected="the same number of devices",
             )
 
@@ -68,6 +70,7 @@ class Group:
         if self.pipeline > model.layer_count:
             raise InputError(
                 f"{self.pipeline} pipeline stages for {model.layer_count} layers of {model.name}",
+                where=Location(field="pipeline"),
                 expected=f"at most {model.layer_count} stages",
             )
         for layers in model.layers:
@@ -103,6 +106,7 @@ def _check(model: Architecture, noun: str, size: int, ranks: int, key: str, shar
     fitting = [n for n in range(1, size + 1) if size % n == 0 and n <= 4 * ranks]
     raise InputError(
         f"the {size} {noun} of {model.name} cannot be divided by {key}: {ranks}",
+        where=Location(field=key),
         expected=f"{key} of " + ", ".join(map(str, fitting)),
     )
 

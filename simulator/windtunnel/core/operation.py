@@ -35,6 +35,14 @@ BYTES_PER_ELEMENT: Mapping[str, float] = {
     "int4": 0.5 + 2.0 / 128,  # one 16-bit scale for every 128 elements
 }
 """Storage of one element in bytes, including scales."""
+WEIGHT_ONLY = ("mxfp4", "int4")
+"""Formats of weights alone: kernels unpack them and multiply 16-bit numbers."""
+
+
+def arithmetic(dtype: str) -> str:
+    """Return the format in which products with weights of the format ``dtype`` are computed."""
+    return "bfloat16" if dtype in WEIGHT_ONLY else dtype
+
 
 CONTEXT_DOC = "the context of the measurement, which a comparison of two times requires"
 
@@ -43,12 +51,12 @@ CONTEXT_DOC = "the context of the measurement, which a comparison of two times r
 class Column:
     """One column of an operation.
 
-    ``kind`` is ``count`` (a whole number), ``real``, or ``choice``. Counts and reals are plain numbers in ``unit``
-    (in tables), or text with a unit (in scenarios and on the command line).
+    ``kind`` is ``count`` (a whole number), ``real``, ``choice``, or ``text`` (any). Counts and reals are plain numbers
+    in ``unit`` (in tables), or text with a unit (in scenarios and on the command line).
     """
 
     name: str
-    kind: Literal["count", "real", "choice"]
+    kind: Literal["count", "real", "choice", "text"]
     unit: str = "1"
     default: float | str | None = None
     choices: tuple[str, ...] = ()
@@ -62,6 +70,8 @@ class Column:
         Raises:
             InputError: The value is not valid; it states what was expected and the nearest right name.
         """
+        if self.kind == "text":
+            return self._text(value)
         if self.kind == "choice":
             text = str(value)
             if text not in self.choices:
@@ -82,6 +92,17 @@ class Column:
                 raise InputError(f"{self.name} is {value}", expected="a whole number")
             return float(round(number))
         return number
+
+    @property
+    def is_number(self) -> bool:
+        """Return whether values are numbers; the others are words, which rows of one group have in common."""
+        return self.kind in ("count", "real")
+
+    def _text(self, value: object) -> str:
+        text = str(value).strip()
+        if not text and self.default is None:
+            raise InputError(f"{self.name} is empty", expected=self.doc)
+        return text
 
     @property
     def _suffix(self) -> str:

@@ -15,12 +15,14 @@ from windtunnel.core.operation import (
     CONTEXT_DOC,
     DTYPES,
     OPERATIONS,
+    WEIGHT_ONLY,
     Choices,
     Column,
     FloatArray,
     Numbers,
     Operation,
     Rows,
+    arithmetic,
     choice,
     count,
     one_row,
@@ -49,6 +51,7 @@ __all__ = [
     "ELEMENTWISE_OPS",
     "IMPLEMENTATIONS",
     "OPERATIONS",
+    "WEIGHT_ONLY",
     "Aes",
     "AllGather",
     "AllReduce",
@@ -80,6 +83,7 @@ __all__ = [
     "Stencil",
     "Storage",
     "VectorAdd",
+    "arithmetic",
     "choice",
     "count",
     "one_row",
@@ -90,10 +94,25 @@ __all__ = [
 
 @operation
 class Gemm(Operation):
-    """General matrix multiplication C[m,n] = A[m,k] @ B[k,n], ``batch`` times; 2 m n k operations each."""
+    """General matrix multiplication C[m,n] = A[m,k] @ B[k,n], ``batch`` times; 2 m n k operations each.
+
+    ``mxfp4`` and ``int4`` are formats of B alone.
+    """
 
     name = "gemm"
-    columns = (count("m"), count("n"), count("k"), choice("dtype", DTYPES), count("batch", 1))
+    columns = (
+        count("m"),
+        count("n"),
+        count("k"),
+        choice("dtype", (*DTYPES, *WEIGHT_ONLY)),
+        count("batch", 1),
+        choice(
+            "activations",
+            ("wide", "narrow"),
+            "wide",
+            doc="in formats below 16 bits: A is converted by a kernel of its own before the product, or already there",
+        ),
+    )
     sums = ("m",)
 
     @classmethod
@@ -104,9 +123,10 @@ class Gemm(Operation):
     @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return the bytes of A, B and C, each once. Results of 8-bit and narrower types are written in 16 bits."""
-        size = BYTES_PER_ELEMENT[choices["dtype"]]
+        weight = BYTES_PER_ELEMENT[choices["dtype"]]
+        size = BYTES_PER_ELEMENT[arithmetic(choices["dtype"])]
         out = size if size >= 2 else 2.0
-        return n["batch"] * ((n["m"] * n["k"] + n["k"] * n["n"]) * size + n["m"] * n["n"] * out)
+        return n["batch"] * (n["m"] * n["k"] * size + n["k"] * n["n"] * weight + n["m"] * n["n"] * out)
 
 
 @operation

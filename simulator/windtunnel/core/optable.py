@@ -36,7 +36,7 @@ class OpTable:
                 self._read(column)
             elif column.default is None:
                 raise self._missing(column)
-            elif column.kind == "choice":
+            elif not column.is_number:
                 self._words[column.name] = self._defaults(column, count)
             else:
                 self._numbers[column.name] = np.full(count, float(column.default))
@@ -138,7 +138,7 @@ class OpTable:
                 parsed[text] = column.default if not text and column.default is not None else column.parse(text)
             except InputError as error:
                 raise error.at(self.where(place, column.name)) from None
-        if column.kind == "choice":
+        if not column.is_number:
             defaults = self._defaults(column, len(texts)) if "" in parsed and column.name in self.op.follows else None
             self._words[column.name] = [
                 defaults[place] if defaults is not None and not text else str(parsed[text])

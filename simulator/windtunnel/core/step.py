@@ -5,9 +5,10 @@ parts on one device of one pipeline stage: each is an operation with fixed colum
 amount, which is the number of tokens, of sequences that produce a token, or of sequences in attention. So a table of
 steps, and the tables of the engines, are priced at once.
 
-What is not one of the measured operations (norms with residuals, rotary positions, gated activations, quantisation of
-activations, embedding, sampling, states of linear attention) is a ``kernel`` with the bytes that it must move. Engines
-fuse a norm with the addition of the residual, and rotary positions with the norm of queries and keys.
+What is not one of the measured operations (norms with residuals, rotary positions, gated activations, embedding,
+sampling, states of linear attention) is a ``kernel`` with the bytes that it must move. Engines fuse a norm with the
+addition of the residual, rotary positions with the norm of queries and keys, and the conversion of activations to the
+format of the weights with the norm or the activation function before it.
 """
 
 from __future__ import annotations
@@ -29,12 +30,18 @@ from windtunnel.core.architecture import (
 from windtunnel.core.group import Group, padded, share
 from windtunnel.core.ops import OPERATIONS, FloatArray, Operation, Rows
 
+HANDOVER = "pipeline hand-over"
+"""The name of the exchange between two pipeline stages."""
+
 _ACTIVATION_BYTES = 2.0
 """Activations are 16-bit numbers in every engine."""
 _LOGIT_PASSES = 3.0
 """Passes over the float32 logits of a sequence: temperature and softmax, selection, and the write before them."""
-_GEMM_FORMATS = {"mxfp4": "bfloat16", "int4": "bfloat16"}
-"""Weight-only formats without a measured GEMM: the arithmetic of 16-bit numbers. Their bytes are counted apart."""
+_GEMM_FORMATS = {"fp8_block": "fp8"}
+"""Products of block-scaled FP8 are priced as those of FP8. Above 100 us both take the same time within 12%; below, the
+measurements of the former contain 50 to 180 us of a host, which replays of a graph do not have."""
+_NARROW_BYTES = {"fp8": 1.0, "fp8_block": 1.0 + 4.0 / 128, "nvfp4": 0.5 + 1.0 / 16, "int8": 1.0}
+"""Bytes of an activation that was converted for weights of a format, with scales; others keep 16-bit activations."""
 
 
 class Amount(Enum):
@@ -107,8 +114,7 @@ class DividedDecoder:
         for layers in model.layers:
             yield from self._attention(layers)
             yield from self._feed_forward(layers)
-            # A norm reads and writes the stream and the residual.
-            yield self._kernel("norms", 4.0 * width_bytes, Amount.TOKENS, layers.norms * layers.count)
+            yield from self._norms(layers)
         vocabulary = padded(model.vocabulary, group.tensor)
         yield self._gemm("output projection", vocabulary, model.width, Amount.HEADS, model.weights.other, 1)
         if group.tensor > 1:
@@ -123,7 +129,7 @@ class DividedDecoder:
             return None
         values = {"workers": 2.0, "devices_per_node": float(self.devices_per_node)}
         size = self.model.width * _ACTIVATION_BYTES / self.group.attention_data
-        return Part("pipeline hand-over", OPERATIONS["send_recv"], values, Amount.TOKENS, {"bytes": size}, link=True)
+        return Part(HANDOVER, OPERATIONS["send_recv"], values, Amount.TOKENS, {"bytes": size}, link=True)
 
     # Layers.
 
@@ -138,7 +144,8 @@ class DividedDecoder:
         else:
             yield from self._linear(attention, count)
             inner = share(attention.value_heads, self.group.tensor) * attention.value_dim
-        yield from self._linear_layer("attention output", self.model.width, inner, count)
+        # Attention writes 16-bit numbers, so the conversion for the output projection is a kernel of its own.
+        yield from self._linear_layer("attention output", self.model.width, inner, count, fused=False)
         if self.group.tensor > 1:
             yield self._reduce("all-reduce of attention", count)
 
@@ -228,7 +235,8 @@ class DividedDecoder:
             inner = share(width, group.tensor)
             ways = 2 if gated else 1
             yield from self._linear_layer(f"{name}: up", ways * inner, model.width, count)
-            yield self._kernel(f"{name}: activation", (ways + 1) * inner * _ACTIVATION_BYTES, Amount.TOKENS, count)
+            moved = inner * (ways * _ACTIVATION_BYTES + self._converted)
+            yield self._kernel(f"{name}: activation", moved, Amount.TOKENS, count)
             yield from self._linear_layer(f"{name}: down", model.width, inner, count)
         if layers.experts is not None:
             yield from self._experts(layers.experts, count)
@@ -257,21 +265,41 @@ class DividedDecoder:
             for name in ("dispatch to experts", "combine experts"):
                 yield self._collective(name, "all_to_all", sent, Amount.TOKENS, count, workers=group.stage_devices)
 
+    def _norms(self, layers: Layers) -> Iterator[Part]:
+        """Yield the norms of the residual stream.
+
+        Each reads the stream and the residual and writes both, the stream in the format of the products that follow.
+        The router reads a 16-bit copy beside it. Engines convert the activations of a product in the same kernel.
+        """
+        wide, narrow = _ACTIVATION_BYTES, self._converted
+        routed = wide if narrow < wide and layers.experts is not None else 0.0
+        before_attention = 3.0 * wide + narrow
+        before_feed_forward = before_attention + routed
+        # Norms after attention or feed-forward networks write 16-bit numbers.
+        rest = max(layers.norms - 2, 0) * 4.0 * wide
+        moved = (before_attention + before_feed_forward + rest) / (2 + max(layers.norms - 2, 0))
+        yield self._kernel("norms", self.model.width * moved, Amount.TOKENS, layers.norms * layers.count)
+
     # Parts.
 
-    def _linear_layer(self, name: str, n: int, k: int, count: int) -> Iterator[Part]:
-        """Yield a GEMM with the weights' format, and the quantisation of its input where the format needs one."""
-        stored = self.model.weights.linear
-        if stored in ("fp8", "fp8_block", "nvfp4", "int8"):
-            yield self._kernel(f"{name}: quantisation", k * (_ACTIVATION_BYTES + 1.0), Amount.TOKENS, count)
-        yield self._gemm(name, n, k, Amount.TOKENS, stored, count)
+    @property
+    def _converted(self) -> float:
+        """The bytes of an activation that a norm or an activation function writes for the product that follows."""
+        return _NARROW_BYTES.get(self.model.weights.linear, _ACTIVATION_BYTES)
 
-    def _gemm(self, name: str, n: int, k: int, amount: Amount, stored: str, count: int, batch: int = 1) -> Part:
+    def _linear_layer(self, name: str, n: int, k: int, count: int, *, fused: bool = True) -> Iterator[Part]:
+        """Yield a GEMM with the weights' format; ``fused``: the kernel before it writes its input in that format."""
+        yield self._gemm(name, n, k, Amount.TOKENS, self.model.weights.linear, count, fused=fused)
+
+    def _gemm(
+        self, name: str, n: int, k: int, amount: Amount, stored: str, count: int, batch: int = 1, *, fused: bool = True
+    ) -> Part:
         values: dict[str, float | str] = {
             "n": float(n),
             "k": float(k),
             "dtype": _GEMM_FORMATS.get(stored, stored),
             "batch": float(batch),
+            "activations": "narrow" if fused else "wide",
         }
         return Part(name, OPERATIONS["gemm"], values, amount, {"m": 1.0 / self.group.attention_data}, count)
 

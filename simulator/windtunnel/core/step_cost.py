@@ -7,14 +7,17 @@ stage; the first is longer if there are fewer microbatches than stages, so that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from windtunnel.core.device import Device, StrArray
+from windtunnel.core.device import Cost, Device, StrArray
 from windtunnel.core.ops import FloatArray, Rows
-from windtunnel.core.step import Amount, DividedDecoder, Part
+from windtunnel.core.step import HANDOVER, Amount, DividedDecoder, Part
+
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,13 @@ class StepCost:
     bound: StrArray
     provenance: int
     parts: Sequence[PartCost]
+    devices: int = 1
+    """The devices of the group."""
 
 
-def step_cost(device: Device, divided: DividedDecoder, load: StepLoad, context: Mapping[str, str]) -> StepCost:
+def step_cost(
+    device: Device, divided: DividedDecoder, load: StepLoad, context: Mapping[str, str], *, intervals: bool = True
+) -> StepCost:
     """Return the cost of steps.
 
     Args:
@@ -87,24 +94,54 @@ def step_cost(device: Device, divided: DividedDecoder, load: StepLoad, context: 
         divided: The decoder on the group.
         load: The steps.
         context: The context of the operations: ``dispatch``, ``clock``, ``cache``.
+        intervals: Whether the interval is needed; if not, low and high equal the duration.
 
     Raises:
         UnsupportedOperationError: if the device does not run an operation of the decoder.
     """
+    return step_costs(device, [StepTable(divided, load, context)], intervals=intervals)[0]
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """Steps of one decoder on one group, in one context."""
+
+    divided: DividedDecoder
+    load: StepLoad
+    context: Mapping[str, str]
+
+
+def step_costs(device: Device, tables: Sequence[StepTable], *, intervals: bool = True) -> list[StepCost]:
+    """Return the cost of each table of steps; see ``step_cost``.
+
+    Equal operations of all tables are priced once, and different ones of one kind together, so that many short tables
+    take little longer than one long table.
+    """
+    micro = [_microbatches(table) for table in tables]
+    asked = [_asked(table, size) for table, size in zip(tables, micro, strict=True)]
+    whole = _priced(device, [some.rows for several in asked for some in several if some is not None], intervals)
+    out = []
+    for table, size, several in zip(tables, micro, asked, strict=True):
+        costs = [
+            None if some is None else _part_cost(device, some, next(whole), table.load.decode.shape) for some in several
+        ]
+        out.append(_together(device, table.divided, size, [cost for cost in costs if cost is not None]))
+    return out
+
+
+def _microbatches(table: StepTable) -> FloatArray:
+    """Return the microbatches of each step: as many as stages, if there are so many sequences or parts of prompts."""
+    load = table.load
+    prompts = np.where(load.prefill > 0, np.ceil(load.prefill / 512.0), 0.0)
+    return np.clip(np.maximum(load.decode, prompts), 1.0, table.divided.group.pipeline)
+
+
+def _together(device: Device, divided: DividedDecoder, micro: FloatArray, costs: Sequence[PartCost]) -> StepCost:
+    """Return the cost of steps from those of their parts for one of ``micro`` microbatches."""
     stages = divided.group.pipeline
-    micro = np.clip(
-        np.maximum(load.decode, np.where(load.prefill > 0, np.ceil(load.prefill / 512.0), 0.0)), 1.0, stages
-    )
-    each = StepLoad(load.decode / micro, load.context, load.prefill / micro, load.prefill_context)
-    parts = _merged([_cost(device, part, each, context, divided.group.attention_data) for part in divided.parts()])
+    parts = [_times(part, float(stages - 1)) if part.name == HANDOVER else part for part in _merged(costs)]
     through_s = np.sum([part.duration_s for part in parts], axis=0)
     above_j = np.sum([part.above_idle_j for part in parts], axis=0)
-    handover = divided.handover()
-    if handover is not None:
-        sent = _cost(device, handover, each, context, divided.group.attention_data)
-        parts = [*parts, _times(sent, float(stages - 1))]
-        through_s = through_s + parts[-1].duration_s
-        above_j = above_j + parts[-1].above_idle_j
     depth = divided.model.layer_count
     slowest_s = through_s * (-(-depth // stages) / depth)
     duration_s = np.maximum(through_s, micro * slowest_s)
@@ -121,36 +158,74 @@ def step_cost(device: Device, divided: DividedDecoder, load: StepLoad, context: 
         bound=_bound(parts, through_s),
         provenance=max(part.provenance for part in parts),
         parts=parts,
+        devices=devices,
     )
 
 
-def _cost(device: Device, part: Part, load: StepLoad, context: Mapping[str, str], copies: int) -> PartCost:
-    """Return the cost of a part for every step; steps without its amount cost nothing."""
+@dataclass(frozen=True)
+class _Asked:
+    """The rows of a part whose cost is needed: those at the indices ``present`` of a table take ``share`` of them."""
+
+    part: Part
+    rows: Rows
+    present: IntArray
+    share: FloatArray | float
+
+
+def _asked(table: StepTable, micro: FloatArray) -> list[_Asked | None]:
+    """Return what each part of a table asks for; None where no step has its amount."""
+    load = table.load
+    each = StepLoad(load.decode / micro, load.context, load.prefill / micro, load.prefill_context)
+    handover = table.divided.handover()
+    parts = [*table.divided.parts(), *([] if handover is None else [handover])]
+    return [_rows_of(part, each, table.context, table.divided.group.attention_data) for part in parts]
+
+
+def _rows_of(part: Part, load: StepLoad, context: Mapping[str, str], copies: int) -> _Asked | None:
     amount = load.amount(part.amount)
-    present = amount > 0
-    shape = amount.shape
-    zeros = np.zeros(shape)
-    if not present.any():
-        empty = np.full(shape, "")
-        return PartCost(part.name, part.op.name, zeros, zeros, zeros, zeros, zeros, zeros, empty, 0)
+    present = np.flatnonzero(amount > 0)
+    if not len(present):
+        return None
     some = StepLoad(load.decode[present], load.context[present], load.prefill[present], load.prefill_context[present])
     if part.amount is Amount.PROMPTS:
         rows, share = _chunk(part, some, context, copies)
-    else:
-        more = (
-            {"kv_tokens": _attended(part, some.context)} if part.amount is Amount.DECODING and _cached(part) else None
-        )
-        rows, share = part.rows(amount[present], context, more), np.ones(int(present.sum()))
-    cost = device.cost(rows)
-    factor = part.times * share
+        return _Asked(part, rows, present, share)
+    attends = part.amount is Amount.DECODING and _cached(part)
+    more = {"kv_tokens": _attended(part, some.context)} if attends else None
+    return _Asked(part, part.rows(amount[present], context, more), present, 1.0)
+
+
+def _priced(device: Device, asked: Sequence[Rows], intervals: bool) -> Iterator[Cost]:
+    """Yield the cost of each of several tables of operations."""
+    alike: dict[tuple[str, tuple[tuple[str, str], ...]], list[int]] = {}
+    for place, rows in enumerate(asked):
+        alike.setdefault((rows.op.name, tuple(sorted(rows.choices.items()))), []).append(place)
+    costs: dict[int, Cost] = {}
+    for places in alike.values():
+        first = asked[places[0]]
+        sizes = [asked[place].shape[0] for place in places]
+        numbers = {
+            name: np.concatenate([np.broadcast_to(asked[p].numbers[name], asked[p].shape) for p in places])
+            for name in first.numbers
+        }
+        rows, which = _distinct(replace(first, numbers=numbers))
+        cost = device.cost(rows, intervals=intervals)
+        for place, index in zip(places, np.split(which, np.cumsum(sizes)[:-1]), strict=True):
+            costs[place] = Cost(*(getattr(cost, name)[index] for name in Cost.COLUMNS))
+    return (costs[place] for place in range(len(asked)))
+
+
+def _part_cost(device: Device, asked: _Asked, cost: Cost, shape: tuple[int, ...]) -> PartCost:
+    """Return the cost of a part for every step; steps without its amount cost nothing."""
+    part, rows, factor = asked.part, asked.rows, asked.part.times * asked.share
 
     def whole(values: FloatArray) -> FloatArray:
         filled = np.zeros(shape)
-        filled[present] = np.broadcast_to(values, cost.duration_s.shape) * factor
+        filled[asked.present] = values * factor
         return filled
 
-    bound = np.full(shape, "", dtype=object)
-    bound[present] = cost.bound
+    bound = np.full(shape, "", dtype=cost.bound.dtype)
+    bound[asked.present] = cost.bound
     return PartCost(
         part.name,
         part.op.name,
@@ -160,9 +235,23 @@ def _cost(device: Device, part: Part, load: StepLoad, context: Mapping[str, str]
         whole(cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
         whole(_moved(rows)),
         whole(part.op.flops(rows.choices, rows.numbers)),
-        bound.astype(str),
+        bound,
         int(cost.provenance.max()),
     )
+
+
+def _distinct(rows: Rows) -> tuple[Rows, IntArray]:
+    """Return the distinct ones of rows, and the index among them of each row."""
+    code = np.zeros(rows.shape, dtype=np.int64)
+    for values in rows.numbers.values():
+        if np.all(values == values[0]):
+            continue
+        found, place = np.unique(values, return_inverse=True)
+        code = code * len(found) + place
+        # Dense codes keep the product from overflowing.
+        code = np.unique(code, return_inverse=True)[1]
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return replace(rows, numbers={name: values[first] for name, values in rows.numbers.items()}), which
 
 
 def _moved(rows: Rows) -> FloatArray:
@@ -256,7 +345,7 @@ def _errors(parts: Sequence[PartCost]) -> tuple[FloatArray, FloatArray]:
 
 def _bound(parts: Sequence[PartCost], total_s: FloatArray) -> StrArray:
     """Return what most of the time of each step is bound by."""
-    words = sorted({str(word) for part in parts for word in np.unique(part.bound) if word})
+    words = sorted({word for part in parts for word in set(part.bound.tolist()) if word})
     shares = np.stack([np.sum([np.where(p.bound == w, p.duration_s, 0.0) for p in parts], axis=0) for w in words])
     chosen: StrArray = np.array(words)[np.argmax(shares, axis=0)]
     return chosen

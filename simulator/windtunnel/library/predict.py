@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from windtunnel.core.device import Cost
-from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.device import Cost, Device
+from windtunnel.core.ops import one_row
 from windtunnel.core.results.catalogue import Prediction
+from windtunnel.core.step_op import PREDICTED, Step
+from windtunnel.library.steps import StepPricing
 from windtunnel.simulation.fleet import device_model as device
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
@@ -20,6 +22,11 @@ def catalogue(folders: Sequence[str | Path] = ()) -> Catalogue:
     return Catalogue([Path(folder) for folder in folders]) if folders else shipped_catalogue()
 
 
+def pricing(op: str, target: Device) -> Device | StepPricing:
+    """Return what prices rows of an operation: the device, or for steps groups of it."""
+    return StepPricing(target) if op == Step.name else target
+
+
 def predict(
     op: str,
     device_name: str,
@@ -28,14 +35,14 @@ def predict(
     catalogue: Catalogue | None = None,
     calibration: str | None = None,
 ) -> Prediction:
-    """Predict one operation on one device.
+    """Predict one operation on one device, or one step on a group of it.
 
     Raises InputError for an unknown operation, device or column, and for a value
     out of range.
     """
-    operation = OPERATIONS.find(op)
+    operation = PREDICTED.find(op)
     target = device(device_name, catalogue or shipped_catalogue(), calibration)
-    cost = target.cost(one_row(operation, values))
+    cost = pricing(op, target).cost(one_row(operation, values))
     return next(predictions(cost))
 
 

@@ -16,16 +16,15 @@ from windtunnel.core.architecture import (
     Layers,
     Weights,
 )
-from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.errors import InputError, Location
+from windtunnel.core.step_op import KV_FORMATS, parse_weights
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.fields import Model, Natural, Text, as_custom
-from windtunnel_models.models import known_architecture, read_config
+from windtunnel_models.models import known_architecture, read_architecture
 
 _OWN = ("layers", "width", "heads", "feed_forward")
 _OWN_OPTIONAL = ("vocabulary", "kv_heads", "head_dim", "gated", "max_context", "dtype")
 _DEFAULT_VOCABULARY = 32_000
-WEIGHT_FORMATS = ("bfloat16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4")
-KV_FORMATS = ("float32", "float16", "bfloat16", "fp8", "int8")
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class DecoderModel(Model):
         if self.catalogue is not None:
             found = known_architecture(self.catalogue)
         elif self.config is not None:
-            found = read_config(folder / self.config)
+            found = read_architecture(folder / self.config)
         else:
             found = self._own(name)
         return replace(found, weights=self._formats(found.weights), kv_dtype=self.kv_dtype or found.kv_dtype)
@@ -132,7 +131,7 @@ class DecoderModel(Model):
             layers=(Layers(self.layers, attention, network),),
             max_context=self.max_context,
             weights=Weights(stored, stored, kept),
-            kv_dtype=stored if stored in KV_FORMATS else "bfloat16",
+            kv_dtype=stored if stored in (*KV_FORMATS, "float32") else "bfloat16",
             source="the scenario",
         )
 
@@ -142,18 +141,14 @@ class DecoderModel(Model):
             return own
         if isinstance(stated, WeightFormats):
             return replace(own, linear=stated.linear or own.linear, experts=stated.experts or own.experts)
-        return replace(own, linear=stated, experts=stated)
+        return parse_weights(stated, own)
 
 
 def _check_format(text: str) -> None:
-    if text not in WEIGHT_FORMATS:
-        raise as_custom(
-            InputError(
-                f"unknown format '{text}'",
-                expected=list_choices(WEIGHT_FORMATS),
-                nearest=nearest(text, WEIGHT_FORMATS),
-            )
-        )
+    try:
+        parse_weights(text, Weights())
+    except InputError as error:
+        raise as_custom(error) from None
 
 
 def served_models(models: dict[str, DecoderModel], document: Document) -> dict[str, ServedModel]:

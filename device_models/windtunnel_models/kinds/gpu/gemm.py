@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.core.device import Parameters, RawCost
-from windtunnel.core.ops import BYTES_PER_ELEMENT, DTYPES, FloatArray, Rows
+from windtunnel.core.ops import BYTES_PER_ELEMENT, DTYPES, WEIGHT_ONLY, FloatArray, Rows, arithmetic
 from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
@@ -61,6 +61,8 @@ STAND_INS: Mapping[str, tuple[str, ...]] = {
     "fp8_block": ("fp8",),
     "nvfp4": ("fp8",),
     "int8": ("fp8",),
+    "mxfp4": ("bfloat16", "float16"),
+    "int4": ("bfloat16", "float16"),
 }
 """Formats whose kernels come from the same libraries with the same tiles, the most similar first."""
 
@@ -99,6 +101,16 @@ PARAMETERS = (
         fitted=True,
     ),
     _number("quantise_passes", "1", "passes over the activations that make a narrow format of them", 3.4, 0.5, 6.0),
+    Parameter(
+        "gemm_weight_only",
+        "1",
+        "traffic of narrow weights with 16-bit activations over that of as many bytes of 16-bit ones",
+        keys=WEIGHT_ONLY,
+        defaults={
+            name: assumed(1.0, 0.8, 1.4, "no measurement of the format; unpacking may be slower than reading")
+            for name in WEIGHT_ONLY
+        },
+    ),
 )
 
 FITS = {
@@ -144,6 +156,7 @@ class Numbers:
     units: float
     l2_bytes: float
     floor_overlap: float = 1.0
+    weight_only: float = 1.0
 
 
 def number_key(p: Parameters, dtype: str, clock: str) -> str:
@@ -182,8 +195,9 @@ def fitted_constants(p: Parameters, dtype: str, key: str) -> Numbers:
 
     Raises UnsupportedOperationError for a format without matrix or vector units that the API supports.
     """
-    need_type(p, dtype)
-    sheet = "fp8" if dtype == "fp8_block" else dtype
+    multiplied = arithmetic(dtype)
+    need_type(p, multiplied)
+    sheet = "fp8" if dtype == "fp8_block" else multiplied
     rate = p.get("matrix_flops_per_s", sheet) if p.feature("matrix") else None
     if rate is not None:
         rate *= p("gemm_efficiency", key)
@@ -216,10 +230,11 @@ def fitted_constants(p: Parameters, dtype: str, key: str) -> Numbers:
         overlap=number("overlap"),
         sag=number("sag"),
         split_s=number("split_clocks") * clock_s,
-        quantise_passes=number("quantise_passes") if BYTES_PER_ELEMENT[dtype] < 2.0 else 0.0,
+        quantise_passes=number("quantise_passes") if BYTES_PER_ELEMENT[multiplied] < 2.0 else 0.0,
         units=p("compute_units"),
         l2_bytes=l2,
         floor_overlap=max(p.get("gemm_floor_overlap", key) or 1.0, 1.0),
+        weight_only=p("gemm_weight_only", dtype) if dtype in WEIGHT_ONLY else 1.0,
     )
 
 
@@ -282,7 +297,7 @@ def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
     Partial sums of a split are written and read once in float32.
     """
     n = rows.numbers
-    size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
+    size = BYTES_PER_ELEMENT[arithmetic(rows.choices["dtype"])]
     m, columns, k, batch = np.broadcast_arrays(n["m"], n["n"], n["k"], n["batch"])
     reduction = 8.0 * m * columns * batch / (x.units * x.unit_l2_rate)
     best = np.full(m.shape, np.inf)
@@ -308,9 +323,9 @@ def traffic_s(rows: Rows, x: Numbers) -> FloatArray:
     not: x bytes are read except for 1 / (1 + (x / kept)^knee) of them. Activations and results are not rotated: of x
     bytes x^2 / (x + kept) are read. In a warm context everything that fits stays in the cache.
     """
-    n = rows.numbers
-    size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
-    weights = size * n["n"] * n["k"] * n["batch"]
+    n, dtype = rows.numbers, rows.choices["dtype"]
+    size = BYTES_PER_ELEMENT[arithmetic(dtype)]
+    weights = BYTES_PER_ELEMENT[dtype] * x.weight_only * n["n"] * n["k"] * n["batch"]
     others = (size * n["m"] * n["k"] + max(size, 2.0) * n["m"] * n["n"]) * n["batch"]
     times = np.minimum(weights / x.kept_weights_bytes, 1e6) ** x.cache_knee
     drawn = weights * (times / (1.0 + times)) + others**2 / (others + x.kept_activations_bytes)
@@ -337,29 +352,39 @@ def formula_s(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, FloatArra
     else:
         high = np.maximum(x.floor_s, rest)
         whole = high * (1.0 + (np.minimum(x.floor_s, rest) / high) ** x.floor_overlap) ** (1.0 / x.floor_overlap)
-    if x.quantise_passes:
-        n = rows.numbers
-        size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
-        moved = n["batch"] * n["m"] * n["k"] * (2.0 + size)
-        whole = whole + 0.5 * x.floor_s + x.quantise_passes * moved / x.memory_rate
+    if x.quantise_passes and rows.choices.get("activations") != "narrow":
+        whole = whole + _conversion_s(rows, x)
     return whole, compute, memory
 
 
+def _conversion_s(rows: Rows, x: Numbers) -> FloatArray:
+    """Return the device time (s) of the kernel that converts 16-bit activations to the format of the product."""
+    n = rows.numbers
+    moved = n["batch"] * n["m"] * n["k"] * (2.0 + BYTES_PER_ELEMENT[rows.choices["dtype"]])
+    return 0.5 * x.floor_s + x.quantise_passes * moved / x.memory_rate
+
+
 def gemm(p: Parameters, rows: Rows) -> RawCost:
-    """Return the cost of C = A B: the formula, the residual, and the context."""
+    """Return the cost of C = A B: the formula, the residual, and the context.
+
+    The measurements contain the conversion of activations to narrow formats. With narrow activations the formula's part
+    of it is left out, but no product is faster than the peak of the units.
+    """
     dtype, clock = rows.choices["dtype"], rows.choices["clock"]
     key = number_key(p, dtype, clock)
     x = fitted_constants(p, dtype, key)
+    activity = activity_of(p, rows)
     whole, compute, memory = formula_s(rows, x)
     bound = np.where(compute > memory, "compute", "memory")
     bound = np.where(np.maximum(compute, memory) < 0.5 * whole, "launch", bound)
     learned = p.correction(rows)
     if learned is not None:
         whole = whole * np.exp(learned.log_factor)
+        whole = np.maximum(whole, activity.peak_s) if rows.choices["activations"] == "narrow" else whole
     # Numbers that were fitted to sustained loops already include the effect of the power cap.
     settled = key.endswith(SUSTAINED)
     spread = None if learned is None else learned.spread
-    return in_context(p, rows, whole, activity_of(p, rows), bound, settled=settled, spread=spread)
+    return in_context(p, rows, whole, activity, bound, settled=settled, spread=spread)
 
 
 def own_numbers(p: Parameters, rows: Rows) -> dict[str, SourcedValue]:

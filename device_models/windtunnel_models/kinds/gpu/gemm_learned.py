@@ -16,13 +16,14 @@ numbers at the time of the fit. The arrays of one device, for each table i (one 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.device import Arrays, Correction, Parameters
-from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
+from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows, arithmetic
 from windtunnel_models.kinds.gpu.gemm import MOST_SPREAD, STAND_INS, Numbers, formula_s
 
 NAMES = (
@@ -173,6 +174,9 @@ class LearnedGemm:
         index = self._table_of(rows.choices["dtype"], rows.choices["clock"])
         if index is None:
             return None
+        # Factors are those of what was measured: 16-bit weights, and activations that are converted beforehand.
+        dtype = arithmetic(rows.choices["dtype"])
+        rows = replace(rows, choices={**rows.choices, "dtype": dtype, "activations": "wide"})
         if index not in self._tables:
             widths = np.asarray(self._arrays[f"width_{index}"], dtype=np.float64)
             network, peak = Network(self._arrays, index), float(self._arrays["peak"][index])

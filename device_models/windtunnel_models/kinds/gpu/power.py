@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.core.device import Parameters
-from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Gemm, Rows
+from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Gemm, Rows, arithmetic
 
 _SHARPNESS = 12.0
 """Exponent of the soft cap: at a demand equal to the cap the power is 6% lower, at 0.8 of the cap 0.6%."""
@@ -58,7 +58,7 @@ def datasheet_peak(p: Parameters, dtype: str) -> tuple[float, str]:
 
 def activity_of(p: Parameters, rows: Rows) -> Activity:
     """Return the activity of GEMM or attention: its useful FLOPs, and each operand moved once."""
-    dtype = rows.choices["dtype"]
+    dtype = arithmetic(rows.choices["dtype"])
     peak, units = datasheet_peak(p, dtype)
     n = rows.numbers
     settle_s: FloatArray | float = 0.0

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from windtunnel.core.device import Arrays, Parameters, RawCost, StrArray
-from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
+from windtunnel.core.ops import BYTES_PER_ELEMENT, WEIGHT_ONLY, FloatArray, Rows, arithmetic
 from windtunnel.core.provenance import Provenance, assumed
 from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds.gpu import expert_formula, latent_formula
@@ -35,9 +35,6 @@ EXPERT_FAMILIES = (
     "trtllm_nvfp4",
 )
 LATENT_FAMILIES = ("decode_bfloat16", "decode_fp8", "prefill_bfloat16", "prefill_fp8")
-
-WEIGHT_ONLY = ("mxfp4", "int4")
-"""Formats of weights alone: the kernels of 16-bit products read fewer bytes."""
 
 GEMM_SHARES = {"efficiency": "efficiency", "bandwidth": "memory_efficiency"}
 """The numbers that follow what products attain on another device, and the number of products."""
@@ -87,7 +84,7 @@ def expert_families(design_: str, rows: Rows) -> StrArray:
     for nvfp4, which Triton does not have.
     """
     dtype = rows.choices["dtype"]
-    base = "bfloat16" if dtype in WEIGHT_ONLY else dtype
+    base = arithmetic(dtype)
     n = rows.numbers
     count = len(n["tokens"])
     if design_ == "hopper" and dtype == "fp8_block":
@@ -153,8 +150,7 @@ def moe(p: Parameters, rows: Rows) -> RawCost:
     ``cache`` has no effect: the weights of the experts exceed the cache in all models.
     """
     dtype = rows.choices["dtype"]
-    weight_only = dtype in WEIGHT_ONLY
-    arithmetic = "bfloat16" if weight_only else dtype
+    multiplied = arithmetic(dtype)
     for column in ("expert", "tensor"):
         whole = rows.numbers["experts" if column == "expert" else "expert_width"] % rows.numbers[column] == 0.0
         if not np.all(whole):
@@ -164,9 +160,9 @@ def moe(p: Parameters, rows: Rows) -> RawCost:
         raise p.unsupported(
             "cannot choose more experts for a token than there are", expected="experts_per_token <= experts"
         )
-    peak = _peak(p, arithmetic)
+    peak = _peak(p, multiplied)
     sheet = expert_formula.Sheet(p("compute_units"), p("memory_bandwidth_bytes_per_s"), peak, p("boost_clock_hz"))
-    factor = p("moe_weight_only", dtype) if weight_only else 1.0
+    factor = p("moe_weight_only", dtype) if dtype in WEIGHT_ONLY else 1.0
     all_rows = flat(rows)
     families = expert_families(design(p), all_rows)
     size = BYTES_PER_ELEMENT[dtype]
@@ -183,7 +179,7 @@ def moe(p: Parameters, rows: Rows) -> RawCost:
     weights, flops = g.hit * values * size, 2.0 * g.own * values
     moved = weights + g.own * (2.0 * g.width + g.matrices * g.slice) * 2.0
     least = np.maximum(weights / sheet.bandwidth, flops / peak)
-    return _finished(p, rows, (total, reading, multiplying), least, Activity(flops / peak, moved, units=arithmetic))
+    return _finished(p, rows, (total, reading, multiplying), least, Activity(flops / peak, moved, units=multiplied))
 
 
 def latent_attention(p: Parameters, rows: Rows) -> RawCost:

@@ -25,6 +25,33 @@ class Prediction(Result):
 
 
 @dataclass(frozen=True)
+class StepPart(Result):
+    """A part of a step, over all layers, on one device of the group: time (s), bytes of operands, and FLOPs.
+
+    ``op`` is the operation that prices it; parts that exchange data between devices are the collectives.
+    """
+
+    part: str
+    op: str
+    duration_s: float
+    bytes: float
+    flops: float
+    bound: str
+
+
+@dataclass(frozen=True)
+class StepPrediction(Prediction):
+    """The cost of a step of a group: its duration, the power and energy of all devices together, and its parts.
+
+    ``devices`` counts those of the group. The times of the parts are for one pass through all layers, so their sum is
+    the duration unless pipeline stages work on several microbatches.
+    """
+
+    devices: int
+    parts: Sequence[StepPart]
+
+
+@dataclass(frozen=True)
 class CatalogueDevice(Result):
     """A SKU of the catalogue. ``api`` is the default API; ``assumed`` of its ``numbers`` are assumed."""
 

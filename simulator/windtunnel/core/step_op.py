@@ -1,0 +1,112 @@
+"""The columns of a step: one iteration of a serving engine on a group of devices.
+
+A step is no operation of a kind of device: its cost follows from those of the operations that it consists of
+(``core.step``, ``core.step_cost``). So it is not in the registry, and jobs, calibration and validation do not take it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from windtunnel.core.architecture import FORMAT_BITS, Weights
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.ops import CONTEXT, OPERATIONS, Choices, Column, FloatArray, Numbers, Operation, choice, real
+from windtunnel.core.registry import Registry
+
+ENGINES = ("generic", "vllm", "sglang", "trtllm")
+"""Serving engines; ``generic`` has no kernels of its own."""
+
+WEIGHT_FORMATS = ("bfloat16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4")
+KV_FORMATS = ("bfloat16", "float16", "fp8", "int8")
+
+_DEFAULTS = {"clock": "sustained", "dispatch": "graph"}
+"""A serving engine runs for long, and replays its steps as graphs."""
+
+
+def _amount(name: str, default: int, doc: str) -> Column:
+    return Column(name, "count", default=default, minimum=0.0, doc=doc)
+
+
+class Step(Operation):
+    """One iteration of a serving engine on a group of devices: each of ``decode`` sequences produces a token.
+
+    It may also process ``prefill`` tokens of a prompt.
+    """
+
+    name = "step"
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("model", "text", doc="a name that `windtunnel models` lists, or the path of a config.json"),
+        _amount("tensor", 1, "devices that share every layer"),
+        _amount("pipeline", 1, "stages, each with a part of the layers"),
+        _amount("attention_data", 1, "copies of the attention, each with a part of the sequences"),
+        _amount("expert", 1, "devices that each hold a part of the experts, whole"),
+        _amount("expert_tensor", 0, "devices that share every expert; 0: tensor x attention_data / expert"),
+        _amount("decode", 0, "sequences that produce a token"),
+        real("context", 0.0, unit="1", doc="tokens that each of these attends to, on average"),
+        _amount("prefill", 0, "tokens of a prompt that the step processes"),
+        _amount("prefill_context", 0, "tokens of that prompt that earlier steps have processed"),
+        Column(
+            "weights", "text", default="", doc="FORMAT or LINEAR/EXPERTS, such as fp8/fp8_block; empty: the model's"
+        ),
+        Column("kv_dtype", "text", default="", doc=f"{'|'.join(KV_FORMATS)}; empty: the model's"),
+        choice("engine", ENGINES, "generic", doc="whose all-reduce is used"),
+    )
+
+    @classmethod
+    def all_columns(cls) -> tuple[Column, ...]:
+        """Return the columns of a step, then those of its context with the defaults of a serving engine."""
+        return cls.columns + tuple(
+            choice(column.name, column.choices, _DEFAULTS.get(column.name, str(column.default)), doc=column.doc)
+            for column in CONTEXT
+        )
+
+    @classmethod
+    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return 0: the operations of a step have the counts."""
+        return np.zeros(())
+
+
+def parse_weights(text: str, own: Weights) -> Weights:
+    """Return the formats that ``FORMAT`` or ``LINEAR/EXPERTS`` states; ``own`` for an empty text.
+
+    Raises:
+        InputError: if a format is unknown.
+    """
+    if not text:
+        return own
+    words = text.split("/")
+    if len(words) > 2:
+        raise _unknown("weights", text, WEIGHT_FORMATS, "FORMAT or LINEAR/EXPERTS, each ")
+    for word in words:
+        if word not in WEIGHT_FORMATS:
+            raise _unknown("weights", word, WEIGHT_FORMATS, "FORMAT or LINEAR/EXPERTS, each ")
+    return Weights(words[0], words[-1], own.other, own.group)
+
+
+def parse_kv_dtype(text: str, own: str) -> str:
+    """Return the format of the KV cache that is stated; ``own`` for an empty text.
+
+    Raises:
+        InputError: if the format is unknown.
+    """
+    if text and text not in KV_FORMATS:
+        raise _unknown("kv_dtype", text, KV_FORMATS, "")
+    return text or own
+
+
+def _unknown(field: str, word: str, formats: tuple[str, ...], prefix: str) -> InputError:
+    assert set(formats) <= set(FORMAT_BITS)  # noqa: S101  formats without a size could not be counted
+    return InputError(
+        f"'{word}' is not a format of {field}",
+        where=Location(field=field),
+        expected=prefix + list_choices(formats),
+        nearest=nearest(word, formats),
+    )
+
+
+PREDICTED: Registry[type[Operation]] = Registry("operation")
+"""What `predict` takes: the operations, and steps, which consist of them."""
+for _name, _operation in (*OPERATIONS.items(), (Step.name, Step)):
+    PREDICTED.add(_name, _operation)

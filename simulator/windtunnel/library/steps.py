@@ -1,0 +1,182 @@
+"""The cost of steps of a decoder on a group of devices, for tables of the columns of ``core.step_op.Step``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from windtunnel.core.architecture import Architecture
+from windtunnel.core.device import Cost, Device
+from windtunnel.core.errors import InputError, Location
+from windtunnel.core.group import Group
+from windtunnel.core.ops import CONTEXT, Rows
+from windtunnel.core.provenance import Provenance
+from windtunnel.core.results.catalogue import StepPart, StepPrediction
+from windtunnel.core.step import DividedDecoder
+from windtunnel.core.step_cost import IntArray, StepCost, StepLoad, StepTable, step_costs
+from windtunnel.core.step_op import parse_kv_dtype, parse_weights
+from windtunnel.core.units import format_quantity
+from windtunnel_models.models import find_architecture
+
+GROUP = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
+AMOUNTS = ("decode", "context", "prefill", "prefill_context")
+DEVICES_PER_NODE = 8
+"""Devices of a node, as in the collectives unless stated."""
+
+
+def implementation_of(engine: str) -> str:
+    """Return the implementation of all-reduce that a serving engine uses; ``generic`` has the vendor's library.
+
+    This is all that distinguishes engines so far.
+    """
+    return "nccl" if engine == "generic" else engine
+
+
+@dataclass
+class StepPricing:
+    """Prices rows of ``Step`` on groups of one device; it has the part of ``Device`` that tables need."""
+
+    device: Device
+    _decoders: dict[tuple[str, str, str], Architecture] = field(default_factory=dict)
+
+    def cost(self, rows: Rows, *, intervals: bool = True) -> Cost:
+        """Return the cost of every row; see ``Device.cost``.
+
+        Raises:
+            InputError: if a row states no work, a model or format that is unknown, a group that does not divide the
+                model or does not hold it, or a context longer than the model's maximum. It names the column.
+        """
+        return self.costs([rows], intervals=intervals)[0]
+
+    def costs(self, several: Sequence[Rows], *, intervals: bool = True) -> list[Cost]:
+        """Return the cost of every row of several tables, which take less time together. Raises as ``cost``."""
+        found = [self._tables(rows) for rows in several]
+        steps = iter(step_costs(self.device, [t for tables in found for _, t in tables], intervals=intervals))
+        return [
+            _gathered(rows, [(members, next(steps)) for members, _ in tables])
+            for rows, tables in zip(several, found, strict=True)
+        ]
+
+    def _tables(self, rows: Rows) -> list[tuple[IntArray, StepTable]]:
+        """Return the steps of each group of devices: the indices of their rows, and the steps."""
+        choices = rows.choices
+        model = self._decoder(choices["model"], choices["weights"], choices["kv_dtype"])
+        numbers = {name: np.broadcast_to(values, rows.shape) for name, values in rows.numbers.items()}
+        load = StepLoad(*(numbers[name] for name in AMOUNTS))
+        _check_load(load, model)
+        context = {column.name: choices[column.name] for column in CONTEXT}
+        groups, which = np.unique(np.stack([numbers[name] for name in GROUP]), axis=1, return_inverse=True)
+        tables = []
+        for place, counts in enumerate(groups.T.tolist()):
+            divided = self._divided(model, dict(zip(GROUP, map(int, counts), strict=True)), choices["engine"])
+            members = np.flatnonzero(which.reshape(-1) == place)
+            part = StepLoad(*(getattr(load, name)[members] for name in AMOUNTS))
+            tables.append((members, StepTable(divided, part, context)))
+        return tables
+
+    def one(self, rows: Rows) -> StepPrediction:
+        """Return the cost of a single row with its parts; parts that the step does not run are left out."""
+        ((_, table),) = self._tables(rows)
+        (cost,) = step_costs(self.device, [table])
+        parts = [
+            StepPart(
+                part.name,
+                part.op,
+                *(float(v[0]) for v in (part.duration_s, part.bytes, part.flops)),
+                str(part.bound[0]),
+            )
+            for part in cost.parts
+            if part.duration_s[0] > 0
+        ]
+        numbers = (float(getattr(cost, name)[0]) for name in Cost.COLUMNS[:5])
+        label = Provenance(cost.provenance).label
+        return StepPrediction(*numbers, str(cost.bound[0]), label, cost.devices, parts)
+
+    def _divided(self, model: Architecture, counts: dict[str, int], engine: str) -> DividedDecoder:
+        group = Group(**{name: counts[name] or 1 for name in GROUP[:-1]}, expert_tensor=counts["expert_tensor"] or None)
+        group.check(model)
+        check_memory(self.device, model, group)
+        return DividedDecoder(model, group, DEVICES_PER_NODE, implementation_of(engine))
+
+    def _decoder(self, name: str, weights: str, kv_dtype: str) -> Architecture:
+        key = name, weights, kv_dtype
+        if key not in self._decoders:
+            try:
+                found = find_architecture(name)
+            except InputError as error:
+                raise error.at(Location(field="model")) from None
+            self._decoders[key] = replace(
+                found,
+                weights=parse_weights(weights, found.weights),
+                kv_dtype=parse_kv_dtype(kv_dtype, found.kv_dtype),
+            )
+        return self._decoders[key]
+
+
+def _gathered(rows: Rows, costs: Sequence[tuple[IntArray, StepCost]]) -> Cost:
+    """Return the costs of groups of rows as one, in the order of the rows."""
+    order = np.argsort(np.concatenate([members for members, _ in costs]))
+    columns = (np.concatenate([getattr(cost, name) for _, cost in costs])[order] for name in Cost.COLUMNS[:-1])
+    provenance = [np.full(len(members), cost.provenance, dtype=np.int8) for members, cost in costs]
+    return Cost(*columns, np.concatenate(provenance)[order])
+
+
+def _check_load(load: StepLoad, model: Architecture) -> None:
+    if np.any(load.decode + load.prefill <= 0):
+        raise InputError(
+            "the step has neither sequences that decode nor tokens of a prompt",
+            where=Location(field="decode"),
+            expected="decode or prefill above 0",
+        )
+    longest = model.max_context
+    if longest is None:
+        return
+    for name, tokens in (("context", load.context), ("prefill", load.prefill + load.prefill_context)):
+        most = float(tokens.max())
+        if most > longest:
+            raise InputError(
+                f"{most:,.0f} tokens of context are more than {model.name} supports",
+                where=Location(field=name),
+                expected=f"at most {longest:,}",
+            )
+
+
+def weight_bytes_per_device(model: Architecture, group: Group) -> float:
+    """Return the weights of one device (bytes): copies of the attention each hold the dense layers.
+
+    The experts are divided among all devices of a stage.
+    """
+    bits = model.weights.bits(model.weights.experts)
+    experts = sum(
+        layers.count * layers.experts.count * layers.experts.expert_parameters(model.width) * bits / 8.0
+        for layers in model.layers
+        if layers.experts is not None
+    )
+    return ((model.weight_bytes - experts) / group.tensor + experts / group.stage_devices) / group.pipeline
+
+
+def check_memory(device: Device, model: Architecture, group: Group) -> None:
+    """Raise InputError if the weights of a device exceed its memory; it names the smallest ``tensor`` that would do."""
+    needed = weight_bytes_per_device(model, group)
+    if needed <= device.memory_bytes:
+        return
+    fitting = next((n for n in range(group.tensor + 1, 1025) if _fits(device, model, group, n)), None)
+    raise InputError(
+        f"the weights of {model.name} take {format_quantity(needed, 'B')} on each of {group.devices} devices, and "
+        f"{device.label} has {format_quantity(device.memory_bytes, 'B')} of memory",
+        where=Location(field="tensor"),
+        expected="another model, device or format: no tensor would do"
+        if fitting is None
+        else f"tensor of at least {fitting}",
+    )
+
+
+def _fits(device: Device, model: Architecture, group: Group, tensor: int) -> bool:
+    try:
+        larger = replace(group, tensor=tensor, expert_tensor=None)
+        larger.check(model)
+    except InputError:
+        return False
+    return weight_bytes_per_device(model, larger) <= device.memory_bytes
