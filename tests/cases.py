@@ -1,11 +1,17 @@
-"""One test over many cases: all cases run, and the test names each case that fails, with its error."""
+"""What several tests share: one test over many cases, and the memory of a device that serves a decoder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
+
+from windtunnel.core.decoder_memory import LargestStep, decoder_memory
+from windtunnel.core.errors import Location
+from windtunnel.core.group import Group
+from windtunnel.scenario.decoder import DecoderModel
 
 T = TypeVar("T")
 
@@ -21,3 +27,19 @@ def check_all(cases: Iterable[T], check: Callable[[T], object], name: Callable[[
             failed.append(f"{name(case)}: {type(error).__name__}: {error}")
     assert count, "there are no cases"
     assert not failed, f"{len(failed)} of {count} cases fail:\n\n" + "\n\n".join(failed)
+
+
+def memory_of(
+    model: Mapping[str, Any], tokens: int, step_tokens: int = 2048, size: int = 256, share: float = 0.9
+) -> str:
+    """Return the memory of a device that holds a decoder of a scenario and ``tokens`` of its cache, in whole blocks.
+
+    ``step_tokens``, ``size`` and ``share`` are the keys ``tokens``, ``size`` and ``memory`` of its continuous batches.
+    """
+    decoder = DecoderModel(**model).architecture("model", Path(), Location())
+    step = LargestStep(step_tokens, size)
+    memory = decoder_memory(decoder, Group(), 0.0, step, memory_share=share)
+    blocks = -(-tokens // memory.block_tokens)
+    needed = memory.kv_bytes_per_token * memory.block_tokens * blocks - min(memory.kv_bytes, 0.0)
+    within_share = (needed - memory.graph_bytes) / share
+    return f"{max(needed, within_share) + 1:.0f} B"

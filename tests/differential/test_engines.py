@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from tests.cases import memory_of
 from tests.differential.comparison import CATALOGUE, assert_same, prepared
 
 from windtunnel.app.run import list_policies
-from windtunnel.core.errors import InputError, Location
+from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
 from windtunnel.engine.choice import choose, unsupported_by_compiled
 from windtunnel.engine.compiled import kernel_sources
@@ -24,7 +25,6 @@ from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.engine.transitions import build
 from windtunnel.scenario.changes import read_document
-from windtunnel.scenario.decoder import DecoderModel
 from windtunnel.scenario.read import check_scenario, is_placement
 from windtunnel.simulation.run import prepare_run
 
@@ -211,12 +211,6 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def memory_of(tokens: int) -> str:
-    """Memory that holds the weights and keys and values of so many tokens."""
-    model = DecoderModel(head_dim=64, kv_dtype="bfloat16", **SMALL).architecture("small", Path(), Location())
-    return f"{model.weight_bytes + tokens * model.kv_bytes_per_token:.0f} B"
-
-
 @st.composite
 def served(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     """A scenario of generating jobs that are batched continuously, and the rows of the trace that it reads."""
@@ -253,7 +247,9 @@ def served(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
                 "deadline": draw(st.sampled_from(["200 us", "5 ms"])),
             }
         )
-    memory = st.sampled_from([{}, *({"memory": memory_of(longest + more)} for more in (0, 1, 7, 20, 30, 40, 100))])
+    size = draw(st.sampled_from([1, 3, 4, 16]))
+    sizes_of_memory = (memory_of(SMALL, longest + more, tokens, size, 1.0) for more in (0, 16, 32, 48, 96))
+    memory = st.sampled_from([{}, *({"memory": text} for text in sizes_of_memory)])
     fleet = [
         {
             "device": draw(st.sampled_from(["l4", "h100-sxm-80gb", "tpu-v5e"])),
@@ -267,7 +263,7 @@ def served(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     ]
     if draw(st.integers(0, 2)) == 0:
         workload[-1]["devices"] = ["d0"]
-    batch = {"kind": "continuous", "size": draw(st.sampled_from([1, 3, 4, 16])), "tokens": tokens, "memory": 1.0}
+    batch = {"kind": "continuous", "size": size, "tokens": tokens, "memory": 1.0}
     return {
         "schema": 1,
         "name": "generated",
@@ -312,7 +308,7 @@ def crowded() -> dict[str, Any]:
     return {
         "schema": 1,
         "name": "crowded",
-        "fleet": [{"device": "l4", "count": 2, "memory": memory_of(90)}],
+        "fleet": [{"device": "l4", "count": 2, "memory": memory_of(SMALL, 90, 32, 8, 1.0)}],
         "models": {"small": SMALL},
         "workload": [
             {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import memory_of
 
 import windtunnel
 from windtunnel.app.run import list_policies
@@ -159,12 +161,14 @@ def test_a_central_queue_never_idles_a_server_while_a_job_waits(seed: int, rate:
             assert int(working.sum()) == 5
 
 
+TINY = {"layers": 2, "width": 512, "heads": 8, "feed_forward": 1024, "vocabulary": 1000}
+
+
 @st.composite
 def serving(draw: st.DrawFn) -> dict[str, Any]:
     prompt, output = draw(st.integers(1, 600)), draw(st.integers(1, 80))
-    weights_bytes = 2 * (2 * (4 * 512**2 + 3 * 512 * 1024 + 2 * 512) + 2 * 1000 * 512 + 512)
     # From memory for one such request and a little, to memory for hundreds.
-    tokens = (prompt + output + 1) * draw(st.sampled_from([1.2, 3.0, 300.0]))
+    tokens = math.ceil((prompt + output + 1) * draw(st.sampled_from([1.2, 3.0, 300.0])))
     return {
         "schema": 1,
         "name": "serving",
@@ -174,10 +178,10 @@ def serving(draw: st.DrawFn) -> dict[str, Any]:
                 "device": draw(st.sampled_from(["l4", "h100-sxm-80gb", "tpu-v5e", "mi300x"])),
                 "count": draw(st.integers(1, 2)),
                 "price": "1 USD/h",
-                "memory": f"{(weights_bytes + tokens * 2 * 2 * 512 * 2) / 0.9:.0f} B",
+                "memory": memory_of(TINY, tokens, 8192, 64),
             }
         ],
-        "models": {"tiny": {"layers": 2, "width": 512, "heads": 8, "feed_forward": 1024, "vocabulary": 1000}},
+        "models": {"tiny": TINY},
         "workload": [
             {
                 "name": name,

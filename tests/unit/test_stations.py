@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import memory_of
 
 import windtunnel
+from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.errors import Location
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.results.run import JobCounts
@@ -265,9 +267,8 @@ def test_continuous_batching_serves_more_than_request_level_batching() -> None:
 
 def test_when_memory_for_keys_and_values_runs_out_sequences_are_put_off_and_still_finish() -> None:
     # Room for some 2,000 tokens beside the weights: prompts of 200 are admitted and then grow to 500.
-    weights = 2 * (4 * (4 * 1024**2 + 3 * 1024 * 2816 + 2048) + 2 * 32000 * 1024 + 1024)
-    memory = (weights + 2000 * 2 * 4 * 1024 * 2) / 0.9
-    finished = run(serving(40, 200, 300, "1e4 /s", CONTINUOUS, memory=f"{memory:.0f} B"))
+    memory = memory_of(MODEL, 2000, size=32)
+    finished = run(serving(40, 200, 300, "1e4 /s", CONTINUOUS, memory=memory))
     assert finished.result.jobs.completed == 40
     (note,) = [n for n in finished.result.notes if "KV cache was full" in n]
     assert "preempted" in note
@@ -308,8 +309,7 @@ def test_jobs_of_a_batch_share_its_energy_exactly() -> None:
 
 
 def tight() -> dict[str, Any]:
-    weights = 2 * (4 * (4 * 1024**2 + 3 * 1024 * 2816 + 2048) + 2 * 32000 * 1024 + 1024)
-    return serving(30, 200, 300, "1e4 /s", CONTINUOUS, memory=f"{(weights + 1500 * 2 * 4 * 1024 * 2) / 0.9:.0f} B")
+    return serving(30, 200, 300, "1e4 /s", CONTINUOUS, memory=memory_of(MODEL, 1500, size=32))
 
 
 def test_keys_and_values_never_take_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,7 +350,7 @@ def test_a_prompt_in_chunks_costs_at_least_the_attention_of_the_whole() -> None:
 
     model = DecoderModel(layers=4, width=1024, heads=8, feed_forward=2816).architecture("m", Path(), Location())
     served = ServedModel(model, "graph", "sustained")
-    costs = DecoderCosts(Replica(Catalogue().device("l4")), served, 64, 4, 5000)
+    costs = DecoderCosts(Replica(Catalogue().device("l4")), served, LargestStep(64, 4), 5000)
     whole = costs.prompt_attention(0, 4000)
     parts = [costs.prompt_attention(start, 500) for start in range(0, 4000, 500)]
     assert whole[0] <= sum(seconds for seconds, _ in parts) < 1.5 * whole[0]

@@ -155,6 +155,11 @@ def _elementwise(p: Parameters, rows: Rows) -> RawCost:
     return _done(p, rows, vector=vector_s, memory=_memory_s(p, rows, moved))
 
 
+def _kernel(p: Parameters, rows: Rows) -> RawCost:
+    v = rows.numbers
+    return _done(p, rows, vector=v["flops"] / p("vector_ops_s"), memory=_memory_s(p, rows, v["bytes"]))
+
+
 def _axes(p: Parameters, workers: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return axes, length of an axis, and directions of its links for the most cubic slice of ``workers`` chips."""
     if np.any(workers > p("pod_chips")):
@@ -222,6 +227,7 @@ KIND = read_kind(
         "gemm": _gemm,
         "attention": _attention,
         "elementwise": _elementwise,
+        "kernel": _kernel,
         **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter"), _ring),
         "all_to_all": _all_to_all,
         "send_recv": _send_recv,

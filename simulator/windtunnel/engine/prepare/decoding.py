@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from windtunnel.core.decoder_memory import LargestStep, decoder_memory, engine_memory_bytes
 from windtunnel.core.device import Device, ModelAccuracy
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.group import Group
@@ -55,23 +56,28 @@ class Replica:
 class DecoderCostCache:
     """The step costs of every model on one replica, computed at their first use.
 
-    ``longest`` has the longest context of each model over all workloads, and ``limits`` the largest numbers of tokens
-    and of sequences in one step.
+    ``longest`` has the longest context of each model over all workloads, ``step`` the largest step, and
+    ``memory_share`` the share of memory that may be used.
     """
 
     def __init__(
-        self, replica: Replica, models: Mapping[str, ServedModel], longest: Mapping[str, int], limits: tuple[int, int]
+        self,
+        replica: Replica,
+        models: Mapping[str, ServedModel],
+        longest: Mapping[str, int],
+        step: LargestStep,
+        memory_share: float,
     ) -> None:
         self.replica = replica
         self._models = models
         self._longest = longest
-        self._limits = limits
+        self._step, self._memory_share = step, memory_share
         self._costs: dict[str, DecoderCosts] = {}
 
     def __getitem__(self, model: str) -> DecoderCosts:
         if model not in self._costs:
-            tokens, sequences = self._limits
-            self._costs[model] = _costs(self.replica, self._models[model], tokens, sequences, self._longest[model])
+            served, longest = self._models[model], self._longest[model]
+            self._costs[model] = _costs(self.replica, served, self._step, self._memory_share, longest)
         return self._costs[model]
 
 
@@ -79,7 +85,7 @@ _CACHE_SIZE = 16
 _cache: dict[tuple[object, ...], DecoderCosts] = {}
 
 
-def _costs(replica: Replica, model: ServedModel, tokens: int, sequences: int, longest: int) -> DecoderCosts:
+def _costs(replica: Replica, model: ServedModel, step: LargestStep, memory_share: float, longest: int) -> DecoderCosts:
     """Return the tables from a cache, because a plan simulates many fleets of a few SKUs."""
     device = replica.device
     key = (
@@ -88,11 +94,11 @@ def _costs(replica: Replica, model: ServedModel, tokens: int, sequences: int, lo
         *((name, sourced.value) for values in (device.values, device.api.values) for name, sourced in values.items()),
         *((op, id(residual)) for op, residual in device.residuals.items()),
         *(replica.group, replica.engine, replica.devices_per_node),
-        *(id(device.kind), model, tokens, sequences, longest),
+        *(id(device.kind), model, step, memory_share, longest),
     )
     costs = _cache.pop(key, None)
     if costs is None:
-        costs = DecoderCosts(replica, model, tokens, sequences, longest)
+        costs = DecoderCosts(replica, model, step, longest, memory_share)
         while len(_cache) >= _CACHE_SIZE:
             _cache.pop(next(iter(_cache)))
     _cache[key] = costs
@@ -115,16 +121,18 @@ class DecoderCosts:
     Args:
         replica: The devices.
         model: The decoder.
-        max_tokens: The largest number of tokens in one step.
-        max_sequences: The largest number of sequences in one step.
+        step: The largest numbers of tokens and of sequences in one step.
         longest: The longest context: prompt and output together (tokens).
+        memory_share: The share of memory that the engine may use.
 
     Raises:
         InputError: if the group does not divide the decoder, or a context is longer than the decoder supports.
         UnsupportedOperationError: if the device does not execute an operation of the decoder.
     """
 
-    def __init__(self, replica: Replica, model: ServedModel, max_tokens: int, max_sequences: int, longest: int) -> None:
+    def __init__(
+        self, replica: Replica, model: ServedModel, step: LargestStep, longest: int, memory_share: float = 1.0
+    ) -> None:
         self.replica, self.served, self.model = replica, model, model.architecture
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
@@ -149,11 +157,20 @@ class DecoderCosts:
             )
         grid = np.arange(0, longest + 2 * CONTEXT_GRAIN, CONTEXT_GRAIN, dtype=np.float64)
         grid[0] = 1.0
-        tokens = np.arange(1, max_tokens + 1, dtype=np.float64)
-        sequences = np.arange(1, max_sequences + 1, dtype=np.float64)
-        self.linear = np.zeros((2, max_tokens + 1))
-        self.head = np.zeros((2, max_sequences + 1))
-        self.decode = np.zeros((2, max_sequences + 1, len(grid)))
+        self.memory = decoder_memory(
+            self.model,
+            self.group,
+            engine_memory_bytes(self.device),
+            step,
+            memory_share=memory_share,
+            context=max(longest // 2, 1),
+        )
+        self._memory_bytes = replica.memory_bytes * memory_share
+        tokens = np.arange(1, step.tokens + 1, dtype=np.float64)
+        sequences = np.arange(1, step.sequences + 1, dtype=np.float64)
+        self.linear = np.zeros((2, step.tokens + 1))
+        self.head = np.zeros((2, step.sequences + 1))
+        self.decode = np.zeros((2, step.sequences + 1, len(grid)))
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
         for part in self._parts:
@@ -223,18 +240,23 @@ class DecoderCosts:
         return self.device.idle_power_w * self.group.devices
 
     @property
-    def weight_bytes(self) -> float:
-        """The memory of the weights (bytes)."""
-        return self.model.weight_bytes
+    def reserved_bytes(self) -> float:
+        """The memory of the replica that is not left for the cache (bytes): weights, activations and other reserves."""
+        return self._memory_bytes - self.memory.kv_bytes * self.group.devices
 
     def request_bytes(self, tokens: FloatArray) -> FloatArray:
-        """Return the memory that the weights and one request of so many tokens need (bytes)."""
-        return self.weight_bytes + tokens * self.model.kv_bytes_per_token
+        """Return the memory that one request of so many tokens needs, with all that is not cache (bytes).
 
-    def cache_tokens(self, share: float) -> int:
-        """Return how many tokens of KV cache fit beside the weights into ``share`` of the replica's memory."""
-        free_bytes = self.replica.memory_bytes * share - self.weight_bytes
-        return int(min(max(free_bytes, 0.0) / max(self.model.kv_bytes_per_token, 1.0), 2.0**53))
+        Each copy of the attention has a part of the cache, and holds whole requests.
+        """
+        memory = self.memory
+        cached = tokens * memory.kv_bytes_per_token + memory.state_bytes_per_sequence
+        return self.reserved_bytes + cached * self.group.devices
+
+    @property
+    def capacity_tokens(self) -> int:
+        """How many tokens of KV cache the replica has room for."""
+        return min(self.memory.kv_capacity_tokens, 2**53)
 
     def microbatches(self, decoding: int, read: int) -> int:
         """Return into how many microbatches a step is divided: as many as there are stages, if it has so many."""

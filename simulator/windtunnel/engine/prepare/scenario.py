@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.executor import Executor
@@ -160,13 +161,13 @@ def _compiled(
     The tables of decoders are as long as the longest contexts of ``of_contexts`` need.
     """
     batch = policy.batch
-    most = (batch.tokens if batch.kind == "continuous" else 8192, max(batch.size, 1))
+    step = LargestStep(batch.tokens if batch.kind == "continuous" else 8192, max(batch.size, 1))
     longest: dict[str, int] = {}
     for job_class in of_contexts:
         if job_class.source.count:
             for model, context in longest_contexts(job_class.program, job_class.source):
                 longest[model] = max(longest.get(model, 0), context)
-    shelves = [DecoderCostCache(c.replica, scenario.served_models, longest, most) for c in classes]
+    shelves = [DecoderCostCache(c.replica, scenario.served_models, longest, step, batch.memory) for c in classes]
     compiled: _Pairs = {}
     preferences: dict[tuple[int, int], float] = {}
     excluded: _Excluded = {}

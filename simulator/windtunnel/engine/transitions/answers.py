@@ -78,7 +78,7 @@ class Answers:
         slots = _first(w, int(r.asked_queue), int(r.asked_size))
         cls, work = int(d.cls), int(w.slots[slots[0]].work)
         compiled = self._prepared.compiled[cls, work]
-        weights = compiled.decoder.weight_bytes if compiled.decoder is not None else 0.0
+        weights = compiled.decoder.reserved_bytes if compiled.decoder is not None else 0.0
         ranks: list[int] = []
         memory = 0.0
         for slot in slots:

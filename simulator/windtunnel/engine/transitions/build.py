@@ -393,7 +393,7 @@ def _programs(
         p.price = prepared.classes[cls].price_usd_per_s or 0.0
         p.preference = prepared.preference[cls, work]
         p.footprint_at, p.footprint = _one_or_all(compiled.footprint_bytes, numbers)
-        p.weights = compiled.decoder.weight_bytes if compiled.decoder is not None else 0.0
+        p.weights = compiled.decoder.reserved_bytes if compiled.decoder is not None else 0.0
         p.own = (cls, work) in own_intervals(prepared)
         p.first_at = -1 if compiled.first_ticks is None else ints.add(compiled.first_ticks)
         if compiled.prompts is not None and compiled.outputs is not None:  # lengths do not depend on the device
@@ -540,7 +540,8 @@ def _write_step_costs(row: Records, costs: DecoderCosts, prepared: PreparedRun, 
     """Write the tables of step costs of a class, which serves one model."""
     batch = prepared.policy.batch
     assert costs.linear.shape[1] == batch.tokens + 1 and costs.head.shape[1] == batch.size + 1  # noqa: S101
-    row.capacity = costs.cache_tokens(batch.memory)
+    row.state = costs.memory.state_tokens
+    row.capacity = costs.capacity_tokens + row.state
     row.columns = costs.prefill.shape[2]
     row.linear, row.head = numbers.add(costs.flat("linear")), numbers.add(costs.flat("head"))
     row.prefill, row.decode = numbers.add(costs.flat("prefill")), numbers.add(costs.flat("decode"))

@@ -145,7 +145,7 @@ def _preempt_youngest(w: World, device: int) -> None:
         else:
             w.slots[q.before].next = -1
         v.reading_count -= 1
-        v.cached -= q.prompt
+        v.cached -= q.prompt + w.classes[w.devices[device].cls].state
     else:
         slot = v.decoding_end
         q = w.sequences[slot]
@@ -153,7 +153,7 @@ def _preempt_youngest(w: World, device: int) -> None:
         made = 1 + v.steps - q.born
         held = q.prompt + made
         v.attended -= held
-        v.cached -= held
+        v.cached -= held + w.classes[w.devices[device].cls].state
         w.slots[slot].energy += v.per_token - q.joules_at_birth
         q.last = r.now
         q.prompt, q.output = held, q.output - made
@@ -166,27 +166,28 @@ def _preempt_youngest(w: World, device: int) -> None:
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v = w.run[0], w.servers[device]
-    capacity = w.classes[w.devices[device].cls].capacity
+    c = w.classes[w.devices[device].cls]
+    capacity, state = c.capacity, c.state
     accepts = is_available(w, device)
     while v.reading_count + v.decoding_count < r.batch_size:
         if v.off >= 0:
             slot = v.off
             q = w.sequences[slot]
-            if v.cached + q.prompt + v.decoding_count > capacity:
+            if v.cached + q.prompt + state + v.decoding_count > capacity:
                 break
             v.off = w.slots[slot].next
-            v.cached += q.prompt
+            v.cached += q.prompt + state
             _reads(w, device, slot)
             continue
         queue = best_queue(w, device, -math.inf, -1) if accepts else -1
         if queue < 0:
             break
         slot = w.queues[queue].head
-        if v.cached + w.sequences[slot].prompt + v.decoding_count > capacity:
+        if v.cached + w.sequences[slot].prompt + state + v.decoding_count > capacity:
             break
         slot = pop(w, queue)
         started(w, device, slot)
-        v.cached += w.sequences[slot].prompt
+        v.cached += w.sequences[slot].prompt + state
         _reads(w, device, slot)
     while v.cached + v.decoding_count > capacity and (v.reading_count or v.decoding_count > 1):
         _preempt_youngest(w, device)
@@ -290,7 +291,7 @@ def _has_read(w: World, device: int, slot: int) -> None:
         _gap(w, r.now - q.last, 1, w.slots[slot].work)
     v.cached += 1
     if q.output == 1:
-        v.cached -= q.prompt + 1
+        v.cached -= q.prompt + 1 + w.classes[w.devices[device].cls].state
         _finish(w, device, slot)
         return
     v.attended += q.prompt + 1
@@ -326,7 +327,7 @@ def end_step(w: World, device: int) -> None:
         _decodes_no_more(w, device, slot)
         held = q.prompt + q.output
         v.attended -= held
-        v.cached -= held
+        v.cached -= held + w.classes[d.cls].state
         w.slots[slot].energy += v.per_token - q.joules_at_birth
         _finish(w, device, slot)
     for _ in range(v.chunks):
