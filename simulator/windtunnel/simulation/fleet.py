@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from windtunnel import policies
-from windtunnel.core.device import Device, configure
+from windtunnel.core.configure import configure
+from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Batch, Policy

@@ -68,6 +68,8 @@ class Serving(Result):
     ttft_s: TimeDistribution | None
     itl_s: TimeDistribution | None
     output_tokens_per_s: float | None
+    kv_capacity_tokens: Mapping[str, int]
+    """The tokens that the KV cache of a replica has room for, by fleet entry."""
 
 
 class Timed(Protocol):

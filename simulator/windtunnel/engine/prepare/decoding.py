@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from windtunnel.core.decoder_memory import LargestStep, decoder_memory, engine_memory_bytes
+from windtunnel.core.decoder_memory import LargestStep, check_fits, decoder_memory, engine_memory_bytes
 from windtunnel.core.device import Device, ModelAccuracy
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.group import Group
@@ -165,7 +165,7 @@ class DecoderCosts:
             memory_share=memory_share,
             context=max(longest // 2, 1),
         )
-        self._memory_bytes = replica.memory_bytes * memory_share
+        self._step, self._memory_share = step, memory_share
         tokens = np.arange(1, step.tokens + 1, dtype=np.float64)
         sequences = np.arange(1, step.sequences + 1, dtype=np.float64)
         self.linear = np.zeros((2, step.tokens + 1))
@@ -242,7 +242,7 @@ class DecoderCosts:
     @property
     def reserved_bytes(self) -> float:
         """The memory of the replica that is not left for the cache (bytes): weights, activations and other reserves."""
-        return self._memory_bytes - self.memory.kv_bytes * self.group.devices
+        return self.replica.memory_bytes * self._memory_share - self.memory.kv_bytes * self.group.devices
 
     def request_bytes(self, tokens: FloatArray) -> FloatArray:
         """Return the memory that one request of so many tokens needs, with all that is not cache (bytes).
@@ -257,6 +257,12 @@ class DecoderCosts:
     def capacity_tokens(self) -> int:
         """How many tokens of KV cache the replica has room for."""
         return min(self.memory.kv_capacity_tokens, 2**53)
+
+    def check_room(self, tokens: int) -> None:
+        """Raise InputError if a request of so many tokens has no room; it names the smallest group that would do."""
+        check_fits(
+            self.model, self.group, self.device, self._step, memory_share=self._memory_share, tokens=max(tokens, 1)
+        )
 
     def microbatches(self, decoding: int, read: int) -> int:
         """Return into how many microbatches a step is divided: as many as there are stages, if it has so many."""

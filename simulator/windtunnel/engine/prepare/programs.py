@@ -177,6 +177,12 @@ class Compiled:
                 for body in phase:
                     yield from body
 
+    def tokens(self, rank: int) -> int:
+        """Return the tokens of prompt and output of the job of this rank; 0 if it does not generate."""
+        if self.prompts is None or self.outputs is None:
+            return 0
+        return int(self.prompts[rank] + self.outputs[rank])
+
     @property
     def single(self) -> Segment | None:
         """The only segment of the program; None if it has several."""

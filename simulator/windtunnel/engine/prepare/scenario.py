@@ -41,7 +41,7 @@ from windtunnel.engine.prepare.waits import patience_draws
 from windtunnel.scenario.arrivals import Closed, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.faults import BrownOut, OperationFault, Straggler
-from windtunnel.scenario.program import OpStage
+from windtunnel.scenario.program import Generate, OpStage, flattened
 from windtunnel.scenario.scenario import FleetEntry, Scenario
 
 Preference = Callable[[str, str, str], float]
@@ -194,6 +194,7 @@ def _compiled(
                     excluded[pair] = f"it is not recommended for the use case '{use}'"
                     continue
             preferences[pair] = place
+            _check_division(scenario, fleet_class, job_class)
             try:
                 program = compile_program(
                     job_class.program,
@@ -210,6 +211,18 @@ def _compiled(
             except InputError as error:
                 raise error.at(scenario.where("workload", job_class.number, "ops")) from None
     return compiled, preferences, excluded
+
+
+def _check_division(scenario: Scenario, fleet_class: FleetClass, job_class: JobClass) -> None:
+    """Check that the group of a class divides the decoders of a workload."""
+    for stage in flattened(job_class.program):
+        if isinstance(stage, Generate):
+            try:
+                fleet_class.replica.group.check(scenario.served_models[stage.model].architecture)
+            except InputError as error:
+                key = (error.where.field,) if error.where.field is not None else ()
+                where = scenario.where("fleet", fleet_class.number, "group", *key)
+                raise InputError(error.problem, where=where, expected=error.expected, nearest=error.nearest) from None
 
 
 def _classes(
@@ -523,6 +536,14 @@ def _eligibility(
             need = np.broadcast_to(
                 compiled[able[0].number, job_class.number].footprint_bytes, (job_class.source.count,)
             )[ranks[job]]
+            tokens = compiled[able[0].number, job_class.number].tokens(int(ranks[job]))
+            for c in able:
+                costs = compiled[c.number, job_class.number].decoder
+                if costs is not None:
+                    try:
+                        costs.check_room(tokens)
+                    except InputError as error:
+                        raise error.at(scenario.where("fleet", c.number)) from None
             largest = max(c.memory_bytes for c in able)
             trace = job_class.source.trace
             row = f" ({trace.place(int(ranks[job]))})" if trace is not None else ""

@@ -359,7 +359,18 @@ def _serving(
         ttft_s=distributions.get("ttft_s"),
         itl_s=distributions.get("itl_s"),
         output_tokens_per_s=tokens / span_s if tokens and span_s else None,
+        kv_capacity_tokens=_kv_capacity_tokens(prepared, work),
     )
+
+
+def _kv_capacity_tokens(prepared: PreparedRun, work: int | None) -> dict[str, int]:
+    """Return the tokens that a replica of each entry has room for, with the model that needs most room."""
+    capacities: dict[str, int] = {}
+    for (cls, number), program in prepared.compiled.items():
+        if program.decoder is not None and work in (None, number):
+            name, tokens = prepared.classes[cls].name, program.decoder.capacity_tokens
+            capacities[name] = min(tokens, capacities.get(name, tokens))
+    return capacities
 
 
 # Long: it states for each section of the result how replications are merged.
@@ -515,6 +526,7 @@ def _merged(name: str, use_case: str | None, parts: Sequence[Timed]) -> Workload
             ttft_s=merged.get("ttft_s"),
             itl_s=merged.get("itl_s"),
             output_tokens_per_s=_known_mean([part.output_tokens_per_s for part in serving]),
+            kv_capacity_tokens=serving[0].kv_capacity_tokens,
         )
         if serving
         else None,
