@@ -108,12 +108,7 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
         target.cost_function(op)  # raises for an operation that the kind does not run
     refused = OpTable.refused_rows(operation, table)
     whole = table if not refused else _kept(table, refused)
-    header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
-    twice = [name for name in header if header.count(name) > 1]
-    if twice:
-        raise InputError(
-            f"the output would have two columns '{twice[0]}'", where=Location(str(source), 1, field=twice[0])
-        )
+    header = _header(table)
     places = [place for place in range(len(table.rows)) if place not in refused]
     cells: dict[int, Prediction] = {}
     too_large: list[int] = []
@@ -131,6 +126,17 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
     types = {new: table.types[name] for new, name in zip(header, table.header, strict=True) if name in table.types}
     write_table(out, [*header, *Cost.COLUMNS], predicted, types)
     return PredictedTable(len(table.rows), _table_notes(too_large, table, target))
+
+
+def _header(table: Table) -> list[str]:
+    """Return the columns of the output that come from the table; raises InputError if two have one name."""
+    header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise InputError(
+            f"the output would have two columns '{twice[0]}'", where=Location(table.file, 1, field=twice[0])
+        )
+    return header
 
 
 def _costs(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from windtunnel.core.architecture import Architecture
 from windtunnel.core.device import Cost, Device
@@ -14,6 +16,7 @@ from windtunnel.core.group import Group
 from windtunnel.core.ops import CONTEXT, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.catalogue import StepPart, StepPrediction
+from windtunnel.core.serving_engine import SERVING_ENGINES
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import IntArray, StepCost, StepLoad, StepTable, step_costs
 from windtunnel.core.step_op import parse_kv_dtype, parse_weights
@@ -24,14 +27,6 @@ GROUP = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
 AMOUNTS = ("decode", "context", "prefill", "prefill_context")
 DEVICES_PER_NODE = 8
 """Devices of a node, as in the collectives unless stated."""
-
-
-def implementation_of(engine: str) -> str:
-    """Return the implementation of all-reduce that a serving engine uses; ``generic`` has the vendor's library.
-
-    This is all that distinguishes engines so far.
-    """
-    return "nccl" if engine == "generic" else engine
 
 
 @dataclass
@@ -82,23 +77,37 @@ class StepPricing:
         (cost,) = step_costs(self.device, [table])
         parts = [
             StepPart(
-                part.name,
-                part.op,
-                *(float(v[0]) for v in (part.duration_s, part.bytes, part.flops)),
-                str(part.bound[0]),
+                part=part.name,
+                op=part.op,
+                duration_s=float(part.duration_s[0]),
+                bytes=float(part.bytes[0]),
+                flops=float(part.flops[0]),
+                bound=str(part.bound[0]),
             )
             for part in cost.parts
             if part.duration_s[0] > 0
         ]
-        numbers = (float(getattr(cost, name)[0]) for name in Cost.COLUMNS[:5])
-        label = Provenance(cost.provenance).label
-        return StepPrediction(*numbers, str(cost.bound[0]), label, cost.devices, parts)
+        return StepPrediction(
+            duration_s=float(cost.duration_s[0]),
+            duration_low_s=float(cost.duration_low_s[0]),
+            duration_high_s=float(cost.duration_high_s[0]),
+            power_w=float(cost.power_w[0]),
+            energy_j=float(cost.energy_j[0]),
+            bound=str(cost.bound[0]),
+            provenance=Provenance(cost.provenance).label,
+            devices=cost.devices,
+            parts=parts,
+        )
 
     def _divided(self, model: Architecture, counts: dict[str, int], engine: str) -> DividedDecoder:
         group = Group(**{name: counts[name] or 1 for name in GROUP[:-1]}, expert_tensor=counts["expert_tensor"] or None)
         group.check(model)
         check_memory(self.device, model, group)
-        return DividedDecoder(model, group, DEVICES_PER_NODE, implementation_of(engine))
+        profile = SERVING_ENGINES[engine]
+        linked = self.device.number("scale_up_bytes_per_s") is not None
+        return DividedDecoder(
+            model, group, DEVICES_PER_NODE, profile.implementation, fused_norms=profile.fused_norms and linked
+        )
 
     def _decoder(self, name: str, weights: str, kv_dtype: str) -> Architecture:
         key = name, weights, kv_dtype
@@ -118,9 +127,11 @@ class StepPricing:
 def _gathered(rows: Rows, costs: Sequence[tuple[IntArray, StepCost]]) -> Cost:
     """Return the costs of groups of rows as one, in the order of the rows."""
     order = np.argsort(np.concatenate([members for members, _ in costs]))
-    columns = (np.concatenate([getattr(cost, name) for _, cost in costs])[order] for name in Cost.COLUMNS[:-1])
-    provenance = [np.full(len(members), cost.provenance, dtype=np.int8) for members, cost in costs]
-    return Cost(*columns, np.concatenate(provenance)[order])
+
+    def joined(name: str) -> npt.NDArray[Any]:
+        return np.concatenate([np.broadcast_to(getattr(cost, name), members.shape) for members, cost in costs])[order]
+
+    return Cost(**{name: joined(name) for name in Cost.COLUMNS})
 
 
 def _check_load(load: StepLoad, model: Architecture) -> None:

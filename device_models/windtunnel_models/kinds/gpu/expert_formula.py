@@ -1,12 +1,13 @@
 """Grouped products of a mixture of experts: how tokens meet experts, and the time of a rank's share of the layer.
 
 Routing. Without skew the tokens are spread as evenly as possible, so that T tokens of k choices meet min(E, T k) of E
-experts. With skew s the experts' loads are drawn from a power law with the density x^-s between one token and
-0.8 T (between 0.01 and 2 while there are fewer choices than experts), scaled to T k choices, at most T for one expert,
-and made whole by the largest remainders. This is how the measurements of the fit were made
-(ai-dynamo/aiconfigurator@095f58a), with the exponents 1.01 and 1.2. Below and above these the loads of the nearer one
-are raised to the power skew / exponent, so that 0 is balanced and more is more skewed: a density with a larger exponent
-would be even again. The rank with the most choices decides. The features are means over draws with a fixed seed.
+experts, or E (1 - (1 - k/E)^T) on average if they choose independently. With skew s the experts' loads are drawn from a
+power law with the density x^-s between one token and 0.8 T (between 0.01 and 2 while there are fewer choices than
+experts), scaled to T k choices, at most T for one expert, and made whole by the largest remainders. This is how the
+measurements of the fit were made (ai-dynamo/aiconfigurator@095f58a), with the exponents 1.01 and 1.2. Below and above
+these the loads of the nearer one are raised to the power skew / exponent, so that 0 is balanced and more is more
+skewed: a density with a larger exponent would be even again. The rank with the most choices decides. The features are
+means over draws with a fixed seed.
 
 Time. Each expert that is hit reads its weights once, at the lower of two rates: a share of the memory bandwidth, and
 what the units can keep in flight. Rows are multiplied in tiles of 128. Both overlap; added are a floor, a time for each
@@ -153,7 +154,9 @@ def geometry(rows: Rows, weight_bytes: float) -> Geometry:
     n = rows.numbers
     tokens, experts, chosen, ranks = n["tokens"], n["experts"], n["experts_per_token"], n["expert"]
     pairs = tokens * chosen
-    hit = np.maximum(np.ceil(np.minimum(experts, pairs) / ranks), 1.0)
+    hit = Moe.distinct_experts(rows.choices, n)
+    if rows.choices.get("routing") != "independent":
+        hit = np.ceil(hit)
     own = np.maximum(pairs / ranks, 1.0)
     each = own / hit
     tiles = np.floor(each / TILE + 1e-9)
