@@ -13,7 +13,7 @@ import numpy as np
 
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.ops import Rows as OpRows
-from windtunnel_models.kinds.gpu.attention import LearnedAttention, frozen, similarity
+from windtunnel_models.kinds.gpu.attention import LearnedAttention, frozen
 from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
     REGIMES,
@@ -26,6 +26,7 @@ from windtunnel_models.kinds.gpu.attention_formula import (
 from windtunnel_models.kinds.gpu.attention_formula import features as package_features
 from windtunnel_models.kinds.gpu.attention_formula import geometry as package_geometry
 from windtunnel_models.kinds.gpu.attention_formula import parts as package_parts
+from windtunnel_models.kinds.gpu.local_residual import similarity
 
 __all__ = [
     "NAMES",

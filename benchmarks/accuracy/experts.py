@@ -12,32 +12,38 @@ from __future__ import annotations
 import csv
 import gzip
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from fused_kernels import TARGET, Held, Study, cells, roofline, without_own_rows
 
 from windtunnel.core.ops import BYTES_PER_ELEMENT, OPERATIONS, Rows
 from windtunnel_models.catalogue import Catalogue
-from windtunnel_models.kinds.gpu.attention import similarity
-from windtunnel_models.kinds.gpu.expert_formula import NUMBERS, Geometry, Sheet, geometry, total_s
-from windtunnel_models.kinds.gpu.serving import DESIGNS, GEMM_SHARES, expert_families, place_experts
+from windtunnel_models.kinds._routing import Geometry, geometry
+from windtunnel_models.kinds.gpu import fused
+from windtunnel_models.kinds.gpu.expert_formula import NUMBERS, Sheet, total_s
+from windtunnel_models.kinds.gpu.serving import DESIGNS, expert_families, place_experts
 from windtunnel_models.learned.overlay import Fit
-from windtunnel_models.learned.read import CALIBRATION
-from windtunnel_models.learned.write import update_overlay
 
 SOURCE = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), vLLM 0.24; fitted by benchmarks/accuracy/experts.py"
 COLUMNS = ("tokens", "width", "expert_width", "experts", "experts_per_token", "tensor", "expert")
-NAMES = tuple(NUMBERS)
-HIGH = {"bandwidth": 0.97, "efficiency": 0.95, "rest": 1.0, "overlap": 20.0, "start": 6.0, "wide": 2.0}
 DESIGN_OF = {"h100-sxm-80gb": "hopper", "b200-sxm-180gb": "blackwell"}
 
-AMPLITUDE, NOISE, CENTRES = 0.02, 0.1, 300
-"""Variance of the residual, deviation of a measurement (logarithms), and points that are kept for each family."""
-
-TARGET = 0.92
-"""Share of the rows left out that the 90% interval contains in cross-validation."""
+STUDY = Study(
+    op="moe",
+    prefix="moe",
+    source=SOURCE,
+    numbers=NUMBERS,
+    high={"bandwidth": 0.97, "efficiency": 0.95, "rest": 1.0, "overlap": 20.0, "start": 6.0, "wide": 2.0},
+    pull=0.22,
+    evaluations=40,
+    place=place_experts,
+    amplitude=0.02,
+    noise=0.1,
+)
+COUNT = 2000
+"""Rows of a family that its numbers are fitted to."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Table:
 
     def take(self, index: np.ndarray) -> Table:
         numbers = {name: values[index] for name, values in self.rows.numbers.items()}
-        return replace(self, rows=replace(self.rows, numbers=numbers), y=self.y[index], g=self.g.take(index))
+        return replace(self, rows=replace(self.rows, numbers=numbers), y=self.y[index], g=fused.take(self.g, index))
 
     def shapes(self) -> np.ndarray:
         """The shape of each row, as text."""
@@ -70,7 +76,7 @@ class Table:
 def sheet_of(sku: str, dtype: str) -> Sheet:
     values = Catalogue().device(sku, calibrated=False).values
     key = "fp8" if dtype == "fp8_block" else dtype
-    paths = ("compute_units", "boost_clock_hz", "memory_bandwidth_bytes_per_s", f"matrix_flops_per_s.{key}")
+    paths = ("compute_units", "memory_bandwidth_bytes_per_s", f"matrix_flops_per_s.{key}", "boost_clock_hz")
     return Sheet(*(values[path].value for path in paths))
 
 
@@ -97,65 +103,13 @@ def read(folder: Path) -> list[Table]:
     return out
 
 
-def fit_numbers(table: Table, count: int = 2000) -> dict[str, float]:
-    """The numbers of a family, pulled towards their values before any measurement. Large errors count linearly."""
-    from scipy.optimize import least_squares
-
-    t = table.take(np.random.default_rng(0).permutation(len(table.y))[:count])
-    start = np.log([NUMBERS[name][0] for name in NAMES])
-    width = np.array([NUMBERS[name][1] for name in NAMES])
-    high = np.log([HIGH.get(name, 1e9) for name in NAMES])
-
-    def residual(x: np.ndarray) -> np.ndarray:
-        return np.r_[t.formula(dict(zip(NAMES, np.exp(x).tolist(), strict=True))) - t.y, 0.22 * (x - start) / width]
-
-    with np.errstate(over="ignore"):  # far from the solution
-        solved = least_squares(
-            residual, start, bounds=(np.log(1e-12), high), loss="soft_l1", f_scale=0.05, max_nfev=40, diff_step=1e-3
-        )
-    return dict(zip(NAMES, np.exp(solved.x).tolist(), strict=True))
-
-
-def fit_residual(
-    x: np.ndarray, r: np.ndarray, amplitude: float = AMPLITUDE, noise: float = NOISE
-) -> tuple[np.ndarray, np.ndarray]:
-    """The centres of a Gaussian process, a subset of the rows, and their weights. Outliers have a reduced weight."""
-    r = np.clip(r, -0.5, 0.5)
-    chosen = x[np.random.default_rng(0).permutation(len(x))[:CENTRES]].astype(np.float32).astype(float)
-    inner = amplitude * similarity(chosen, chosen) + 1e-4 * amplitude * np.eye(len(chosen))
-    outer = amplitude * similarity(x, chosen)
-    weight = np.full(len(x), noise**-2)
-    for _ in range(3):
-        solved = np.linalg.solve(inner + outer.T @ (outer * weight[:, None]), outer.T @ (weight * r))
-        weight = noise**-2 / np.maximum(1.0, np.abs(r - outer @ solved) / (2.0 * noise))
-    return chosen.astype(np.float32), amplitude * solved
-
-
-@dataclass(frozen=True)
-class Held:
-    """Log estimates of rows left out of the fit, and the factor by which the interval grows away from the fit."""
-
-    formula: np.ndarray
-    model: np.ndarray
-    away: np.ndarray
-
-
 def cross_validate(table: Table) -> Held:
     """Estimates of each shape by a fit to the others; a family with one shape leaves out divisions among ranks."""
     groups = table.shapes()
     if len(set(groups)) == 1:
         n = table.rows.numbers
         groups = np.array([f"{t:.0f}/{e:.0f}" for t, e in zip(n["tensor"], n["expert"], strict=True)])
-    plain, whole, away = np.zeros((3, len(table.y)))
-    for group in sorted(set(groups.tolist())):
-        test = groups == group
-        train, mine = table.take(np.flatnonzero(~test)), table.take(np.flatnonzero(test))
-        numbers = fit_numbers(train)
-        centres, weights = fit_residual(place_experts(train.rows)[0], train.y - train.formula(numbers))
-        near = similarity(place_experts(mine.rows)[0], centres)
-        plain[test] = mine.formula(numbers)
-        whole[test], away[test] = plain[test] + near @ weights, 2.0 - near.max(1)
-    return Held(plain, whole, away)
+    return STUDY.estimate(table, [groups == group for group in sorted(set(groups.tolist()))], COUNT)
 
 
 def half_widths(error: np.ndarray, away: np.ndarray, region: np.ndarray, target: float = TARGET) -> np.ndarray:
@@ -175,52 +129,18 @@ def nested_widths(error: np.ndarray, away: np.ndarray, region: np.ndarray, group
     return out
 
 
-def cells(y: np.ndarray, estimates: Sequence[np.ndarray], width: np.ndarray | None) -> list[str]:
-    """MAPE of each estimate, then median, 90th percentile, bias, coverage and half-width of the last one."""
-    errors = [np.abs(np.exp(e - y) - 1.0) for e in estimates]
-    out = [f"{error.mean():.1%}" for error in errors]
-    out[-1] = f"**{out[-1]}**"
-    out += [f"{np.median(errors[-1]):.1%}", f"{np.quantile(errors[-1], 0.9):.1%}"]
-    out.append(f"{np.median(estimates[-1] - y):+.3f}")
-    if width is not None:
-        covered = np.abs(estimates[-1] - y) <= width
-        out += [f"{covered.mean():.0%}", f"{np.median(np.sinh(width)):.0%}"]
-    return out
-
-
-def roofline(table: Table) -> np.ndarray:
-    """Logarithm of the longer of weights and activations over the specified bandwidth and FLOPs over the peak."""
-    n, choices = table.rows.numbers, {"dtype": table.dtype}
-    op = OPERATIONS["moe"]
-    moved, flops = op.operand_bytes(choices, n), op.flops(choices, n)
-    return np.log(np.maximum(flops / table.sheet.peak, moved / table.sheet.bandwidth))
-
-
 def ship(tables: list[Table], held: list[Held]) -> None:
     """Write the calibration of each device from all its rows. Half-widths and errors come from cross-validation."""
     for sku, kernels in DESIGN_OF.items():
         mine = [(t, h) for t, h in zip(tables, held, strict=True) if t.sku == sku]
-        device = Catalogue().device(sku)
-        values: dict[str, float] = {}
-        arrays: dict[str, np.ndarray] = {"families": np.array([t.family for t, _ in mine])}
-        arrays["design"] = np.array(DESIGNS.index(kernels))
         widths, errors, inside, half = [], [], [], []
-        for i, (t, h) in enumerate(mine):
-            numbers = fit_numbers(t)
-            values |= {f"moe_{name}.{t.family}": value for name, value in numbers.items()}
-            for share in GEMM_SHARES.values():
-                values[f"moe_gemm_{share}.{t.family}"] = device.values[f"gemm_{share}.bfloat16"].value
-            # Numbers as the file states them, so that the residual is that of the shipped formula.
-            numbers = {name: float(f"{value:.6g}") for name, value in numbers.items()}
-            x, region, _ = place_experts(t.rows)
-            arrays[f"centres_{i}"], weights = fit_residual(x, t.y - t.formula(numbers))
-            arrays[f"weights_{i}"] = weights.astype(np.float32)
+        for t, h in mine:
+            _, region, _ = place_experts(t.rows)
             widths.append(half_widths(h.model - t.y, h.away, region))
             nested = nested_widths(h.model - t.y, h.away, region, t.shapes())
             errors.append(np.abs(np.exp(h.model - t.y) - 1.0))
             inside.append(np.abs(h.model - t.y) <= nested)
             half.append(np.sinh(nested))
-        arrays["width"] = np.array(widths)
         each = ", ".join(f"{t.family} {e.mean():.1%}" for (t, _), e in zip(mine, errors, strict=True))
         fit = Fit(
             "moe",
@@ -231,9 +151,8 @@ def ship(tables: list[Table], held: list[Held]) -> None:
             "whole shapes",
             f"cross-validation errors: {each}",
         )
-        bare = Catalogue().device(sku, calibrated=False)
-        update_overlay(CALIBRATION / f"{sku}.yaml", bare, "moe", SOURCE, values, fit=fit, arrays=arrays)
-        print(sku, fit)
+        arrays = {"design": np.array(DESIGNS.index(kernels)), "width": np.array(widths)}
+        STUDY.ship(sku, [t for t, _ in mine], arrays, fit, COUNT)
 
 
 HEADER = """# Experts: shapes left out of the fit
@@ -294,15 +213,7 @@ def left_out(tables: list[Table]) -> str:
         device = Catalogue().device(sku, calibrated=False)
         for dtype in sorted({t.dtype for t in tables if t.sku == sku}):
             mine = [t for t in tables if t.sku == sku and t.dtype == dtype]
-            choices = {"dtype": dtype, "dispatch": "device", "clock": "burst", "cache": "cold"}
-            costs = [device.cost(replace(t.rows, choices=choices)) for t in mine]
-            y = np.concatenate([t.y for t in mine])
-            estimate = np.log(np.concatenate([c.duration_s for c in costs]))
-            low, high = (np.concatenate([getattr(c, f"duration_{e}_s") for c in costs]) for e in ("low", "high"))
-            inside = (np.exp(y) >= low) & (np.exp(y) <= high)
-            half = np.median((high - low) / 2.0 / np.exp(estimate))
-            found = [*cells(y, [estimate], None), f"{inside.mean():.0%}", f"{half:.0%}"]
-            lines.append(f"| {sku} | {dtype} | {len(y)} | {' | '.join(found)} |")
+            lines.append(f"| {sku} | {dtype} | {' | '.join(without_own_rows(device, mine))} |")
     return LEFT_OUT + "\n".join(lines) + "\n"
 
 

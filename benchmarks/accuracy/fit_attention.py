@@ -40,6 +40,7 @@ from attention_model import (
 )
 
 from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.kinds.gpu.fused import take
 from windtunnel_models.learned.overlay import Fit
 from windtunnel_models.learned.read import CALIBRATION
 from windtunnel_models.learned.write import update_overlay
@@ -63,7 +64,7 @@ def _fit_parameters(
     from scipy.optimize import least_squares
 
     index = np.random.default_rng(0).permutation(len(y))[:count]
-    g, y = g.take(index), y[index]
+    g, y = take(g, index), y[index]
     width = np.array([w for _, w in PRIOR.values()])
 
     def residual(x: np.ndarray) -> np.ndarray:
@@ -84,12 +85,12 @@ def fit_parameters(g: Geometry, sheet: Datasheet, y: np.ndarray, count: int = 15
     """
     kind = regime(g)
     usual = np.flatnonzero(kind < 4)
-    both = _fit_parameters(g.take(usual), sheet, y[usual], prior(sheet), 0.3, count)
+    both = _fit_parameters(take(g, usual), sheet, y[usual], prior(sheet), 0.3, count)
     out = np.stack([both] * len(REGIMES))
     for r in range(len(REGIMES)):
         index = np.flatnonzero(kind == r)
         start = out[r % 2] if r > 1 else both
-        out[r] = _fit_parameters(g.take(index), sheet, y[index], start, 0.4, count) if len(index) else start
+        out[r] = _fit_parameters(take(g, index), sheet, y[index], start, 0.4, count) if len(index) else start
     return out
 
 

@@ -15,26 +15,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from experts import Held, cells, fit_residual
+from fused_kernels import TARGET, Held, Study, cells, roofline, without_own_rows
 
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel_models.catalogue import Catalogue
-from windtunnel_models.kinds.gpu.attention import similarity
-from windtunnel_models.kinds.gpu.latent_formula import NUMBERS, Sheet, total_s
-from windtunnel_models.kinds.gpu.serving import GEMM_SHARES, place_latent
+from windtunnel_models.kinds.gpu.fused import Sheet
+from windtunnel_models.kinds.gpu.latent_formula import NUMBERS, total_s
+from windtunnel_models.kinds.gpu.serving import place_latent
 from windtunnel_models.learned.overlay import Fit
-from windtunnel_models.learned.read import CALIBRATION
-from windtunnel_models.learned.write import update_overlay
 
 SOURCE = (
     "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), TensorRT-LLM 1.3; fitted by benchmarks/accuracy/latent_attention.py"
 )
 DEVICES = ("h100-sxm-80gb", "b200-sxm-180gb")
-NAMES = tuple(NUMBERS)
-HIGH = {"bandwidth": 0.97, "overlap": 20.0, "start": 6.0}
-AMPLITUDE, NOISE = 0.03, 0.06
-TARGET, HEADS_TARGET = 0.92, 0.87
-"""Shares of the rows left out that the 90% interval contains in cross-validation."""
+HEADS_TARGET = 0.87
+"""Share of the rows of heads left out that the 90% interval contains in cross-validation."""
+
+STUDY = Study(
+    op="latent_attention",
+    prefix="latent",
+    source=SOURCE,
+    numbers=NUMBERS,
+    high={"bandwidth": 0.97, "overlap": 20.0, "start": 6.0},
+    pull=0.17,
+    evaluations=60,
+    place=place_latent,
+    amplitude=0.03,
+    noise=0.06,
+)
 
 SPLITS = {"heads": "heads", "kv_tokens": "lengths", "batch": "batches"}
 
@@ -76,41 +84,11 @@ def read(folder: Path) -> list[Table]:
     return out
 
 
-def fit_numbers(t: Table) -> dict[str, float]:
-    """The numbers of a table, pulled towards their values before any measurement. Large errors count linearly."""
-    from scipy.optimize import least_squares
-
-    start = np.log([NUMBERS[name][0] for name in NAMES])
-    width = np.array([NUMBERS[name][1] for name in NAMES])
-    high = np.log([HIGH.get(name, 1e9) for name in NAMES])
-
-    def residual(x: np.ndarray) -> np.ndarray:
-        return np.r_[t.formula(dict(zip(NAMES, np.exp(x).tolist(), strict=True))) - t.y, 0.17 * (x - start) / width]
-
-    with np.errstate(over="ignore"):  # far from the solution
-        solved = least_squares(
-            residual, start, bounds=(np.log(1e-12), high), loss="soft_l1", f_scale=0.05, max_nfev=60, diff_step=1e-3
-        )
-    return dict(zip(NAMES, np.exp(solved.x).tolist(), strict=True))
-
-
-def residual_of(t: Table, numbers: dict[str, float]) -> tuple[np.ndarray, np.ndarray]:
-    return fit_residual(place_latent(t.rows)[0], t.y - t.formula(numbers), AMPLITUDE, NOISE)
-
-
 def cross_validate(table: Table, by: str) -> Held:
     """Estimates of rows whose ``by`` was left out: each of the two numbers of heads, else every fourth value."""
     values = sorted(set(table.rows.numbers[by].tolist()))
-    plain, whole, away = np.zeros((3, len(table.y)))
-    for fold in [[v] for v in values] if by == "heads" else [values[i::4] for i in range(4)]:
-        test = np.isin(table.rows.numbers[by], fold)
-        train, mine = table.take(np.flatnonzero(~test)), table.take(np.flatnonzero(test))
-        numbers = fit_numbers(train)
-        centres, weights = residual_of(train, numbers)
-        near = similarity(place_latent(mine.rows)[0], centres)
-        plain[test] = mine.formula(numbers)
-        whole[test], away[test] = plain[test] + near @ weights, 2.0 - near.max(1)
-    return Held(plain, whole, away)
+    folds = [[v] for v in values] if by == "heads" else [values[i::4] for i in range(4)]
+    return STUDY.estimate(table, [np.isin(table.rows.numbers[by], fold) for fold in folds])
 
 
 def widths_of(table: Table, held: dict[str, Held]) -> np.ndarray:
@@ -130,23 +108,12 @@ def ship(tables: list[Table], held: list[dict[str, Held]]) -> None:
     """Write the calibration of each device from all its rows. Half-widths and errors come from cross-validation."""
     for sku in DEVICES:
         mine = [(t, h) for t, h in zip(tables, held, strict=True) if t.sku == sku]
-        device = Catalogue().device(sku)
-        values: dict[str, float] = {}
-        arrays: dict[str, np.ndarray] = {"families": np.array([t.family for t, _ in mine])}
-        arrays["width"] = np.array([widths_of(t, h) for t, h in mine])
+        width = np.array([widths_of(t, h) for t, h in mine])
         errors = {by: [np.abs(np.exp(h[by].model - t.y) - 1.0) for t, h in mine] for by in SPLITS}
         inside, half = [], []
-        for i, (t, h) in enumerate(mine):
-            numbers = fit_numbers(t)
-            values |= {f"latent_{name}.{t.family}": value for name, value in numbers.items()}
-            for share in GEMM_SHARES.values():
-                values[f"latent_gemm_{share}.{t.family}"] = device.values[f"gemm_{share}.bfloat16"].value
-            numbers = {name: float(f"{value:.6g}") for name, value in numbers.items()}
-            arrays[f"centres_{i}"], weights = residual_of(t, numbers)
-            arrays[f"weights_{i}"] = weights.astype(np.float32)
-            width = arrays["width"][i, 0] * h["kv_tokens"].away
-            inside.append(np.abs(h["kv_tokens"].model - t.y) <= width)
-            half.append(np.sinh(width))
+        for (t, h), (lengths, _) in zip(mine, width, strict=True):
+            inside.append(np.abs(h["kv_tokens"].model - t.y) <= lengths * h["kv_tokens"].away)
+            half.append(np.sinh(lengths * h["kv_tokens"].away))
         each = ", ".join(f"{SPLITS[by]} {np.concatenate(e).mean():.1%}" for by, e in errors.items())
         fit = Fit(
             "latent_attention",
@@ -157,9 +124,7 @@ def ship(tables: list[Table], held: list[dict[str, Held]]) -> None:
             "one of two numbers of heads",
             f"cross-validation errors by what is left out: {each}; coverage of lengths left out",
         )
-        bare = Catalogue().device(sku, calibrated=False)
-        update_overlay(CALIBRATION / f"{sku}.yaml", bare, "latent_attention", SOURCE, values, fit=fit, arrays=arrays)
-        print(sku, fit, arrays["width"].round(3).tolist())
+        STUDY.ship(sku, [t for t, _ in mine], {"width": width}, fit)
 
 
 HEADER = """# Latent attention: heads, lengths and devices left out of the fit
@@ -189,13 +154,6 @@ Each device estimated from its datasheet and the calibration of the other one (`
 """
 
 
-def roofline(t: Table) -> np.ndarray:
-    """Logarithm of the longer of the operands over the bandwidth and the FLOPs over the 16-bit peak."""
-    op, choices, n = OPERATIONS["latent_attention"], t.rows.choices, t.rows.numbers
-    moved, flops = op.operand_bytes(choices, n), op.flops(choices, n)
-    return np.log(np.maximum(flops / t.sheet.peak, moved / t.sheet.bandwidth))
-
-
 def write_table(tables: list[Table], held: list[dict[str, Held]], out: Path) -> None:
     lines = []
     for sku in DEVICES:
@@ -215,13 +173,7 @@ def write_table(tables: list[Table], held: list[dict[str, Held]], out: Path) -> 
     for sku in DEVICES:
         device = Catalogue().device(sku, calibrated=False)
         for t in (t for t in tables if t.sku == sku):
-            choices = {**t.rows.choices, "dispatch": "device", "clock": "burst", "cache": "cold"}
-            cost = device.cost(replace(t.rows, choices=choices))
-            low, high = np.log(cost.duration_low_s), np.log(cost.duration_high_s)
-            half = np.median((cost.duration_high_s - cost.duration_low_s) / 2.0 / cost.duration_s)
-            inside = (t.y >= low) & (t.y <= high)
-            found = [*cells(t.y, [np.log(cost.duration_s)], None), f"{inside.mean():.0%}", f"{half:.0%}"]
-            lines.append(f"| {sku} | {t.family} | {len(t.y)} | {' | '.join(found)} |")
+            lines.append(f"| {sku} | {t.family} | {' | '.join(without_own_rows(device, [t]))} |")
     out.write_text(HEADER + "\n".join(lines) + "\n", encoding="utf-8")
 
 

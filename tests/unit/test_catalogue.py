@@ -102,6 +102,87 @@ def test_every_number_of_the_catalogue_says_where_it_comes_from() -> None:
         find_kind(spec.kind)
 
 
+NEW_WITH_SERVING = [
+    "h100-pcie-80gb",
+    "h100-nvl-94gb",
+    "h200-nvl-141gb",
+    "b300-sxm-288gb",
+    "gb300",
+    "rtx-5090",
+    "l20",
+    "a40",
+    "mi325x-256gb",
+    "mi355x-288gb",
+]
+
+
+def test_every_gpu_states_its_node_and_what_joins_its_devices() -> None:
+    """A fleet entry with a group reads both from the SKU; a computer with one GPU has no link."""
+    catalogue = Catalogue()
+    for spec in catalogue.specs():
+        if spec.kind != "gpu":
+            continue
+        devices = spec.values["devices_per_node"].value
+        linked = {"scale_up_bytes_per_s", "host_link_bytes_per_s"} & set(spec.values)
+        assert devices == 1 or linked, spec.sku
+        assert "scale_up_bytes_per_s" not in spec.values or devices > 1, spec.sku
+    nodes = {
+        sku: catalogue.device(sku).number("devices_per_node") for sku in ("h100-sxm-80gb", "gb300", "h200-nvl-141gb")
+    }
+    assert nodes == {"h100-sxm-80gb": 8, "gb300": 72, "h200-nvl-141gb": 4}
+
+
+OPERATIONS: dict[str, dict[str, object]] = {
+    "gemm": {"m": 512, "n": 4096, "k": 4096, "dtype": "bfloat16"},
+    "attention": {"phase": "decode", "batch": 32, "heads": 32, "kv_heads": 8, "head_dim": 128, "kv_tokens": 2048},
+    "moe": {"tokens": 64, "width": 4096, "expert_width": 1536, "experts": 128, "experts_per_token": 8},
+    "latent_attention": {"phase": "decode", "batch": 32, "heads": 16, "kv_tokens": 4096},
+    "all_reduce": {"bytes": 2**20, "workers": 2},
+}
+
+
+@pytest.mark.parametrize("sku", NEW_WITH_SERVING)
+def test_a_device_without_measurements_runs_what_a_decoder_needs(sku: str) -> None:
+    spec = Catalogue().spec(sku)
+    assert {v.provenance for v in spec.values.values()} <= {
+        Provenance.DATASHEET,
+        Provenance.ASSUMED,
+        Provenance.PUBLISHED,
+    }
+    for op, columns in OPERATIONS.items():
+        cost = windtunnel.predict(op, sku, columns)
+        assert 0 < cost.duration_low_s < cost.duration_s < cost.duration_high_s, op
+        if op == "gemm":
+            peak = spec.values["matrix_flops_per_s.bfloat16"].value
+            assert cost.duration_s > 2 * 512 * 4096 * 4096 / peak
+
+
+@pytest.mark.parametrize(
+    ("faster", "slower"),
+    [
+        ("h100-sxm-80gb", "h100-pcie-80gb"),
+        ("h200-sxm-141gb", "h200-nvl-141gb"),
+        ("h200-nvl-141gb", "h100-nvl-94gb"),
+        ("b300-sxm-288gb", "b200-sxm-180gb"),
+        ("gb300", "gb200"),
+        ("rtx-pro-6000-server", "rtx-5090"),
+        ("rtx-5090", "rtx-4090"),
+        ("l40s", "l20"),
+        ("a40", "a10"),
+        ("mi355x-288gb", "mi325x-256gb"),
+        ("mi325x-256gb", "mi300x"),
+    ],
+)
+def test_siblings_are_in_the_order_of_their_datasheets(faster: str, slower: str) -> None:
+    """Long products and long reads of a cache, where launches do not matter; equal peaks may differ by 2%."""
+    for op in ("gemm", "attention"):
+        columns = {**OPERATIONS[op], **({"m": 8192} if op == "gemm" else {"batch": 256})}
+        assert (
+            windtunnel.predict(op, faster, columns).duration_s
+            < 1.02 * windtunnel.predict(op, slower, columns).duration_s
+        )
+
+
 def test_the_h200_is_known_by_its_datasheet_alone() -> None:
     spec = Catalogue().spec("h200-sxm-141gb")
     assert {v.provenance for v in spec.values.values()} <= {Provenance.DATASHEET, Provenance.ASSUMED}

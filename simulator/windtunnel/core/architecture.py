@@ -315,14 +315,18 @@ class Architecture:
         """The memory of the weights in their formats, with scales (bytes)."""
         total = self._ends(1 if self.tied else 2) * self.weights.bits(self.weights.other)
         for group in self.layers:
-            routed = group.experts
-            other = group.norms * self.width + (0 if routed is None else self.width * routed.count)
-            linear = group.dense_parameters(self.width) - other
-            bits = linear * self.weights.bits(self.weights.linear) + other * self.weights.bits(self.weights.other)
-            if routed is not None:
-                bits += routed.count * routed.expert_parameters(self.width) * self.weights.bits(self.weights.experts)
-            total += group.count * bits
+            total += group.count * 8.0 * self.layer_bytes(group)
         return total / 8.0
+
+    def layer_bytes(self, layers: Layers) -> float:
+        """Return the memory of the weights of one layer in their formats, with scales (bytes)."""
+        routed = layers.experts
+        other = layers.norms * self.width + (0 if routed is None else self.width * routed.count)
+        linear = layers.dense_parameters(self.width) - other
+        bits = linear * self.weights.bits(self.weights.linear) + other * self.weights.bits(self.weights.other)
+        if routed is not None:
+            bits += routed.count * routed.expert_parameters(self.width) * self.weights.bits(self.weights.experts)
+        return bits / 8.0
 
     @property
     def kv_bytes_per_token(self) -> float:

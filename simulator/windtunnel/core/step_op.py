@@ -106,5 +106,6 @@ def _unknown(field: str, word: str, formats: tuple[str, ...], prefix: str) -> In
 
 PREDICTED: Registry[type[Operation]] = Registry("operation")
 """What `predict` takes: the operations, and steps, which consist of them."""
-for _operation in (*OPERATIONS.values(), Step):
+_ALL: tuple[type[Operation], ...] = (*OPERATIONS.values(), Step)
+for _operation in _ALL:
     PREDICTED.add(_operation.name, _operation)

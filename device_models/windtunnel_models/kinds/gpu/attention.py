@@ -7,45 +7,33 @@ of a calibrated device, a Gaussian process that is evaluated from a compact arra
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from windtunnel.core.device import Arrays, Correction, Parameters, RawCost
 from windtunnel.core.ops import FloatArray, Rows
-from windtunnel.core.provenance import SourcedValue, assumed
-from windtunnel.core.spec import Parameter
+from windtunnel.core.provenance import SourcedValue
 from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
     REGIMES,
     Datasheet,
     Geometry,
-    Numbers,
     features,
     formula,
     geometry,
     regime,
 )
+from windtunnel_models.kinds.gpu.fused import ANY, Numbers, bound_of, parameters
 from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
+from windtunnel_models.kinds.gpu.local_residual import Points, flat
 from windtunnel_models.kinds.gpu.power import activity_of
 
 _FAMILIES = ("fa2", "fa3")
-ANY = "any"
-"""The key of the numbers of a regime in which neither this device nor a relative was measured."""
-
-_KEYS = (*(f"{family}_{name}" for family in _FAMILIES for name in REGIMES), ANY)
-
-_Z90 = 1.6449
-
-
-def _number(name: str, value: float, deviation: float, unit: str, doc: str) -> Parameter:
-    reason = "before any measurement: what the kernels' source and the fits of two devices suggest"
-    factor = math.exp(_Z90 * deviation)
-    defaults = {ANY: assumed(value, value / factor, value * factor, reason)}
-    return Parameter(f"attention_{name}", unit, doc, keys=_KEYS, defaults=defaults, fitted=True)
-
-
-PARAMETERS = tuple(_number(name, *stated) for name, stated in NUMBERS.items())
+PARAMETERS = parameters(
+    "attention",
+    tuple(f"{family}_{name}" for family in _FAMILIES for name in REGIMES),
+    NUMBERS,
+    "before any measurement: what the kernels' source and the fits of two devices suggest",
+)
 
 FITS = {
     f"attention_{name}": NUMBERS[name][1]
@@ -95,7 +83,7 @@ def _numbers(p: Parameters, place: int) -> Numbers:
 def own_numbers(p: Parameters, rows: Rows) -> dict[str, SourcedValue]:
     """Return the numbers that rows like these read, under the key of the device's family, for a calibration."""
     sheet, numbers = _sheet(p, rows.choices["dtype"]), {}
-    for place in np.unique(regime(geometry(_flat(rows), sheet))).tolist():
+    for place in np.unique(regime(geometry(flat(rows), sheet))).tolist():
         p.used.clear()
         _numbers(p, place)
         for path, value in p.used.items():
@@ -127,24 +115,16 @@ def _sheet(p: Parameters, dtype: str) -> Datasheet:
     )
 
 
-def _flat(rows: Rows) -> Rows:
-    """Return ``rows`` with every column broadcast and flattened to one dimension."""
-    shape = rows.shape
-    numbers = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in rows.numbers.items()}
-    return Rows(rows.op, rows.choices, numbers)
-
-
 def attention(p: Parameters, rows: Rows) -> RawCost:
     """Return the cost of attention: the formula, the residual, and the context.
 
     ``cache`` has no effect: in the measurements and in use a step finds the data of the previous step in the cache.
     """
-    sheet, flat = _sheet(p, rows.choices["dtype"]), _flat(rows)
-    times = formula(geometry(flat, sheet), sheet, lambda place: _numbers(p, place))
+    sheet = _sheet(p, rows.choices["dtype"])
+    times = formula(geometry(flat(rows), sheet), sheet, lambda place: _numbers(p, place))
     shape = rows.shape
     total, steps, memory = (part.reshape(shape) for part in (times.total, times.steps, times.memory))
-    bound = np.where(steps > memory, "compute", "memory")
-    bound = np.where(np.maximum(steps, memory) < 0.5 * total, "launch", bound)
+    bound = bound_of(total, memory, steps)
     learned = p.correction(rows)
     if learned is not None:
         total = total * np.exp(learned.log_factor)
@@ -154,8 +134,8 @@ def attention(p: Parameters, rows: Rows) -> RawCost:
 
 def coordinates(p: Parameters, rows: Rows) -> FloatArray:
     """Return the coordinates of rows for a residual: the features of the formula, [rows, features]."""
-    sheet, flat = _sheet(p, rows.choices["dtype"]), _flat(rows)
-    g = geometry(flat, sheet)
+    sheet = _sheet(p, rows.choices["dtype"])
+    g = geometry(flat(rows), sheet)
     return features(g, formula(g, sheet, lambda place: _numbers(p, place)), sheet)
 
 
@@ -167,23 +147,13 @@ def frozen(arrays: Arrays) -> tuple[Datasheet, list[Numbers]]:
     return Datasheet(units, clock, bandwidth, l2, peak, shared, bool(hopper)), numbers
 
 
-def similarity(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the squared-exponential similarity of the rows of a and b, [a, b]."""
-    distance = np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1)[None] - 2.0 * (a @ b.T), 0.0)
-    return np.asarray(np.exp(-0.5 * distance))
-
-
 class LearnedAttention:
     """The correction of attention, which depends on the rows alone. Everything is in float64, as in ``LearnedGemm``."""
 
     def __init__(self, arrays: Arrays) -> None:
         self._sheet, self._numbers = frozen(arrays)
         self._half_width = np.asarray(arrays["halfwidth"], dtype=np.float64)
-        self._points = {
-            k: (arrays[f"centres_{k}"].astype(np.float64), arrays[f"weights_{k}"].astype(np.float64))
-            for k in range(len(REGIMES))
-            if f"centres_{k}" in arrays
-        }
+        self._points = {k: Points.of(arrays, k) for k in range(len(REGIMES)) if f"centres_{k}" in arrays}
 
     def log_factor(self, rows: Rows) -> tuple[FloatArray, FloatArray, Geometry]:
         """Return log(measured / formula) of flat rows, its 90% half-width, and their geometry at the fit."""
@@ -194,15 +164,12 @@ class LearnedAttention:
         for k in np.unique(kind).tolist():
             if k not in self._points:
                 continue
-            centres, weights = self._points[k]
             index = np.flatnonzero(kind == k)
-            near = similarity(x[index], centres)
-            factor[index] = near @ weights
-            # The interval is twice as wide for rows that are unlike all measured ones.
-            width[index] *= 2.0 - near.max(1)
+            factor[index], away = self._points[k].at(x[index])
+            width[index] *= away
         return factor, width, g
 
     def __call__(self, _p: Parameters, rows: Rows) -> Correction:
         """Return the correction of ``rows``."""
-        factor, width, _ = self.log_factor(_flat(rows))
+        factor, width, _ = self.log_factor(flat(rows))
         return Correction(factor.reshape(rows.shape), width.reshape(rows.shape))

@@ -16,16 +16,16 @@ the errors on head sets that were left out are in benchmarks/accuracy/NOTES-atte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
+from windtunnel_models.kinds.gpu.fused import IntArray, Numbers, NumberTable, take
 
 BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,6 @@ class Geometry:
     length: FloatArray
     kv_size: FloatArray
     """bytes of one element of keys and values"""
-
-    def take(self, index: IntArray) -> Geometry:
-        """Return the rows at ``index``."""
-        return Geometry(**{name: value[index] for name, value in vars(self).items()})
 
 
 def _heuristic_splits(blocks: FloatArray, key_blocks: FloatArray, slots: float) -> FloatArray:
@@ -181,9 +177,7 @@ def geometry(rows: Rows, sheet: Datasheet) -> Geometry:
     )
 
 
-Numbers = Mapping[str, float]
-
-NUMBERS: Mapping[str, tuple[float, float, str, str]] = {
+NUMBERS: NumberTable = {
     "floor_s": (10e-6, 1.0, "s", "launches"),
     "floor_dim_s": (0.7e-6, 0.5, "s", "more for each doubling of head_dim over 64"),
     "prompt_s": (1e-6, 1.0, "s", "more for a prompt than for one query"),
@@ -316,7 +310,7 @@ def formula(g: Geometry, sheet: Datasheet, numbers: Callable[[int], Numbers]) ->
     out = {name: np.empty(len(kind)) for name in ("blocks", "steps", "memory", "serial", "total")}
     for r in np.unique(kind).tolist():
         index = np.flatnonzero(kind == r)
-        for name, value in vars(parts(g.take(index), sheet, numbers(r))).items():
+        for name, value in vars(parts(take(g, index), sheet, numbers(r))).items():
             out[name][index] = value
     return TimeComponents(**out)
 

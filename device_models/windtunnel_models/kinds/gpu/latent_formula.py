@@ -9,17 +9,16 @@ queries; one block is the shortest time. Both add the traffic of queries and out
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Choices, FloatArray, LatentAttention, Rows
-from windtunnel_models.kinds.gpu.expert_formula import summed
+from windtunnel_models.kinds.gpu.fused import Numbers, NumberTable, Sheet, whole_s
 
 BLOCK = 128.0
 """Queries of a block in prefill."""
 
-NUMBERS: dict[str, tuple[float, float, str, str]] = {
+NUMBERS: NumberTable = {
     "floor_s": (12e-6, 0.4, "s", "time without work: the kernels of one attention in a row"),
     "bandwidth": (0.85, 0.1, "1", "attained share of the specified bandwidth by cached latents"),
     "efficiency": (0.6, 0.2, "1", "attained share of the 16-bit peak"),
@@ -34,19 +33,10 @@ NUMBERS: dict[str, tuple[float, float, str, str]] = {
 }
 """Numbers of a phase and format: value before any measurement, deviation of its logarithm, unit, meaning."""
 
-Numbers = Mapping[str, float]
 
-
-@dataclass(frozen=True)
-class Sheet:
-    """Datasheet values: units, memory bandwidth (B/s), 16-bit peak of the matrix units (FLOP/s)."""
-
-    units: float
-    bandwidth: float
-    peak: float
-
-
-def parts(choices: Choices, n: Mapping[str, FloatArray], sheet: Sheet, x: Numbers) -> tuple[FloatArray, ...]:
+def parts(
+    choices: Choices, n: Mapping[str, FloatArray], sheet: Sheet, x: Numbers
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the times (s) of reading what is cached, of multiplying, and of the rest without the floor; flat rows."""
     prefill = choices["phase"] == "prefill"
     batch, heads, keys = n["batch"], n["heads"], n["kv_tokens"]
@@ -77,8 +67,7 @@ def parts(choices: Choices, n: Mapping[str, FloatArray], sheet: Sheet, x: Number
 
 def total_s(choices: Choices, n: Mapping[str, FloatArray], sheet: Sheet, x: Numbers) -> FloatArray:
     """Return the time (s) of flat rows."""
-    reading, multiplying, rest = parts(choices, n, sheet, x)
-    return summed(np.asarray(x["floor_s"]), rest + summed(reading, multiplying, x["overlap"]), x["start"])
+    return whole_s(*parts(choices, n, sheet, x), x)
 
 
 def features(rows: Rows) -> FloatArray:

@@ -8,13 +8,12 @@ depend on the rows alone, so that a device of the same die can use them as they 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from windtunnel.core.device import Arrays, Correction, Parameters, StrArray
 from windtunnel.core.ops import FloatArray, Rows
-from windtunnel_models.kinds.gpu.attention import similarity
 
 _BLOCK = 20_000
 """Rows that are evaluated at once, which bounds the memory."""
@@ -25,6 +24,33 @@ def flat(rows: Rows) -> Rows:
     shape = rows.shape
     numbers = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in rows.numbers.items()}
     return replace(rows, numbers=numbers)
+
+
+def similarity(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the squared-exponential similarity of the rows of a and b, [a, b]."""
+    distance = np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1)[None] - 2.0 * (a @ b.T), 0.0)
+    return np.asarray(np.exp(-0.5 * distance))
+
+
+@dataclass(frozen=True)
+class Points:
+    """The measured points that a Gaussian process keeps, [points, features], and their weights, [points]."""
+
+    centres: FloatArray
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, arrays: Arrays, key: int) -> Points:
+        """Return the points ``key`` of a file of arrays, in float64."""
+        return cls(arrays[f"centres_{key}"].astype(np.float64), arrays[f"weights_{key}"].astype(np.float64))
+
+    def at(self, positions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log(measured / formula) at positions, and a factor on its interval.
+
+        The interval is twice as wide for rows that are unlike all measured ones.
+        """
+        near = similarity(positions, self.centres)
+        return near @ self.weights, 2.0 - near.max(1)
 
 
 def _part(rows: Rows, index: slice) -> Rows:
@@ -49,10 +75,7 @@ class LocalResidual:
     ) -> None:
         self._families, self._place = families, place
         self._width = np.asarray(arrays["width"], dtype=np.float64)
-        self._known = {
-            str(name): (i, arrays[f"centres_{i}"].astype(np.float64), arrays[f"weights_{i}"].astype(np.float64))
-            for i, name in enumerate(arrays["families"])
-        }
+        self._known = {str(name): (i, Points.of(arrays, i)) for i, name in enumerate(arrays["families"])}
 
     def __call__(self, _p: Parameters, rows: Rows) -> Correction | None:
         """Return the correction of ``rows``, or None if a family of theirs was not measured."""
@@ -65,10 +88,8 @@ class LocalResidual:
             some = slice(start, start + _BLOCK)
             positions, region, wider = self._place(_part(all_rows, some))
             for name in np.unique(families[some]).tolist():
-                i, centres, weights = self._known[name]
+                i, points = self._known[name]
                 index = np.flatnonzero(families[some] == name)
-                near = similarity(positions[index], centres)
-                factor[start + index] = near @ weights
-                # Rows that are unlike all measured ones have an interval that is up to twice as wide.
-                width[start + index] = self._width[i, region[index]] * wider[index] * (2.0 - near.max(1))
+                factor[start + index], away = points.at(positions[index])
+                width[start + index] = self._width[i, region[index]] * wider[index] * away
         return Correction(factor.reshape(rows.shape), width.reshape(rows.shape))

@@ -8,8 +8,7 @@ scaled by what products (``gemm_efficiency``, ``gemm_memory_efficiency``) attain
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,13 +16,12 @@ from windtunnel.core.device import Arrays, Parameters, RawCost, StrArray
 from windtunnel.core.ops import BYTES_PER_ELEMENT, WEIGHT_ONLY, FloatArray, Rows, arithmetic
 from windtunnel.core.provenance import Provenance, assumed
 from windtunnel.core.spec import Parameter
+from windtunnel_models.kinds._routing import geometry
 from windtunnel_models.kinds.gpu import expert_formula, latent_formula
+from windtunnel_models.kinds.gpu.fused import ANY, NumberTable, Sheet, bound_of, parameters, take
 from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
 from windtunnel_models.kinds.gpu.local_residual import LocalResidual, flat
 from windtunnel_models.kinds.gpu.power import Activity
-
-_Z90 = 1.6449
-ANY = "any"
 
 EXPERT_FAMILIES = (
     "triton_bfloat16",
@@ -46,17 +44,8 @@ _UNMEASURED = 1.5
 """Factor on the interval of formats that no measurement covers."""
 
 
-def _numbers(
-    prefix: str, families: tuple[str, ...], numbers: Mapping[str, tuple[float, float, str, str]]
-) -> list[Parameter]:
-    reason = "before any measurement: what the parts of such kernels suggest"
-    out = []
-    for name, (value, deviation, unit, doc) in numbers.items():
-        factor = math.exp(_Z90 * deviation)
-        default = assumed(value, value / factor, value * factor, reason)
-        out.append(
-            Parameter(f"{prefix}_{name}", unit, doc, keys=(*families, ANY), defaults={ANY: default}, fitted=True)
-        )
+def _numbers(prefix: str, families: tuple[str, ...], numbers: NumberTable) -> list[Parameter]:
+    out = [*parameters(prefix, families, numbers, "before any measurement: what the parts of such kernels suggest")]
     for share in GEMM_SHARES.values():
         doc = f"gemm_{share} of 16-bit products on the device on which the other numbers were fitted"
         out.append(Parameter(f"{prefix}_gemm_{share}", "1", doc, keys=families, fitted=True))
@@ -173,17 +162,17 @@ def moe(p: Parameters, rows: Rows) -> RawCost:
             "cannot choose more experts for a token than there are", expected="experts_per_token <= experts"
         )
     peak = _peak(p, multiplied)
-    sheet = expert_formula.Sheet(p("compute_units"), p("boost_clock_hz"), p("memory_bandwidth_bytes_per_s"), peak)
+    sheet = expert_formula.Sheet(p("compute_units"), p("memory_bandwidth_bytes_per_s"), peak, p("boost_clock_hz"))
     factor = p("moe_weight_only", dtype) if dtype in WEIGHT_ONLY else 1.0
     all_rows = flat(rows)
     families = expert_families(design(p), all_rows)
     size = BYTES_PER_ELEMENT[dtype]
-    g = expert_formula.geometry(all_rows, size)
+    g = geometry(all_rows, size)
     total, reading, multiplying = np.empty((3, len(families)))
     for family in np.unique(families).tolist():
         index = np.flatnonzero(families == family)
         x = _read(p, "moe", tuple(expert_formula.NUMBERS), (family, *_INSTEAD[family]))
-        some = g.take(index)
+        some = take(g, index)
         read_s, multiply_s, _ = expert_formula.parts(some, sheet, x)
         total[index] = expert_formula.total_s(some, sheet, x, factor)
         reading[index], multiplying[index] = read_s * factor, multiply_s
@@ -203,7 +192,7 @@ def latent_attention(p: Parameters, rows: Rows) -> RawCost:
     need_type(p, choices["dtype"])
     need_type(p, choices["kv_dtype"])
     peak = _peak(p, "float16" if choices["dtype"] == "float16" else "bfloat16")
-    sheet = latent_formula.Sheet(p("compute_units"), p("memory_bandwidth_bytes_per_s"), peak)
+    sheet = Sheet(p("compute_units"), p("memory_bandwidth_bytes_per_s"), peak)
     all_rows = flat(rows)
     name = latent_family(rows)
     x = _read(p, "latent", tuple(latent_formula.NUMBERS), (name, name.replace("fp8", "bfloat16")))
@@ -226,8 +215,7 @@ def _finished(
     """Return the cost: the formula's time and the residual, not below the datasheet's limits, in its context."""
     shape = rows.shape
     total, reading, multiplying, least = (part_.reshape(shape) for part_ in (*times, least))
-    bound = np.where(reading > multiplying, "memory", "compute")
-    bound = np.where(np.maximum(reading, multiplying) < 0.5 * total, "launch", bound)
+    bound = bound_of(total, reading, multiplying)
     learned = p.correction(rows)
     if learned is not None:
         total = total * np.exp(learned.log_factor)
@@ -246,7 +234,7 @@ def place_experts(rows: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
 
     The time of a skewed load on several ranks, region 1, depends on which rank is the slowest in one draw.
     """
-    g = expert_formula.geometry(rows, BYTES_PER_ELEMENT[rows.choices["dtype"]])
+    g = geometry(rows, BYTES_PER_ELEMENT[rows.choices["dtype"]])
     region = ((rows.numbers["skew"] > 0.0) & (rows.numbers["expert"] > 1.0)).astype(int)
     wider = np.full(len(region), _UNMEASURED if rows.choices["dtype"] in WEIGHT_ONLY else 1.0)
     return expert_formula.features(g) * EXPERT_SCALE, region, wider
