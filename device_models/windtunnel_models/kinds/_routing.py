@@ -105,7 +105,7 @@ def geometry(rows: Rows, weight_bytes: float) -> Geometry:
     tokens, experts, chosen, ranks = n["tokens"], n["experts"], n["experts_per_token"], n["expert"]
     pairs = tokens * chosen
     hit = Moe.distinct_experts(rows.choices, n)
-    if rows.choices["routing"] == "balanced":
+    if rows.choices.get("routing") != "independent":
         hit = np.ceil(hit)
     own = np.maximum(pairs / ranks, 1.0)
     each = own / hit
