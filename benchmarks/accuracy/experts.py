@@ -20,8 +20,9 @@ from fused_kernels import TARGET, Held, Study, cells, roofline, without_own_rows
 
 from windtunnel.core.ops import BYTES_PER_ELEMENT, OPERATIONS, Rows
 from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.kinds._routing import Geometry, geometry
 from windtunnel_models.kinds.gpu import fused
-from windtunnel_models.kinds.gpu.expert_formula import NUMBERS, Geometry, Sheet, geometry, total_s
+from windtunnel_models.kinds.gpu.expert_formula import NUMBERS, Sheet, total_s
 from windtunnel_models.kinds.gpu.serving import DESIGNS, expert_families, place_experts
 from windtunnel_models.learned.overlay import Fit
 

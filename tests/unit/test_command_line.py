@@ -150,6 +150,7 @@ def test_ops_lists_every_operation_with_the_kinds_that_run_it(windtunnel_command
         "k",
         "dtype",
         "batch",
+        "activations",
         "dispatch",
         "clock",
         "cache",
@@ -285,7 +286,7 @@ def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path, windtunnel_com
         ("m,n,k\n1,1,1\n", "the table has no column 'dtype'"),
         (
             "m,n,k,dtpye\n1,1,1,float16\n",
-            "(it has a column 'dtpye'); expected one of m, n, k, dtype, batch; did you mean 'dtype'?",
+            "(it has a column 'dtpye'); expected one of m, n, k, dtype, batch, activations; did you mean 'dtype'?",
         ),
         ("m,n,k,dtype\n1,1,1,float16\n1,x,1,float16\n", "in.csv:3: n: n is 'x'; expected a number"),
         ("m,n,k,dtype\n1,1,1,floaty\n", "in.csv:2: dtype"),

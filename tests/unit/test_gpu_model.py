@@ -679,3 +679,32 @@ def test_a_table_costs_what_its_rows_cost_one_by_one() -> None:
         for m, n, k in zip(numbers["m"], numbers["n"], numbers["k"], strict=True)
     ]
     assert np.array_equal(table, each)
+
+
+def test_narrow_activations_save_the_kernel_that_converts_them() -> None:
+    """The measured products contain it; with 16-bit products there is nothing to convert."""
+    for name in ("h100-sxm-80gb", "b200-sxm-180gb", "rtx-4090"):
+        for m in (1, 64, 4096):
+            shape = {"m": m, "n": 8192, "k": 8192}
+            wide, narrow = (
+                seconds(name, "gemm", **shape, dtype="fp8", activations=word) for word in ("wide", "narrow")
+            )
+            assert 0.4 * wide < narrow < wide, (name, m)
+            bare = [seconds(name, "gemm", **shape, dtype="bfloat16", activations=word) for word in ("wide", "narrow")]
+            assert bare[0] == bare[1]
+    peak = device("h100-sxm-80gb").number("matrix_flops_per_s", "fp8")
+    assert peak is not None
+    for n in (4096, 16384):
+        flops = 2.0 * 16384 * n * 8192
+        assert seconds("h100-sxm-80gb", "gemm", m=16384, n=n, k=8192, dtype="fp8", activations="narrow") >= flops / peak
+
+
+def test_weight_only_formats_read_fewer_bytes_and_multiply_sixteen_bit_numbers() -> None:
+    for name in ("h100-sxm-80gb", "a100-sxm-80gb", "rtx-4090", "mi300x"):
+        few = {word: seconds(name, "gemm", m=1, n=28672, k=8192, dtype=word) for word in ("bfloat16", "int4", "mxfp4")}
+        assert 0.2 < few["int4"] / few["bfloat16"] < 0.5, name
+        assert few["int4"] < few["mxfp4"], name
+        many = {word: seconds(name, "gemm", m=8192, n=28672, k=8192, dtype=word) for word in ("bfloat16", "int4")}
+        assert 0.9 < many["int4"] / many["bfloat16"] <= 1.01, name
+    with pytest.raises(UnsupportedOperationError):
+        seconds("tpu-v5e", "gemm", m=8, n=8, k=8, dtype="int4")

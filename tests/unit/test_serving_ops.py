@@ -14,7 +14,7 @@ from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.ops import BYTES_PER_ELEMENT, OPERATIONS, Moe, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel_models.catalogue import Catalogue
-from windtunnel_models.kinds.gpu.expert_formula import geometry
+from windtunnel_models.kinds._routing import geometry
 
 CATALOGUE = Catalogue()
 DATA = Path(__file__).resolve().parents[1] / "data" / "serving_ops"
@@ -184,7 +184,7 @@ def test_what_does_not_divide_is_an_error_that_says_why(numbers: Mapping[str, ob
         experts("h100-sxm-80gb", tokens=8, **numbers)
 
 
-@pytest.mark.parametrize("sku", ["tpu-v6e", "epyc-9654", "alveo-u280", "bluefield-3", "qat-4xxx"])
+@pytest.mark.parametrize("sku", ["epyc-9654", "alveo-u280", "bluefield-3", "qat-4xxx"])
 def test_other_kinds_refuse_the_operations_by_name(sku: str) -> None:
     for run, op in ((lambda: experts(sku, tokens=8), "moe"), (lambda: latent(sku), "latent_attention")):
         with pytest.raises(InputError, match=f"does not run {op}"):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel.core.architecture import Convention
+from windtunnel.core.architecture import Convention, Weights
 from windtunnel.core.errors import InputError
 from windtunnel.core.group import Group, padded
-from windtunnel.core.step import Amount, DividedDecoder
+from windtunnel.core.ops import Moe, Rows
+from windtunnel.core.step import Amount, DividedDecoder, Part
 from windtunnel.core.step_cost import StepCost, StepLoad, step_cost
 from windtunnel_models.models import known_architecture, known_architectures
 
@@ -122,3 +125,74 @@ def test_chunks_of_a_prompt_take_together_about_what_the_prompt_takes() -> None:
     attention = [next(part for part in parts if part.name == "attention (prefill)") for parts in (whole, *chunks)]
     together = sum(float(part.duration_s[0]) for part in attention[1:])
     assert 0.8 < together / float(attention[0].duration_s[0]) < 2.0
+
+
+def test_a_group_divides_a_step_and_sums_what_its_devices_draw() -> None:
+    """Twice as many copies of the attention with twice the sequences take as long, and twice the energy."""
+    one = cost("llama-3.1-8b", Group(), decode=32, context=1000)
+    two = cost("llama-3.1-8b", Group(attention_data=2), decode=64, context=1000)
+    # Each device samples its own sequences; nothing is exchanged between copies of a dense model.
+    assert two.duration_s[0] == pytest.approx(one.duration_s[0], rel=1e-6)
+    assert two.energy_j[0] == pytest.approx(2 * one.energy_j[0], rel=1e-6)
+
+
+def test_activations_are_converted_by_the_kernel_before_a_product_except_after_attention() -> None:
+    model = replace(known_architecture("llama-3.1-8b"), weights=Weights("fp8", "fp8", "bfloat16"))
+    parts = {part.name: part for part in DividedDecoder(model).parts()}
+    wide = {name for name, part in parts.items() if part.values.get("activations") == "wide"}
+    assert wide == {"attention output"}
+    plain = {part.name: part for part in DividedDecoder(known_architecture("llama-3.1-8b")).parts()}
+    assert set(parts) == set(plain)
+    saved = {
+        name: plain[name].scale["bytes"] - parts[name].scale["bytes"] for name in ("norms", "feed-forward: activation")
+    }
+    assert saved == {"norms": 4096.0, "feed-forward: activation": 14336.0}
+
+
+def test_norms_in_all_reduces_have_no_launch_of_their_own() -> None:
+    model = known_architecture("llama-3.1-8b")
+    fused = {part.name: part for part in DividedDecoder(model, Group(tensor=2), fused_norms=True).parts()}
+    apart = {part.name: part for part in DividedDecoder(model, Group(tensor=2)).parts()}
+    assert "norms" not in fused and fused["norms in all-reduces"].times == 1
+    assert apart["norms"].times == 64
+    assert fused["norms in all-reduces"].scale["bytes"] == 64 * apart["norms"].scale["bytes"]
+
+
+def test_experts_exchange_tokens_only_between_copies_of_the_attention() -> None:
+    model = known_architecture("qwen3-30b-a3b")
+
+    def links(**group: int) -> dict[str, Part]:
+        return {part.name: part for part in DividedDecoder(model, Group(**group)).parts() if part.link}
+
+    assert {"all-reduce of attention", "all-reduce of feed-forward", "gather logits"} == set(links(tensor=4, expert=4))
+    spread = links(attention_data=4, expert=4)
+    assert set(spread) == {"dispatch to experts", "combine experts"}
+    assert spread["combine experts"].op.name == "all_to_all"
+    # Of 4 devices, 8 experts are on 4 (1 - (3/4)^8); each device sends the tokens of its own copy.
+    assert spread["combine experts"].scale["bytes"] == pytest.approx(2048 * 2 * 4 * (1 - 0.75**8) / 4)
+    shared = links(attention_data=4)
+    assert {part.op.name for part in shared.values()} == {"all_gather", "reduce_scatter"}
+    assert "gather tokens" in links(attention_data=2, tensor=2, expert=4)
+
+
+def test_an_indexer_reads_and_multiplies_every_key_of_the_context() -> None:
+    """DeepSeek-V3.2: 64 heads of 128 values and one 8-bit key of each token, in each of 61 layers."""
+    parts = {part.name: part for part in cost("deepseek-v3.2", Group(tensor=8), decode=4, context=10_000).parts}
+    index = parts["index scores (decode)"]
+    assert index.flops[0] == pytest.approx(61 * 4 * 10_000 * 2 * 64 * 128)
+    keys = 61 * 4 * 10_000 * 128
+    assert keys < index.bytes[0] < 1.02 * keys
+
+
+def test_tokens_that_choose_independently_hit_fewer_experts() -> None:
+    (part,) = [p for p in DividedDecoder(known_architecture("qwen3-30b-a3b")).parts() if p.name == "experts"]
+    rows = part.rows(np.array([1.0, 16.0, 1e6]), CONTEXT)
+    hit = Moe.distinct_experts(rows.choices, rows.numbers)
+    assert hit == pytest.approx([8.0, 128 * (1 - (1 - 8 / 128) ** 16), 128.0])
+    balanced = Moe.distinct_experts({**rows.choices, "routing": "balanced"}, rows.numbers)
+    assert balanced == pytest.approx([8.0, 128.0, 128.0])
+    seconds = [
+        H100.cost(Rows(rows.op, {**rows.choices, "routing": word}, rows.numbers)).duration_s
+        for word in ("independent", "balanced")
+    ]
+    assert seconds[0][1] < 0.85 * seconds[1][1] and seconds[0][2] == pytest.approx(seconds[1][2])

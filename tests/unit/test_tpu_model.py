@@ -7,16 +7,23 @@ import pytest
 
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import UnsupportedOperationError
+from windtunnel.core.group import Group
 from windtunnel.core.ops import ELEMENTWISE_OPS, OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance, SourcedValue
+from windtunnel.core.step import DividedDecoder
+from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds.tpu import systolic_cycles
+from windtunnel_models.models import known_architecture
 
 SKUS = [spec.sku for spec in Catalogue().specs() if spec.kind == "tpu"]
 PEAKS = {"tpu-v4": 275e12, "tpu-v5e": 197e12, "tpu-v5p": 459e12, "tpu-v6e": 918e12}
-EXAMPLES = {
+EXAMPLES: dict[str, dict[str, object]] = {
     "gemm": {"m": 1024, "n": 1024, "k": 1024, "dtype": "bfloat16"},
     "attention": {"phase": "decode", "batch": 8, "heads": 32, "kv_heads": 8, "head_dim": 128, "kv_tokens": 4096},
+    "latent_attention": {"phase": "decode", "batch": 8, "heads": 16, "kv_tokens": 4096},
+    "moe": {"tokens": 64, "width": 2048, "expert_width": 768, "experts": 128, "experts_per_token": 8},
+    "kernel": {"threads": 1 << 20, "bytes": 1 << 24},
     "elementwise": {"op": "gelu", "rows": 4096, "width": 4096},
     "all_reduce": {"bytes": 1 << 24, "workers": 16},
     "all_gather": {"bytes": 1 << 24, "workers": 16},
@@ -203,3 +210,51 @@ def test_chips_that_nobody_timed_are_less_sure_than_the_one_that_somebody_did() 
         unknown.duration_high_s[0] / unknown.duration_low_s[0]
         > 1.1 * known.duration_high_s[0] / known.duration_low_s[0]
     )
+
+
+def test_experts_read_the_weights_of_those_that_are_hit_once_and_multiply_their_rows() -> None:
+    chip = device("tpu-v5e", memory_efficiency=1.0, issue_rate__bfloat16=1.0)
+    bandwidth, peak = chip.number("memory_bytes_s") or 0.0, PEAKS["tpu-v5e"]
+    # 8 tokens with 8 choices hit 64 of 128 experts, each with 3 x 2048 x 768 weights of two bytes.
+    few = cost(chip, "moe", tokens=8)
+    weights = 64 * 3 * 2048 * 768 * 2
+    assert few.bound[0] == "memory" and few.duration_s[0] == pytest.approx(weights / bandwidth, rel=0.01)
+    # A quarter of the bytes leaves the time in which the arrays take all tiles of weights.
+    narrow = cost(chip, "moe", tokens=8, dtype="int4")
+    assert narrow.bound[0] == "compute" and 0.3 < narrow.duration_s[0] / few.duration_s[0] < 0.6
+    # Half of the experts on each of two chips, and half of their tokens.
+    assert cost(chip, "moe", tokens=8, expert=2).duration_s[0] == pytest.approx(few.duration_s[0] / 2, rel=0.02)
+    many = cost(chip, "moe", tokens=1 << 16)
+    assert many.bound[0] == "compute"
+    assert many.duration_s[0] == pytest.approx((1 << 16) * 8 * 3 * 2 * 2048 * 768 / peak, rel=0.02)
+
+
+def test_heads_of_latent_attention_are_rows_of_whole_tiles_and_prompts_are_causal() -> None:
+    chip = device("tpu-v5e")
+    one, full, double = (cost(chip, "latent_attention", batch=64, heads=n).duration_s[0] for n in (1, 128, 256))
+    assert one == pytest.approx(full, rel=0.01) and double == pytest.approx(2 * full, rel=0.05)
+    prompts = [
+        cost(chip, "latent_attention", phase="prefill", batch=1, kv_tokens=n).duration_s[0] for n in (8192, 16384)
+    ]
+    assert prompts[1] / prompts[0] == pytest.approx(4, rel=0.05)
+
+
+def test_a_slice_of_chips_runs_the_steps_of_a_decoder() -> None:
+    """The chips share the weights, and the links of the torus carry two all-reduces of each layer."""
+    model, chip = known_architecture("llama-3.1-8b"), Catalogue().device("tpu-v5e")
+    load = StepLoad(*(np.array([value]) for value in (64.0, 1024.0, 0.0, 0.0)))
+    context = {"dispatch": "graph", "clock": "sustained"}
+    bandwidth = chip.number("memory_bytes_s") or 0.0
+    times = {}
+    for chips in (4, 8):
+        step = step_cost(
+            chip, DividedDecoder(model, Group(chips), int(chip.number("devices_per_node") or 0)), load, context
+        )
+        times[chips] = float(step.duration_s[0])
+        assert times[chips] > (model.weight_bytes - 2 * model.vocabulary * model.width) / chips / bandwidth
+        sent = sum(float(part.duration_s[0]) for part in step.parts if part.op == "all_reduce")
+        each = cost(chip, "all_reduce", bytes=64 * model.width * 2, workers=chips, dispatch="graph", clock="sustained")
+        assert sent == pytest.approx(64 * each.duration_s[0])
+    assert times[8] < times[4]
+    with pytest.raises(UnsupportedOperationError, match="256 chips"):
+        cost(chip, "all_reduce", workers=512)

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.device import Parameters, RawCost
-from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, Elementwise, FloatArray, Rows
+from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, Elementwise, FloatArray, LatentAttention, Rows
+from windtunnel_models.kinds._routing import geometry
 from windtunnel_models.kinds._shared import (
     active_power_w,
     api_time_s,
@@ -29,6 +30,8 @@ from windtunnel_models.kinds._shared import (
 from windtunnel_models.kinds._tables import read_kind
 
 MATRIX_DTYPES = ("bfloat16", "int8", "float32")
+_EXPERT_DTYPES = ("bfloat16", "mxfp4", "int4")
+"""Formats of the weights of experts: the arrays take bfloat16, and narrower weights are unpacked before them."""
 _OPS_PER_ELEMENT = {
     "add": 1.0,
     "mul": 1.0,
@@ -144,6 +147,62 @@ def _attention(p: Parameters, rows: Rows) -> RawCost:
     return _done(p, rows, compute=compute_s, vector=vector_s, memory=_memory_s(p, rows, moved))
 
 
+def _latent_attention(p: Parameters, rows: Rows) -> RawCost:
+    """Return the cost of latent attention: heads are the rows of two products with the latent, or of causal ones.
+
+    Decode reads the latent of each cached token once, and multiplies the queries of all heads with it; the values are
+    the part of it without positions. Prefill expands heads, as ``LatentAttention.flops`` counts them.
+    """
+    v, c = rows.numbers, rows.choices
+    for column in ("dtype", "kv_dtype"):
+        if c[column] != "bfloat16":
+            raise p.unsupported(f"does not run latent_attention in {c[column]}", expected="bfloat16")
+    keys, latent = v["kv_tokens"], v["kv_rank"] + v["rope_dim"]
+    if c["phase"] == "prefill":
+        share, queries, products = (keys + 1.0) / (2.0 * keys), keys, v["batch"] * v["heads"]
+        depth, values = LatentAttention.HEAD_VALUES + v["rope_dim"], np.full_like(keys, LatentAttention.HEAD_VALUES)
+    else:
+        share, queries, products = np.ones_like(keys), v["query_tokens"] * v["heads"], v["batch"]
+        depth, values = latent, v["kv_rank"]
+    compute_s = share * (
+        _matrix_s(p, queries, keys, depth, batch=products, dtype="bfloat16")
+        + _matrix_s(p, queries, values, keys, batch=products, dtype="bfloat16")
+    )
+    vector_s = products * queries * keys * share * _OPS_PER_ELEMENT["softmax"] / p("vector_ops_s")
+    moved = LatentAttention.operand_bytes(c, v)
+    return _done(p, rows, compute=compute_s, vector=vector_s, memory=_memory_s(p, rows, moved))
+
+
+def _moe(p: Parameters, rows: Rows) -> RawCost:
+    """Return the cost of a rank's experts: every expert that is hit is a product of its own rows with its own weights.
+
+    Each reads its weights once, and the arrays take whole tiles of weights for as many rows as it has on average.
+    Activations are read and written around each of the two products.
+    """
+    dtype, shape = rows.choices["dtype"], rows.shape
+    if dtype not in _EXPERT_DTYPES:
+        raise p.unsupported(f"does not run experts in {dtype}", expected="one of " + ", ".join(_EXPERT_DTYPES))
+    every = Rows(rows.op, rows.choices, {k: np.broadcast_to(x, shape).reshape(-1) for k, x in rows.numbers.items()})
+    g = geometry(every, BYTES_PER_ELEMENT[dtype])
+    each = g.own / g.hit
+    up = (g.matrices - 1.0) * g.slice
+    compute_s = _matrix_s(p, each, up, g.width, batch=g.hit, dtype="bfloat16") + _matrix_s(
+        p, each, g.width, g.slice, batch=g.hit, dtype="bfloat16"
+    )
+    activations = 2.0 * g.own * (2.0 * g.width + g.matrices * g.slice)
+    moved = g.hit * g.matrices * g.width * g.slice * g.weight_bytes + activations
+    terms = {"compute": compute_s, "memory": moved / _memory_rate(p)}
+    return _done(p, rows, **{name: seconds.reshape(shape) for name, seconds in terms.items()})
+
+
+def _kernel(p: Parameters, rows: Rows) -> RawCost:
+    """Return the cost of stated work: its bytes through HBM, and its operations in the vector unit."""
+    if rows.choices["dtype"] == "float16":
+        raise p.unsupported("does not run float16: its vector unit takes bfloat16 and float32")
+    v = rows.numbers
+    return _done(p, rows, vector=v["flops"] / p("vector_ops_s"), memory=_memory_s(p, rows, v["bytes"]))
+
+
 def _elementwise(p: Parameters, rows: Rows) -> RawCost:
     v, c = rows.numbers, rows.choices
     if c["dtype"] == "float16":
@@ -162,8 +221,10 @@ def _kernel(p: Parameters, rows: Rows) -> RawCost:
 
 def _axes(p: Parameters, workers: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return axes, length of an axis, and directions of its links for the most cubic slice of ``workers`` chips."""
-    if np.any(workers > p("pod_chips")):
-        raise p.unsupported(f"has {p('pod_chips'):.0f} chips on its interconnect", expected="no more workers than that")
+    if np.any(workers > p("devices_per_node")):
+        raise p.unsupported(
+            f"has {p('devices_per_node'):.0f} chips on its interconnect", expected="no more workers than that"
+        )
     dimensions = p("torus_dimensions")
     axes = np.clip(np.ceil(np.log2(np.maximum(workers, 2.0))), 1.0, dimensions)
     length = np.ceil(np.maximum(workers, 2.0) ** (1.0 / axes) - 1e-9)
@@ -226,6 +287,8 @@ KIND = read_kind(
     costs={
         "gemm": _gemm,
         "attention": _attention,
+        "latent_attention": _latent_attention,
+        "moe": _moe,
         "elementwise": _elementwise,
         "kernel": _kernel,
         **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter"), _ring),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from windtunnel.core.csvfile import Table, read_table, write_table
 from windtunnel.core.device import Cost, Device
@@ -63,10 +64,14 @@ def design_of(rows: Rows, target: Device) -> tuple[str, float] | None:
     return None if load is None or not name else (str(name), load.duration_s)
 
 
-def predict_step(target: Device, values: Mapping[str, object]) -> tuple[Rows, StepPrediction]:
-    """Return one step as a row, and its cost on a group of ``target`` with its parts."""
-    rows = one_row(Step, values)
-    return rows, StepPricing(target).one(rows)
+def predict_step(target: Device, values: Mapping[str, object]) -> tuple[Rows, StepPrediction, list[str]]:
+    """Return one step as a row, its cost on a group of ``target`` with its parts, and notes on it."""
+    rows, priced = one_row(Step, values), StepPricing(target)
+    notes = [f"the sequences take {STEP_TOO_LARGE}"] if priced.exceeds_memory(rows)[0] else []
+    return rows, priced.one(rows), notes
+
+
+STEP_TOO_LARGE = "more memory than the weights leave on the group: this is the time of devices with enough memory"
 
 
 @dataclass(frozen=True)
@@ -108,12 +113,7 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
         target.cost_function(op)  # raises for an operation that the kind does not run
     refused = OpTable.refused_rows(operation, table)
     whole = table if not refused else _kept(table, refused)
-    header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
-    twice = [name for name in header if header.count(name) > 1]
-    if twice:
-        raise InputError(
-            f"the output would have two columns '{twice[0]}'", where=Location(str(source), 1, field=twice[0])
-        )
+    header = _header(table)
     places = [place for place in range(len(table.rows)) if place not in refused]
     cells: dict[int, Prediction] = {}
     too_large: list[int] = []
@@ -123,14 +123,31 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> Predicted
             refused |= {original[index]: error for index, error in _refused(priced, group).items()}
             continue
         cells |= zip(original, predictions(cost), strict=True)
-        too_large += [original[i] for i in np.flatnonzero(group.footprint_bytes() > target.memory_bytes).tolist()]
+        too_large += [original[i] for i in np.flatnonzero(_exceeds_memory(priced, group)).tolist()]
     if refused:
         raise _all_refused(refused, table)
     names = Cost.COLUMNS
     predicted = ([*row, *(getattr(cells[place], name) for name in names)] for place, row in enumerate(table.rows))
     types = {new: table.types[name] for new, name in zip(header, table.header, strict=True) if name in table.types}
     write_table(out, [*header, *Cost.COLUMNS], predicted, types)
-    return PredictedTable(len(table.rows), _table_notes(too_large, table, target))
+    return PredictedTable(len(table.rows), _table_notes(op, too_large, table, target))
+
+
+def _exceeds_memory(priced: Device | StepPricing, rows: Rows) -> npt.NDArray[np.bool_]:
+    if isinstance(priced, StepPricing):
+        return priced.exceeds_memory(rows)
+    return np.asarray(rows.footprint_bytes() > priced.memory_bytes)
+
+
+def _header(table: Table) -> list[str]:
+    """Return the columns of the output that come from the table; raises InputError if two have one name."""
+    header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise InputError(
+            f"the output would have two columns '{twice[0]}'", where=Location(table.file, 1, field=twice[0])
+        )
+    return header
 
 
 def _costs(
@@ -220,10 +237,12 @@ def _lines(lines: Sequence[int]) -> str:
     return f"line {text}" if len(lines) == 1 else f"lines {text}"
 
 
-def _table_notes(too_large: Sequence[int], table: Table, target: Device) -> list[str]:
+def _table_notes(op: str, too_large: Sequence[int], table: Table, target: Device) -> list[str]:
     if not too_large:
         return []
     lines = _lines(sorted(table.lines[place] for place in too_large))
+    if op == Step.name:
+        return [f"{lines}: the sequences take {STEP_TOO_LARGE}"]
     return [
         f"{lines}: the operands exceed the {show(target.memory_bytes, 'B')} of memory of {target.label}: these are the "
         "times of a device with enough memory"

@@ -141,10 +141,11 @@ def _print_step(device_name: str, target: Device, values: Mapping[str, object], 
     from windtunnel.core.ops import CONTEXT
     from windtunnel.report.steps import operation_rows, part_rows, step_lines
 
-    rows, cost = predict_step(target, values)
+    rows, cost, notes = predict_step(target, values)
+    print_notes(notes)
     context = {column.name: rows.choices[column.name] for column in CONTEXT}
     if form == "json":
-        print_json({**cost.to_dict(), "context": context})
+        print_json({**cost.to_dict(), "context": context, "notes": notes})
         return
     for line in step_lines(device_name, rows, cost):
         click.echo(line)

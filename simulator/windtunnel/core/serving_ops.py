@@ -94,7 +94,8 @@ class Moe(Operation):
     """The gated experts of a mixture-of-experts layer on its slowest rank, without routing and exchange.
 
     ``tokens`` enter the layer, of all ranks of ``expert`` together, before routing. ``experts`` is the model's number,
-    before division. ``skew`` is the exponent of the power law of the experts' popularity.
+    before division. ``skew`` is the exponent of the power law of the experts' popularity. Without skew tokens are
+    spread as evenly as possible (``routing`` balanced, as in the measurements), or choose independently.
     """
 
     name = "moe"
@@ -108,6 +109,7 @@ class Moe(Operation):
         count("tensor", 1),
         count("expert", 1),
         real("skew", 0.0, unit="1", doc="exponent of the power law of the experts' popularity; 0 is balanced"),
+        choice("routing", ("balanced", "independent"), "balanced", doc="how tokens without skew choose experts"),
     )
     sums = ("tokens",)
 
@@ -128,19 +130,25 @@ class Moe(Operation):
         return each * n["tokens"] * n["experts_per_token"] / ranks
 
     @classmethod
-    def distinct_experts(cls, n: Numbers) -> FloatArray:
-        """Return the number of a rank's experts that any token selects, of a router that spreads tokens evenly.
+    def distinct_experts(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the number of a rank's experts that any token selects.
 
-        ``skew`` 0 stands for such a router. With skew fewer experts are hit, so this is a bound from above.
+        A balanced router selects min(experts, tokens x experts_per_token) of all. If each token selects independently,
+        an expert is left out by T tokens with probability (1 - experts_per_token / experts)^T, so that the expected
+        number is experts x (1 - that). With skew fewer experts are hit, so this is a bound from above.
         """
-        hit = np.minimum(n["experts"], n["tokens"] * n["experts_per_token"])
+        if choices.get("routing") == "independent":
+            share = np.minimum(n["experts_per_token"] / n["experts"], 1.0 - 1e-12)
+            hit = -n["experts"] * np.expm1(n["tokens"] * np.log1p(-share))
+        else:
+            hit = np.minimum(n["experts"], n["tokens"] * n["experts_per_token"])
         return np.maximum(hit / n["expert"], 1.0)
 
     @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Return the bytes of the weights of the experts that are used, and of the tokens' inputs and outputs."""
         size, matrices = BYTES_PER_ELEMENT[choices["dtype"]], cls.matrices(n)
-        weights = matrices * n["width"] * n["expert_width"] / n["tensor"] * cls.distinct_experts(n) * size
+        weights = matrices * n["width"] * n["expert_width"] / n["tensor"] * cls.distinct_experts(choices, n) * size
         sent = n["tokens"] * n["experts_per_token"] / n["expert"]
         return weights + sent * (2.0 * n["width"] + matrices * n["expert_width"] / n["tensor"]) * 2.0
 

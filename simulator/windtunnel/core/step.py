@@ -23,6 +23,7 @@ from windtunnel.core.architecture import (
     Architecture,
     Experts,
     GroupedAttention,
+    Indexer,
     LatentAttention,
     Layers,
     LinearAttention,
@@ -99,12 +100,14 @@ class DividedDecoder:
         group: How devices divide it; it was checked.
         devices_per_node: Devices of a node, for exchanges.
         implementation: Who implements all-reduce: ``nccl`` or a serving engine.
+        fused_norms: Whether an all-reduce also adds the residual and normalises.
     """
 
     model: Architecture
     group: Group = field(default_factory=Group)
     devices_per_node: int = 8
     implementation: str = "nccl"
+    fused_norms: bool = False
 
     def parts(self) -> Iterator[Part]:
         """Yield every part of a step of the whole depth, on one device of a stage."""
@@ -195,6 +198,7 @@ class DividedDecoder:
             rank = attention.query_rank or width
             yield from self._linear_layer("index queries", index.heads * index.head_dim, rank, count)
             yield from self._linear_layer("index keys and weights", index.head_dim + index.heads, width, count)
+            yield from self._index_scores(index, count)
         values: dict[str, float | str] = {
             "heads": float(heads),
             "kv_rank": float(attention.kv_rank),
@@ -206,6 +210,25 @@ class DividedDecoder:
         op = OPERATIONS["latent_attention"]
         for phase, amount in (("decode", Amount.DECODING), ("prefill", Amount.PROMPTS)):
             yield Part(f"attention ({phase})", op, {**values, "phase": phase}, amount, scale, count, attended)
+
+    def _index_scores(self, index: Indexer, count: int) -> Iterator[Part]:
+        """Yield the scores of an indexer, which every device computes for all heads and the whole context.
+
+        It reads one 8-bit key of ``head_dim`` values for each token and multiplies it with the queries of all heads.
+        Attention with half as many values in a head has the same arithmetic and reads the same bytes, as keys and
+        values. No such kernel was measured; the selection of the largest scores is not counted.
+        """
+        values: dict[str, float | str] = {
+            "heads": float(index.heads),
+            "kv_heads": 1.0,
+            "head_dim": index.head_dim / 2.0,
+            "dtype": "bfloat16",
+            "kv_dtype": "fp8",
+        }
+        scale = {"batch": 1.0 / self.group.attention_data}
+        op = OPERATIONS["attention"]
+        for phase, amount in (("decode", Amount.DECODING), ("prefill", Amount.PROMPTS)):
+            yield Part(f"index scores ({phase})", op, {**values, "phase": phase}, amount, scale, count)
 
     def _linear(self, attention: LinearAttention, count: int) -> Iterator[Part]:
         tensor = self.group.tensor
@@ -240,7 +263,7 @@ class DividedDecoder:
             yield from self._linear_layer(f"{name}: down", model.width, inner, count)
         if layers.experts is not None:
             yield from self._experts(layers.experts, count)
-        if group.tensor > 1 and not (layers.experts is not None and group.expert > 1):
+        if self._reduces(layers) == 2:
             yield self._reduce("all-reduce of feed-forward", count)
 
     def _experts(self, experts: Experts, count: int) -> Iterator[Part]:
@@ -257,13 +280,37 @@ class DividedDecoder:
             "dtype": model.weights.experts,
             "tensor": float(group.experts_shared_by),
             "expert": float(group.expert),
+            "routing": "independent",
         }
         yield Part("experts", OPERATIONS["moe"], values, Amount.TOKENS, {"tokens": 1.0}, count)
+        if self.group.attention_data > 1:
+            yield from self._exchange(experts, count)
+
+    def _exchange(self, experts: Experts, count: int) -> Iterator[Part]:
+        """Yield the exchange of tokens between the copies of the attention, which are all devices of a stage.
+
+        Devices that hold whole experts receive the tokens that chose them: the devices of one copy have the same
+        tokens, and each sends its part of them, once to each device that has any of a token's experts (DeepEP). Of R
+        devices these are R (1 - (1 - 1/R)^k) for k experts that are chosen independently. Where all devices share every
+        expert, all tokens are gathered, and the results are added and scattered.
+
+        Without copies no token is sent: every device has all tokens and computes its experts, and an all-reduce adds
+        the results, as vLLM, SGLang and TensorRT-LLM do.
+        """
+        group, width = self.group, self.model.width
+        devices = group.stage_devices
+        # Activations are converted before they are sent; results come back in 16 bits.
+        sizes = (_NARROW_BYTES.get(self.model.weights.experts, _ACTIVATION_BYTES), _ACTIVATION_BYTES)
         if group.expert > 1:
-            # Each token goes to the ranks of its experts and comes back.
-            sent = experts.per_token * model.width * _ACTIVATION_BYTES
-            for name in ("dispatch to experts", "combine experts"):
-                yield self._collective(name, "all_to_all", sent, Amount.TOKENS, count, workers=group.stage_devices)
+            copies = group.expert * (1.0 - (1.0 - 1.0 / group.expert) ** experts.per_token)
+            each, ops = copies * width / group.tensor, ("all_to_all", "all_to_all")
+        else:
+            each, ops = float(width * group.attention_data), ("all_gather", "reduce_scatter")
+        for name, op, size in zip(("dispatch to experts", "combine experts"), ops, sizes, strict=True):
+            yield self._collective(name, op, each * size, Amount.TOKENS, count, workers=devices)
+        if group.tensor > 1:
+            # Each device of a copy has the results of its part of the tokens.
+            yield self._collective("gather tokens", "all_gather", width * _ACTIVATION_BYTES, Amount.TOKENS, count)
 
     def _norms(self, layers: Layers) -> Iterator[Part]:
         """Yield the norms of the residual stream.
@@ -273,12 +320,21 @@ class DividedDecoder:
         """
         wide, narrow = _ACTIVATION_BYTES, self._converted
         routed = wide if narrow < wide and layers.experts is not None else 0.0
-        before_attention = 3.0 * wide + narrow
-        before_feed_forward = before_attention + routed
         # Norms after attention or feed-forward networks write 16-bit numbers.
-        rest = max(layers.norms - 2, 0) * 4.0 * wide
-        moved = (before_attention + before_feed_forward + rest) / (2 + max(layers.norms - 2, 0))
-        yield self._kernel("norms", self.model.width * moved, Amount.TOKENS, layers.norms * layers.count)
+        rest = max(layers.norms - 2, 0)
+        moved = self.model.width * (2.0 * (3.0 * wide + narrow) + routed + rest * 4.0 * wide) / (2 + rest)
+        fused = self._reduces(layers) if self.fused_norms and layers.norms == 2 else 0
+        if fused:
+            # The traffic of all layers together: fused norms have no launch of their own.
+            yield self._kernel("norms in all-reduces", fused * layers.count * moved, Amount.TOKENS)
+        if fused < layers.norms:
+            yield self._kernel("norms", moved, Amount.TOKENS, (layers.norms - fused) * layers.count)
+
+    def _reduces(self, layers: Layers) -> int:
+        """Return the all-reduces of a layer: after attention, and after a feed-forward network without an exchange."""
+        if self.group.tensor == 1:
+            return 0
+        return 1 if layers.experts is not None and self.group.attention_data > 1 else 2
 
     # Parts.
 

@@ -80,8 +80,10 @@ class StepCost:
     bound: StrArray
     provenance: int
     parts: Sequence[PartCost]
-    devices: int = 1
+    devices: int
     """The devices of the group."""
+    microbatches: FloatArray
+    """How many microbatches a step is divided into; ``parts`` are those of one."""
 
 
 def step_cost(
@@ -159,6 +161,7 @@ def _together(device: Device, divided: DividedDecoder, micro: FloatArray, costs:
         provenance=max(part.provenance for part in parts),
         parts=parts,
         devices=devices,
+        microbatches=micro,
     )
 
 

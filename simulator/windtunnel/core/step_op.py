@@ -14,9 +14,7 @@ from windtunnel.core.architecture import FORMAT_BITS, Weights
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Choices, Column, FloatArray, Numbers, Operation, choice, real
 from windtunnel.core.registry import Registry
-
-ENGINES = ("generic", "vllm", "sglang", "trtllm")
-"""Serving engines; ``generic`` has no kernels of its own."""
+from windtunnel.core.serving_engine import SERVING_ENGINES
 
 WEIGHT_FORMATS = ("bfloat16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4")
 KV_FORMATS = ("bfloat16", "float16", "fp8", "int8")
@@ -51,7 +49,7 @@ class Step(Operation):
             "weights", "text", default="", doc="FORMAT or LINEAR/EXPERTS, such as fp8/fp8_block; empty: the model's"
         ),
         Column("kv_dtype", "text", default="", doc=f"{'|'.join(KV_FORMATS)}; empty: the model's"),
-        choice("engine", ENGINES, "generic", doc="whose all-reduce is used"),
+        choice("engine", tuple(SERVING_ENGINES), "generic", doc="whose all-reduce and fused kernels are used"),
     )
 
     @classmethod
@@ -108,5 +106,6 @@ def _unknown(field: str, word: str, formats: tuple[str, ...], prefix: str) -> In
 
 PREDICTED: Registry[type[Operation]] = Registry("operation")
 """What `predict` takes: the operations, and steps, which consist of them."""
-for _name, _operation in (*OPERATIONS.items(), (Step.name, Step)):
-    PREDICTED.add(_name, _operation)
+_ALL: tuple[type[Operation], ...] = (*OPERATIONS.values(), Step)
+for _operation in _ALL:
+    PREDICTED.add(_operation.name, _operation)

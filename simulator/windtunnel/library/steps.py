@@ -4,34 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from windtunnel.core.architecture import Architecture
+from windtunnel.core.decoder_memory import DecoderMemory, LargestStep, check_fits
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.group import Group
 from windtunnel.core.ops import CONTEXT, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.catalogue import StepPart, StepPrediction
+from windtunnel.core.serving_engine import SERVING_ENGINES
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import IntArray, StepCost, StepLoad, StepTable, step_costs
 from windtunnel.core.step_op import parse_kv_dtype, parse_weights
-from windtunnel.core.units import format_quantity
 from windtunnel_models.models import find_architecture
 
 GROUP = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
 AMOUNTS = ("decode", "context", "prefill", "prefill_context")
-DEVICES_PER_NODE = 8
-"""Devices of a node, as in the collectives unless stated."""
-
-
-def implementation_of(engine: str) -> str:
-    """Return the implementation of all-reduce that a serving engine uses; ``generic`` has the vendor's library.
-
-    This is all that distinguishes engines so far.
-    """
-    return "nccl" if engine == "generic" else engine
+_SMALLEST = LargestStep(tokens=1, sequences=1)
+"""What an engine reserves memory for at least; a step states no other."""
 
 
 @dataclass
@@ -77,28 +72,69 @@ class StepPricing:
         return tables
 
     def one(self, rows: Rows) -> StepPrediction:
-        """Return the cost of a single row with its parts; parts that the step does not run are left out."""
+        """Return the cost of a single row with its parts, without those that the step does not run.
+
+        With pipeline stages, which work at the same time, the times of the parts are scaled so that they add up to the
+        duration; bytes and FLOPs are those of all microbatches, on one device of each stage.
+        """
         ((_, table),) = self._tables(rows)
         (cost,) = step_costs(self.device, [table])
+        through_s, micro = sum(float(part.duration_s[0]) for part in cost.parts), float(cost.microbatches[0])
+        scale = float(cost.duration_s[0]) / through_s
         parts = [
             StepPart(
-                part.name,
-                part.op,
-                *(float(v[0]) for v in (part.duration_s, part.bytes, part.flops)),
-                str(part.bound[0]),
+                part=part.name,
+                op=part.op,
+                duration_s=scale * float(part.duration_s[0]),
+                bytes=micro * float(part.bytes[0]),
+                flops=micro * float(part.flops[0]),
+                bound=str(part.bound[0]),
             )
             for part in cost.parts
             if part.duration_s[0] > 0
         ]
-        numbers = (float(getattr(cost, name)[0]) for name in Cost.COLUMNS[:5])
-        label = Provenance(cost.provenance).label
-        return StepPrediction(*numbers, str(cost.bound[0]), label, cost.devices, parts)
+        return StepPrediction(
+            duration_s=float(cost.duration_s[0]),
+            duration_low_s=float(cost.duration_low_s[0]),
+            duration_high_s=float(cost.duration_high_s[0]),
+            power_w=float(cost.power_w[0]),
+            energy_j=float(cost.energy_j[0]),
+            bound=str(cost.bound[0]),
+            provenance=Provenance(cost.provenance).label,
+            devices=cost.devices,
+            parts=parts,
+        )
+
+    def exceeds_memory(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Return which rows attend to more tokens than their group has memory for beside the weights."""
+        out = np.zeros(rows.shape, dtype=bool)
+        for members, table in self._tables(rows):
+            load = table.load
+            tokens = load.decode * load.context + load.prefill + load.prefill_context
+            memory = self._memory(table.divided.model, table.divided.group)
+            out[members] = tokens > memory.kv_capacity_tokens
+        return out
 
     def _divided(self, model: Architecture, counts: dict[str, int], engine: str) -> DividedDecoder:
         group = Group(**{name: counts[name] or 1 for name in GROUP[:-1]}, expert_tensor=counts["expert_tensor"] or None)
         group.check(model)
-        check_memory(self.device, model, group)
-        return DividedDecoder(model, group, DEVICES_PER_NODE, implementation_of(engine))
+        self._memory(model, group)
+        profile = SERVING_ENGINES[engine]
+        linked = self.device.number("scale_up_bytes_per_s") is not None
+        return DividedDecoder(
+            model,
+            group,
+            int(self.device.number("devices_per_node") or 8),
+            profile.implementation,
+            fused_norms=profile.fused_norms and linked,
+        )
+
+    def _memory(self, model: Architecture, group: Group) -> DecoderMemory:
+        """Return the memory of a group; raises InputError if it does not hold the model."""
+        try:
+            return check_fits(model, group, self.device, _SMALLEST, memory_share=1.0)
+        except InputError as error:
+            raise error.at(Location(field="tensor")) from None
 
     def _decoder(self, name: str, weights: str, kv_dtype: str) -> Architecture:
         key = name, weights, kv_dtype
@@ -118,9 +154,11 @@ class StepPricing:
 def _gathered(rows: Rows, costs: Sequence[tuple[IntArray, StepCost]]) -> Cost:
     """Return the costs of groups of rows as one, in the order of the rows."""
     order = np.argsort(np.concatenate([members for members, _ in costs]))
-    columns = (np.concatenate([getattr(cost, name) for _, cost in costs])[order] for name in Cost.COLUMNS[:-1])
-    provenance = [np.full(len(members), cost.provenance, dtype=np.int8) for members, cost in costs]
-    return Cost(*columns, np.concatenate(provenance)[order])
+
+    def joined(name: str) -> npt.NDArray[Any]:
+        return np.concatenate([np.broadcast_to(getattr(cost, name), members.shape) for members, cost in costs])[order]
+
+    return Cost(**{name: joined(name) for name in Cost.COLUMNS})
 
 
 def _check_load(load: StepLoad, model: Architecture) -> None:
@@ -141,42 +179,3 @@ def _check_load(load: StepLoad, model: Architecture) -> None:
                 where=Location(field=name),
                 expected=f"at most {longest:,}",
             )
-
-
-def weight_bytes_per_device(model: Architecture, group: Group) -> float:
-    """Return the weights of one device (bytes): copies of the attention each hold the dense layers.
-
-    The experts are divided among all devices of a stage.
-    """
-    bits = model.weights.bits(model.weights.experts)
-    experts = sum(
-        layers.count * layers.experts.count * layers.experts.expert_parameters(model.width) * bits / 8.0
-        for layers in model.layers
-        if layers.experts is not None
-    )
-    return ((model.weight_bytes - experts) / group.tensor + experts / group.stage_devices) / group.pipeline
-
-
-def check_memory(device: Device, model: Architecture, group: Group) -> None:
-    """Raise InputError if the weights of a device exceed its memory; it names the smallest ``tensor`` that would do."""
-    needed = weight_bytes_per_device(model, group)
-    if needed <= device.memory_bytes:
-        return
-    fitting = next((n for n in range(group.tensor + 1, 1025) if _fits(device, model, group, n)), None)
-    raise InputError(
-        f"the weights of {model.name} take {format_quantity(needed, 'B')} on each of {group.devices} devices, and "
-        f"{device.label} has {format_quantity(device.memory_bytes, 'B')} of memory",
-        where=Location(field="tensor"),
-        expected="another model, device or format: no tensor would do"
-        if fitting is None
-        else f"tensor of at least {fitting}",
-    )
-
-
-def _fits(device: Device, model: Architecture, group: Group, tensor: int) -> bool:
-    try:
-        larger = replace(group, tensor=tensor, expert_tensor=None)
-        larger.check(model)
-    except InputError:
-        return False
-    return weight_bytes_per_device(model, larger) <= device.memory_bytes

@@ -380,7 +380,7 @@ def gemm(p: Parameters, rows: Rows) -> RawCost:
     learned = p.correction(rows)
     if learned is not None:
         whole = whole * np.exp(learned.log_factor)
-        whole = np.maximum(whole, activity.peak_s) if rows.choices["activations"] == "narrow" else whole
+        whole = np.maximum(whole, activity.peak_s) if rows.choices.get("activations") == "narrow" else whole
     # Numbers that were fitted to sustained loops already include the effect of the power cap.
     settled = key.endswith(SUSTAINED)
     spread = None if learned is None else learned.spread

@@ -16,6 +16,7 @@ from windtunnel.core.device import Arrays, Parameters, RawCost, StrArray
 from windtunnel.core.ops import BYTES_PER_ELEMENT, WEIGHT_ONLY, FloatArray, Rows, arithmetic
 from windtunnel.core.provenance import Provenance, assumed
 from windtunnel.core.spec import Parameter
+from windtunnel_models.kinds._routing import geometry
 from windtunnel_models.kinds.gpu import expert_formula, latent_formula
 from windtunnel_models.kinds.gpu.fused import ANY, NumberTable, Sheet, bound_of, parameters, take
 from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
@@ -166,7 +167,7 @@ def moe(p: Parameters, rows: Rows) -> RawCost:
     all_rows = flat(rows)
     families = expert_families(design(p), all_rows)
     size = BYTES_PER_ELEMENT[dtype]
-    g = expert_formula.geometry(all_rows, size)
+    g = geometry(all_rows, size)
     total, reading, multiplying = np.empty((3, len(families)))
     for family in np.unique(families).tolist():
         index = np.flatnonzero(families == family)
@@ -233,7 +234,7 @@ def place_experts(rows: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
 
     The time of a skewed load on several ranks, region 1, depends on which rank is the slowest in one draw.
     """
-    g = expert_formula.geometry(rows, BYTES_PER_ELEMENT[rows.choices["dtype"]])
+    g = geometry(rows, BYTES_PER_ELEMENT[rows.choices["dtype"]])
     region = ((rows.numbers["skew"] > 0.0) & (rows.numbers["expert"] > 1.0)).astype(int)
     wider = np.full(len(region), _UNMEASURED if rows.choices["dtype"] in WEIGHT_ONLY else 1.0)
     return expert_formula.features(g) * EXPERT_SCALE, region, wider

@@ -26,9 +26,10 @@ class Prediction(Result):
 
 @dataclass(frozen=True)
 class StepPart(Result):
-    """A part of a step, over all layers, on one device of the group: time (s), bytes of operands, and FLOPs.
+    """A part of a step over all layers, on one device of each stage: time (s), bytes of operands, and FLOPs.
 
-    ``op`` is the operation that prices it; parts that exchange data between devices are the collectives.
+    ``op`` is the operation that prices it; parts that exchange data between devices are collectives. The times of all
+    parts add up to the duration of the step.
     """
 
     part: str
@@ -43,8 +44,7 @@ class StepPart(Result):
 class StepPrediction(Prediction):
     """The cost of a step of a group: its duration, the power and energy of all devices together, and its parts.
 
-    ``devices`` counts those of the group. The times of the parts are for one pass through all layers, so their sum is
-    the duration unless pipeline stages work on several microbatches.
+    ``devices`` counts those of the group.
     """
 
     devices: int
