@@ -214,11 +214,6 @@ def _elementwise(p: Parameters, rows: Rows) -> RawCost:
     return _done(p, rows, vector=vector_s, memory=_memory_s(p, rows, moved))
 
 
-def _kernel(p: Parameters, rows: Rows) -> RawCost:
-    v = rows.numbers
-    return _done(p, rows, vector=v["flops"] / p("vector_ops_s"), memory=_memory_s(p, rows, v["bytes"]))
-
-
 def _axes(p: Parameters, workers: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return axes, length of an axis, and directions of its links for the most cubic slice of ``workers`` chips."""
     if np.any(workers > p("devices_per_node")):

@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from windtunnel.core.architecture import Architecture
+from windtunnel.core.device import Device
+from windtunnel.core.group import Group
+from windtunnel.core.step import DividedDecoder
+
 
 @dataclass(frozen=True)
 class ServingEngine:
@@ -30,3 +35,24 @@ SERVING_ENGINES: Mapping[str, ServingEngine] = {
     "trtllm": ServingEngine("trtllm", fused_norms=True),
 }
 """Serving engines by name; ``generic`` has no kernels of its own."""
+
+NODE_DEVICES = 8
+"""The devices of a node of a SKU that does not state them."""
+
+
+def divided_decoder(
+    device: Device, model: Architecture, group: Group, engine: str, devices_per_node: int | None = None
+) -> DividedDecoder:
+    """Return a decoder on a group of ``device`` as a serving engine divides it.
+
+    ``devices_per_node`` replaces the devices of a node that the SKU states. The group was checked.
+    """
+    profile = SERVING_ENGINES[engine]
+    linked = device.number("scale_up_bytes_per_s") is not None
+    return DividedDecoder(
+        model,
+        group,
+        devices_per_node or int(device.number("devices_per_node") or NODE_DEVICES),
+        profile.implementation,
+        fused_norms=profile.fused_norms and linked,
+    )

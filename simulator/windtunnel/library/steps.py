@@ -17,7 +17,7 @@ from windtunnel.core.group import Group
 from windtunnel.core.ops import CONTEXT, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.catalogue import StepPart, StepPrediction
-from windtunnel.core.serving_engine import SERVING_ENGINES
+from windtunnel.core.serving_engine import divided_decoder
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import IntArray, StepCost, StepLoad, StepTable, step_costs
 from windtunnel.core.step_op import parse_kv_dtype, parse_weights
@@ -119,15 +119,7 @@ class StepPricing:
         group = Group(**{name: counts[name] or 1 for name in GROUP[:-1]}, expert_tensor=counts["expert_tensor"] or None)
         group.check(model)
         self._memory(model, group)
-        profile = SERVING_ENGINES[engine]
-        linked = self.device.number("scale_up_bytes_per_s") is not None
-        return DividedDecoder(
-            model,
-            group,
-            int(self.device.number("devices_per_node") or 8),
-            profile.implementation,
-            fused_norms=profile.fused_norms and linked,
-        )
+        return divided_decoder(self.device, model, group, engine)
 
     def _memory(self, model: Architecture, group: Group) -> DecoderMemory:
         """Return the memory of a group; raises InputError if it does not hold the model."""

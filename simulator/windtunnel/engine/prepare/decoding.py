@@ -18,7 +18,8 @@ from windtunnel.core.device import Device, ModelAccuracy
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.group import Group
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.step import Amount, DividedDecoder, Part
+from windtunnel.core.serving_engine import divided_decoder
+from windtunnel.core.step import Amount, Part
 from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel.core.ticks import FloatArray
 from windtunnel.scenario.decoder import ServedModel
@@ -39,13 +40,13 @@ class Replica:
         device: One of the devices.
         group: How they divide a decoder.
         engine: The serving engine, which may have kernels of its own for all-reduce.
-        devices_per_node: The devices of a node.
+        devices_per_node: The devices of a node; None for those of the SKU.
     """
 
     device: Device
     group: Group = field(default_factory=Group)
     engine: str = "generic"
-    devices_per_node: int = 8
+    devices_per_node: int | None = None
 
     @property
     def memory_bytes(self) -> float:
@@ -143,10 +144,9 @@ class DecoderCosts:
                 f"a request has a context of {longest:,} tokens, and {self.model.name} supports {supported:,}",
                 expected=f"at most {supported:,} tokens of prompt and output together",
             )
-        own_kernels = model.dispatch != "device" and replica.engine != "generic"
-        self._divided = DividedDecoder(
-            self.model, self.group, replica.devices_per_node, replica.engine if own_kernels else "nccl"
-        )
+        # Kernels of engines were measured launched one by one or in a graph.
+        engine = replica.engine if model.dispatch != "device" else "generic"
+        self._divided = divided_decoder(self.device, self.model, self.group, engine, replica.devices_per_node)
         self._context = {"dispatch": model.dispatch, "clock": model.clock}
         self._parts = list(self._divided.parts())
         missing = sorted({part.op.name for part in self._parts if not self.device.runs(part.op.name)})

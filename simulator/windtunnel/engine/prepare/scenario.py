@@ -273,8 +273,7 @@ def _classes(
 def _replica(entry: FleetEntry, device: Device) -> Replica:
     """Return the devices of an entry that serve a decoder together."""
     group = Group() if entry.group is None else entry.group.group()
-    linked = entry.node.devices or int(device.number("devices_per_node") or 8)
-    return Replica(device, group, entry.engine, linked)
+    return Replica(device, group, entry.engine, entry.node.devices)
 
 
 def _check_chips(scenario: Scenario, classes: Sequence[FleetClass], rules: Mapping[int, Autoscale]) -> None:
