@@ -210,7 +210,8 @@ def test_the_interval_of_another_vendors_device_contains_a_launch_that_its_measu
     eager, _, _ = ends("arc-pro-b60", "eager")
     np.testing.assert_allclose(below, 1.75)
     np.testing.assert_allclose(np.log(above) ** 2, np.log(1.75) ** 2 + np.log(eager / value) ** 2)
-    assert value[1] < 20e-6 < 32e-6 < (value * above)[1]
+    assert value[1] < 20e-6
+    assert (value * above)[1] > 32e-6
     assert above[-1] < 1.76  # long products hide it
     # The launch is known where the vendor's own devices were measured, and where a graph is replayed.
     np.testing.assert_allclose(ends("l40s", "device")[2], 1.6)

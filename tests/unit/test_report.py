@@ -149,7 +149,9 @@ def test_loads_of_designs_have_a_chart_and_a_colour_in_every_other_one() -> None
     load_s = run.result.designs.entries[0].load_each_s
     width_s = np.diff(x)
     assert float(np.sum(width_s * shade)) * 2 == pytest.approx(run.result.designs.loads * load_s, rel=0.01)
-    assert float(np.sum(width_s * drawn["loading"]["mean"][:-1])) == pytest.approx(run.result.designs.loads * load_s, rel=0.01)
+    assert float(np.sum(width_s * drawn["loading"]["mean"][:-1])) == pytest.approx(
+        run.result.designs.loads * load_s, rel=0.01
+    )
     assert "loading" not in drawn["loading"]["shades"]
     assert "Devices that load a design over time" in page(run)
     assert "loading" not in charts(ran())
