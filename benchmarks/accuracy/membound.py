@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import split
 from scipy.optimize import least_squares
 from split import Estimates, interval_metrics, metrics, percent, pooled_factor
 
@@ -60,9 +61,6 @@ HOST_TRAFFIC_S = 3e-6
 """Rows that memory would move in less time than this show the host's time alone."""
 
 GDDR = ("p4", "t4")
-
-PLAIN = ("add", "mul", "div", "addu", "mulu", "divu", "relu")
-"""Operations without arithmetic worth counting."""
 
 HOST_RANGE = 1.75
 """A host's time ranges over this factor around the median of the others: 90% by their spread (Student's t)."""
@@ -211,7 +209,7 @@ def fit(tables: list[Table], hosts: Hosts) -> dict[str, float]:
     """The constants that minimise a soft absolute log error, with equal weight for every device."""
     classes = {CLASS.get(t.sku, "hbm") for t in tables}
     shared = {k: v for k, v in SAME_AS.items() if "amd" not in classes}
-    own = _staged(tables, hosts, {k: v for k, v in START.items() if k not in shared}, 0.03, SAMPLE)
+    own = _minimise(tables, hosts, {k: v for k, v in START.items() if k not in shared}, 0.03, SAMPLE)
     return {**own, **{k: own[v] for k, v in shared.items()}}
 
 
@@ -226,27 +224,13 @@ def device_parameters(tables: list[Table], hosts: Hosts, pooled: Mapping[str, fl
         if (not k.startswith("stream_efficiency") or k.endswith("." + klass))
         and (k not in other if klass == "amd" else not k.endswith(("pow_amd", "softmax_amd")))
     }
-    return _staged(tables, hosts, kept, 0.3, 2 * SAMPLE)
-
-
-def _staged(
-    tables: list[Table], hosts: Hosts, start: Mapping[str, float], penalty: float, sample: int
-) -> dict[str, float]:
-    """The shares of bandwidth and of the host's time from operations with no other limit, then the other constants."""
-    plain = {k: v for k, v in start.items() if k.startswith(("stream_efficiency", "eager_share"))}
-    first = _minimise([t for t in tables if t.op in PLAIN], hosts, plain, {}, penalty, sample)
-    rest = {k: v for k, v in start.items() if k not in plain}
-    return {**first, **_minimise([t for t in tables if t.op not in PLAIN], hosts, rest, first, penalty, sample)}
+    return _minimise(tables, hosts, kept, 0.3, 2 * SAMPLE)
 
 
 def _minimise(
-    tables: list[Table],
-    hosts: Hosts,
-    start: Mapping[str, float],
-    fixed: Mapping[str, float],
-    penalty: float,
-    sample: int,
+    tables: list[Table], hosts: Hosts, start: Mapping[str, float], penalty: float, sample: int
 ) -> dict[str, float]:
+    """The constants of ``start`` that fit the tables, all at once, with a penalty on their distance to ``start``."""
     rng = np.random.default_rng(0)
     thin = []
     for sku in sorted({t.sku for t in tables}):
@@ -262,7 +246,7 @@ def _minimise(
     first = np.log(list(start.values()))
 
     def residual(x: np.ndarray) -> np.ndarray:
-        values = {**fixed, **dict(zip(start, np.exp(x).tolist(), strict=True))}
+        values = dict(zip(start, np.exp(x).tolist(), strict=True))
         return np.concatenate([np.log(predict(thin, values, hosts)) - measured, penalty * (x - first)])
 
     solution = least_squares(residual, first, loss="soft_l1", f_scale=0.05, max_nfev=40, diff_step=1e-2)
@@ -283,7 +267,7 @@ def transferred(sku: str, train: list[Table], hosts: Hosts) -> Device:
     api = CATALOGUE.spec(sku).apis[0]
     values = {
         **overlay(pooled),
-        **transferred_values(related, overlays, names),
+        **transferred_values(related, overlays, names, lambda _relative, _path, value: value),
         **pooled_host([hosts[other] for other in others], api),
     }
     return CATALOGUE.device(sku, overlay=values, calibrated=False)
@@ -406,7 +390,12 @@ def main() -> None:
     no_gddr = [t for t in tables if t.sku not in GDDR]
     gddr = {sku: transferred(sku, no_gddr, hosts) for sku in GDDR}
     lines = [*HEAD, *clear_table(tables, folds), *size_table(tables, folds, hosts), *gddr_table(tables, gddr)]
-    lines += [*host_table(hosts), *constant_table(folds, fit(tables, hosts))]
+    everything = fit(tables, hosts)
+    lines += [
+        *host_table(hosts),
+        *constant_table(folds, everything),
+        *share_table(Path(sys.argv[1]), tables, everything),
+    ]
     text = "\n".join(lines) + "\n"
     if len(sys.argv) > 2:
         Path(sys.argv[2]).write_text(text)
@@ -564,6 +553,51 @@ def constant_table(folds: Mapping[str, Device], everything: Mapping[str, float])
         spread = f"{min(values):.3g} to {max(values):.3g}"
         lines.append(f"| `{name}` | {_shipped(name):.3g} | {everything[name]:.3g} | {spread} |")
     return lines
+
+
+WEIGHTS_ROWS, WEIGHTS_BYTES = 32, 1e8
+"""GEMMs of at most this many rows, on at least this many bytes, read their weights as fast as memory delivers them."""
+
+HBM2E, HBM = "a100-sxm-80gb", ("h100-sxm-80gb", "b200-sxm-180gb")
+
+
+def weight_share(t: split.Table) -> float:
+    """The share of the specified bandwidth at which GEMMs read their weights: bytes over time, by least squares.
+
+    The fit has a constant, so that the time which every GEMM takes beside its bytes does not count.
+    """
+    moved = split.traffic(t)
+    large = (t.m <= WEIGHTS_ROWS) & (moved > WEIGHTS_BYTES)
+    slope = np.polyfit(moved[large], t.seconds[large], 1)[0]
+    return float(1.0 / (slope * t.sheet.bandwidth))
+
+
+def share_table(folder: Path, tables: list[Table], everything: Mapping[str, float]) -> list[str]:
+    """The shares of bandwidth of two kinds of memory that have no class among the devices with memory-bound kernels.
+
+    GDDR with check bits since Ampere has the share that a fit to the boards with such memory, T4 and P4, gives. HBM2e
+    has the share of the class ``hbm``, times the quotient of the shares at which GEMMs read their weights.
+    """
+    gemm = split.read(folder)
+    shares = {sku: weight_share(gemm[sku, "bfloat16", "burst"]) for sku in (HBM2E, *HBM)}
+    quotient = shares[HBM2E] / float(np.mean([shares[sku] for sku in HBM]))
+    reads = ", ".join(f"{sku} {share:.3f}" for sku, share in shares.items())
+    boards = [t for t in tables if t.sku in GDDR]
+    with_check_bits = fit(boards, all_hosts(boards))["stream_efficiency.early"]
+    return [
+        "",
+        "## Shares of bandwidth of other kinds of memory",
+        "",
+        "| memory | share | shipped | rule |",
+        "|---|---|---|---|",
+        f"| GDDR with check bits since Ampere | {with_check_bits:.3f} | {_shipped('stream_efficiency.gddr_ecc'):.3g} "
+        f"| the fit to {' and '.join(GDDR)} alone, the boards with check bits in GDDR |",
+        f"| HBM2e | {quotient * everything['stream_efficiency.hbm']:.3f} | {_shipped('stream_efficiency.hbm2e'):.3g} "
+        f"| the share of the class `hbm` times {quotient:.3f}, a quotient of reads |",
+        "",
+        "The quotient is that of the shares of the specified bandwidth at which GEMMs with at most 32 rows and over",
+        f"100 MB of operands read them: {reads}; the first over the mean of the others.",
+    ]
 
 
 def _shipped(path: str) -> float:

@@ -404,6 +404,25 @@ def test_a_fast_link_does_not_speed_up_pageable_copies_beyond_the_host() -> None
     assert rates[2] / rates[1] < 1.1
 
 
+@pytest.mark.parametrize(
+    ("device", "dtype", "nearest"),
+    [("l4", "nvfp4", "fp8"), ("p4", "bfloat16", "float16"), ("mi300x", "nvfp4", "fp8"), ("l4@wgpu", "int8", "float16")],
+)
+def test_a_format_without_a_rate_is_refused_with_those_that_have_one(device: str, dtype: str, nearest: str) -> None:
+    def run(dtype: str) -> None:
+        choices = {"dtype": dtype, "dispatch": "device", "clock": "burst", "cache": "cold"}
+        sizes = {name: np.full(1, 64.0) for name in ("m", "n", "k")} | {"batch": np.ones(1)}
+        CATALOGUE.device(device).cost(Rows(OPERATIONS["gemm"], choices, sizes))
+
+    with pytest.raises(UnsupportedOperationError) as caught:
+        run(dtype)
+    assert (caught.value.nearest, dtype in str(caught.value)) == (nearest, True)
+    listed = str(caught.value.expected).removeprefix("one of ").split(", ")
+    assert nearest in listed and dtype not in listed
+    for other in listed:
+        run(other)
+
+
 def test_a_vendors_driver_sets_the_round_trip_where_the_device_itself_was_not_measured() -> None:
     assert seconds("apple-m4-max@vulkan", "launch") == device("apple-m4-max").number("vendor_round_trip_s.vulkan_apple")
     assert seconds("mi210@opencl", "launch") > seconds("l40s@opencl", "launch")

@@ -7,6 +7,7 @@ import re
 from html import unescape
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.conftest import queue_scenario
 
@@ -134,6 +135,26 @@ def test_the_power_chart_shows_the_budget_and_every_time_chart_what_was_wrong() 
     plain = charts(ran())
     assert plain["power"]["limit"] == {"x": [0.0], "y": [600.0]}
     assert plain["power"]["shades"] == {}
+
+
+def test_loads_of_designs_have_a_chart_and_a_colour_in_every_other_one() -> None:
+    """Two cards, which hold one design at the start, and jobs that need two designs each."""
+    cards = [{"device": "alveo-u50", "count": 2}]
+    times = {"process": "deterministic", "rate": "0.5 /s"}
+    work = [{"name": "spectra", "arrivals": times, "ops": [{"fft": {"n": 4096}}, {"vector_add": {"n": 1000}}]}]
+    run = ran(fleet=cards, workload=work, policy="fifo", stop={"jobs": 2})
+    drawn = charts(run)
+    assert "devices that load a design (at most 2 of 2 at once)" in page(run)
+    shade, x = drawn["waiting"]["shades"]["loading"], drawn["waiting"]["x"]
+    load_s = run.result.designs.entries[0].load_each_s
+    width_s = np.diff(x)
+    assert float(np.sum(width_s * shade)) * 2 == pytest.approx(run.result.designs.loads * load_s, rel=0.01)
+    assert float(np.sum(width_s * drawn["loading"]["mean"][:-1])) == pytest.approx(
+        run.result.designs.loads * load_s, rel=0.01
+    )
+    assert "loading" not in drawn["loading"]["shades"]
+    assert "Devices that load a design over time" in page(run)
+    assert "loading" not in charts(ran())
 
 
 def test_devices_know_their_entry_and_are_shown_by_it() -> None:

@@ -258,16 +258,38 @@ def test_a_budget_too_small_for_an_operation_is_said_of_each_and_is_exit_1_if_no
 
     code, out, err = run([])
     assert code == 1
-    assert "the budget was too small to measure gemm (10 points), fft (1 point) on cpu:0; expected a larger" in err
+    assert "the budget was too small to measure gemm, fft on cpu:0; expected a larger --budget" in err
     assert "nothing was measured" in err
     code, out, err = run([], "--format", "json")
     assert (code, json.loads(out)) == (1, [])
     # One operation was measured: the others are named all the same.
     code, out, err = run([figures("gemm", 6, 2)])
     assert code == 0
-    assert "gemm on cpu:0: 4 of 6 points were measured once; a larger --budget repeats them" in err
-    assert "the budget was too small to measure fft (1 point) on cpu:0" in err
+    assert "measured once, which a larger --budget repeats: 4 of 6 points of gemm on cpu:0" in err
+    assert "the budget was too small to measure fft on cpu:0; expected" in err
     assert "nothing was measured" not in err
+
+
+def test_operations_and_devices_that_share_a_reason_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    ops, sources = ("aes", "copy", "gemm"), ("cpu:0", "opencl:0", "vulkan:0")
+    omitted = [OmittedPoints(source, op, "too small", 5, False, over_budget=True) for source in sources for op in ops]
+    omitted += [OmittedPoints("fpga:0", op, f"the board has no '{op}'; it has fft", 7, False) for op in ops]
+    omitted += [OmittedPoints("fpga:0", "fft", f"reason {i}", 1, False) for i in range(9)]
+    monkeypatch.setattr(validating, "validate_here", lambda **_: ([], [], omitted))
+    _, out, err = command()
+    told = [line for line in err.splitlines() if "budget" in line]
+    assert told == [
+        "windtunnel: the budget was too small to measure aes, copy, gemm on cpu:0, opencl:0, vulkan:0; "
+        "expected a larger --budget"
+    ]
+    lines = out.splitlines()[out.splitlines().index("not measured:") + 1 :]
+    assert lines[:2] == [
+        "  45 points on cpu:0, opencl:0, vulkan:0: too small",
+        "  21 points on fpga:0: the board has no 'aes', 'copy', 'gemm'; it has fft",
+    ]
+    # Five reasons, and how many are left.
+    assert len(lines) == 6
+    assert lines[-1] == "  6 more reasons, which --out DIR writes to validation.json"
 
 
 def test_a_budget_of_a_second_is_too_small_for_a_slow_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +297,7 @@ def test_a_budget_of_a_second_is_too_small_for_a_slow_device(monkeypatch: pytest
     monkeypatch.setattr(validating, "Budget", lambda seconds: Budget(seconds, clock=count(0.0, 1.0).__next__))
     code, out, err = command("--device", "cpu:0", "--op", "vector_add", "--budget", "1", "--format", "json")
     assert (code, json.loads(out)) == (1, [])
-    assert "the budget was too small to measure vector_add (" in err
+    assert "the budget was too small to measure vector_add on cpu:0; expected a larger --budget" in err
 
 
 def test_a_calibration_that_fits_nothing_is_exit_1_with_the_reasons(truth: Path) -> None:

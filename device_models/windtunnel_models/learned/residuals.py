@@ -252,6 +252,10 @@ class TransferredResidual:
         spread: The factor that contained 90% of the rows in cross-validation by whole devices.
         names: The names of the relatives, for messages.
         adds_spread: Whether the spreads of the relatives' residuals add to ``spread``, or are part of it.
+
+    Relatives of another maker do not tell how that maker's frameworks launch: measurements of Arc Pro B60, which were
+    made without graphs, contain 27 us of the host. So the launch is unknown, unless the measurements of the relatives
+    themselves depend on it (``adds_spread``).
     """
 
     def __init__(
@@ -290,6 +294,8 @@ class TransferredResidual:
             if is_assumed
             else f"its 90% interval is {self._spread.source}"
         )
+        if self.relation == "maker" and not self._adds_spread:
+            reason += "; upwards also the host's launch, which such measurements may contain"
         text = f"no measurements of this SKU; transferred from {self._names} ({relation}); {reason}"
         return ModelAccuracy(op, "transfer", text, int(self.origin.value), error_factor=self._spread.value)
 
@@ -308,7 +314,9 @@ class TransferredResidual:
         if not total:
             return None
         spread = np.full(rows.shape, np.log(self._spread.value))
-        return Correction(mean / total, np.hypot(spread, own / total) if self._adds_spread else spread)
+        if self._adds_spread:
+            return Correction(mean / total, np.hypot(spread, own / total))
+        return Correction(mean / total, spread, launch_unknown=self.relation == "maker")
 
 
 def bind(entry: LearnedEntry, device: Device, op: str, path: Path | None, base: Residual | None) -> Residual:

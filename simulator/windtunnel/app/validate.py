@@ -229,26 +229,31 @@ def missed(results: Sequence[ValidationResult], max_mape: float) -> list[str]:
 
 
 def not_measured(results: Sequence[ValidationResult], omitted: Sequence[OmittedPoints]) -> list[str]:
-    """Return messages on the operations of each device of this host for which the budget was too small.
+    """Return messages on the operations of the devices of this host for which the budget was too small.
 
     It was too small to measure the operation at all, or to repeat points, without which a measurement has no noise.
+    One message names all operations by device; devices without the same operations are named together.
     """
     compared = [result for result in results if isinstance(result, OperationResult)]
     measured_ops = {(source, result.op) for result in compared for source in result.sources}
     unmeasured: dict[str, list[str]] = {}
     for part in omitted:
         if part.over_budget and (part.source, part.op) not in measured_ops:
-            unmeasured.setdefault(part.source, []).append(f"{part.op} ({plural(part.points, 'point')})")
-    messages = [
-        f"the budget was too small to measure {', '.join(ops)} on {source}; expected a larger --budget"
-        for source, ops in unmeasured.items()
-    ]
-    messages += [
-        f"{result.op} on {', '.join(result.sources)}: {result.n - result.noise_points} of {result.n} points were "
-        "measured once; a larger --budget repeats them"
+            unmeasured.setdefault(part.source, []).append(part.op)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for source, ops in unmeasured.items():
+        alike.setdefault(tuple(ops), []).append(source)
+    messages = []
+    if alike:
+        parts = [f"{', '.join(ops)} on {', '.join(sources)}" for ops, sources in alike.items()]
+        messages.append(f"the budget was too small to measure {'; '.join(parts)}; expected a larger --budget")
+    once = [
+        f"{result.n - result.noise_points} of {plural(result.n, 'point')} of {result.op} on {', '.join(result.sources)}"
         for result in compared
         if result.noise_points < result.n
     ]
+    if once:
+        messages.append(f"measured once, which a larger --budget repeats: {'; '.join(once)}")
     if not compared:
         messages.append("nothing was measured")
     return messages

@@ -65,12 +65,14 @@ class Correction:
     """A correction of a kind's formula that was learned from measurements, one element for each row.
 
     ``log_factor``: logarithm of the corrected time over the formula's time.
-    ``spread``: 90% of single measurements lie within
-    exp(+-spread) of the corrected time.
+    ``spread``: 90% of single measurements lie within exp(+-spread) of the corrected time.
+    ``launch_unknown``: whether measurements of the device's own time may also contain a launch from the host, of which
+    the measurements behind the correction tell nothing.
     """
 
     log_factor: FloatArray
     spread: FloatArray
+    launch_unknown: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,9 +217,11 @@ class Parameters:
         """Return whether the API offers ``name`` (``matrix``, ``graphs``, ``persistent`` ...)."""
         return name in self._device.api.features
 
-    def unsupported(self, problem: str, *, expected: str | None = None) -> UnsupportedOperationError:
+    def unsupported(
+        self, problem: str, *, expected: str | None = None, nearest: str | None = None
+    ) -> UnsupportedOperationError:
         """Return the error to raise where this device does not run an operation."""
-        return UnsupportedOperationError(f"{self._device.label} {problem}", expected=expected)
+        return UnsupportedOperationError(f"{self._device.label} {problem}", expected=expected, nearest=nearest)
 
     def _missing(self, name: str, key: str | None) -> UnsupportedOperationError:
         label = self._device.label
@@ -544,7 +548,9 @@ class Device:
         """Return the interval: the kind's error and the effects of uncertain parameters, added in quadrature (log).
 
         A measured spread includes the uncertainty of the device itself. The context (a host, another API) was not part
-        of the measurements, so its uncertain parameters still widen the interval.
+        of the measurements, so its uncertain parameters still widen the interval. Where it is unknown whether
+        measurements of the device's own time contain the launch from the host, the upper end counts that launch as one
+        more uncertain parameter, from none to that of an eager framework.
         """
         error = self.kind.errors.get(rows.op.name)
         settled: Mapping[str, SourcedValue] = {}
@@ -567,6 +573,12 @@ class Device:
                 ends.append(self._capped(self._corrected(run, moved, rows), moved, shape)[0])
             shortest, longest = np.minimum(*ends), np.maximum(*ends)
             below = below + np.log(np.minimum(shortest / duration, 1.0)) ** 2
+            above = above + np.log(np.maximum(longest / duration, 1.0)) ** 2
+        unknown = any(found is not None and found.launch_unknown for _, found in corrections.values())
+        if unknown and rows.choices.get("dispatch") == "device":
+            launched = replace(rows, choices={**rows.choices, "dispatch": "eager"})
+            bare = Parameters(self, None, corrections)
+            longest = self._capped(self._corrected(run, bare, launched), bare, shape)[0]
             above = above + np.log(np.maximum(longest / duration, 1.0)) ** 2
         # The limit of exp(50) prevents an overflow.
         return duration * np.exp(-np.minimum(np.sqrt(below), 50.0)), duration * np.exp(np.minimum(np.sqrt(above), 50.0))

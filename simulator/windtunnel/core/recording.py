@@ -80,6 +80,10 @@ class Jobs:
         return len(self.arrival)
 
 
+LOAD_OF_DESIGN = "load design "
+"""How the name of an interval begins in which a reconfigurable device loads a design; the design's name follows."""
+
+
 @dataclass(frozen=True)
 class Slice:
     """An interval of the timeline in which a lane of a device was occupied. Slices of a lane never overlap."""
@@ -108,6 +112,13 @@ class IntervalTable:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def is_load(self) -> npt.NDArray[np.bool_]:
+        """Whether each interval is the load of a design; every other one executes an operation."""
+        loads = np.array([word.startswith(LOAD_OF_DESIGN) for word in self.words], dtype=np.bool_)
+        # A negative name is no word.
+        return (self.name >= 0) & loads[self.name] if len(self) else np.zeros(0, dtype=np.bool_)
 
     @cached_property
     def by_device(self) -> tuple[IntArray, TickArray, TickArray]:

@@ -58,7 +58,10 @@ def charts(result: RunResult, recording: Recording) -> dict[str, Chart]:
     if recording.end > 0:
         shades, items = _shades(result, recording)
         for name, chart in _over_time(result, recording).items():
-            drawn[name] = replace(chart, data={**chart.data, "shades": shades}, legend=[*chart.legend, *items])
+            # A chart of the loads themselves is not shaded by them.
+            own = {key: shade for key, shade in shades.items() if key != name}
+            shown = [item for item in items if item.shade != name]
+            drawn[name] = replace(chart, data={**chart.data, "shades": own}, legend=[*chart.legend, *shown])
     return drawn
 
 
@@ -80,6 +83,9 @@ def _over_time(result: RunResult, recording: Recording) -> dict[str, Chart]:
         text = f"mean {number(steps.mean())}, maximum {number(float(steps.values.max()))}"
         return Chart(_time_chart(steps, unit), heading, f"{heading}: {text}.", [*lines, LegendItem(text, quiet=True)])
 
+    loading = _loading(recording)
+    if loading is not None:
+        drawn["loading"] = counted("Devices that load a design over time", loading, "devices")
     drawn["waiting"] = counted("Waiting jobs over time", recording.waiting, "jobs")
     for index, entry in enumerate(recording.scaling[:MAX_CURVES]):
         heading = f"Rented devices of {entry.entry} over time ({entry.min:,} to {entry.max:,})"
@@ -101,33 +107,51 @@ def _limit(result: RunResult) -> tuple[dict[str, list[float | None]] | None, str
 
 
 def _shades(result: RunResult, recording: Recording) -> tuple[ChartData, list[LegendItem]]:
-    """Return what is shaded behind every curve over time, and its legend: failed devices, and brown-outs.
+    """Return what is shaded behind every curve over time, and its legend: loads of designs, failures and brown-outs.
 
-    ``down`` is the mean share of the devices that were down, by bin; ``brown_out`` are intervals in s.
+    ``loading`` and ``down`` are mean shares of the devices that loaded a design or were down, by bin; ``brown_out`` are
+    intervals in s.
     """
-    intervals = recording.degraded
+    intervals, count = recording.degraded, len(recording.devices)
     shades: dict[str, object] = {}
     items: list[LegendItem] = []
+
+    def shade(name: str, words: str, steps: Steps) -> None:
+        shades[name] = _rounded(steps.sampled(TIME_POINTS)[1] / count)
+        highest = int(steps.values.max())
+        items.append(LegendItem(f"{words} (at most {highest:,} of {count:,} at once)", shade=name))
+
+    loading = _loading(recording)
+    if loading is not None:
+        shade("loading", "devices that load a design", loading)
     if intervals is None:
         return shades, items
     failed = intervals.cause == DEGRADATION_CAUSES.index("down")
     if failed.any():
-        count = len(recording.devices)
-        starts, ends = intervals.start[failed], intervals.end[failed]
-        ticks, inverse = np.unique(np.concatenate([[0], starts, ends]), return_inverse=True)
-        ones = np.ones(int(failed.sum()))
-        change = np.bincount(inverse, weights=np.concatenate([[0.0], ones, -ones]))
-        before = ticks < recording.end
-        down = Steps(ticks[before], np.cumsum(change)[before].astype(np.float64), recording.end)
-        shades["down"] = _rounded(down.sampled(TIME_POINTS)[1] / count)
-        highest = int(down.values.max())
-        items.append(LegendItem(f"devices down (at most {highest:,} of {count:,} at once)", shade="down"))
+        shade("down", "devices down", _at_once(intervals.start[failed], intervals.end[failed], recording.end))
     lowered = intervals.cause == DEGRADATION_CAUSES.index("brown-out")
     if lowered.any():
         spans = np.stack([to_second_array(intervals.start[lowered]), to_second_array(intervals.end[lowered])], axis=1)
         shades["brown_out"] = spans[:TIME_POINTS].tolist()
         items.append(LegendItem(plural(int(lowered.sum()), "brown-out"), shade="brown-out"))
     return shades, items
+
+
+def _loading(recording: Recording) -> Steps | None:
+    """Return how many devices load a design over time; None where none does, or where intervals are not kept."""
+    table = recording.intervals
+    if table is None or recording.loads is None or not (loads := table.is_load).any():
+        return None
+    return _at_once(table.start[loads], table.end[loads], recording.end)
+
+
+def _at_once(starts: TickArray, ends: TickArray, end: int) -> Steps:
+    """Return how many of the intervals cover each time up to ``end`` (ticks)."""
+    ticks, inverse = np.unique(np.concatenate([[0], starts, ends]), return_inverse=True)
+    ones = np.ones(len(starts))
+    change = np.bincount(inverse, weights=np.concatenate([[0.0], ones, -ones]))
+    before = ticks < end
+    return Steps(ticks[before], np.cumsum(change)[before].astype(np.float64), end)
 
 
 def _percentile_chart(metric: str, result: RunResult, recording: Recording) -> Chart | None:

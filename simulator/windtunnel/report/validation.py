@@ -22,6 +22,8 @@ from windtunnel.report.text import table_lines
 
 _SHOWN = 5
 """Notes of one kind that are shown in a terminal."""
+_OPERATIONS = "{operations}"
+"""Stands for the name of an operation in a reason that several operations share."""
 _WORST, _FAR = 3, 0.5
 """The number of rows with the largest errors that are shown, and the relative error from which they are."""
 
@@ -223,20 +225,28 @@ def makespan_lines(results: Sequence[ValidationResult]) -> Iterator[str]:
 
 
 def omitted_lines(omitted: Sequence[OmittedPoints], shown: int = _SHOWN) -> Iterator[str]:
-    """Yield for each device with points that were not measured a line for each reason, with the number of points."""
-    sources: dict[str, dict[str, int]] = {}
-    for point in omitted:
-        if point.hung:
-            yield f"hung on {point.source}: {point.why}"
-            continue
-        counts = sources.setdefault(point.source, {})
-        counts[point.why] = counts.get(point.why, 0) + point.points
-    for source, counts in sources.items():
-        listed = sorted(counts.items(), key=lambda item: -item[1])
-        yield f"not measured on {source}:"
-        yield from (f"  {plural(points, 'point')}: {why}" for why, points in listed[:shown])
-        if len(listed) > shown:
-            yield f"  {plural(len(listed) - shown, 'more reason')}"
+    """Yield a line for each reason why points were not measured, with their number and devices, the most points first.
+
+    Operations and devices with the same reason share a line: a reason that names its operation names all of them.
+    Calls without an answer come first. Of the other reasons at most ``shown`` have a line.
+    """
+    groups: dict[str, list[OmittedPoints]] = {}
+    for part in omitted:
+        if part.hung:
+            yield f"hung on {part.source}: {part.why}"
+        else:
+            groups.setdefault(part.why.replace(f"'{part.op}'", _OPERATIONS), []).append(part)
+    if not groups:
+        return
+    yield "not measured:"
+    listed = sorted(groups.items(), key=lambda item: -sum(part.points for part in item[1]))
+    for reason, parts in listed[:shown]:
+        points = plural(sum(part.points for part in parts), "point")
+        operations = ", ".join(f"'{op}'" for op in sorted({part.op for part in parts}))
+        devices = ", ".join(sorted({part.source for part in parts}))
+        yield f"  {points} on {devices}: {reason.replace(_OPERATIONS, operations)}"
+    if len(listed) > shown:
+        yield f"  {plural(len(listed) - shown, 'more reason')}, which --out DIR writes to validation.json"
 
 
 def verdict(results: Sequence[ValidationResult], max_mape: float | None = None) -> str:

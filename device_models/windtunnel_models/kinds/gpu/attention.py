@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from windtunnel.core.device import Arrays, Correction, Parameters, RawCost
-from windtunnel.core.ops import FloatArray, Rows
+from windtunnel.core.ops import Attention, FloatArray, Rows
 from windtunnel.core.provenance import SourcedValue
 from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
@@ -23,11 +23,12 @@ from windtunnel_models.kinds.gpu.attention_formula import (
     regime,
 )
 from windtunnel_models.kinds.gpu.fused import ANY, Numbers, bound_of, parameters
-from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
+from windtunnel_models.kinds.gpu.kernel import in_context, need_product_type, vector_rate
 from windtunnel_models.kinds.gpu.local_residual import Points, flat
 from windtunnel_models.kinds.gpu.power import activity_of
 
 _FAMILIES = ("fa2", "fa3")
+_FORMATS = next(column.choices for column in Attention.columns if column.name == "dtype")
 PARAMETERS = parameters(
     "attention",
     tuple(f"{family}_{name}" for family in _FAMILIES for name in REGIMES),
@@ -94,14 +95,9 @@ def own_numbers(p: Parameters, rows: Rows) -> dict[str, SourcedValue]:
 
 def _sheet(p: Parameters, dtype: str) -> Datasheet:
     """Return the datasheet for ``dtype``; raises UnsupportedOperationError if no unit of the API has a rate in it."""
-    need_type(p, dtype)
+    need_product_type(p, dtype, _FORMATS)
     peak = p.get("matrix_flops_per_s", dtype) if p.feature("matrix") else None
     if peak is None:
-        if p.get("vector_flops_per_s", dtype) is None:
-            raise p.unsupported(
-                f"does not run matrix multiplications in {dtype} through {p.api}: no unit that the API "
-                "reaches has a known rate in this format"
-            )
         # The attained rate of the vector units is known, so the step's efficiency is divided out again.
         peak = vector_rate(p, dtype) / NUMBERS["efficiency"][0]
     return Datasheet(

@@ -22,7 +22,7 @@ from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import BYTES_PER_ELEMENT, DTYPES, WEIGHT_ONLY, FloatArray, Rows, arithmetic
 from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import Parameter
-from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
+from windtunnel_models.kinds.gpu.kernel import datasheet_format, in_context, need_product_type, vector_rate
 from windtunnel_models.kinds.gpu.power import activity_of
 from windtunnel_models.kinds.gpu.streaming import memory_class
 
@@ -196,18 +196,13 @@ def fitted_constants(p: Parameters, dtype: str, key: str) -> Numbers:
     Raises UnsupportedOperationError for a format without matrix or vector units that the API supports.
     """
     multiplied = arithmetic(dtype)
-    need_type(p, multiplied)
-    sheet = "fp8" if dtype == "fp8_block" else multiplied
+    need_product_type(p, multiplied, DTYPES)
+    sheet = datasheet_format(multiplied)
     rate = p.get("matrix_flops_per_s", sheet) if p.feature("matrix") else None
     if rate is not None:
         rate *= p("gemm_efficiency", key)
-    elif p.get("vector_flops_per_s", sheet) is not None:
-        rate = vector_rate(p, sheet)
     else:
-        raise p.unsupported(
-            f"does not run matrix multiplications in {dtype} through {p.api}: no unit that the API "
-            "reaches has a known rate in this format"
-        )
+        rate = vector_rate(p, sheet)
     l2, clock_s = p("l2_bytes"), 1.0 / p("boost_clock_hz")
 
     def number(name: str) -> float:
@@ -257,7 +252,7 @@ def _clock_gain(of: Parameters, to: Parameters, key: str) -> float:
     each FLOP/s of the peak. The exponent is that of loops at the power cap.
     """
     dtype = key.removesuffix(SUSTAINED)
-    sheet = "fp8" if dtype == "fp8_block" else dtype
+    sheet = datasheet_format(dtype)
     peak, peak_to = of.get("matrix_flops_per_s", sheet), to.get("matrix_flops_per_s", sheet)
     power, power_to = of.get("max_power_w"), to.get("max_power_w")
     if peak is None or peak_to is None or power is None or power_to is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from windtunnel.core.device import Parameters, RawCost, StrArray
-from windtunnel.core.ops import FloatArray, Rows
+from windtunnel.core.errors import list_choices
+from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
 from windtunnel_models.kinds.gpu.power import Activity, power_w, sustained_s
 
 _TYPE_FEATURES = {
@@ -24,6 +27,38 @@ def need_type(p: Parameters, dtype: str) -> None:
     feature = _TYPE_FEATURES.get(dtype)
     if feature is not None and not p.feature(feature):
         raise p.unsupported(f"does not run {dtype}: the API '{p.api}' has no '{feature}'")
+
+
+def datasheet_format(dtype: str) -> str:
+    """Return the format under which datasheets state the rate of ``dtype``; scales of blocks do not change it."""
+    return "fp8" if dtype == "fp8_block" else dtype
+
+
+def need_product_type(p: Parameters, dtype: str, formats: Sequence[str]) -> None:
+    """Raise UnsupportedOperationError for a format in which matrix multiplications have no known rate.
+
+    The error names those of ``formats`` that have one. The nearest of them is of the same kind, floating-point or
+    integer, where there is one, and the narrowest at least as wide.
+    """
+
+    def runs(other: str) -> bool:
+        feature, sheet = _TYPE_FEATURES.get(other), datasheet_format(other)
+        matrix = p.feature("matrix") and p.get("matrix_flops_per_s", sheet) is not None
+        known = matrix or p.get("vector_flops_per_s", sheet) is not None
+        return known and (feature is None or p.feature(feature))
+
+    def distance(other: str) -> tuple[bool, bool, float]:
+        size, own = BYTES_PER_ELEMENT[other], BYTES_PER_ELEMENT[dtype]
+        return other.startswith("int") != dtype.startswith("int"), size < own, abs(size - own)
+
+    if runs(dtype):
+        return
+    known = [other for other in formats if runs(other)]
+    raise p.unsupported(
+        f"does not run matrix multiplications in {dtype} through {p.api}, in which no unit has a known rate",
+        expected=list_choices(known) if known else None,
+        nearest=min(known, key=distance) if known else None,
+    )
 
 
 def vector_rate(p: Parameters, dtype: str) -> float:

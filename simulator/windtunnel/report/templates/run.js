@@ -76,9 +76,9 @@
     ctx.restore();
   }
 
-  // Failures and brown-outs behind the curves: the darker, the larger the share of the devices that were down.
+  // Loads of designs, failures and brown-outs behind the curves: the darker, the larger the share of the devices.
   function shade(u, chart) {
-    const { ctx, bbox } = u, { down, brown_out: spans } = chart.shades;
+    const { ctx, bbox } = u, { loading, down, brown_out: spans } = chart.shades;
     const across = value => Math.min(Math.max(u.valToPos(value, "x", true), bbox.left), bbox.left + bbox.width);
     const band = (from, to, name, alpha) => {
       ctx.globalAlpha = alpha;
@@ -86,6 +86,7 @@
       ctx.fillRect(across(from), bbox.top, Math.max(across(to) - across(from), to > from ? uPlot.pxRatio : 0), bbox.height);
     };
     ctx.save();
+    (loading || []).forEach((share, i) => { if (share) band(chart.x[i], chart.x[i + 1], "c3", 0.06 + 0.3 * share); });
     (down || []).forEach((share, i) => { if (share) band(chart.x[i], chart.x[i + 1], "missed", 0.06 + 0.5 * share); });
     (spans || []).forEach(([from, to]) => band(from, to, "assumed", 0.22));
     ctx.restore();
