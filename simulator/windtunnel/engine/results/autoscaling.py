@@ -56,9 +56,7 @@ def scaling_of(
     end: int,
     steps: Callable[[Sequence[tuple[TickArray, float | FloatArray]], float, int], Steps],
 ) -> list[Scaling]:
-    """Return the number of devices in service and rented over time, for each scaled entry.
-
-    All devices of a group count.
+    """Return the number of devices in service and rented over time, for each scaled entry. A group counts once.
 
     ``steps`` makes a step function from pairs of ticks and changes, the initial value and the end.
     """
@@ -72,11 +70,11 @@ def scaling_of(
         records.append(
             Scaling(
                 entry=c.name,
-                min=rule.min * c.members,
-                max=rule.max * c.members,
-                in_service=steps([(tick[served], c.members * on)], float(c.members * c.begin), end),
+                min=rule.min,
+                max=rule.max,
+                in_service=steps([(tick[served], on)], float(c.begin), end),
                 devices=range(c.first, c.first + c.count),
-                rented=steps([(rent.at[of_entry], c.members * rent.change[of_entry])], float(c.members * c.begin), end),
+                rented=steps([(rent.at[of_entry], rent.change[of_entry])], float(c.begin), end),
                 scale_ups=ups,
                 scale_downs=downs,
             )
@@ -85,26 +83,29 @@ def scaling_of(
 
 
 def scaled_entries(prepared: PreparedRun, recording: Recording) -> list[ScaledEntry]:
-    """Return the section ``autoscale`` of the result: one object for each scaled entry, as docs/metrics.md defines."""
+    """Return the section ``autoscale`` of the result: one object for each scaled entry, as docs/metrics.md defines.
+
+    All devices of a group count.
+    """
     entries = []
     for (c, _), scaling in zip(prepared.scaled, recording.scaling, strict=True):
         ticks = int(recording.devices.rented_ticks[c.first : c.first + c.count].sum())
-        price = c.price_usd_per_s
+        price, size = c.price_usd_per_s, c.members
         entries.append(
             ScaledEntry(
                 entry=scaling.entry,
-                min=scaling.min,
-                max=scaling.max,
+                min=scaling.min * size,
+                max=scaling.max * size,
                 scale_ups=scaling.scale_ups,
                 scale_downs=scaling.scale_downs,
-                mean_in_service=scaling.in_service.mean(),
-                min_in_service=int(scaling.in_service.values.min()),
-                max_in_service=int(scaling.in_service.values.max()),
-                mean_rented=scaling.rented.mean(),
-                max_rented=int(scaling.rented.values.max()),
-                rented_s=c.members * ticks / 1e12,
+                mean_in_service=scaling.in_service.mean() * size,
+                min_in_service=int(scaling.in_service.values.min()) * size,
+                max_in_service=int(scaling.in_service.values.max()) * size,
+                mean_rented=scaling.rented.mean() * size,
+                max_rented=int(scaling.rented.values.max()) * size,
+                rented_s=size * ticks / 1e12,
                 cost_usd=None if price is None else price * (ticks / 1e12),
-                series=_series(scaling.in_service, scaling.rented),
+                series=_series(scaling.in_service, scaling.rented, size),
             )
         )
     return entries
@@ -117,10 +118,11 @@ def rented_devices(prepared: PreparedRun, recording: Recording, c: FleetClass) -
     return int(recording.devices.rented_ticks[c.first : c.first + c.count].sum()) / recording.end
 
 
-def _series(on: Steps, rented: Steps) -> ScalingSeries:
+def _series(on: Steps, rented: Steps, size: int) -> ScalingSeries:
     ticks = np.union1d(on.ticks, rented.ticks)
     if len(ticks) > _POINTS:
         times, mean_on, _ = on.sampled(_POINTS)
-        return ScalingSeries(times.tolist(), mean_on.tolist(), rented.sampled(_POINTS)[1].tolist(), True)
-    at = [s.values[np.searchsorted(s.ticks, ticks, side="right") - 1].tolist() for s in (on, rented)]
+        mean_rented = rented.sampled(_POINTS)[1]
+        return ScalingSeries(times.tolist(), (size * mean_on).tolist(), (size * mean_rented).tolist(), True)
+    at = [(size * s.values[np.searchsorted(s.ticks, ticks, side="right") - 1]).tolist() for s in (on, rented)]
     return ScalingSeries((ticks / 1e12).tolist(), at[0], at[1], False)
