@@ -225,6 +225,10 @@ def _all_refused(refused: Mapping[int, InputError], table: Table) -> InputError:
     )
 
 
+_NAMED_LINES = 20
+"""The most lines that a note names."""
+
+
 def _lines(lines: Sequence[int]) -> str:
     """Return line numbers as text, with ranges: ``lines 2-5, 9``."""
     ranges: list[tuple[int, int]] = []
@@ -240,7 +244,10 @@ def _lines(lines: Sequence[int]) -> str:
 def _table_notes(op: str, too_large: Sequence[int], table: Table, target: Device) -> list[str]:
     if not too_large:
         return []
-    lines = _lines(sorted(table.lines[place] for place in too_large))
+    numbers = sorted(table.lines[place] for place in too_large)
+    lines = _lines(numbers[:_NAMED_LINES])
+    if len(numbers) > _NAMED_LINES:
+        lines += f" and {len(numbers) - _NAMED_LINES:,} more"
     if op == Step.name:
         return [f"{lines}: the sequences take {STEP_TOO_LARGE}"]
     return [
