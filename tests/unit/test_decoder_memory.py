@@ -57,6 +57,13 @@ def test_vllm_holds_as_many_tokens_of_llama_8b_on_an_rtx_4090_as_it_reports() ->
     assert found.kv_capacity_tokens % 16 == 0
 
 
+def test_a_small_model_reserves_for_the_logits_of_its_large_vocabulary_what_vllm_does() -> None:
+    """vLLM 0.19.1 logs 31.4 GiB, 0.53 GiB of weights and 26.87 GiB of cache for Qwen3-0.6B with 4-bit weights."""
+    found = memory("qwen3-0.6b")
+    reserved = found.activation_bytes + found.workspace_bytes
+    assert reserved / 2**30 == pytest.approx(0.9 * 31.37 - 0.53 - 26.87, abs=0.05)
+
+
 def test_each_part_of_llama_8b_is_the_sum_of_its_tensors() -> None:
     found = memory("llama-3.1-8b")
     # 8.03 billion weights of 2 bytes, and a sine or cosine of 128 values for each of 131,072 positions.

@@ -209,13 +209,14 @@ def test_names_of_other_peoples_devices_are_matched_by_all_their_words() -> None
         # As drivers name them, with words that the SKU has not.
         ("NVIDIA H100 80GB HBM3", "h100-sxm-80gb"),
         ("NVIDIA H200@cuda", "h200-sxm-141gb@cuda"),
+        ("NVIDIA H100 PCIe", "h100-pcie-80gb"),
     ):
         assert validating.model_of(name, known) == sku
-    for name in ("NVIDIA A100", "A100-PCIE-40GB-2", "nvidia", "NVIDIA H100 PCIe"):
+    for name in ("NVIDIA A100", "A100-PCIE-40GB-2", "nvidia", "NVIDIA H100 SMX 80GB"):
         with pytest.raises(InputError, match="is not a device of the catalogue"):
             validating.model_of(name, known)
     with pytest.raises(InputError, match="did you mean 'h100-sxm-80gb'"):
-        validating.model_of("NVIDIA H100 PCIe", known)
+        validating.model_of("NVIDIA H100 SMX 80GB", known)
 
 
 def test_the_former_name_of_an_option_names_the_new_one(truth: Path) -> None:

@@ -145,7 +145,7 @@ def model_of(name: str, catalogue: Catalogue) -> str:
             raise InputError(
                 f"'{name}' is not a device of the catalogue",
                 expected="a SKU that `windtunnel devices` lists, or --device and --as SKU",
-                nearest=same_chip[0] if same_chip else nearest("-".join(words), catalogue.skus()),
+                nearest=nearest("-".join(words), same_chip or catalogue.skus()) or next(iter(same_chip), None),
             )
         sku = matches[0]
     full_name = sku + at + api
