@@ -30,7 +30,7 @@ def check_all(cases: Iterable[T], check: Callable[[T], object], name: Callable[[
 
 
 def memory_of(
-    model: Mapping[str, Any], tokens: int, step_tokens: int = 2048, size: int = 256, share: float = 0.9
+    model: Mapping[str, Any], tokens: int, step_tokens: int = 8192, size: int = 256, share: float = 0.9
 ) -> str:
     """Return the memory of a device that holds a decoder of a scenario and ``tokens`` of its cache, in whole blocks.
 

@@ -65,11 +65,11 @@ _WORKSPACE_BYTES = _logged(
     "(#14447), 0.28 GiB (#15039), 0.33 GiB (#14452), 0.39 GiB (#11251)",
 )
 _LOGIT_COPIES = _logged(
-    5.75,
+    3.0,
     2.0,
     9.5,
-    "the middle of a range: logits, probabilities and random numbers of vLLM's sampler take 384 MB for 256 x 131,072 "
-    "logits with its Triton kernels, and 1.25 GB with a sort (vllm-project/vllm#32558)",
+    "logits, probabilities and random numbers of vLLM's sampler; 384 MB for 256 x 131,072 logits with its Triton "
+    "kernels, and 1.25 GB with a sort (vllm-project/vllm#32558)",
 )
 _SAMPLER_BYTES = _logged(
     80.0 * 2**20, 0.0, 128.0 * 2**20, "the buffer of vLLM's Triton sampler (vllm-project/vllm#33538)"

@@ -143,7 +143,7 @@ class Batch:
     kind: Literal["none", "request", "continuous"] = "none"
     size: int = 1
     wait_s: float = 0.0
-    tokens: int = 2048
+    tokens: int = 8192
     memory: float = 1.0
 
 

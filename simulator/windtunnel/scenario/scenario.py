@@ -266,7 +266,7 @@ class ContinuousBatch(_Model):
     kind: Literal["continuous"]
     size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=4096)] = 256
     tokens: Annotated[int, BeforeValidator(whole), Field(ge=16, le=131_072)] = Field(
-        2048, description="largest number of tokens in a step, including chunks of prompts"
+        8192, description="largest number of tokens in a step, including chunks of prompts"
     )
     memory: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
         0.9, description="share of a device's memory for weights and KV cache"
