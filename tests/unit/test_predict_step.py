@@ -111,6 +111,8 @@ def test_the_table_form_gives_every_row_what_the_single_form_gives(tmp_path: Pat
         ({"prefill": 1000, "prefill_context": 131_000}, "prefill: 132,000 tokens of context"),
         ({"tensor": 1}, "tensor: 2 or more"),
         ({"model": "missing.json"}, "missing.json"),
+        ({"model": "qwen3-30b-a3b", "weights": "int8", "tensor": 2}, "weights: 'int8' is not a valid dtype"),
+        ({"model": "deepseek-v2-lite", "kv_dtype": "int8"}, "kv_dtype: 'int8' is not a valid kv_dtype"),
         ({"expert": 3}, "expert: 3 parts of the experts do not divide 8 devices"),
     ],
     ids=str,
