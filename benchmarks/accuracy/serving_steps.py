@@ -175,7 +175,8 @@ def main(truth: Path, out: Path) -> None:
     text += ["", "By the devices of a group:", "", *table(dense, ("sku", "devices"))]
     text += ["", "## Mixtures of experts, one to eight devices", "", *table(mixed, ("engine", "sku", "weights"))]
     text += ["", "## More than eight devices", "", "Collectives between nodes are those of one other system.", ""]
-    text += [*table(wide, ("engine", "sku")), "", "## Refused", ""]
+    text += table(wide, ("engine", "sku"))
+    text += ["", "## Refused", ""] if refused else []
     text += [f"- {count} rows: {problem}" for problem, count in sorted(refused.items(), key=lambda item: -item[1])]
     out.write_text("\n".join(text) + "\n")
 
