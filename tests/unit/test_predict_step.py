@@ -244,8 +244,8 @@ def test_a_calibration_of_products_serves_steps_whatever_wrote_their_activations
     """The residual is of products as they are measured: a calibration slows both forms alike."""
     table, overlay = tmp_path / "slow.csv", tmp_path / "overlay.yaml"
     lines = ["m,n,k,dtype,latency_s"]
-    for m in (1, 16, 256, 2048):
-        for n, k in ((4096, 4096), (8192, 4096), (4096, 14336), (28672, 4096), (6144, 4096)):
+    for m in (1, 16, 512):
+        for n, k in ((4096, 4096), (4096, 14336), (28672, 4096), (6144, 4096)):
             one = windtunnel.predict("gemm", "l4", {"m": m, "n": n, "k": k, "dtype": "fp8"}).duration_s
             lines.append(f"{m},{n},{k},fp8,{2 * one}")
     table.write_text("\n".join(lines) + "\n")
