@@ -111,6 +111,8 @@ def test_the_table_form_gives_every_row_what_the_single_form_gives(tmp_path: Pat
         ({"prefill": 1000, "prefill_context": 131_000}, "prefill: 132,000 tokens of context"),
         ({"tensor": 1}, "tensor: 2 or more"),
         ({"model": "missing.json"}, "missing.json"),
+        ({"model": "qwen3-30b-a3b", "weights": "int8", "tensor": 2}, "weights: 'int8' is not a valid dtype"),
+        ({"model": "deepseek-v2-lite", "kv_dtype": "int8"}, "kv_dtype: 'int8' is not a valid kv_dtype"),
         ({"expert": 3}, "expert: 3 parts of the experts do not divide 8 devices"),
     ],
     ids=str,
@@ -234,3 +236,27 @@ def test_equal_steps_of_many_tables_cost_the_same_together() -> None:
     together = [float(cost.duration_s[0]) for cost in pricing.costs(rows)]
     alone = [float(pricing.cost(row).duration_s[0]) for row in rows]
     assert np.allclose(together, alone)
+
+
+def test_a_calibration_of_products_serves_steps_whatever_wrote_their_activations(
+    tmp_path: Path, windtunnel_command: Command
+) -> None:
+    """The residual is of products as they are measured: a calibration slows both forms alike."""
+    table, overlay = tmp_path / "slow.csv", tmp_path / "overlay.yaml"
+    lines = ["m,n,k,dtype,latency_s"]
+    for m in (1, 16, 512):
+        for n, k in ((4096, 4096), (4096, 14336), (28672, 4096), (6144, 4096)):
+            one = windtunnel.predict("gemm", "l4", {"m": m, "n": n, "k": k, "dtype": "fp8"}).duration_s
+            lines.append(f"{m},{n},{k},fp8,{2 * one}")
+    table.write_text("\n".join(lines) + "\n")
+    windtunnel_command("calibrate", "gemm", table, "--device", "l4", "--out", overlay)
+    assert "batch,activations" not in overlay.read_text()  # as in overlays of before there was this column
+    for word in ("wide", "narrow"):
+        shape = {"m": 16, "n": 8192, "k": 4096, "dtype": "fp8", "activations": word}
+        slow, own = (windtunnel.predict("gemm", "l4", shape, calibration=c).duration_s for c in (str(overlay), None))
+        assert 1.6 < slow / own < 2.4, word
+    values = {"model": "llama-3.1-8b", "decode": 16, "context": 512, "weights": "fp8"}
+    slow, own = (windtunnel.predict("step", "l4", values, calibration=c).duration_s for c in (str(overlay), None))
+    assert 1.4 < slow / own < 2.2
+    done = windtunnel_command("calibrate", "step", table, "--device", "l4", "--out", overlay, expect=2)
+    assert "a step is priced by its operations" in done.stderr

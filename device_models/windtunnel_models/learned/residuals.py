@@ -27,8 +27,9 @@ STAND_IN = {"float16": "bfloat16", "bfloat16": "float16", "int8": "fp8", "fp8": 
 LOG_RATIO, NOISE = "log_ratio", "noise_factor"
 """Columns of a residual's points in addition to the operation's own."""
 
-_FREE = tuple(column.name for column in CONTEXT if column.name == "dispatch")
-"""The context on which a residual does not depend, because it concerns the device's own time."""
+FREE = ("dispatch", "activations", "routing")
+"""Choices on which a residual does not depend: it concerns the device's own time, and of products and experts what was
+measured, which is their defaults."""
 
 
 def coordinates(device: Device, rows: Rows) -> FloatArray:
@@ -41,8 +42,8 @@ def coordinates(device: Device, rows: Rows) -> FloatArray:
 
 
 def choice_key(rows: Rows) -> tuple[str, ...]:
-    """Return the choices that identify a residual: all except how the operation was dispatched."""
-    return tuple(word for name, word in rows.choices.items() if name not in _FREE)
+    """Return the choices that identify a residual: all except ``FREE``."""
+    return tuple(word for name, word in rows.choices.items() if name not in FREE)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class PointsResidual:
         """Return the process of another clock, cache or number format, in that order, or None."""
         context = [column.name for column in CONTEXT]
         for measured in self._processes:
-            names = [name for name in rows.choices if name not in _FREE]
+            names = [name for name in rows.choices if name not in FREE]
             differ = [name for name, word in zip(names, measured, strict=True) if rows.choices[name] != word]
             if all(
                 name in context or STAND_IN.get(rows.choices[name]) == measured[names.index(name)] for name in differ
@@ -166,7 +167,7 @@ def read_points(op: type[Operation], text: str) -> Sequence[tuple[Rows, FloatArr
     header = next(reader)
     lines = [line for line in reader if line]
     columns = {name: [line[i] for line in lines] for i, name in enumerate(header)}
-    words = [c.name for c in op.all_columns() if c.kind == "choice" and c.name not in _FREE]
+    words = [c.name for c in op.all_columns() if c.kind == "choice" and c.name not in FREE]
     groups: dict[tuple[str, ...], list[int]] = {}
     for i, key in enumerate(zip(*(columns[name] for name in words), strict=True)):
         groups.setdefault(key, []).append(i)
@@ -178,7 +179,7 @@ def _group(
 ) -> tuple[Rows, FloatArray, FloatArray]:
     """Return the rows at ``places``, which have these choices, with their log ratios and noise factors."""
     columns_of_op = op.all_columns()
-    choices |= {column.name: str(column.default) for column in columns_of_op if column.name in _FREE}
+    choices |= {column.name: str(column.default) for column in columns_of_op if column.name in FREE}
     numbers = {
         column.name: np.array([float(column.parse(columns[column.name][i])) for i in places])
         for column in columns_of_op

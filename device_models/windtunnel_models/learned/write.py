@@ -13,7 +13,7 @@ from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.learned.calibration import Calibration, Points
 from windtunnel_models.learned.linear_model import UNITS, LinearCostModel
 from windtunnel_models.learned.overlay import Fit
-from windtunnel_models.learned.residuals import LOG_RATIO, NOISE, choice_key
+from windtunnel_models.learned.residuals import FREE, LOG_RATIO, NOISE, choice_key
 
 _DIGITS = 6
 
@@ -106,7 +106,7 @@ def _round(value: float) -> float:
 
 def _point_lines(kept: Sequence[Points]) -> list[str]:
     op = OPERATIONS.find(kept[0].group.rows.op.name)
-    columns = [column for column in op.all_columns() if column.name != "dispatch"]
+    columns = [column for column in op.all_columns() if column.name not in FREE]
     lines = [",".join([*(column.name for column in columns), LOG_RATIO, NOISE])]
     for points in kept:
         rows = points.group.rows

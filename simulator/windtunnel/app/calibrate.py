@@ -14,6 +14,7 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.optable import OpTable, read_op_table
 from windtunnel.core.results.calibration import BeyondDatasheet, CalibrationResult, FitReport
+from windtunnel.core.step_op import Step
 from windtunnel.core.units import format_quantity as quantity
 from windtunnel.core.version import __version__
 from windtunnel.simulation.fleet import device_model
@@ -53,6 +54,8 @@ def calibrate(
     from windtunnel_models.learned.calibrate import calibrate as fit
     from windtunnel_models.learned.write import overlay_data, overlay_text
 
+    if op == Step.name:
+        raise InputError("a step is priced by its operations", expected="one of these, such as gemm or attention")
     operation = OPERATIONS.find(op)
     if not operation.hardware:
         raise InputError(f"{op} takes the time that the scenario states", expected="an operation that runs on hardware")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.architecture import Architecture
+from windtunnel.core.architecture import Architecture, LatentAttention
 from windtunnel.core.decoder_memory import DecoderMemory, LargestStep, check_fits
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.group import Group
-from windtunnel.core.ops import CONTEXT, Rows
+from windtunnel.core.ops import CONTEXT, OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.catalogue import StepPart, StepPrediction
 from windtunnel.core.serving_engine import divided_decoder
@@ -135,12 +135,24 @@ class StepPricing:
                 found = find_architecture(name)
             except InputError as error:
                 raise error.at(Location(field="model")) from None
-            self._decoders[key] = replace(
-                found,
-                weights=parse_weights(weights, found.weights),
-                kv_dtype=parse_kv_dtype(kv_dtype, found.kv_dtype),
-            )
+            formats = parse_weights(weights, found.weights)
+            decoder = replace(found, weights=formats, kv_dtype=parse_kv_dtype(kv_dtype, found.kv_dtype))
+            _check_formats(decoder)
+            self._decoders[key] = decoder
         return self._decoders[key]
+
+
+def _check_formats(model: Architecture) -> None:
+    """Raise InputError for a format that experts or latent attention do not have."""
+    for layers in model.layers:
+        pairs = [("moe", "dtype", model.weights.experts, "weights")] if layers.experts is not None else []
+        if isinstance(layers.attention, LatentAttention):
+            pairs.append(("latent_attention", "kv_dtype", model.kv_dtype, "kv_dtype"))
+        for op, column, stored, field_ in pairs:
+            try:
+                OPERATIONS[op].column(column).parse(stored)
+            except InputError as error:
+                raise error.at(Location(field=field_)) from None
 
 
 def _gathered(rows: Rows, costs: Sequence[tuple[IntArray, StepCost]]) -> Cost:

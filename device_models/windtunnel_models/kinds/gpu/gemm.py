@@ -14,7 +14,7 @@ were left out, are in benchmarks/accuracy/NOTES-gemm.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -395,6 +395,7 @@ def own_numbers(p: Parameters, rows: Rows) -> dict[str, SourcedValue]:
 
 def coordinates(p: Parameters, rows: Rows) -> FloatArray:
     """Return the coordinates for a residual (n x 5), in logarithms: sizes, time over floor, arithmetic over traffic."""
+    rows = replace(rows, choices={**rows.choices, "activations": "wide"})
     dtype = rows.choices["dtype"]
     x = fitted_constants(p, dtype, number_key(p, dtype, rows.choices["clock"]))
     whole, compute, memory = formula_s(rows, x)

@@ -18,6 +18,9 @@ from windtunnel.core.ops import FloatArray, Rows
 _BLOCK = 20_000
 """Rows that are evaluated at once, which bounds the memory."""
 
+_NEAR = 2048
+"""Rows that are compared with all points at once, which bounds the memory of the similarities."""
+
 
 def flat(rows: Rows) -> Rows:
     """Return ``rows`` with every column broadcast to one dimension."""
@@ -49,8 +52,12 @@ class Points:
 
         The interval is twice as wide for rows that are unlike all measured ones.
         """
-        near = similarity(positions, self.centres)
-        return near @ self.weights, 2.0 - near.max(1)
+        value, wider = np.empty(len(positions)), np.empty(len(positions))
+        for start in range(0, len(positions), _NEAR):
+            some = slice(start, start + _NEAR)
+            near = similarity(positions[some], self.centres)
+            value[some], wider[some] = near @ self.weights, 2.0 - near.max(1)
+        return value, wider
 
 
 def _part(rows: Rows, index: slice) -> Rows:

@@ -82,7 +82,8 @@ def expert_families(design_: str, rows: Rows) -> StrArray:
 
     Hopper: Triton for 16-bit weights and for block-scaled fp8 without expert parallelism, else CUTLASS. Blackwell:
     TensorRT-LLM's kernels; CUTLASS for four experts a token (one of the measured models). Others: Triton, and CUTLASS
-    for nvfp4, which Triton does not have.
+    for nvfp4, which Triton does not have. ``mxfp4`` was not measured: units of Blackwell multiply it with 8-bit
+    activations, in TensorRT-LLM's kernels, and others unpack it.
     """
     dtype = rows.choices["dtype"]
     base = arithmetic(dtype)
@@ -92,6 +93,8 @@ def expert_families(design_: str, rows: Rows) -> StrArray:
         return np.where(n["expert"] == 1.0, "triton_fp8", "cutlass_fp8_block")
     if design_ == "hopper" and dtype == "fp8":
         return np.full(count, "cutlass_fp8")
+    if design_ == "blackwell" and dtype == "mxfp4":
+        return np.full(count, "trtllm_fp8")
     if design_ == "blackwell":
         four = (n["experts_per_token"] == 4.0) & (base in ("bfloat16", "nvfp4"))
         return np.where(four, f"cutlass_{base}", f"trtllm_{base}")
@@ -151,7 +154,7 @@ def moe(p: Parameters, rows: Rows) -> RawCost:
     ``cache`` has no effect: the weights of the experts exceed the cache in all models.
     """
     dtype = rows.choices["dtype"]
-    multiplied = arithmetic(dtype)
+    multiplied = "fp8" if dtype == "mxfp4" and design(p) == "blackwell" else arithmetic(dtype)
     for column in ("expert", "tensor"):
         whole = rows.numbers["experts" if column == "expert" else "expert_width"] % rows.numbers[column] == 0.0
         if not np.all(whole):
