@@ -175,6 +175,20 @@ def test_what_the_table_does_not_name_is_not_refused(entry: Any, more: Any) -> N
         assert outcome([OPERATION], fleet=[{**GPU, **entry}], engine=engine, **more) == ""
 
 
+@pytest.mark.parametrize("ops", [[OPERATION], [STREAMS], [GENERATE]])
+def test_faults_of_devices_combine_with_streams_and_generate(ops: list[Any]) -> None:
+    times = {"mean_interval": "1 s", "duration": "100 ms"}
+    faults = [
+        {"kind": "failure", "mtbf": "2 s", "mttr": "300 ms", "on_failure": "migrate"},
+        {"kind": "throttle", **times, "speed": 0.5},
+        {"kind": "link-loss", **times},
+        {"kind": "brown-out", **times, "budget": "2 kW"},
+    ]
+    for streams in (1, 2):
+        fleet = [{**GPU, "streams": streams}]
+        assert outcome(ops, fleet=fleet, faults=faults, engine="process") == outcome(ops, fleet=fleet, engine="process")
+
+
 def test_entries_may_serve_different_models() -> None:
     fleet = [{**GPU, "name": "one"}, {**GPU, "name": "other"}]
     workload = [

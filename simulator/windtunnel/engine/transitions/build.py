@@ -234,6 +234,7 @@ def _extras(prepared: PreparedRun) -> Records:
 def _gangs(count: int) -> Records:
     rows = records(count, tables.GANG)
     rows.leader = rows.following = -1
+    rows.victim = tables.NOT_CHOSEN
     return rows
 
 

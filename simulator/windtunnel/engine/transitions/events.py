@@ -250,10 +250,10 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
     if prepared.faults is None:  # a failed operation resets devices, which return
         return False
     r = w.run[0]
-    if r.pausing:
-        return False
     ticks = prepared.faults.gone(prepared.device_count)
     r.gone = int(ticks.min(initial=MAX_TICKS, where=ticks >= fault))
+    if r.pausing or r.impatient:  # these jobs return or leave, and users submit others then
+        return False
     gone = ticks < fault
     if not gone.any():
         return False

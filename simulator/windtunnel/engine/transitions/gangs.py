@@ -25,6 +25,15 @@ def leader_of(w: World, device: int) -> int:
 
 
 @cold
+def size_of(w: World, device: int) -> int:
+    """Return the number of devices that execute the job of a device."""
+    if not GANGS or not w.run[0].ganging:
+        return 1
+    size: int = w.workloads[w.slots[w.devices[device].slot].work].gang
+    return size
+
+
+@cold
 def startable_queue(w: World, device: int) -> int:
     """Return the queue whose next job can start on idle devices of the class of ``device``, which is idle; else -1.
 

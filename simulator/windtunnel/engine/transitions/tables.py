@@ -64,6 +64,8 @@ RUN = _layout(
     "stretched careful looks far write tokens continues users engines "
     # The number of jobs after which no more arrive; whether jobs may give up waiting or pause.
     "limit waits "
+    # The number of waiting jobs that will leave unless they start.
+    "impatient "
     # For checkpoints and preemption: whether the progress of jobs is noted, how jobs are preempted (a constant), and
     # whether a waiting job may preempt another.
     "progresses preempting contested "
@@ -207,8 +209,9 @@ TASK = _layout(
 # corrupted: whether its data are.
 STREAM_JOB = _layout("phase last open earlier later corrupted", "memory peak_w")
 # What gangs need of a device. leader: the device that leads its gang, -1 if it is in none. following: the next member
-# of its gang, -1 if it is the last. rate: its own speed.
-GANG = _layout("leader following", "rate")
+# of its gang, -1 if it is the last. rate: its own speed. victim: of a job that is about to be interrupted, the next such
+# job by its device, -1 if it is the last; NOT_CHOSEN for other jobs.
+GANG = _layout("leader following victim", "rate")
 
 # What is known of the progress of the job of a slot. Positions are ticks of work: kept, saved: from which it continues,
 # and its last checkpoint, both of the `whole` work on the class where it last started. restoring: whether its next
@@ -249,6 +252,7 @@ REAL_RULE = 0
 """The row of RULE for jobs of real devices."""
 LOST, LEFT = 1, 2
 """How a job ended that did not complete: it failed, or gave up waiting."""
+NOT_CHOSEN = -2
 NOT_PREEMPTED, RESUMED, RESTARTED = range(3)
 """Whether jobs are preempted, and where they continue."""
 
