@@ -165,8 +165,6 @@ THROTTLED = {
 }
 
 
-
-
 def contested(rate: int) -> dict[str, Any]:
     """A scenario in which jobs of three sizes interrupt each other; ``rate`` is that of the small ones (1/s)."""
     return {

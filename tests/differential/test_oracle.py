@@ -184,6 +184,23 @@ def test_jobs_that_no_device_will_serve_leave_within_their_patience(policy: str,
         assert (recording.jobs.status == DROPPED).all()
 
 
+def test_a_run_goes_on_while_a_job_pauses_and_faults_occur() -> None:
+    """No device works, and no job arrives, when the device is throttled; another one has failed for good."""
+    fleet = [{"device": "server", "name": "gone"}, {"device": "server", "name": "there"}]
+    faults = [
+        {"kind": "failure", "at": ["0 s"], "devices": ["gone"]},
+        {"kind": "failure", "at": ["1 ms"], "duration": "100 us", "pause": "20 ms", "devices": ["there"]},
+        {"kind": "throttle", "at": ["5 ms", "9 ms"], "duration": "100 us", "speed": 0.5},
+    ]
+    service = {"service": {"distribution": "deterministic", "mean": "5 ms"}}
+    work = {"name": "w", "arrivals": {"process": "deterministic", "rate": "2000 /s"}, "ops": [service]}
+    ready = prepared({**TIED, "fleet": fleet, "workload": [work], "faults": faults, "stop": {"jobs": 1}})
+    wanted = expected(ready)
+    assert wanted[0][-2:] == (2, 0)
+    for engine in (process, compiled):
+        assert rows(engine.run(ready)) == wanted
+
+
 def late(function: Any) -> Any:
     """Return a transition that takes a tick longer."""
 

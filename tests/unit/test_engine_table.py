@@ -95,7 +95,6 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
         ([[SERVICE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "request", "size": 2}}}),
         ([[GENERATE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "continuous"}}}),
     ],
-    "preemption with gangs": [([[SERVICE]], {"policy": PREEMPTIVE, "gang": 2, "fleet": [{**GPU, "count": 2}]})],
     "preemption with `streams` above 1, or with `streams` in a program": [
         ([[SERVICE]], {"policy": PREEMPTIVE, "fleet": [{**GPU, "streams": 2}]}),
         ([[STREAMS]], {"policy": PREEMPTIVE}),

@@ -22,7 +22,7 @@ from windtunnel.engine.transitions.gangs import disband, leader_of, size_of
 from windtunnel.engine.transitions.jobs import interrupted, row_of, stops, waits_again
 from windtunnel.engine.transitions.power import release
 from windtunnel.engine.transitions.progress import keep_progress, lose_progress
-from windtunnel.engine.transitions.queues import best_queue, is_available, reindex
+from windtunnel.engine.transitions.queues import best_queue, first_idle_of, is_available, reindex
 from windtunnel.engine.transitions.single import peak_watts
 from windtunnel.engine.transitions.tables import NOT_CHOSEN, RESUMED, Records, World
 from windtunnel.engine.transitions.work import halt
@@ -170,7 +170,7 @@ def _least_urgent(w: World) -> int:
             c = w.classes[w.ints[r.signature_classes + place]]
             if GANGS and r.ganging and not r.backfill and best_queue(w, c.first, -math.inf, -1) != queue:
                 continue  # the class waits for an earlier job
-            if w.tree[c.tree].load == 0 and (not GANGS or not r.ganging or c.idle >= _devices_for(w, slot)):
+            if first_idle_of(w, c) >= 0 and (not GANGS or not r.ganging or c.idle >= _devices_for(w, slot)):
                 _forget(w, best)
                 return -1  # idle devices lack power, and no other job starts before the first one
             found, lacks = _victims(w, c, slot)

@@ -103,13 +103,13 @@ SLOT = _layout(
 ENTRY = _layout("tick which")
 NODE = _layout("load winner")
 QUEUE = _layout("head:4 tail:4 number:4")
-# tree: the root of its tree; leaf: the first of its leaves. kind: of its devices; asks: whether the time of a batch is
-# asked, because a fault may affect its operations. For continuous batching: points of
-# context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow: linear and
-# head by tokens and sequences, prefill by points of context, decode by sequences and points. For autoscaling: the
-# number of devices in service that have a job, their device-ticks since the last decision, and the tick until which
-# these are counted. For gangs: idle, the number of available devices without a job. For designs: how many a device
-# holds (0 if it never loads any), and the ticks and the power above idle of a load.
+# tree: the root of its tree, or with a central queue of its index of idle devices; leaf: the first of its leaves.
+# kind: of its devices; asks: whether the time of a batch is asked, because a fault may affect its operations. For
+# continuous batching: points of context in a table, and the offsets in `numbers` of its tables of seconds, which tables
+# of joules follow: linear and head by tokens and sequences, prefill by points of context, decode by sequences and
+# points. For autoscaling: the number of devices in service that have a job, their device-ticks since the last decision,
+# and the tick until which these are counted. For gangs: idle, the number of available devices without a job. For
+# designs: how many a device holds (0 if it never loads any), and the ticks and the power above idle of a load.
 CLASS = _layout(
     "first count tree leaf kind asks capacity columns linear head prefill decode scaled working worked counted idle "
     "regions load_ticks",
@@ -209,8 +209,8 @@ TASK = _layout(
 # corrupted: whether its data are.
 STREAM_JOB = _layout("phase last open earlier later corrupted", "memory peak_w")
 # What gangs need of a device. leader: the device that leads its gang, -1 if it is in none. following: the next member
-# of its gang, -1 if it is the last. rate: its own speed. victim: of a job that is about to be interrupted, the next such
-# job by its device, -1 if it is the last; NOT_CHOSEN for other jobs.
+# of its gang, -1 if it is the last. rate: its own speed. victim: of a job that is about to be interrupted, the next
+# such job by its device, -1 if it is the last; NOT_CHOSEN for other jobs.
 GANG = _layout("leader following victim", "rate")
 
 # What is known of the progress of the job of a slot. Positions are ticks of work: kept, saved: from which it continues,
@@ -331,6 +331,9 @@ class World(NamedTuple):
     timers: Records
     """The heap of timers (compiled engine)."""
     tree: Records
+    """The trees of the devices of each class by load, for routes."""
+    idle: np.ndarray
+    """The indexes of the idle devices of each class, for a central queue; shape (words,)."""
     classes: Records
     programs: Records
     ways: Records
