@@ -335,8 +335,7 @@ def add_progress(data: dict[str, Any], batch: str, job_s: float) -> None:
     sides = [any("streams" in op for op in one["ops"]) for one in data["workload"]]
     streams = [entry.get("streams", 1) > 1 for entry in data["fleet"]]
     policy, mode = data["policy"], draw.choice(["resume", "restart"])
-    gangs = any(one.get("gang", 1) > 1 for one in data["workload"])
-    if draw.some(0.5) and batch == "none" and not any([*sides, *streams, gangs]) and policy["order"] != "arrival":
+    if draw.some(0.5) and batch == "none" and not any([*sides, *streams]) and policy["order"] != "arrival":
         policy["preemption"] = mode
     for one in data["workload"]:
         every, cost, restore = draw.choice([0.1, 0.3, 2]), draw.choice([0, 0.05, 0.3]), draw.choice([0, 0.2])

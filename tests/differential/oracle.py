@@ -371,6 +371,8 @@ class Oracle:
                 queue.remove(job)
                 if number >= 0:
                     self.left(self.devices[number])
+        if not self.routed:
+            self.offer()  # a job of several devices may have kept those behind it from starting
 
     def come_back(self, subject: tuple[Job, Device | None]) -> None:
         """End the pause of an interrupted job."""
@@ -476,39 +478,60 @@ class Oracle:
         """Let one waiting job interrupt another; return whether there is such a job."""
         if self.prepared.policy.preemption == "none":
             return False
-        ending = {entity for kind, entity, _, _ in self.noted if kind == COMPLETION}
         for number, queue in self.waiting.items():
             if self.routed and number < 0:
                 continue
+            closed: set[int] = set()
             for job in sorted(queue, key=self.key):
-                able = [d for d in self.devices if (d.number == number if self.routed else d.cls in job.classes)]
-                able = [d for d in able if d.up and d.job is not None and d.number not in ending]
-                able = [d for d in able if d.job is not None and self.key(d.job)[0] > self.key(job)[0]]
-                if able:
-                    self.interrupt(max(able, key=self.urgency))
+                # Of a device's own queue the job interrupts the one of this device, else those of one class.
+                where = [number] if self.routed else [cls for cls in sorted(job.classes) if cls not in closed]
+                sets = [victims for place in where if (victims := self.victims(job, place))]
+                if sets:
+                    self.interrupt(max(sets, key=lambda victims: self.urgency(victims[-1])))
                     return True
+                closed.update(() if self.prepared.policy.backfill else job.classes)
         return False
 
-    def urgency(self, device: Device) -> tuple[float, int, int]:
-        """Return what decides which of several jobs is interrupted: the largest."""
-        assert device.job is not None
-        return self.key(device.job)[0], device.job.start, device.number
+    def victims(self, job: Job, place: int) -> list[Job]:
+        """Return the jobs that a waiting job interrupts on a device or on a class, the least urgent first."""
+        there = [d for d in self.devices if place == (d.number if self.routed else d.cls)]
+        ending = {entity for kind, entity, _, _ in self.noted if kind == COMPLETION}
+        others = {d.job for d in there if d.job is not None}
+        able = [o for o in others if all(d.up for d in o.on) and o.on[0].number not in ending]
+        able = [o for o in able if self.key(o)[0] > self.key(job)[0]]
+        missing = self.size(job) - sum(d.up and d.job is None for d in there)
+        chosen: list[Job] = []
+        for other in sorted(able, key=self.urgency, reverse=True):
+            if missing > 0:
+                chosen.append(other)
+                missing -= len(other.on)
+        if missing > 0:
+            return []
+        for other in reversed(chosen.copy()):
+            if missing + len(other.on) <= 0:
+                chosen.remove(other)
+                missing += len(other.on)
+        return chosen
 
-    def interrupt(self, device: Device) -> None:
-        """Preempt the job of a device."""
-        job = device.job
-        assert job is not None
-        self.halt(device)
-        self.came_to(device)
-        device.loading = ""
-        if self.prepared.policy.preemption == "restart":
-            self.lose(job)
-        self.preemptions += 1
-        job.preempted, job.start, job.device, device.job = True, -1, -1, None
-        self.waiting.setdefault(device.number if self.routed else -1, []).append(job)
-        self.feed(device)
-        if not self.routed:
-            self.offer()
+    def urgency(self, job: Job) -> tuple[float, int, int]:
+        """Return what decides which of several jobs is interrupted: the largest."""
+        return self.key(job)[0], job.start, job.on[0].number
+
+    def interrupt(self, jobs: list[Job]) -> None:
+        """Preempt jobs."""
+        for job in jobs:
+            device = job.on[0]
+            self.halt(device)
+            self.came_to(device)
+            device.loading = ""
+            if self.prepared.policy.preemption == "restart":
+                self.lose(job)
+            self.preemptions += 1
+            job.preempted, job.start, job.device = True, -1, -1
+            for member in job.on:
+                member.job = None
+            self.waiting.setdefault(device.number if self.routed else -1, []).append(job)
+        self.feed(jobs[0].on[0])
 
     def go(self, device: Device) -> None:
         """Let the device's present segment proceed, at the speed of the slowest device of the job."""

@@ -32,7 +32,6 @@ def test_the_random_scenarios_combine_the_features() -> None:
             ("continuous", "streams of a device"),
             ("continuous", "streams of a job"),
             ("designs", "generate"),
-            ("gangs", "preemption"),
             ("gangs", "request"),
             ("request", "streams of a device"),
             ("request", "streams of a job"),

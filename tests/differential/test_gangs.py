@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from tests.differential.comparison import assert_same, prepared
 from tests.differential.test_engines import TIED, held_to_budget, scenarios
-from tests.differential.test_oracle import KNOWN, expected, rows
+from tests.differential.test_oracle import KNOWN, Oracle, expected, rows, rows_of
 
 from windtunnel.core.errors import InputError, InvariantError
 from windtunnel.core.recording import Recording
@@ -17,7 +17,7 @@ from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
-from windtunnel.engine.transitions import gangs, single, work
+from windtunnel.engine.transitions import gangs, preemption, single, work
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -75,6 +75,44 @@ def test_both_engines_do_with_gangs_what_the_oracle_does(data: dict[str, Any]) -
     assert rows(compiled.run(ready)) == wanted
 
 
+@st.composite
+def preempting(draw: st.DrawFn) -> dict[str, Any]:
+    """A scenario in which jobs of one or several devices interrupt others."""
+    data = draw(with_gangs())
+    preemption = draw(st.sampled_from(["resume", "restart"]))
+    data["policy"] |= {"order": draw(st.sampled_from(["priority", "deadline", "shortest"])), "preemption": preemption}
+    for one in data["workload"]:
+        one["priority"] = draw(st.integers(-2, 2))
+        if draw(st.booleans()):
+            one["checkpoint"] = {"every": draw(st.sampled_from(["100 us", "1 ms"])), "cost": "50 us"}
+        if draw(st.integers(0, 3)) == 0:
+            one["patience"] = draw(st.sampled_from(["500 us", "9 ms"]))
+    return data
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=SUPPRESSED)
+@given(preempting())
+def test_gangs_are_preempted_as_by_the_oracle(data: dict[str, Any]) -> None:
+    try:
+        ready = prepared(data)
+    except InputError:
+        reject()
+    one, other = process.run(ready), compiled.run(ready)
+    assert_same(one, other)
+    invariants.check(one)
+    held_to_budget(data, one)
+    data.pop("power_budget", None)
+    data["faults"] = [fault for fault in data["faults"] if fault["kind"] in KNOWN]
+    ready = prepared(data)
+    oracle = Oracle(ready)
+    wanted = rows_of(oracle.run(), ready)
+    for engine in (process, compiled):
+        recording = engine.run(ready)
+        assert rows(recording) == wanted
+        assert recording.progress is not None
+        assert recording.progress.preemptions == oracle.preemptions
+
+
 def overtaking(function: Any) -> Any:
     """Return a transition that lets later jobs start although it is not allowed."""
 
@@ -127,9 +165,43 @@ THROTTLED = {
 }
 
 
+def contested(rate: int) -> dict[str, Any]:
+    """A scenario in which jobs of three sizes interrupt each other; ``rate`` is that of the small ones (1/s)."""
+    return {
+        **MIXED,
+        "fleet": [{**TIED["fleet"][0], "count": 6}, {**TIED["fleet"][0], "count": 2, "name": "slow"}],
+        "workload": [
+            {
+                **TIED["workload"][0],
+                "name": f"w{gang}",
+                "arrivals": {"process": "poisson", "rate": f"{rate if gang == 1 else 800} /s"},
+                "gang": gang,
+                "priority": gang,
+            }
+            for gang in (1, 2, 3)
+        ],
+        "policy": {"order": "priority", "preemption": "resume"},
+        "stop": {"jobs": 300},
+    }
+
+
+def without_idle_devices(function: Any) -> Any:
+    """Return a transition that interrupts as if no device were idle."""
+
+    def victims(w: Any, c: Any, slot: int) -> Any:
+        idle, c.idle = c.idle, 0
+        found = function(w, c, slot)
+        c.idle = idle
+        return found
+
+    return victims
+
+
 @pytest.mark.parametrize(
     ("module", "name", "mutant", "data"),
     [
+        (preemption, "_spare", lambda _: lambda w, first, spare, slot: first, contested(6000)),
+        (preemption, "_victims", without_idle_devices, contested(2000)),
         (single, "startable_queue", overtaking, MIXED),
         (single, "first_idle", on_the_last, MIXED),
         (gangs, "_work_at", at_own_speed, THROTTLED),

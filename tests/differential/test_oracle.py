@@ -13,7 +13,7 @@ from tests.differential.oracle import KNOWN, Oracle, expected, rows, rows_of
 from tests.differential.test_engines import TIED, scenarios
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import Progress
+from windtunnel.core.recording import DROPPED, Progress
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import clock
 from windtunnel.engine.process import engine as process
@@ -164,6 +164,41 @@ def test_checkpoints_and_preemption_do_what_the_oracle_does(data: dict[str, Any]
         if all(job.finish >= 0 for job in jobs) and (ready.users or len(jobs) == len(ready.arrival)):
             spent = oracle.spent["checkpoint"], oracle.spent["restore"], oracle.lost
             assert recording.progress == Progress(*spent, oracle.checkpoints, oracle.preemptions)
+
+
+@pytest.mark.parametrize("process_of", ["closed", "poisson"])
+@pytest.mark.parametrize("policy", ["fifo", "least-loaded"])
+def test_jobs_that_no_device_will_serve_leave_within_their_patience(policy: str, process_of: str) -> None:
+    """All devices have failed for good, and the run goes on until the last job has left."""
+    closed = {"process": "closed", "users": 3, "think": {"distribution": "exponential", "mean": "2 ms"}}
+    arrivals = closed if process_of == "closed" else {"process": "poisson", "rate": "1000 /s"}
+    speeds = {"kind": "throttle", "at": [f"{n} ms" for n in range(1, 40, 3)], "duration": "100 us", "speed": 0.5}
+    faults = [{"kind": "failure", "at": ["0 s"]}, speeds]
+    work = {**TIED["workload"][0], "arrivals": arrivals, "patience": "3 ms"}
+    ready = prepared({**TIED, "workload": [work], "policy": policy, "faults": faults, "stop": {"jobs": 12}})
+    wanted = expected(ready)
+    assert len(wanted) == 12
+    for engine in (process, compiled):
+        recording = engine.run(ready)
+        assert rows(recording) == wanted
+        assert (recording.jobs.status == DROPPED).all()
+
+
+def test_a_run_goes_on_while_a_job_pauses_and_faults_occur() -> None:
+    """No device works, and no job arrives, when the device is throttled; another one has failed for good."""
+    fleet = [{"device": "server", "name": "gone"}, {"device": "server", "name": "there"}]
+    faults = [
+        {"kind": "failure", "at": ["0 s"], "devices": ["gone"]},
+        {"kind": "failure", "at": ["1 ms"], "duration": "100 us", "pause": "20 ms", "devices": ["there"]},
+        {"kind": "throttle", "at": ["5 ms", "9 ms"], "duration": "100 us", "speed": 0.5},
+    ]
+    service = {"service": {"distribution": "deterministic", "mean": "5 ms"}}
+    work = {"name": "w", "arrivals": {"process": "deterministic", "rate": "2000 /s"}, "ops": [service]}
+    ready = prepared({**TIED, "fleet": fleet, "workload": [work], "faults": faults, "stop": {"jobs": 1}})
+    wanted = expected(ready)
+    assert wanted[0][-2:] == (2, 0)
+    for engine in (process, compiled):
+        assert rows(engine.run(ready)) == wanted
 
 
 def late(function: Any) -> Any:

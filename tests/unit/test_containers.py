@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,16 @@ import pytest
 
 from windtunnel.core.recording import IntervalTable
 from windtunnel.engine.transitions import heap, tables
-from windtunnel.engine.transitions.containers import NOT_HERE, tree_set, tree_size
+from windtunnel.engine.transitions.containers import (
+    NOT_HERE,
+    fill_index,
+    first_marked,
+    index_size,
+    is_marked,
+    mark,
+    tree_set,
+    tree_size,
+)
 from windtunnel.engine.transitions.heap import ROOT
 
 
@@ -80,3 +90,19 @@ def test_intervals_are_ordered_by_device_and_start(devices: int) -> None:
     table = IntervalTable(device, nothing, nothing, start, start + 1, np.zeros(200), ["compute"])
     expected = sorted(zip(device.tolist(), start.tolist(), (start + 1).tolist(), strict=True))
     assert list(zip(*(column.tolist() for column in table.by_device), strict=True)) == expected
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 1024, 1025, 40_000])
+def test_the_index_of_idle_devices_finds_the_lowest_one_that_is_marked(count: int) -> None:
+    draw = random.Random(count)
+    for begin in (0, 1, count // 2, count):
+        size, leaf = index_size(count)
+        table = np.zeros(size, dtype=np.int64)
+        fill_index(table, leaf, begin)
+        words, marked = table.tolist(), set(range(begin))
+        for _ in range(200):
+            place, is_idle = draw.choice([draw.randrange(count), min(marked, default=0)]), draw.random() < 0.4
+            mark(words, 0, leaf, place, is_idle)
+            (marked.add if is_idle else marked.discard)(place)
+            assert is_marked(words, leaf, place) == is_idle
+            assert first_marked(words, 0, leaf) == min(marked, default=-1)

@@ -95,7 +95,6 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
         ([[SERVICE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "request", "size": 2}}}),
         ([[GENERATE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "continuous"}}}),
     ],
-    "preemption with gangs": [([[SERVICE]], {"policy": PREEMPTIVE, "gang": 2, "fleet": [{**GPU, "count": 2}]})],
     "preemption with `streams` above 1, or with `streams` in a program": [
         ([[SERVICE]], {"policy": PREEMPTIVE, "fleet": [{**GPU, "streams": 2}]}),
         ([[STREAMS]], {"policy": PREEMPTIVE}),
@@ -173,6 +172,20 @@ def test_each_combination_of_the_table_is_refused_in_its_words(combination: str)
 def test_what_the_table_does_not_name_is_not_refused(entry: Any, more: Any) -> None:
     for engine in ("process", "compiled"):
         assert outcome([OPERATION], fleet=[{**GPU, **entry}], engine=engine, **more) == ""
+
+
+@pytest.mark.parametrize("ops", [[OPERATION], [STREAMS], [GENERATE]])
+def test_faults_of_devices_combine_with_streams_and_generate(ops: list[Any]) -> None:
+    times = {"mean_interval": "1 s", "duration": "100 ms"}
+    faults = [
+        {"kind": "failure", "mtbf": "2 s", "mttr": "300 ms", "on_failure": "migrate"},
+        {"kind": "throttle", **times, "speed": 0.5},
+        {"kind": "link-loss", **times},
+        {"kind": "brown-out", **times, "budget": "2 kW"},
+    ]
+    for streams in (1, 2):
+        fleet = [{**GPU, "streams": streams}]
+        assert outcome(ops, fleet=fleet, faults=faults, engine="process") == outcome(ops, fleet=fleet, engine="process")
 
 
 def test_entries_may_serve_different_models() -> None:

@@ -22,13 +22,14 @@ from windtunnel.core.files import decompressed
 from windtunnel.core.memory import available_bytes
 from windtunnel.core.yamlfile import Document
 from windtunnel.engine.arrivals import JobLimit, arrivals
+from windtunnel.engine.prepare.offered_load import least_queue
 from windtunnel.engine.prepare.scenario import expected_jobs
 from windtunnel.policies import own
 from windtunnel.policies.bounded import compile_bounded
 from windtunnel.scenario.read import check_scenario, read_scenario, scenario_from_data
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import device_model, policy_of
-from windtunnel.simulation.run import check
+from windtunnel.simulation.run import check, prepare_run
 from windtunnel.validation.rows import read_file
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
@@ -152,6 +153,71 @@ def test_memory_is_estimated_before_it_is_taken(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(memory, "available_bytes", lambda: 5e6)
     with pytest.raises(InputError, match=r"with 20,001 lines, would take about .* of memory"):
         predict_table("vector_add", device_model("l4", shipped_catalogue()), table, tmp_path / "out.csv")
+
+
+def queueing(*workloads: dict[str, Any], stop: Any, **more: Any) -> Scenario:
+    """A scenario of long runs on fleets of two speeds, with workloads that need more than these."""
+    data = {
+        "schema": 1,
+        "name": "queue",
+        "records": "none",
+        "fleet": [{"device": "server", "count": 2}, {"device": "server", "name": "fast", "speed": 2}],
+        "workload": [{"name": f"w{i}", "arrivals": poisson(3000), **one} for i, one in enumerate(workloads)],
+        "stop": stop,
+        **more,
+    }
+    return scenario_from_data(data)
+
+
+def short(mean: str) -> list[Any]:
+    return [{"service": {"mean": mean, "distribution": "exponential"}}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "leave"),
+    [
+        # No order completes more jobs than the shortest ones first.
+        (
+            queueing(
+                {"ops": short("1 ms")}, {"ops": short("4 ms")}, stop={"time": "20 s"}, policy={"order": "shortest"}
+            ),
+            0,
+        ),
+        # Only one class can run the second workload.
+        (queueing({"ops": short("1 ms")}, {"ops": short("1 ms"), "devices": ["fast"]}, stop={"time": "20 s"}), 0),
+        (queueing({"ops": short("2 ms")}, stop={"time": "20 s"}), 0),
+        # A third of the jobs leave, each when it has waited for a second.
+        (queueing({"ops": short("2 ms"), "patience": "1 s"}, stop={"time": "20 s"}), 1000),
+        (queueing(*[{"ops": short("1 ms"), "patience": "1 s"}] * 2, stop={"time": "20 s"}), 1000),
+    ],
+)
+def test_the_queue_of_a_long_run_is_as_long_as_was_estimated(asked: Scenario, leave: int) -> None:
+    """Seen on the compiled engine, up to what is random in the arrivals."""
+    estimate = least_queue(prepare_run(asked, shipped_catalogue(), "compiled"))
+    jobs = windtunnel.run(asked).result.jobs
+    assert jobs.queued == pytest.approx(estimate, rel=0.1)
+    assert (jobs.dropped > 0) == (leave > 0)
+
+
+def test_several_workloads_and_patience_are_refused_if_their_queue_exceeds_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2.0**27)
+    pair = [poisson(1.5e6), poisson(1.5e6)]
+    assert "the queue of about 6,666,667 jobs" in refused(scenario(*pair, stop={"jobs": 10_000_000}))
+    check(scenario(*[poisson(4.5e5)] * 2, stop={"jobs": 10_000_000}), "auto", shipped_catalogue())
+
+    def patient(patience: Any) -> Scenario:
+        work = {"arrivals": poisson(3e6), "ops": SERVICE, "patience": patience}
+        return scenario(stop={"jobs": 10_000_000}, workload=[{"name": "w", **work}])
+
+    for patience in ("10 s", {"distribution": "exponential", "mean": "10 s"}):
+        assert "the queue of about 6,666,667 jobs" in refused(patient(patience))
+    # Of those that wait for less time exp(-wait / mean) = a third of the jobs stay: log(3) times the mean.
+    mean = {"distribution": "exponential", "mean": "50 ms"}
+    ready = prepare_run(patient(mean), shipped_catalogue(), "compiled")
+    assert least_queue(ready) == pytest.approx(3e6 * 0.05 * np.log(3), rel=0.03)
+    check(patient("50 ms"), "auto", shipped_catalogue())
 
 
 def test_a_container_has_the_memory_of_its_limit(tmp_path: Path) -> None:

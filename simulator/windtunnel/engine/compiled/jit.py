@@ -18,7 +18,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from windtunnel.engine.transitions import heap
+from windtunnel.engine.transitions import containers, heap
 from windtunnel.engine.transitions.features import FEATURES, INLINED
 
 _LOG = logging.getLogger(__name__)
@@ -42,6 +42,23 @@ def prefetch(_typing: Any, rows: Any, at: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(rows, at), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def lowest_bit(_typing: Any, word: Any) -> Any:
+    """Return the number of the lowest bit of a 64-bit word that is set, which is not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return types.int64(types.int64), generate
+
+
+_INSTRUCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+    heap.prefetch: prefetch,
+    containers.lowest_bit: lowest_bit,
+}
+"""The transitions that are one instruction of the processor."""
 
 
 @contextmanager
@@ -72,7 +89,7 @@ class Variant:
         self._name = name
         self._constants = {feature: feature in features for feature in FEATURES}
         self._scopes: dict[int, dict[str, Any]] = {}
-        self._compiled: dict[Callable[..., Any], Callable[..., Any]] = {heap.prefetch: prefetch}
+        self._compiled: dict[Callable[..., Any], Callable[..., Any]] = {**_INSTRUCTIONS}
 
     def __getitem__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the compiled form of a transition. Numba compiles it at its first call.
@@ -115,6 +132,6 @@ class Variant:
             for name, value in names.items():
                 if name in self._constants:
                     scope[name] = self._constants[name]
-                elif value is heap.prefetch or (isinstance(value, FunctionType) and value in INLINED):
+                elif isinstance(value, FunctionType) and value in INLINED:
                     scope[name] = self[value]
         return scope

@@ -147,6 +147,7 @@ def _empty() -> World:
         ends=records(0, tables.ENTRY),
         timers=records(0, tables.ENTRY),
         tree=records(0, tables.NODE),
+        idle=np.zeros(0, dtype=np.int64),
         classes=records(0, tables.CLASS),
         programs=records(0, tables.PROGRAM),
         ways=records(0, tables.WAY),

@@ -209,12 +209,6 @@ def check_progress(prepared: PreparedRun) -> None:
                 where=where,
                 expected="a policy without batch, or without preemption",
             )
-        if prepared.ganging:
-            raise InputError(
-                "preemption interrupts single jobs and does not support gangs",
-                where=where,
-                expected="workloads without gang, or a policy without preemption",
-            )
         for number, kind in kinds.items():
             _check_single(kind, "preemption", where, prepared.classes[number].name)
     for number, workload in enumerate(scenario.workload):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from windtunnel.core.ticks import TICKS_PER_SECOND
+from windtunnel.engine.arrivals.distributions import unit_variates
 from windtunnel.engine.prepare.operation_faults import is_eligible
 from windtunnel.engine.prepare.prepared import FleetClass, PreparedRun
 from windtunnel.engine.prepare.programs import Segment
-from windtunnel.scenario.arrivals import Closed, Deterministic, Trace
+from windtunnel.engine.prepare.waits import patience_s
+from windtunnel.scenario.arrivals import Closed, Deterministic, Think, Trace
 from windtunnel.scenario.faults import CorruptCopy, Ending, Failure, Fault, OperationFault
+from windtunnel.scenario.scenario import Workload
 
 _MAX_FAILED = 0.01
 
@@ -30,7 +33,24 @@ class Load:
         return self.offered > 1 + 1e-9 or (self.offered >= 1 - 1e-9 and not self.steady)
 
 
-# Long: each early return is one reason why the load is not known.
+@dataclass(frozen=True)
+class _Work:
+    """The work that arrives, and what the fleet can complete.
+
+    Args:
+        rates: Of each workload (1/s); shape (workloads,).
+        seconds: For each class and each of its engines, for how long a job of each workload occupies it (s); shape
+            (rows, workloads).
+        classes: The number of the class of each row; shape (rows,).
+        capacities: How many seconds each row can serve in a second; shape (rows,).
+    """
+
+    rates: np.ndarray
+    seconds: np.ndarray
+    classes: np.ndarray
+    capacities: np.ndarray
+
+
 def offered_load(prepared: PreparedRun) -> Load | None:
     """Return the smallest possible load of the busiest part of the fleet; None if it is not known.
 
@@ -44,6 +64,66 @@ def offered_load(prepared: PreparedRun) -> Load | None:
     one counts as 0, because it adapts. Loads of designs are not included; where devices load any, the load is known
     only if it is excessive without them.
     """
+    work = _work_of(prepared)
+    if work is None:
+        return None
+    steady = all(isinstance(w.workload.arrivals, Deterministic) for w in prepared.workloads) and not any(
+        segment.drawn for program in prepared.compiled.values() for segment in program.segments()
+    )
+    load = Load(_minimal_load(prepared, work), steady)
+    return None if prepared.reconfigures and not load.excessive else load
+
+
+def least_queue(prepared: PreparedRun) -> float:
+    """Return about how many jobs are in the queues at least when the arrivals end; 0 if the load is not known.
+
+    It is the fluid limit. Jobs that wait for ever are as many as no order of service can complete (a linear program).
+    Where jobs give up waiting the queue is no longer than the arrivals during the longest wait: in order of arrival
+    those who would wait longer leave, and the rest is as much as the fleet can complete. A job that has left may keep
+    its memory for as long as that.
+    """
+    work = _work_of(prepared)
+    if work is None or _minimal_load(prepared, work) <= 1.0:
+        return 0.0
+    rate = float(work.rates.sum())
+    growing = prepared.expected_jobs * (1.0 - _most_completed(prepared, work) / rate)
+    return min(growing, rate * _longest_wait_s(prepared, work, prepared.expected_jobs / rate))
+
+
+def _longest_wait_s(prepared: PreparedRun, work: _Work, most_s: float) -> float:
+    """Return the wait (s, up to ``most_s``) at which as many jobs give up as the fleet cannot complete."""
+    patience = [_quantiles_of_patience(w.workload) for w in prepared.workloads]
+
+    def load(wait_s: float) -> float:
+        stay = np.array([float(np.mean(p > wait_s)) for p in patience])
+        return _minimal_load(prepared, replace(work, rates=work.rates * stay))
+
+    shortest_s, longest_s = 0.0, most_s
+    if load(longest_s) > 1.0:
+        return most_s
+    for _ in range(40):
+        wait_s = (shortest_s + longest_s) / 2
+        if load(wait_s) > 1.0:
+            shortest_s = wait_s
+        else:
+            longest_s = wait_s
+    return longest_s
+
+
+def _quantiles_of_patience(workload: Workload) -> np.ndarray:
+    """Return the sorted patience (s) of representative jobs of a workload, infinite if they wait for ever."""
+    mean_s, patience = patience_s(workload), workload.patience
+    if mean_s < 0.0:
+        return np.full(1, math.inf)
+    if not isinstance(patience, Think):
+        return np.full(1, mean_s)
+    cv = 1.0 if patience.cv is None else patience.cv
+    return mean_s * unit_variates(np.random.default_rng(0), patience.distribution, cv, 10_000)
+
+
+# Long: each early return is one reason why the load is not known.
+def _work_of(prepared: PreparedRun) -> _Work | None:
+    """Return the work that arrives and what the fleet can complete; None if it is not known (``offered_load``)."""
     if prepared.policy.batch.kind == "continuous":
         return None
     if prepared.policy.batch.kind == "request" and any(prepared.batches(*key) is None for key in prepared.compiled):
@@ -63,7 +143,8 @@ def offered_load(prepared: PreparedRun) -> Load | None:
             if not isinstance(process, Trace)
         ]
     )
-    rows: list[np.ndarray] = []
+    rows: list[list[float]] = []
+    classes: list[int] = []
     capacities: list[float] = []
     for fleet_class in prepared.classes:
         works = [_work_s(prepared, fleet_class, w.number) for w in prepared.workloads]
@@ -73,14 +154,11 @@ def offered_load(prepared: PreparedRun) -> Load | None:
         ):
             return None
         for name in sorted({name for work in works for name in work}):
-            rows.append(np.array([work.get(name, 0.0) for work in works]))
+            rows.append([work.get(name, 0.0) for work in works])
+            classes.append(fleet_class.number)
             streams = fleet_class.streams if name == "device" else 1
             capacities.append(fleet_class.count * streams * _up(prepared, fleet_class))
-    steady = all(isinstance(w.workload.arrivals, Deterministic) for w in prepared.workloads) and not any(
-        segment.drawn for program in prepared.compiled.values() for segment in program.segments()
-    )
-    load = Load(_minimal_load(prepared, rates, rows, capacities), steady)
-    return None if prepared.reconfigures and not load.excessive else load
+    return _Work(rates, np.array(rows), np.array(classes), np.array(capacities))
 
 
 def _work_s(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> dict[str, float]:
@@ -194,45 +272,62 @@ def _up(prepared: PreparedRun, fleet_class: FleetClass) -> float:
     return up
 
 
-def _minimal_load(prepared: PreparedRun, rates: np.ndarray, rows: list[np.ndarray], capacities: list[float]) -> float:
-    classes, works = len(prepared.classes), len(rates)
+def _minimal_load(prepared: PreparedRun, work: _Work) -> float:
+    """Return the smallest load of the busiest part of the fleet (``offered_load``)."""
+    classes, works = len(prepared.classes), len(work.rates)
     if classes == 1:
-        return max(float(rates @ row) / capacity for row, capacity in zip(rows, capacities, strict=True))
-    if works == 1 and all(c.streams == 1 for c in prepared.classes) and all(row[0] > 0 for row in rows):
+        return float((work.seconds @ work.rates / work.capacities).max())
+    if works == 1 and all(c.streams == 1 for c in prepared.classes) and (work.seconds > 0).all():
         # The optimum loads all classes equally.
         fleets = [
             _up(prepared, c) * c.count / _work_s(prepared, c, 0)["device"]
             for c in prepared.classes
             if (c.number, 0) in prepared.compiled
         ]
-        return float(rates[0]) / sum(fleets)
+        return float(work.rates[0]) / sum(fleets)
     from scipy.optimize import linprog
 
     # Variables: the rate of workload w on class c (1/s), then the load.
-    columns = classes * works
-    upper: list[np.ndarray] = []
-    at = 0
-    for fleet_class in prepared.classes:
-        named = sorted({n for w in range(works) for n in _work_s(prepared, fleet_class, w)})
-        for _ in named:
-            row = np.zeros(columns + 1)
-            row[fleet_class.number * works : (fleet_class.number + 1) * works] = rows[at]
-            row[-1] = -capacities[at]
-            upper.append(row)
-            at += 1
-    equal = np.zeros((works, columns + 1))
-    most: list[float | None] = []
-    for cls in range(classes):
-        for work in range(works):
-            equal[work, cls * works + work] = 1.0
-            most.append(None if (cls, work) in prepared.compiled else 0.0)
+    upper, each, most = _program(prepared, work)
     answer = linprog(
-        np.append(np.zeros(columns), 1.0),
-        A_ub=np.array(upper),
+        np.append(np.zeros(classes * works), 1.0),
+        A_ub=np.column_stack([upper, -work.capacities]),
         b_ub=np.zeros(len(upper)),
-        A_eq=equal,
-        b_eq=rates,
+        A_eq=np.column_stack([each, np.zeros(works)]),
+        b_eq=work.rates,
         bounds=[(0.0, m) for m in [*most, None]],
         method="highs",
     )
     return float(answer.fun)
+
+
+def _most_completed(prepared: PreparedRun, work: _Work) -> float:
+    """Return the largest rate at which the fleet can complete jobs of those that arrive, in any order (1/s)."""
+    if len(work.rates) == 1:
+        return float(work.rates[0]) / max(_minimal_load(prepared, work), 1.0)
+    from scipy.optimize import linprog
+
+    upper, each, most = _program(prepared, work)
+    answer = linprog(
+        np.full(upper.shape[1], -1.0),
+        A_ub=np.vstack([upper, each]),
+        b_ub=np.append(work.capacities, work.rates),
+        bounds=[(0.0, m) for m in most],
+        method="highs",
+    )
+    return -float(answer.fun)
+
+
+def _program(prepared: PreparedRun, work: _Work) -> tuple[np.ndarray, np.ndarray, list[float | None]]:
+    """Return what linear programs over the rate of workload w on class c (1/s; at c * workloads + w) have in common.
+
+    Returns:
+        The seconds of each row of ``work`` by rate; shape (rows, classes * workloads). The sum of the rates of each
+        workload; shape (workloads, classes * workloads). The largest rates: 0 on classes that cannot run the workload.
+    """
+    classes, works = len(prepared.classes), len(work.rates)
+    upper = np.zeros((len(work.seconds), classes * works))
+    for row, cls, seconds in zip(upper, work.classes, work.seconds, strict=True):
+        row[cls * works : (cls + 1) * works] = seconds
+    most = [None if (c, w) in prepared.compiled else 0.0 for c in range(classes) for w in range(works)]
+    return upper, np.tile(np.eye(works), classes), most

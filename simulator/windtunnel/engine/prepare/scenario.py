@@ -32,7 +32,7 @@ from windtunnel.engine.prepare.chips import shared_chips
 from windtunnel.engine.prepare.decoding import DecoderCostCache, Replica
 from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
-from windtunnel.engine.prepare.offered_load import offered_load
+from windtunnel.engine.prepare.offered_load import least_queue, offered_load
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
@@ -476,18 +476,15 @@ jobs in the queue."""
 
 
 def _check_queue(prepared: PreparedRun) -> None:
-    """Refuse a run that keeps no jobs if those that the fleet cannot complete would not fit into memory as a queue.
-
-    With several workloads, or patience, the length of the queue is not known before the run.
-    """
+    """Refuse a run that keeps no jobs if those that the fleet cannot complete would not fit into memory as a queue."""
     load = offered_load(prepared)
-    if load is None or load.offered <= 1.0 or len(prepared.workloads) > 1 or prepared.scenario.workload[0].patience:
+    if load is None or load.offered <= 1.0:
         return
-    queued = prepared.expected_jobs * (1.0 - 1.0 / load.offered)
+    queued = least_queue(prepared)
     require_memory(
         _QUEUED_BYTES * queued,
         f"the queue of about {queued:,.0f} jobs that the fleet cannot complete (offered load {load.offered:.3g})",
-        prepared.scenario.where("workload", 0, "arrivals"),
+        prepared.scenario.where(*(("workload", 0, "arrivals") if len(prepared.workloads) == 1 else ("workload",))),
         "a lower rate, an earlier stop or more devices",
     )
 

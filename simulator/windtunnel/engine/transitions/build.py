@@ -22,7 +22,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws, round_power
 from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
-from windtunnel.engine.transitions.containers import NOT_HERE, tree_size
+from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
 from windtunnel.engine.transitions.heap import ROOT, heap_push
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.tables import (
@@ -104,7 +104,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     designs = design_numbers(prepared)
     programs, ways, segments, workloads = _programs(prepared, words, ints, numbers, designs)
     operation_faults = _operation_faults(prepared, ints)
-    class_rows, tree = _classes(prepared, numbers)
+    class_rows, tree, idle = _classes(prepared, numbers)
     queue_at, queues_of, queues = _queues_by_class(prepared, batching)
     run = _run_record(prepared, ints, queue_at, queues_of)
     r = run[0]
@@ -139,6 +139,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         ends=records(ROOT + devices + 2, tables.ENTRY),
         timers=records(ROOT + 2 * queues + 1024 if batching or r.waits else 64, tables.ENTRY),
         tree=tree,
+        idle=idle,
         classes=class_rows,
         programs=programs,
         ways=ways,
@@ -234,6 +235,7 @@ def _extras(prepared: PreparedRun) -> Records:
 def _gangs(count: int) -> Records:
     rows = records(count, tables.GANG)
     rows.leader = rows.following = -1
+    rows.victim = tables.NOT_CHOSEN
     return rows
 
 
@@ -486,16 +488,17 @@ def _operation_faults(prepared: PreparedRun, ints: Pool) -> Records:
     return rows
 
 
-def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
-    """Return the classes, and the trees of their devices."""
+def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np.ndarray]:
+    """Return the classes, and the trees of their devices, or with a central queue the indexes of idle ones."""
     rows = records(len(prepared.classes), tables.CLASS)
     scaled = {fleet_class.number for fleet_class, _ in prepared.scaled}
     size = 0
     ends: list[int] = []
     for row, fleet_class in zip(rows, prepared.classes, strict=True):
-        node_count, leaf = tree_size(fleet_class.count)
+        routed = prepared.policy.route.score is not None
+        top, (node_count, leaf) = (ROOT, tree_size(fleet_class.count)) if routed else (0, index_size(fleet_class.count))
         row.first, row.count, row.idle = fleet_class.first, fleet_class.count, fleet_class.begin
-        row.tree, row.leaf = size + ROOT, size + leaf
+        row.tree, row.leaf = size + top, size + leaf
         row.memory, row.idle_w = fleet_class.memory_bytes, fleet_class.idle_w
         row.scaled = fleet_class.number in scaled
         designs = prepared.designs.get(fleet_class.number)
@@ -515,25 +518,19 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records]:
             _write_step_costs(row, decoders[0], prepared, numbers)
         size += node_count
         ends.append(size)
+    if prepared.policy.route.score is None:
+        idle = np.zeros(size, dtype=np.int64)
+        for row, fleet_class in zip(rows, prepared.classes, strict=True):
+            fill_index(idle[row.tree :], int(row.leaf - row.tree), fleet_class.begin)
+        return rows, records(0, tables.NODE), idle
     tree = records(size, tables.NODE)
     for row, end, fleet_class in zip(rows, ends, prepared.classes, strict=True):
-        if prepared.policy.route.score is not None and prepared.policy.route.rank_by == "last_chosen":
+        if prepared.policy.route.rank_by == "last_chosen":
             tree.load[row.leaf : row.leaf + row.count] = np.arange(row.first, row.first + row.count)
         tree.load[row.leaf + fleet_class.begin : end] = NOT_HERE
         tree.winner[row.leaf : end] = row.first + np.arange(end - row.leaf)
-        _fill_tree(tree[row.tree - ROOT : end], int(row.leaf - row.tree) + ROOT)
-    return rows, tree
-
-
-def _fill_tree(tree: Records, leaf: int) -> None:
-    """Fill the inner nodes of a class's tree from its leaves, which begin at ``leaf``, level by level."""
-    first, count = leaf, len(tree) - leaf
-    while count > 1:
-        loads = tree.load[first : first + count].reshape(-1, 4)
-        best = np.arange(count).reshape(-1, 4)[np.arange(count // 4), loads.argmin(axis=1)] + first
-        count //= 4
-        first = (first + 8) >> 2
-        tree.load[first : first + count], tree.winner[first : first + count] = tree.load[best], tree.winner[best]
+        fill_tree(tree[row.tree - ROOT : end], int(row.leaf - row.tree) + ROOT)
+    return rows, tree, np.zeros(0, dtype=np.int64)
 
 
 def _write_step_costs(row: Records, costs: DecoderCosts, prepared: PreparedRun, numbers: Pool) -> None:

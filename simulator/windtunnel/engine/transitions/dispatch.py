@@ -26,7 +26,15 @@ from windtunnel.engine.transitions.features import (
 )
 from windtunnel.engine.transitions.jobs import row_of
 from windtunnel.engine.transitions.progress import forget_progress
-from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, push, reindex
+from windtunnel.engine.transitions.queues import (
+    best_queue,
+    first_idle_of,
+    is_available,
+    is_idle,
+    own_queue,
+    push,
+    reindex,
+)
 from windtunnel.engine.transitions.servers import begin_step
 from windtunnel.engine.transitions.single import feed_single
 from windtunnel.engine.transitions.streams import feed_streams
@@ -53,9 +61,8 @@ def feed(w: World, device: int) -> None:
         feed_single(w, device)
     if not r.routed:
         # The device may have been idle, or may be idle now.
-        c = w.classes[d.cls]
         idle = d.slot < 0 and is_available(w, device)
-        if (w.tree[c.leaf + device - c.first].load == 0) != idle:
+        if is_idle(w, device) != idle:
             reindex(w, device)
 
 
@@ -65,15 +72,13 @@ def sweep(w: World) -> None:
     r = w.run[0]
     while r.sweeping >= 0:
         c = w.classes[w.ints[r.sweeping]]
-        device = w.tree[c.tree].winner
+        device = first_idle_of(w, c)
         if STREAMS and c.kind == STREAM and r.tried >= c.first:
             # Devices with streams differ in the memory that is free, so the next one is tried too.
             device = _next_with_room(w, c, r.tried)
         if r.refused:
             r.sweep_end = r.sweeping
-        elif STREAMS and c.kind == STREAM and device < 0:
-            r.sweeping += 1
-        elif w.tree[c.tree].load >= NOT_HERE or r.tried == device or best_queue(w, device, -math.inf, -1) < 0:
+        elif device < 0 or r.tried == device or best_queue(w, device, -math.inf, -1) < 0:
             # The other devices of the class are identical, so they would not start either.
             r.sweeping += 1
         else:
@@ -89,7 +94,7 @@ def sweep(w: World) -> None:
 def _next_with_room(w: World, c: Records, tried: int) -> int:
     """Return the first device of a class after ``tried`` that has room; -1 if there is none."""
     for device in range(tried + 1, c.first + c.count):
-        if w.tree[c.leaf + device - c.first].load == 0:
+        if is_idle(w, device):
             return device
     return -1
 

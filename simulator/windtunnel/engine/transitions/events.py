@@ -36,7 +36,7 @@ from windtunnel.engine.transitions.jobs import tally, unfinished
 from windtunnel.engine.transitions.power import drain
 from windtunnel.engine.transitions.preemption import preempt
 from windtunnel.engine.transitions.progress import note_position
-from windtunnel.engine.transitions.queues import best_queue
+from windtunnel.engine.transitions.queues import best_queue, first_idle_of
 from windtunnel.engine.transitions.servers import end_step
 from windtunnel.engine.transitions.single import end_segment
 from windtunnel.engine.transitions.streams import close_streams, end_task
@@ -250,10 +250,10 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
     if prepared.faults is None:  # a failed operation resets devices, which return
         return False
     r = w.run[0]
-    if r.pausing:
-        return False
     ticks = prepared.faults.gone(prepared.device_count)
     r.gone = int(ticks.min(initial=MAX_TICKS, where=ticks >= fault))
+    if r.pausing or r.impatient:  # these jobs return or leave, and users submit others then
+        return False
     gone = ticks < fault
     if not gone.any():
         return False
@@ -309,8 +309,9 @@ def _look_ahead(w: World) -> None:
         if q.head >= 0:
             prefetch(w.slots, np.int64(q.head))
             prefetch(w.draws, np.int64(q.head))
-        c = w.classes[d.cls]
-        prefetch(w.tree, c.leaf + device - c.first)
+        if r.routed:
+            c = w.classes[d.cls]
+            prefetch(w.tree, c.leaf + device - c.first)
     first = 4 * first - 8
     for at in range(first, min(first + 16, ROOT + r.heap)):
         device = w.ends[at].which
@@ -319,11 +320,15 @@ def _look_ahead(w: World) -> None:
             prefetch(w.queues, device)
     for cls in range(min(r.classes, 8)):
         c = w.classes[cls]
-        winner = w.tree[c.tree].winner
-        prefetch(w.devices, winner)
-        prefetch(w.tree, c.leaf + winner - c.first)
         if r.routed:
+            winner = w.tree[c.tree].winner
+            prefetch(w.devices, winner)
+            prefetch(w.tree, c.leaf + winner - c.first)
             prefetch(w.queues, winner)
+        else:
+            idle = first_idle_of(w, c)
+            if idle >= 0:
+                prefetch(w.devices, idle)
 
 
 @cold

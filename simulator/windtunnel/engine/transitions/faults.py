@@ -150,6 +150,8 @@ def _offer_again(w: World, device: int) -> None:
     """Offer work to the device whose jobs were interrupted, and to the devices that may take these."""
     r = w.run[0]
     reindex(w, device)
+    if PROGRESS:
+        r.contested = 1  # other devices of a gang are idle now
     if not r.routed:
         sweep_all(w)  # an interrupted job may start at once on another device
     elif w.devices[device].outages == 0:

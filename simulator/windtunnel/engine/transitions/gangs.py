@@ -11,7 +11,7 @@ import math
 
 from windtunnel.engine.transitions.consequences import sweep_all
 from windtunnel.engine.transitions.features import DESIGNS, GANGS, cold, hot
-from windtunnel.engine.transitions.queues import best_queue, reindex
+from windtunnel.engine.transitions.queues import best_queue, first_idle_of, reindex
 from windtunnel.engine.transitions.tables import World
 
 
@@ -22,6 +22,15 @@ def leader_of(w: World, device: int) -> int:
         leader: int = w.gangs[device].leader
         return leader
     return device
+
+
+@cold
+def size_of(w: World, device: int) -> int:
+    """Return the number of devices that execute the job of a device."""
+    if not GANGS or not w.run[0].ganging:
+        return 1
+    size: int = w.workloads[w.slots[w.devices[device].slot].work].gang
+    return size
 
 
 @cold
@@ -49,8 +58,7 @@ def first_idle(w: World, device: int, queue: int) -> int:
     """Return the device that leads the next job of a queue, which starts in the class of ``device``."""
     if w.workloads[w.slots[w.queues[queue].head].work].gang == 1:
         return device
-    leader: int = w.tree[w.classes[w.devices[device].cls].tree].winner
-    return leader
+    return first_idle_of(w, w.classes[w.devices[device].cls])
 
 
 @cold
@@ -65,7 +73,7 @@ def form(w: World, leader: int) -> None:
     w.gangs[leader].leader, w.gangs[leader].rate = leader, d.rate
     before, slowest = leader, d.rate
     for _ in range(1, size):
-        member = w.tree[c.tree].winner
+        member = first_idle_of(w, c)
         m = w.devices[member]
         m.slot, m.count, m.first_left = d.slot, 1, -1
         reindex(w, member)

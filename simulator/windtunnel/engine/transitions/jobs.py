@@ -57,8 +57,9 @@ def started(w: World, device: int, slot: int) -> None:
     s.starts += 1
     r.waiting -= 1
     r.running += 1
-    if WAITS and r.waits:
+    if WAITS and r.waits and w.waits[slot].gives_up >= 0:
         w.waits[slot].gives_up = -1
+        r.impatient -= 1
     row = row_of(w, s.job)
     if row >= 0:
         w.jobs[row].start, w.jobs[row].on = r.now, device

@@ -12,10 +12,18 @@ import math
 import numpy as np
 
 from windtunnel.engine.prepare.prepared import FAR
-from windtunnel.engine.transitions.containers import NOT_HERE, meld, tree_set, without_root
+from windtunnel.engine.transitions.containers import (
+    NOT_HERE,
+    first_marked,
+    is_marked,
+    mark,
+    meld,
+    tree_set,
+    without_root,
+)
 from windtunnel.engine.transitions.designs import copy_row, expected_row
 from windtunnel.engine.transitions.features import DESIGNS, GANGS, PROGRESS, STREAMS, WAITS, cold, hot
-from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN, NO_BATCH, STREAM, World
+from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN, NO_BATCH, STREAM, Records, World
 
 
 @hot
@@ -116,16 +124,42 @@ def is_available(w: World, device: int) -> bool:
 
 
 @hot
+def is_idle(w: World, device: int) -> bool:
+    """Return whether the index of idle devices has the device; only a central queue keeps it."""
+    c = w.classes[w.devices[device].cls]
+    return is_marked(w.idle, c.leaf, device - c.first)
+
+
+@hot
+def first_idle_of(w: World, c: Records) -> int:
+    """Return the idle device of the lowest number of a class; -1 if none is idle."""
+    place = first_marked(w.idle, c.tree, c.leaf)
+    return c.first + place if place >= 0 else -1
+
+
+@hot
+def _reindex_idle(w: World, device: int) -> None:
+    d = w.devices[device]
+    c = w.classes[d.cls]
+    idle = is_available(w, device)
+    if STREAMS and c.kind == STREAM:
+        idle = idle and w.stations[device].jobs < w.stations[device].streams
+    else:
+        idle = idle and d.slot < 0
+    if GANGS and w.run[0].ganging:
+        c.idle += int(idle) - int(is_idle(w, device))
+    mark(w.idle, c.tree, c.leaf, device - c.first, idle)
+
+
+@hot
 def reindex(w: World, device: int) -> None:
-    """Update the device's entry in the tree of its class."""
+    """Update the device's entry in the index of its class: of idle devices, or of loads."""
     r, d = w.run[0], w.devices[device]
+    if not r.routed:
+        _reindex_idle(w, device)
+        return
     if not is_available(w, device):
         load = NOT_HERE
-    elif not r.routed and STREAMS and w.classes[d.cls].kind == STREAM:
-        t = w.stations[device]
-        load = 0 if t.jobs < t.streams else NOT_HERE
-    elif not r.routed:
-        load = 0 if d.slot < 0 else NOT_HERE
     elif r.by == BY_PRESENT:
         load = d.present
     elif r.by == BY_BACKLOG:
@@ -133,11 +167,6 @@ def reindex(w: World, device: int) -> None:
     else:
         load = d.turn
     c = w.classes[d.cls]
-    if GANGS and r.ganging:
-        if w.tree[c.leaf + device - c.first].load == 0:
-            c.idle -= 1
-        if load == 0:
-            c.idle += 1
     tree_set(w.tree, c.tree, c.leaf, device - c.first, load)
 
 

@@ -64,6 +64,8 @@ RUN = _layout(
     "stretched careful looks far write tokens continues users engines "
     # The number of jobs after which no more arrive; whether jobs may give up waiting or pause.
     "limit waits "
+    # The number of waiting jobs that will leave unless they start.
+    "impatient "
     # For checkpoints and preemption: whether the progress of jobs is noted, how jobs are preempted (a constant), and
     # whether a waiting job may preempt another.
     "progresses preempting contested "
@@ -101,15 +103,16 @@ SLOT = _layout(
 ENTRY = _layout("tick which")
 NODE = _layout("load winner")
 QUEUE = _layout("head:4 tail:4 number:4")
-# tree: the root of its tree; leaf: the first of its leaves. kind: of its devices; asks: whether the time of a batch is
-# asked, because a fault may affect its operations. For continuous batching: the tokens that the cache has room for, and
-# the tokens in whose place the state of a sequence is; points of context in a table, and the offsets in `numbers` of
-# its tables of seconds, which tables of joules follow: linear and head by tokens and sequences, prefill by windows and
-# points of context, decode by sequences and points; `kinds` of windows, whose tokens are at `windows`; pipeline stages,
-# the share of the layers of the largest one, and copies of the attention. For autoscaling: the number of devices in
-# service that have a job, their device-ticks since the last decision, and the tick until which these are counted. For
-# gangs: idle, the number of available devices without a job. For designs: how many a device
-# holds (0 if it never loads any), and the ticks and the power above idle of a load.
+# tree: the root of its tree, or with a central queue of its index of idle devices; leaf: the first of its leaves.
+# kind: of its devices; asks: whether the time of a batch is asked, because a fault may affect its operations. For
+# continuous batching: the tokens that the cache has room for, and the tokens in whose place the state of a sequence is;
+# points of context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow:
+# linear and head by tokens and sequences, prefill by windows and points of context, decode by sequences and points;
+# `kinds` of windows, whose tokens are at `windows`; pipeline stages, the share of the layers of the largest one, and
+# copies of the attention. For autoscaling: the number of devices in service that have a job, their device-ticks since
+# the last decision, and the tick until which these are counted. For gangs: idle, the number of available devices
+# without a job. For designs: how many a device holds (0 if it never loads any), and the ticks and the power above idle
+# of a load.
 CLASS = _layout(
     "first count tree leaf kind asks capacity state columns linear head prefill decode kinds windows stages copies "
     "scaled working worked counted idle regions load_ticks",
@@ -209,8 +212,9 @@ TASK = _layout(
 # corrupted: whether its data are.
 STREAM_JOB = _layout("phase last open earlier later corrupted", "memory peak_w")
 # What gangs need of a device. leader: the device that leads its gang, -1 if it is in none. following: the next member
-# of its gang, -1 if it is the last. rate: its own speed.
-GANG = _layout("leader following", "rate")
+# of its gang, -1 if it is the last. rate: its own speed. victim: of a job that is about to be interrupted, the next
+# such job by its device, -1 if it is the last; NOT_CHOSEN for other jobs.
+GANG = _layout("leader following victim", "rate")
 
 # What is known of the progress of the job of a slot. Positions are ticks of work: kept, saved: from which it continues,
 # and its last checkpoint, both of the `whole` work on the class where it last started. restoring: whether its next
@@ -251,6 +255,7 @@ REAL_RULE = 0
 """The row of RULE for jobs of real devices."""
 LOST, LEFT = 1, 2
 """How a job ended that did not complete: it failed, or gave up waiting."""
+NOT_CHOSEN = -2
 NOT_PREEMPTED, RESUMED, RESTARTED = range(3)
 """Whether jobs are preempted, and where they continue."""
 
@@ -329,6 +334,9 @@ class World(NamedTuple):
     timers: Records
     """The heap of timers (compiled engine)."""
     tree: Records
+    """The trees of the devices of each class by load, for routes."""
+    idle: np.ndarray
+    """The indexes of the idle devices of each class, for a central queue; shape (words,)."""
     classes: Records
     programs: Records
     ways: Records

@@ -12,7 +12,7 @@ import numpy as np
 
 from windtunnel.engine.transitions.clock import set_timer
 from windtunnel.engine.transitions.consequences import sweep_all, to_place
-from windtunnel.engine.transitions.features import USERS, cold
+from windtunnel.engine.transitions.features import PROGRESS, USERS, cold
 from windtunnel.engine.transitions.jobs import row_of
 from windtunnel.engine.transitions.queues import left, own_queue, push, reindex, remove_left
 from windtunnel.engine.transitions.tables import (
@@ -50,6 +50,7 @@ def grow_impatient(w: World, slot: int) -> None:
     if scaled > TOO_MANY or np.int64(scaled) > r.end - r.now:
         return
     wait.gives_up = r.now + np.int64(scaled)
+    r.impatient += 1
     set_timer(w, LEAVE, _entity(w, slot), wait.gives_up)
 
 
@@ -60,6 +61,7 @@ def leave(w: World, slot: int) -> None:
     if wait.gives_up != r.now:
         return
     wait.gives_up = -1
+    r.impatient -= 1
     s.starts = -1
     r.waiting -= 1
     r.dropped += 1
@@ -76,7 +78,9 @@ def leave(w: World, slot: int) -> None:
         return
     w.queues[queue].number -= 1
     remove_left(w, queue)
-    # A job that waited behind it may start.
+    # A job that waited behind it may start, or interrupt another one.
+    if PROGRESS:
+        r.contested = 1
     if r.gated:
         r.draining = 1
     if not r.routed:
