@@ -582,31 +582,3 @@ class Device:
             above = above + np.log(np.maximum(longest / duration, 1.0)) ** 2
         # The limit of exp(50) prevents an overflow.
         return duration * np.exp(-np.minimum(np.sqrt(below), 50.0)), duration * np.exp(np.minimum(np.sqrt(above), 50.0))
-
-
-def configure(
-    device: Device,
-    *,
-    speed: float = 1.0,
-    idle_w: float | None = None,
-    max_w: float | None = None,
-    memory_bytes: float | None = None,
-) -> Device:
-    """Return ``device`` with the speed, idle power, power cap and memory that a fleet entry states."""
-    values = dict(device.values)
-    stated = "the scenario's fleet entry"
-
-    def put(name: str, value: float) -> None:
-        values[name] = SourcedValue(value, Provenance.DATASHEET, stated)
-
-    if idle_w is not None:
-        put("idle_power_w", idle_w)
-    if memory_bytes is not None:
-        put("memory_bytes", memory_bytes)
-    cap_w = None
-    if max_w is not None:
-        if device.kind.stated_power:
-            put("max_power_w", max_w)
-        else:
-            cap_w = max_w
-    return replace(device, values=values, speed=speed, cap_w=cap_w)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from windtunnel import policies
-from windtunnel.core.device import Device, configure
+from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Batch, Policy
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.read import read_overlay
@@ -153,3 +154,31 @@ def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, 
             )
         executors[number] = made
     return executors
+
+
+def configure(
+    device: Device,
+    *,
+    speed: float = 1.0,
+    idle_w: float | None = None,
+    max_w: float | None = None,
+    memory_bytes: float | None = None,
+) -> Device:
+    """Return ``device`` with the speed, idle power, power cap and memory that a fleet entry states."""
+    values = dict(device.values)
+    stated = "the scenario's fleet entry"
+
+    def put(name: str, value: float) -> None:
+        values[name] = SourcedValue(value, Provenance.DATASHEET, stated)
+
+    if idle_w is not None:
+        put("idle_power_w", idle_w)
+    if memory_bytes is not None:
+        put("memory_bytes", memory_bytes)
+    cap_w = None
+    if max_w is not None:
+        if device.kind.stated_power:
+            put("max_power_w", max_w)
+        else:
+            cap_w = max_w
+    return replace(device, values=values, speed=speed, cap_w=cap_w)
