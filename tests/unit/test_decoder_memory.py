@@ -8,7 +8,6 @@ import pytest
 
 import windtunnel
 from windtunnel.core.architecture import Architecture, Attention, GroupedAttention, LatentAttention, Weights
-from windtunnel.core.configure import configure
 from windtunnel.core.decoder_memory import (
     GENERIC_RESERVES,
     DecoderMemory,

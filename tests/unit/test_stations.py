@@ -178,7 +178,7 @@ def test_speed_makes_work_cheaper_and_not_the_device_dearer() -> None:
     data = at_once(2, [{"gemm": GEMM}], speed=2.0, price="1 USD/h")
     assert run(data).result.cost_usd_per_h == pytest.approx(1.0)
     device = Catalogue().device("h100-sxm-80gb")
-    from windtunnel.core.configure import configure
+    from windtunnel.simulation.fleet import configure
 
     assert not configure(device, speed=2.0).is_rate("price_usd_per_h")
     assert configure(device, speed=2.0).is_rate("memory_bandwidth_bytes_per_s")
