@@ -20,6 +20,7 @@ from windtunnel.core.decoder_memory import (
 )
 from windtunnel.core.errors import InputError
 from windtunnel.core.group import Group
+from windtunnel.simulation.fleet import configure
 from windtunnel_models.models import known_architecture, known_architectures
 
 CATALOGUE = windtunnel.catalogue()
