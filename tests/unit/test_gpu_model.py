@@ -642,7 +642,8 @@ def test_the_share_of_bandwidth_follows_the_memory_and_its_generation() -> None:
         return moved / (d.number("memory_bandwidth_bytes_per_s") or math.nan)
 
     assert share("h100-sxm-80gb") > share("mi210") > share("p100-pcie-16gb")
-    assert share("rtx-4090") > share("l4") > share("t4")  # check bits in the memory; an older controller
+    # Check bits in the memory: the share of T4 and P4, which were measured.
+    assert share("rtx-4090") > share("l4") == pytest.approx(share("t4"), rel=0.01)
     assert share("a100-pcie-40gb") > share("a100-pcie-80gb")  # the same die behind faster stacks
     assert all(0.6 < share(sku) < 1.0 for sku in SKUS)
 

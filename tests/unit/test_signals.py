@@ -98,7 +98,8 @@ class Interrupted:
 @main.cli.command()
 def forever():
     Interrupted()
-    print("the exception was discarded", flush=True)
+    sys.stdout.write("the exception was discarded\\n")  # at once, because the signal may come between two writes
+    sys.stdout.flush()
     while True:
         pass
 

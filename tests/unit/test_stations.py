@@ -281,7 +281,7 @@ def test_when_memory_for_keys_and_values_runs_out_sequences_are_put_off_and_stil
 def test_a_model_that_does_not_fit_is_refused() -> None:
     from windtunnel.core.errors import InputError
 
-    with pytest.raises(InputError, match=r"needs .* of memory, and no device"):
+    with pytest.raises(InputError, match=r"tiny does not fit: .* needs .* of weights.* and l4 has 100 MB"):
         run(serving(1, 200, 300, "1 /s", CONTINUOUS, memory="100 MB"))
 
 
