@@ -9,6 +9,7 @@ a tolerance; here there is a target to scale up and a lower one to scale down.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -25,8 +26,39 @@ def _share(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+@dataclass(frozen=True)
+class Signals:
+    """What a decision is based on, summed over the devices of an entry.
+
+    Args:
+        waiting: Waiting jobs that the entry could execute.
+        working: The share of the last interval in which the devices had a job.
+        running: Sequences in the batches of continuous batching.
+        kv_use: The share of the KV cache that is in use.
+        tokens_per_s: Tokens of prompts and outputs that were processed in the last interval, by second.
+    """
+
+    waiting: int
+    working: float
+    running: int = 0
+    kv_use: float = 0.0
+    tokens_per_s: float = 0.0
+
+
+METRICS = {
+    "queue_per_device": "waiting",
+    "utilisation": "working",
+    "running_per_device": "running",
+    "kv_use": "kv_use",
+    "tokens_per_device": "tokens_per_s",
+}
+"""The metrics of `up` and `down`, and the signal that each is a target for."""
+SERVING_METRICS = ("running_per_device", "kv_use", "tokens_per_device")
+"""Those that only devices with continuous batching have."""
+
+
 class Thresholds(Model):
-    """Targets per device in service: waiting jobs, and utilisation. At least one of them is required."""
+    """Targets per device in service. At least one of them is required."""
 
     queue_per_device: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
         None, description="jobs that wait for this entry, divided by its devices in service or being provisioned"
@@ -34,24 +66,41 @@ class Thresholds(Model):
     utilisation: Annotated[float, BeforeValidator(_share), Quantity("1", positive=True, most=1.0)] | None = Field(
         None, description="the share of the last `every` in which these devices had a job, such as 80%"
     )
+    running_per_device: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
+        None, description="sequences in the batches of these devices, divided by their number; continuous batching only"
+    )
+    kv_use: Annotated[float, BeforeValidator(_share), Quantity("1", positive=True, most=1.0)] | None = Field(
+        None, description="share of the KV cache of these devices that is in use, such as 80%; continuous batching only"
+    )
+    tokens_per_device: Annotated[float, Quantity("/s", positive=True)] | None = Field(
+        None,
+        description="tokens of prompts and outputs that a device processes in a second, over the last `every`, such as "
+        "'5000 /s'; continuous batching only",
+    )
     step: Count | None = Field(None, description="largest number of devices added or removed at one decision")
 
     @model_validator(mode="after")
     def _any(self) -> Thresholds:
-        if self.queue_per_device is None and self.utilisation is None:
-            raise as_custom(
-                InputError("no metric is given", expected="queue_per_device: 4, or utilisation: 80%, or both")
-            )
+        if all(getattr(self, name) is None for name in METRICS):
+            raise as_custom(InputError("no metric is given", expected=f"one or more of {', '.join(METRICS)}"))
         return self
 
-    def wanted(self, waiting: int, working: float) -> int:
+    def wanted(self, signals: Signals) -> int:
         """Return the number of devices that brings every given metric to its target."""
-        numbers = [
-            math.ceil(amount / target - _SLACK)
-            for amount, target in ((float(waiting), self.queue_per_device), (working, self.utilisation))
-            if target is not None
+        numbers: list[int] = [
+            math.ceil(getattr(signals, signal) / target - _SLACK)
+            for name, signal in METRICS.items()
+            if (target := getattr(self, name)) is not None
         ]
         return max(numbers)
+
+    def of_groups(self, size: int) -> Thresholds:
+        """Return the same targets for groups of ``size`` devices that count as one."""
+        scaled = ("queue_per_device", "running_per_device", "tokens_per_device")
+        update: dict[str, float | int | None] = {
+            name: None if (target := getattr(self, name)) is None else target * size for name in scaled
+        }
+        return self.model_copy(update={**update, "step": None if self.step is None else self.step // size})
 
 
 class Down(Thresholds):
@@ -76,12 +125,17 @@ class Autoscale(Model):
     down: Down | None = Field(None, description="default: devices are never removed")
     every: PositiveSeconds = Field(15.0, description="the interval between decisions")
     provisioning: Seconds = Field(description="the time from requesting a device until it is in service")
+    weights_bandwidth: Annotated[float, Quantity("B/s", positive=True, most=1e18)] | None = Field(
+        None,
+        description="rate at which a replica then loads the weights of its models, such as 2 GB/s; default: loading is "
+        "part of `provisioning`",
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Autoscale:
         if self.min > self.max:
             raise as_custom(InputError(f"min ({self.min}) is greater than max ({self.max})", expected="min <= max"))
-        for name in ("queue_per_device", "utilisation"):
+        for name in METRICS:
             high, low = getattr(self.up, name), getattr(self.down, name, None)
             if high is not None and low is not None and low >= high:
                 raise as_custom(

@@ -7,7 +7,7 @@ rented in all states but off.
 from __future__ import annotations
 
 from windtunnel.core.errors import InputError, Location
-from windtunnel.scenario.autoscale import Autoscale, Thresholds
+from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.scenario import Scenario
 
 OFF, PROVISIONING, ON, DRAINING = range(4)
@@ -39,11 +39,5 @@ def _in_groups(rule: Autoscale, size: int, where: Location) -> Autoscale:
         if number is not None and number % size:
             problem = f"{key} of {number} devices, and '{rule.entry}' is in groups of {size}"
             raise InputError(problem, where=where, expected=f"a multiple of {size}")
-    up, down = (None if part is None else _thresholds(part, size) for part in (rule.up, rule.down))
+    up, down = (None if part is None else part.of_groups(size) for part in (rule.up, rule.down))
     return rule.model_copy(update={"min": rule.min // size, "max": rule.max // size, "up": up, "down": down})
-
-
-def _thresholds(part: Thresholds, size: int) -> Thresholds:
-    queue = None if part.queue_per_device is None else part.queue_per_device * size
-    step = None if part.step is None else part.step // size
-    return part.model_copy(update={"queue_per_device": queue, "step": step})

@@ -14,6 +14,7 @@ from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_count
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Compiled, Segment
+from windtunnel.scenario.autoscale import SERVING_METRICS
 from windtunnel.scenario.faults import takes_device_down
 from windtunnel.scenario.program import Branch, Generate, OpStage, flattened
 from windtunnel.scenario.scenario import Scenario
@@ -335,20 +336,30 @@ MAX_DECISIONS = 5_000_000
 
 
 def check_decisions(prepared: PreparedRun) -> None:
-    """Check that autoscaling does not decide so often that the run would take too long.
+    """Check that autoscaling has the metrics that its rules state, and does not decide so often that a run never ends.
 
     Raises:
-        InputError: if a rule has more than ``MAX_DECISIONS`` decisions.
+        InputError: if a rule has more than ``MAX_DECISIONS`` decisions, or a metric that its devices do not have.
     """
     end = prepared.end
     span = max(int(prepared.arrival.max(initial=0)), prepared.expected_ticks) if end is None else end
     numbers = {fleet_class.name: i for i, (fleet_class, _) in enumerate(prepared.scaled)}
     for fleet_class, rule in prepared.scaled:
+        number = numbers[fleet_class.name]
+        if prepared.policy.batch.kind != "continuous":
+            for part, thresholds in (("up", rule.up), ("down", rule.down)):
+                for name in SERVING_METRICS:
+                    if getattr(thresholds, name, None) is not None:
+                        raise InputError(
+                            f"{name} needs devices that batch continuously",
+                            where=prepared.scenario.where("autoscale", number, part, name),
+                            expected="batch: {kind: continuous} in the policy, or queue_per_device or utilisation",
+                        )
         decisions = to_seconds(span) / rule.every
         min_interval = format_quantity(to_seconds(span) / MAX_DECISIONS, "s")
         if decisions > MAX_DECISIONS:
             raise InputError(
                 f"the autoscaling interval of {fleet_class.name} is too short: {decisions:,.0f} decisions",
-                where=prepared.scenario.where("autoscale", numbers[fleet_class.name], "every"),
+                where=prepared.scenario.where("autoscale", number, "every"),
                 expected=f"at most {MAX_DECISIONS:,} decisions in a run (every: {min_interval})",
             )

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from windtunnel.core.ticks import MAX_TICKS, to_ticks
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import DRAINING, OFF, ON, PROVISIONING
 from windtunnel.engine.prepare.prepared import FleetClass, PreparedRun
 from windtunnel.engine.transitions.clock import set_timer
@@ -15,8 +15,8 @@ from windtunnel.engine.transitions.faults import come_back
 from windtunnel.engine.transitions.jobs import become, count_working
 from windtunnel.engine.transitions.power import shed
 from windtunnel.engine.transitions.queues import best_queue, left, pop, reindex
-from windtunnel.engine.transitions.tables import DECIDE, READY, World
-from windtunnel.scenario.autoscale import Autoscale
+from windtunnel.engine.transitions.tables import DECIDE, READY, SERVER_KIND, World
+from windtunnel.scenario.autoscale import Autoscale, Signals
 
 
 @dataclass
@@ -32,6 +32,8 @@ class _Group:
     """Tick and target of the decisions within the stabilisation window."""
     ups: int = 0
     downs: int = 0
+    tokens: int = 0
+    """The tokens that all devices had processed at the last decision."""
 
     def members(self, w: World, state: int) -> list[int]:
         """Return the devices in a state."""
@@ -41,6 +43,18 @@ class _Group:
     def working(self, w: World) -> list[int]:
         """Return the devices in service that are up. Another device is requested in place of one that failed."""
         return [device for device in self.members(w, ON) if w.devices[device].outages == 0]
+
+
+def _loading_s(prepared: PreparedRun, fleet_class: FleetClass, rule: Autoscale) -> float:
+    """Return the time (s) in which a replica loads the weights of its models."""
+    if rule.weights_bandwidth is None:
+        return 0.0
+    models = {
+        program.decoder.model
+        for (number, _), program in prepared.compiled.items()
+        if number == fleet_class.number and program.decoder is not None
+    }
+    return sum(model.weight_bytes for model in models) / rule.weights_bandwidth
 
 
 class AutoscaleController:
@@ -53,7 +67,11 @@ class AutoscaleController:
         """The tick at which each device that is being provisioned will be ready."""
         self._groups = {
             c.number: _Group(
-                rule, c, to_ticks(rule.every), to_ticks(rule.provisioning), to_ticks(rule.down.for_) if rule.down else 0
+                rule,
+                c,
+                to_ticks(rule.every),
+                to_ticks(rule.provisioning + _loading_s(prepared, c, rule)),
+                to_ticks(rule.down.for_) if rule.down else 0,
             )
             for c, rule in prepared.scaled
         }
@@ -80,15 +98,15 @@ class AutoscaleController:
         now = int(r.now)
         count_working(w, number, 0)
         working, c.worked = int(c.worked) / group.every, 0
-        waiting = self._waiting(w, group.fleet_class)
+        signals = Signals(self._waiting(w, group.fleet_class), working, *self._serving(w, group))
         present = len(group.working(w)) + len(group.members(w, PROVISIONING))
-        upwards = rule.up.wanted(waiting, working)
+        upwards = rule.up.wanted(signals)
         wanted = min(max(upwards, rule.min), rule.max, present + (rule.up.step or rule.max))
         fewer = present
         if rule.down is not None:
             recent = group.recent
             # Saturated devices do not show the demand, so the waiting jobs limit scaling down too.
-            recent.append((now, max(upwards, rule.down.wanted(waiting, working))))
+            recent.append((now, max(upwards, rule.down.wanted(signals))))
             while recent[0][0] <= now - max(group.window, 1):
                 recent.popleft()
             if now >= group.window:
@@ -115,6 +133,19 @@ class AutoscaleController:
         at = r.queue_at + fleet_class.number
         places = range(int(w.ints[at]), int(w.ints[at + 1]))
         return sum(int(w.queues[w.ints[r.queues_of + place]].number) for place in places)
+
+    def _serving(self, w: World, group: _Group) -> tuple[int, float, float]:
+        """Return sequences in batches, shares of cache in use and tokens a second, as sums over devices in service."""
+        c = w.classes[group.fleet_class.number]
+        if c.kind != SERVER_KIND:
+            return 0, 0.0, 0.0
+        servers = [w.servers[device] for device in group.working(w)]
+        running = sum(int(v.reading_count + v.decoding_count) for v in servers)
+        use = sum(float(v.cached) / max(float(c.capacity), 1.0) for v in servers)
+        first = group.fleet_class.first
+        total = sum(int(w.servers[device].tokens) for device in range(first, first + group.fleet_class.count))
+        new, group.tokens = total - group.tokens, total
+        return running, use, new * TICKS_PER_SECOND / group.every
 
     def _add_devices(self, w: World, group: _Group, count: int) -> None:
         """Return draining devices to service, which are still rented, then provision others, lowest numbers first."""

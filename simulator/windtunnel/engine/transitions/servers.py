@@ -316,6 +316,7 @@ def end_step(w: World, device: int) -> None:
     v.steps += 1
     v.cached += decoding
     v.attended += decoding
+    v.tokens += decoding
     if decoding:
         for work in range(r.workloads):
             count = w.decoding_of[device, work]
@@ -334,6 +335,7 @@ def end_step(w: World, device: int) -> None:
         slot = v.reading
         q = w.sequences[slot]
         q.read += q.chunk
+        v.tokens += q.chunk
         if q.read == q.prompt:
             v.reading = w.slots[slot].next
             if v.reading < 0:

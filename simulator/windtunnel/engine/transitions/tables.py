@@ -174,10 +174,12 @@ GAP = _layout("ticks tokens end work")
 # tokens for which memory is reserved; attended: the sum of the tokens that decoding sequences attend to; steps:
 # completed so far. Lists of slots, first and last: reading, in prefill, in order of arrival; off: preempted, the next
 # to resume first; decoding, the youngest last; ending: decoding, in the order of their ends; undelivered: ended while
-# the device was unreachable. per_token: joules of a sequence decoding since the start of the run.
+# the device was unreachable. tokens: of prompts and outputs that it has processed. per_token: joules of a sequence
+# decoding since the start of the run.
 SERVER = _layout(
     "chunks cached attended steps began "
-    "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered",
+    "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered "
+    "tokens",
     "per_token",
 )
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
