@@ -70,9 +70,9 @@ def test_an_idle_group_draws_the_idle_power_of_all_its_devices() -> None:
     assert finished.result.energy_j == pytest.approx(above + idle, rel=1e-6)
 
 
-def costs(group: Group, model: str = "llama-3.1-8b", sku: str = "h100-sxm-80gb") -> DecoderCosts:
+def costs(group: Group, model: str = "llama-3.1-8b", sku: str = "h100-sxm-80gb", tokens: int = 512) -> DecoderCosts:
     served_model = ServedModel(known_architecture(model), "graph", "sustained")
-    return DecoderCosts(Replica(CATALOGUE.device(sku), group), served_model, LargestStep(512, 64), 4096)
+    return DecoderCosts(Replica(CATALOGUE.device(sku), group), served_model, LargestStep(tokens, 64), 4096)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,20 @@ def test_a_chunk_of_a_prompt_costs_what_predict_gives() -> None:
         assert seconds == pytest.approx(expected.duration_s[i], rel=0.02)
 
 
+@pytest.mark.parametrize("stages", [2, 4])
+def test_microbatches_of_a_prompt_attend_to_those_before_them(stages: int) -> None:
+    group, model = Group(pipeline=stages), known_architecture("llama-3.1-8b")
+    tables = costs(group, tokens=3072)
+    load = StepLoad(*np.array([[0.0], [0.0], [3072.0], [0.0]]))
+    alone, staged = (step_cost(tables.device, DividedDecoder(model, each), load, CONTEXT) for each in (Group(), group))
+    seconds, joules = tables.step(0, 0.0, [(0, 3072)], 1)
+    assert seconds == pytest.approx(staged.duration_s[0], rel=0.01)
+    assert joules + seconds * tables.idle_power_w == pytest.approx(staged.energy_j[0], rel=0.01)
+    # The microbatches together have the arithmetic of the whole prompt.
+    whole, divided = (sum(part.flops[0] for part in cost.parts) * cost.microbatches[0] for cost in (alone, staged))
+    assert divided == pytest.approx(whole, rel=1e-3)
+
+
 def test_a_sliding_window_limits_the_cost_of_long_contexts() -> None:
     windowed, whole = costs(Group(), "gpt-oss-20b", "b200-sxm-180gb"), costs(Group(), "qwen3-30b-a3b", "b200-sxm-180gb")
     assert sorted(windowed.windows)[0] == 128 and len(windowed.windows) == 2
@@ -141,6 +155,8 @@ def test_a_scaled_entry_counts_devices_and_adds_whole_groups() -> None:
     data["policy"]["batch"]["size"] = 4
     (scaled,) = run(data).result.autoscale
     assert (scaled.min, scaled.max, scaled.max_in_service) == (4, 8, 8)
+    del rule["min"]
+    assert run(data).result.autoscale[0].min == 4
     rule["max"] = 6
     with pytest.raises(InputError, match="6 devices.*groups of 4"):
         run(data)
@@ -156,6 +172,7 @@ def test_a_scaled_entry_counts_devices_and_adds_whole_groups() -> None:
         ({"count": 4, "group": {"tensor": 2, "expert": 4}}, "mixtral-8x7b", "4 parts of the experts do not divide 2"),
         ({"count": 4, "group": {"tensr": 4}}, "llama-3.1-70b", "did you mean 'tensor'"),
         ({"count": 4, "group": {"tensor": 4}, "streams": 2}, "llama-3.1-70b", "a group with streams"),
+        ({"count": 4, "group": {"tensor": 4}, "engine": "vllm", "device": "tpu-v6e"}, "llama-3.1-8b", "engine: generic"),
         ({"count": 1}, "lama-3.1-8b", "no model is known as 'lama-3.1-8b'.*did you mean 'llama-3.1-8b'"),
     ],
 )  # fmt: skip

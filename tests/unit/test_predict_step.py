@@ -45,11 +45,27 @@ def test_the_json_of_a_step_has_the_cost_columns_and_parts_that_add_up(windtunne
         assert found["context"] == {"dispatch": "graph", "clock": "sustained", "cache": "cold"}
         assert all({"part", "duration_s", "bytes", "flops", "bound"} <= set(part) for part in found["parts"])
         assert sum(part["duration_s"] for part in found["parts"]) == pytest.approx(found["duration_s"])
-        # Two operations for each weight of a product and token, on one device of each stage.
+        # Two operations for each weight of a product and token, shared by the 8 devices.
         model = known_architecture("llama-3.1-70b")
         weights = model.parameters - model.vocabulary * model.width
         products = sum(part["flops"] for part in found["parts"] if part["op"] == "gemm")
-        assert products == pytest.approx(2 * 64 * weights / {**LLAMA, **more}["tensor"], rel=0.01)  # type: ignore[operator]
+        assert products == pytest.approx(2 * 64 * weights / 8, rel=0.01)
+        # No part moves its bytes faster than the memory of an H100.
+        assert all(part["duration_s"] > part["bytes"] / 3.36e12 for part in found["parts"] if part["op"] == "gemm")
+
+
+@pytest.mark.parametrize("name", ["server", "qat-8970", "alveo-u50"])
+def test_a_kind_that_runs_no_decoder_is_refused(name: str, windtunnel_command: Command) -> None:
+    done = windtunnel_command("predict", "step", "--device", name, "model=llama-3.1-8b", "decode=1", expect=2)
+    assert "does not execute attention, as llama-3.1-8b does" in done.stderr
+
+
+def test_a_table_names_the_file_of_a_configuration_that_is_wrong(tmp_path: Path, windtunnel_command: Command) -> None:
+    config, source = tmp_path / "wrong.json", tmp_path / "in.csv"
+    config.write_text('{"model_type": "bert"}')
+    source.write_text(f"model,decode\n{config},1\n")
+    command = ("predict", "step", "--device", H100, "--table", source, "--out", tmp_path / "out.csv")
+    assert f"{config}: model_type: unknown model_type 'bert'" in windtunnel_command(*command, expect=2).stderr
 
 
 def test_the_text_of_a_step_names_kinds_of_operation_and_collectives(windtunnel_command: Command) -> None:
@@ -100,6 +116,7 @@ def test_the_table_form_gives_every_row_what_the_single_form_gives(tmp_path: Pat
             {"tensor": 5},
             "tensor: the 64 query heads of llama-3.1-70b cannot be divided by tensor: 5; expected tensor of 1",
         ),
+        ({"decode": "inf"}, "decode is inf; expected a finite number from 0"),
         ({"decode": 0}, "decode: the step has neither sequences that decode nor tokens of a prompt"),
         ({"model": "llama-3.1-80b"}, "did you mean 'llama-3.1-8b'?"),
         ({"engine": "vlm"}, "did you mean 'vllm'?"),
@@ -141,6 +158,7 @@ def test_empty_and_zero_group_columns_are_the_defaults() -> None:
     plain = step(SMALL)
     zeros = {"tensor": 0, "pipeline": 0, "attention_data": 0, "expert": 0, "expert_tensor": 0}
     assert step({**SMALL, **zeros, "weights": "", "kv_dtype": ""}) == plain
+    assert step({**SMALL, **dict.fromkeys(zeros, ""), "engine": ""}) == plain
     assert step({**SMALL, "weights": "bfloat16", "kv_dtype": "bfloat16", "engine": "generic"}) == plain
     assert step({**SMALL, "dispatch": "graph", "clock": "sustained"}) == plain
     assert step({**SMALL, "model": "meta-llama/Llama-3.1-8B-Instruct"}) == plain

@@ -41,7 +41,7 @@ def need_library(p: Parameters, rows: Rows) -> None:
     if implementation != "nccl":
         raise p.unsupported(
             f"has no {rows.op.name} of {implementation}: the kernels of serving engines are written for GPUs",
-            expected="implementation=nccl, which stands for the vendor's library",
+            expected="implementation=nccl or engine: generic, which stand for the vendor's library",
         )
 
 

@@ -274,9 +274,11 @@ def check_fits(
     raise InputError(
         f"{model.name} does not fit: a device of tensor: {group.tensor}"
         + (f", pipeline: {group.pipeline}" if group.pipeline > 1 else "")
-        + f" needs {text}, and {device.label} has {_size(size_bytes)} (memory: {memory_share:g}), which leaves {room}"
+        + f" needs {text}, and {device.label} has {_size(size_bytes)}"
+        + (f" (memory: {memory_share:g})" if memory_share < 1.0 else "")
+        + f", which leaves {room}"
         + (f" where {tokens:,} tokens are needed" if tokens > 1 else ""),
-        expected=f"no group up to tensor: {_LARGEST_TENSOR} holds it; more pipeline stages, or a format with fewer bits"
+        expected=f"more pipeline stages, or a format with fewer bits; no group up to tensor: {_LARGEST_TENSOR} holds it"
         if other is None
         else f"tensor: {other.tensor} or more ({other.devices} devices), the smallest group that holds it",
     )

@@ -91,12 +91,16 @@ class InputError(WindtunnelError):
         return text
 
     def at(self, where: Location) -> InputError:
-        """Return the same error with the missing parts of its place taken from ``where``."""
+        """Return the same error with the missing parts of its place taken from ``where``.
+
+        A line belongs to a file, so an error in another file keeps its own line or none.
+        """
         own = self.where
+        keeps = own.line is not None or (own.file is not None and where.file is not None and own.file != where.file)
         merged = Location(
             file=own.file or where.file,
-            line=own.line if own.line is not None else where.line,
-            column=own.column if own.line is not None else where.column,
+            line=own.line if keeps else where.line,
+            column=own.column if keeps else where.column,
             field=own.field or where.field,
         )
         return type(self)(self.problem, where=merged, expected=self.expected, nearest=self.nearest)

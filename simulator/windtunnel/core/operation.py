@@ -82,7 +82,9 @@ class Column:
                 )
             return text
         number = self._number(value)
-        if not np.isfinite(number) or number < self.minimum:
+        if not np.isfinite(number):
+            raise InputError(f"{self.name} is {value}", expected=f"a finite number from {self.minimum:g}{self._suffix}")
+        if number < self.minimum:
             raise InputError(f"{self.name} is {value}", expected=f"at least {self.minimum:g}{self._suffix}")
         if number > self.maximum:
             raise InputError(f"{self.name} is {value}", expected=f"at most {self.maximum:g}{self._suffix}")

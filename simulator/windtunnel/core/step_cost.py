@@ -181,18 +181,22 @@ def _asked(table: StepTable, micro: FloatArray) -> list[_Asked | None]:
     each = StepLoad(load.decode / micro, load.context, load.prefill / micro, load.prefill_context)
     handover = table.divided.handover()
     parts = [*table.divided.parts(), *([] if handover is None else [handover])]
-    return [_rows_of(part, each, table.context, table.divided.group.attention_data) for part in parts]
+    return [_rows_of(part, load, each, micro, table) for part in parts]
 
 
-def _rows_of(part: Part, load: StepLoad, context: Mapping[str, str], copies: int) -> _Asked | None:
+def _rows_of(part: Part, whole: StepLoad, each: StepLoad, micro: FloatArray, table: StepTable) -> _Asked | None:
+    """Return what a part asks for, from the load of whole steps and that of each of ``micro`` microbatches."""
+    # A microbatch attends to the tokens of the prompt in those before it, so the scores of the whole chunk are divided.
+    load = whole if part.amount is Amount.PROMPTS else each
     amount = load.amount(part.amount)
     present = np.flatnonzero(amount > 0)
     if not len(present):
         return None
+    context = table.context
     some = StepLoad(load.decode[present], load.context[present], load.prefill[present], load.prefill_context[present])
     if part.amount is Amount.PROMPTS:
-        rows, share = _chunk(part, some, context, copies)
-        return _Asked(part, rows, present, share)
+        rows, share = _chunk(part, some, context, table.divided.group.attention_data)
+        return _Asked(part, rows, present, share / micro[present])
     attends = part.amount is Amount.DECODING and _cached(part)
     more = {"kv_tokens": _attended(part, some.context)} if attends else None
     return _Asked(part, part.rows(amount[present], context, more), present, 1.0)

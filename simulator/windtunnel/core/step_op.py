@@ -6,6 +6,7 @@ A step is no operation of a kind of device: its cost follows from those of the o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -59,6 +60,11 @@ class Step(Operation):
             choice(column.name, column.choices, _DEFAULTS.get(column.name, str(column.default)), doc=column.doc)
             for column in CONTEXT
         )
+
+    @classmethod
+    def complete(cls, values: Mapping[str, object]) -> dict[str, float | str]:
+        """Return the checked ``values`` with defaults for missing columns and for empty values, as in tables."""
+        return super().complete({n: v for n, v in values.items() if v != "" or cls.column(n).default is None})
 
     @classmethod
     def flops(cls, choices: Choices, n: Numbers) -> FloatArray:

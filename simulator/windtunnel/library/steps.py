@@ -12,7 +12,7 @@ import numpy.typing as npt
 from windtunnel.core.architecture import Architecture, LatentAttention
 from windtunnel.core.decoder_memory import DecoderMemory, LargestStep, check_fits
 from windtunnel.core.device import Cost, Device
-from windtunnel.core.errors import InputError, Location
+from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.group import Group
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance
@@ -75,19 +75,20 @@ class StepPricing:
         """Return the cost of a single row with its parts, without those that the step does not run.
 
         With pipeline stages, which work at the same time, the times of the parts are scaled so that they add up to the
-        duration; bytes and FLOPs are those of all microbatches, on one device of each stage.
+        duration. Bytes and FLOPs are those of one device, of all microbatches and the mean over the stages.
         """
         ((_, table),) = self._tables(rows)
         (cost,) = step_costs(self.device, [table])
-        through_s, micro = sum(float(part.duration_s[0]) for part in cost.parts), float(cost.microbatches[0])
+        through_s = sum(float(part.duration_s[0]) for part in cost.parts)
         scale = float(cost.duration_s[0]) / through_s
+        times = float(cost.microbatches[0]) / table.divided.group.pipeline
         parts = [
             StepPart(
                 part=part.name,
                 op=part.op,
                 duration_s=scale * float(part.duration_s[0]),
-                bytes=micro * float(part.bytes[0]),
-                flops=micro * float(part.flops[0]),
+                bytes=times * float(part.bytes[0]),
+                flops=times * float(part.flops[0]),
                 bound=str(part.bound[0]),
             )
             for part in cost.parts
@@ -118,8 +119,15 @@ class StepPricing:
     def _divided(self, model: Architecture, counts: dict[str, int], engine: str) -> DividedDecoder:
         group = Group(**{name: counts[name] or 1 for name in GROUP[:-1]}, expert_tensor=counts["expert_tensor"] or None)
         group.check(model)
+        divided = divided_decoder(self.device, model, group, engine)
+        missing = sorted({part.op.name for part in divided.parts() if not self.device.runs(part.op.name)})
+        if missing:
+            raise UnsupportedOperationError(
+                f"{self.device.label} is a {self.device.kind.name}, which does not execute {missing[0]}, as "
+                f"{model.name} does"
+            )
         self._memory(model, group)
-        return divided_decoder(self.device, model, group, engine)
+        return divided
 
     def _memory(self, model: Architecture, group: Group) -> DecoderMemory:
         """Return the memory of a group; raises InputError if it does not hold the model."""

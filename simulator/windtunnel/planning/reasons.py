@@ -361,7 +361,7 @@ def _entry_text(reason: EntryReason, error: TimeError | None, objective: str) ->
         value, unit = reason.objective or 0.0, UNITS[objective]
         amount = format_quantity(value, "W") if unit == "W" else f"{value:,.2f} {unit}"
         suffice = f"{count:,} do not suffice, and " if count > 1 else "one does not suffice, and " if count else ""
-        more = "one" if count == 0 else f"{count + 1:,}"
+        more = "one" if count == 0 else "more"
         text = (
             f"not searched further: alone, {suffice}{more} would be at {amount} or more, over {GIVE_UP:g} times the "
             "best fleet"

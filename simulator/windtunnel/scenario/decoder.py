@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from windtunnel.core.architecture import (
     FORMAT_BITS,
@@ -86,11 +86,15 @@ class DecoderModel(Model):
             self._check_heads()
         if self.dtype is not None and self.weights is not None:
             raise as_custom(InputError("a model with both dtype and weights", expected="one of them"))
-        stated = self.weights
+        return self
+
+    @field_validator("weights")
+    @classmethod
+    def _known_formats(cls, stated: str | WeightFormats | None) -> str | WeightFormats | None:
         for text in (stated.linear, stated.experts) if isinstance(stated, WeightFormats) else (stated,):
             if text is not None:
                 _check_format(text)
-        return self
+        return stated
 
     def _check_heads(self) -> None:
         assert self.heads is not None and self.width is not None  # noqa: S101  the caller has checked it

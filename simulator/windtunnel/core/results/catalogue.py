@@ -26,7 +26,9 @@ class Prediction(Result):
 
 @dataclass(frozen=True)
 class StepPart(Result):
-    """A part of a step over all layers, on one device of each stage: time (s), bytes of operands, and FLOPs.
+    """A part of a step over all layers: time (s), and bytes of operands and FLOPs of one device.
+
+    With pipeline stages the bytes and FLOPs are the mean over the stages.
 
     ``op`` is the operation that prices it; parts that exchange data between devices are collectives. The times of all
     parts add up to the duration of the step.

@@ -33,6 +33,9 @@ def stated_rules(scenario: Scenario) -> dict[int, Autoscale]:
 def _in_groups(rule: Autoscale, size: int, where: Location) -> Autoscale:
     if size == 1:
         return rule
+    if rule.min == 1:
+        # The default: the least that can be in service.
+        rule = rule.model_copy(update={"min": size})
     numbers = {"min": rule.min, "max": rule.max, "up.step": rule.up.step}
     numbers["down.step"] = None if rule.down is None else rule.down.step
     for key, number in numbers.items():
