@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
 from windtunnel.core.device import ModelAccuracy
@@ -129,6 +129,16 @@ class Serving(Result):
     entries: Sequence[EntryUse]
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)
     """``slo_attainment`` with its interval."""
+
+    def with_times(self, times: Mapping[str, TimeDistribution | None]) -> Serving:
+        """Return the same with other times, by the names of targets: ttft, itl, tpot, e2e."""
+        return replace(
+            self,
+            ttft_s=times.get("ttft", self.ttft_s),
+            itl_s=times.get("itl", self.itl_s),
+            tpot_s=times.get("tpot", self.tpot_s),
+            e2e_s=times.get("e2e", self.e2e_s),
+        )
 
 
 class Timed(Protocol):

@@ -121,9 +121,8 @@ def _part(name: str, part: Measured | WorkloadResult, runs: Sequence[Part], trac
             found[metric] = _distribution(times, redrawn if len(redrawn) == len(runs) else [], traced)
     serving = part.serving
     if serving is not None:
-        attainment = _attainment(serving.attainment, runs, traced)
-        times_of_tokens = {f"{metric}_s": of_tokens(found.get(metric)) for metric in ("ttft", "itl", "tpot", "e2e")}
-        serving = replace(serving, **times_of_tokens, attainment=attainment)
+        serving = serving.with_times({metric: of_tokens(times) for metric, times in found.items()})
+        serving = replace(serving, attainment=_attainment(serving.attainment, runs, traced))
     reasons = missing_reasons({f"{metric}_s": times for metric, times in found.items()})
     return WorkloadResult(
         name=name,
