@@ -132,6 +132,16 @@ class Order:
 
 
 @dataclass(frozen=True)
+class PrefixCache:
+    """Blocks of prompts that a device has read are kept for later requests.
+
+    ``blocks``: as many blocks as this, beside the key-value memory of the sequences; None: in that memory.
+    """
+
+    blocks: int | None = None
+
+
+@dataclass(frozen=True)
 class Batch:
     """How many jobs a device executes together.
 
@@ -145,6 +155,7 @@ class Batch:
     wait_s: float = 0.0
     tokens: int = 8192
     memory: float = 1.0
+    prefix_cache: PrefixCache | None = None
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,9 @@ class Jobs:
 
     ``first`` is the time of a request's first token, and ``tokens`` the number of its output tokens (0 for other jobs).
     ``energy_j`` is the energy of the job above the idle power of its devices. ``starts`` is its number of attempts;
-    ``start`` and ``device`` are those of its last attempt.
+    ``start`` and ``device`` are those of its last attempt. With a prefix cache, else None: ``blocks`` is the number of
+    blocks of a request's prompt, ``hit_blocks`` how many of them the cache had when the request last started, and
+    ``hits`` the tokens of the prompt that it therefore did not read. They are 0 for requests that did not start.
     """
 
     workload: IntArray
@@ -75,9 +77,19 @@ class Jobs:
     status: IntArray
     energy_j: FloatArray
     starts: IntArray
+    hits: IntArray | None = None
+    blocks: IntArray | None = None
+    hit_blocks: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.arrival)
+
+    def prefix_hit_rate(self, which: npt.NDArray[np.bool_]) -> float | None:
+        """Return the share of the blocks of some jobs' prompts that prefix caches had; None without such blocks."""
+        if self.blocks is None or self.hit_blocks is None:
+            return None
+        blocks = int(self.blocks[which].sum())
+        return int(self.hit_blocks[which].sum()) / blocks if blocks else None
 
 
 LOAD_OF_DESIGN = "load design "

@@ -260,6 +260,19 @@ class RequestBatch(_Model):
     wait: Seconds = 0.0
 
 
+class StatedPrefixCache(_Model):
+    """Blocks of prompts that a device has read are kept, and a later prompt that begins with them is not read again."""
+
+    block: Annotated[int, BeforeValidator(whole), Field(ge=1, le=131_072)] | None = Field(
+        None, description="tokens of a block; default: 16, or the size of the trace's own blocks"
+    )
+    blocks: Annotated[int, BeforeValidator(whole), Field(ge=1, le=2**30)] | None = Field(
+        None,
+        description="the blocks that each replica keeps, in memory of their own; default: what the KV memory has room "
+        "for beside the running sequences",
+    )
+
+
 class ContinuousBatch(_Model):
     """Requests join and leave a device's batch at every step, as far as the KV cache has room."""
 
@@ -270,6 +283,9 @@ class ContinuousBatch(_Model):
     )
     memory: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
         0.9, description="share of a device's memory for weights and KV cache"
+    )
+    prefix_cache: StatedPrefixCache | None = Field(
+        None, description="keep the prompts that were read, for later ones that begin alike; default: none is kept"
     )
 
 

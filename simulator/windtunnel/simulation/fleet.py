@@ -13,7 +13,7 @@ from windtunnel.core.configure import configure
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, Policy
+from windtunnel.core.policy import Batch, Policy, PrefixCache
 from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.read import read_overlay
@@ -42,7 +42,13 @@ def policy_of(scenario: Scenario) -> Policy:
     if isinstance(stated.batch, RequestBatch):
         batch = Batch("request", stated.batch.size, stated.batch.wait)
     elif isinstance(stated.batch, ContinuousBatch):
-        batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
+        batch = Batch(
+            "continuous",
+            stated.batch.size,
+            tokens=stated.batch.tokens,
+            memory=stated.batch.memory,
+            prefix_cache=PrefixCache(stated.batch.prefix_cache.blocks) if stated.batch.prefix_cache else None,
+        )
     preemption = stated.preemption or "none"
     if stated.name is not None:
         named = _located(

@@ -28,6 +28,7 @@ _EVERYTHING = frozenset(FEATURES) - {"SIMPY"}
 VARIANTS = {
     "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
     "serving": frozenset({"SERVERS"}),
+    "prefixes": frozenset({"SERVERS", "PREFIXES"}),
     "all": _EVERYTHING,
 }
 """The features of each variant. The last one is compiled at its first use, the others when Windtunnel is installed."""
@@ -39,7 +40,9 @@ def variant_of(prepared: PreparedRun) -> str:
         return "all"
     if prepared.policy.batch.kind != "continuous":
         return "fleet"
-    return "all" if prepared.interrupts or prepared.budget_w is not None else "serving"
+    if prepared.interrupts or prepared.budget_w is not None:
+        return "all"
+    return "serving" if prepared.policy.batch.prefix_cache is None else "prefixes"
 
 
 def needs_everything(prepared: PreparedRun) -> bool:
@@ -137,6 +140,8 @@ def _empty() -> World:
         stream_jobs=records(0, tables.STREAM_JOB),
         slots=records(0, tables.SLOT),
         sequences=records(0, tables.SEQUENCE),
+        nodes=records(0, tables.NODE_OF_PREFIX),
+        node_index=np.zeros(0, dtype=np.int64),
         waits=records(0, tables.WAIT),
         rules=records(0, tables.RULE),
         progress=records(0, tables.PROGRESS_OF_JOB),
