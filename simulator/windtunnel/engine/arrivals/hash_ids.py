@@ -81,9 +81,7 @@ def read_json_lines(path: Path, what: str, where: Location, columns: Sequence[st
         header = header or tuple(values)
         for name in (*columns, *header):
             if name not in values:
-                raise InputError(
-                    f"this line has no '{name}'", where=place, expected="the same keys on each line"
-                )
+                raise InputError(f"this line has no '{name}'", where=place, expected="the same keys on each line")
         rows.append([_text(values[name], Location(str(path), number, field=name)) for name in header])
         lines.append(number)
     return Table(str(path), header, rows, lines)

@@ -441,9 +441,7 @@ _ISO = re.compile(
 )
 
 
-def _parse_times(
-    texts: Sequence[str], lines: Sequence[int], file: str, column: str, per_second: int = 1
-) -> list[int]:
+def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: str, per_second: int = 1) -> list[int]:
     """Return times as ticks since the earliest of them, exact to a picosecond: ISO 8601, or in 1 / ``per_second`` s."""
     ticks: list[int] = []
     for text, line in zip(texts, lines, strict=True):

@@ -19,7 +19,8 @@ from windtunnel.engine.transitions.features import FEATURES
 from windtunnel.engine.transitions.tables import HOURS, World, records
 from windtunnel.scenario.faults import OperationFault
 
-_CANDIDATE = types.NamedTuple((types.int64, *(types.float64,) * 6, types.int64, *(types.float64,) * 2), Candidate)
+_NUMBERS, _COUNTS = (types.float64,), (types.int64,)
+_CANDIDATE = types.NamedTuple((*_COUNTS, *_NUMBERS * 6, *_COUNTS, *_NUMBERS * 2, *_COUNTS * 6), Candidate)
 _JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float64), JobKey)
 SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
 KEY = types.float64(_JOB_KEY)

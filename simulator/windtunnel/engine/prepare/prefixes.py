@@ -62,7 +62,9 @@ def block_tokens(scenario: Scenario) -> int:
     stated = batch.prefix_cache.block if isinstance(batch, ContinuousBatch) and batch.prefix_cache else None
     for workload in scenario.workload:
         arrivals = workload.arrivals
-        tokens = FORMATS[arrivals.format].block_tokens if isinstance(arrivals, Trace) and arrivals.format in FORMATS else 0
+        tokens = (
+            FORMATS[arrivals.format].block_tokens if isinstance(arrivals, Trace) and arrivals.format in FORMATS else 0
+        )
         if tokens and stated not in (None, tokens):
             raise InputError(
                 f"blocks of {stated} tokens, and the hash ids of the trace of '{workload.name}' stand for {tokens}",

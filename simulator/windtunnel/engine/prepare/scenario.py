@@ -33,8 +33,8 @@ from windtunnel.engine.prepare.decoding import DecoderCostCache, Replica
 from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.offered_load import least_queue, offered_load
-from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.prefixes import block_tokens, prompt_chains
+from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
 from windtunnel.engine.prepare.users import first_capacity, user_class

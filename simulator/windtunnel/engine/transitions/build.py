@@ -5,11 +5,11 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from windtunnel.core.policy import OwnFunction
+from windtunnel.core.policy import Index, OwnFunction
 from windtunnel.core.rng import key_words
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
@@ -303,9 +303,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     )
     r.turn = prepared.device_count
     r.routed = policy.route.score is not None
-    r.by = {"jobs": tables.BY_PRESENT, "backlog": tables.BY_BACKLOG, "last_chosen": tables.BY_TURN}[
-        policy.route.rank_by
-    ]
+    r.by = get_args(Index).index(policy.route.rank_by)
     r.looks = policy.route.rank_by != "jobs" or policy.route.score is None or _reads(policy.route.score, "backlog_s")
     r.keyed = policy.order.key is not None
     r.batch = tables.REQUEST if batching else tables.NO_BATCH

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -51,9 +50,9 @@ def index_of(nodes: int) -> np.ndarray:
     return np.zeros(1 << (2 * nodes - 1).bit_length() if nodes else 1, dtype=np.int64)
 
 
-def more_nodes(r: Any, count: int) -> np.ndarray:
+def more_nodes(r: Records, count: int) -> Records:
     """Return as many blank nodes again as there are, for the end of the table. The next step indexes all nodes."""
-    rows = records(count, tables.NODE_OF_PREFIX)
+    rows: Records = records(count, tables.NODE_OF_PREFIX)
     rows.next = np.append(np.arange(count + 1, 2 * count), r.free_node)
     r.free_node, r.reindexing = count, 1
     return rows

@@ -8,11 +8,11 @@ either hits whole or not at all.
 
 There are two kinds of caches. Where the scenario states a number of ``blocks``, the cache is a store of that size
 beside the KV memory of the sequences. Else it shares that memory: the blocks of running sequences stay and count once,
-however many sequences use them, and the other ones have what the sequences leave (as in vLLM's automatic prefix
-caching; docs.vllm.ai, "Automatic Prefix Caching"). Weights of blocks are counted in blocks in the former, and in tokens in the latter.
+however many sequences use them, and the other ones have what the sequences leave, as in vLLM. Weights of blocks are
+counted in blocks in the former, and in tokens in the latter.
 
-A prompt is looked up when its request is admitted, and its blocks are in the cache from then on: prompts are read in the
-order of admission, so a later one is read when they are there.
+A prompt is looked up when its request is admitted, and its blocks are in the cache from then on: prompts are read in
+the order of admission, so a later one is read when they are there.
 """
 
 from __future__ import annotations
@@ -23,14 +23,22 @@ from windtunnel.engine.transitions.tables import SHARED_MEMORY, World
 # The hash table.
 
 _FACTOR, _LOW, _SHIFT = 2_654_435_769, 2**31 - 1, 16
-"""Multiplicative hashing (Knuth, The Art of Computer Programming 3, section 6.4): 2^32 over the golden ratio. The
-product of 31 bits and this fits into 64 bits, so that Python and machine code agree."""
+
+
+@hot
+def hashed(number: int) -> int:
+    """Return a hash of the lowest 31 bits of a number.
+
+    It is multiplicative (Knuth, The Art of Computer Programming 3, section 6.4) with 2^32 over the golden ratio. The
+    product fits into 64 bits, so that Python and machine code agree.
+    """
+    return ((number & _LOW) * _FACTOR) >> _SHIFT
 
 
 @hot
 def _home(w: World, run: int, device: int) -> int:
     """Return the place of the index where the search for a run of a device begins."""
-    place: int = ((((run * w.run[0].devices + device) & _LOW) * _FACTOR) >> _SHIFT) & (len(w.node_index) - 1)
+    place: int = hashed(run * w.run[0].devices + device) & (len(w.node_index) - 1)
     return place
 
 
@@ -198,8 +206,7 @@ def look_up(w: World, device: int, slot: int) -> int:
     """Look up a request's prompt: note what is found, and return the tokens for which it needs memory."""
     r, q = w.run[0], w.sequences[slot]
     first, last = _chain(w, slot)
-    tokens = blocks = found = 0
-    fresh = 0
+    tokens = fresh = blocks = found = 0
     for place in range(first, last):
         run = w.ints[place]
         node = _find(w, device, run)
@@ -251,7 +258,7 @@ def make_room(w: World, device: int, room: int) -> None:
 @hot
 def _store(w: World, device: int, run: int) -> None:
     """Use the blocks of a run from the first to the last, in a cache of a stated number of blocks."""
-    r, v = w.run[0], w.servers[device]
+    r = w.run[0]
     weight = _weight(w, run)
     node = _find(w, device, run)
     if node < 0:

@@ -3,8 +3,8 @@
 Each step produces a token for every decoding sequence, and uses the remaining tokens of the step for chunks of prompts.
 KV cache is reserved as tokens are produced. When memory is full, the youngest sequence is preempted, and its tokens are
 recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is admitted when its prompt fits.
-`engine/prepare/decoding.py` computes the cost of a step. With a prefix cache (`prefixes`) a prompt is read from the first
-token on that the cache does not have.
+`engine/prepare/decoding.py` computes the cost of a step. With a prefix cache (`prefixes`) a prompt is read from the
+first token on that the cache does not have.
 
 Sequences are slots in doubly linked lists of their device, so memory is proportional to the number of jobs present.
 Decoding sequences are also in a list in the order in which they end. A sequence enters it once in hundreds of steps,

@@ -53,9 +53,9 @@ RUN = _layout(
     # For closed loops: the number of submissions in their heap, the largest number of think times of a user so far, and
     # 1 + the workload that has more jobs than random numbers were drawn for.
     "submits thoughts exceeded "
-    # For prefix caches: which kind (a constant), the number of nodes in use, the first free one, and whether all must be
-    # indexed again. Constants: the blocks of a cache of its own; the weight of a block; the runs of the longest chain;
-    # the offsets in `ints` of the weights, blocks and tokens of the runs.
+    # For prefix caches: which kind (a constant), the number of nodes in use, the first free one, and whether all must
+    # be indexed again. Constants: the blocks of a cache of its own; the weight of a block; the runs of the longest
+    # chain; the offsets in `ints` of the weights, blocks and tokens of the runs.
     "caching nodes free_node reindexing cache_blocks block_weight longest_chain run_weights run_blocks run_tokens "
     # For streams: the first free task.
     "free_task "
@@ -148,14 +148,14 @@ SEGMENT = _layout(
     "design design_at",
     "seconds watts share",
 )
-# gang: the number of devices that a job occupies. With a prefix cache: chains, the offset in `ints` of the place of each
-# job's chain, and homes, that of the number by which it has a home device. patience: its mean in seconds, or -1 if jobs wait for ever;
+# gang: the number of devices that a job occupies. patience: its mean in seconds, or -1 if jobs wait for ever;
 # patience_draw: the column of its draws, or -1. For closed loops: the offset of its first user, the next job's rank,
 # for how many jobs random numbers were drawn, the signature of its jobs, and the offsets in `numbers` of their draws
-# and of their slowdowns (-1 without stragglers).
+# and of their slowdowns (-1 without stragglers). With a prefix cache: the offsets in `ints` of the place of each job's
+# chain, and of the number by which it has a home device.
 WORKLOAD = _layout(
-    "gang deadline priority way_at prompts outputs chains homes first_user taken capacity signature draws_at stretch_at "
-    "patience_draw",
+    "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
+    "patience_draw chains homes",
     "patience",
 )
 # thoughts: how often the user has thought.
@@ -195,8 +195,8 @@ SERVER = _layout(
 # the list of ending sequences. With a prefix cache: found, hits: runs and blocks that it found there; using: the runs
 # whose blocks stay for it.
 SEQUENCE = _layout("prompt output read chunk born ends last before later earlier found hits using", "joules_at_birth")
-# A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list; users:
-# the sequences that use it; left: the weight of its blocks that are there, its last ones.
+# A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
+# users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.
 NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4")
 
 # What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
@@ -261,7 +261,8 @@ SINGLE, SERVER_KIND, STREAM = range(3)
 """Kinds of devices: one job or batch at a time, continuous batches, several jobs at a time."""
 CONSTANT, BY_JOB, DRAWN = range(3)
 """How a segment's ticks are given: one number, one per job, or seconds times the job's draw."""
-BY_PRESENT, BY_BACKLOG, BY_TURN = range(3)
+BY_PRESENT, BY_BACKLOG, BY_TURN, BY_EACH = range(4)
+"""What a route ranks devices by, in the order of ``core.policy.Index``. ``BY_EACH``: it scores all of them."""
 NO_BATCH, REQUEST = range(2)
 NO_CACHE, SHARED_MEMORY, OWN_BLOCKS = range(3)
 """Prefix caches: none, in the memory that sequences leave, or of a stated number of blocks."""
