@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
-from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.cases import memory_of
 from tests.differential.comparison import assert_same, prepared
 from tests.differential.test_engines import EXPENSIVE, SMALL
+from tests.differential.watched import run_watched
 
 from windtunnel.core.recording import Recording
 from windtunnel.engine.compiled import run as compiled
@@ -24,8 +25,6 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.engine.transitions import prefix_tables
-from windtunnel.engine.transitions.prefixes import _find
-from windtunnel.engine.transitions.tables import SHARED_MEMORY
 
 BLOCK = 512
 ROUTES = ["central", "least-loaded", "kv-aware", "prefix-aware", "prefix-and-load", "session-affinity"]
@@ -166,57 +165,11 @@ def ready_run(data: dict[str, Any], rows: list[dict[str, Any]]) -> PreparedRun:
         return prepared(data)
 
 
-class Watched(process._Run):
-    """A run of the process engine that checks the memory of every device after every event."""
-
-    def _consequences(self) -> None:
-        super()._consequences()
-        for device in range(self.world.run[0].devices):
-            self.hold_memory(device)
-
-    def hold_memory(self, device: int) -> None:
-        w: Any = self.world
-        r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
-        tokens = w.ints[r.run_tokens :]
-        users: Counter[int] = Counter()
-        held = 0
-        for slot, is_decoding in self.sequences(device):
-            q, s = w.sequences[slot], w.slots[slot]
-            chain = w.ints[w.ints[w.workloads[s.work].chains + s.rank] :][: q.using]
-            users.update(chain)
-            held += q.prompt + (1 + v.steps - q.born if is_decoding else 0) + c.state - sum(tokens[i] for i in chain)
-        kept = {}
-        node, before = v.oldest, -1
-        while node >= 0:
-            assert w.nodes[node].before == before and w.nodes[node].users == 0 and w.nodes[node].on == device
-            kept[w.nodes[node].run] = w.nodes[node].left
-            before, node = node, w.nodes[node].next
-        assert v.newest == before
-        assert sum(kept.values()) == v.spare and all(left > 0 for left in kept.values())
-        assert not set(kept) & set(users)
-        for run in {*kept, *users}:
-            assert w.nodes[_find(w, device, run)].users == users[run]
-        assert v.cached == held + sum(tokens[run] for run in users)
-        if r.caching != SHARED_MEMORY:
-            assert v.spare <= r.cache_blocks and not users
-        elif w.devices[device].slot >= 0 and v.reading_count + v.decoding_count > 1:
-            assert v.cached + v.decoding_count + v.spare <= c.capacity
-
-    def sequences(self, device: int) -> Iterator[tuple[int, bool]]:
-        w: Any = self.world
-        v = w.servers[device]
-        for first in (v.reading, v.decoding):
-            slot = first
-            while slot >= 0:
-                yield slot, first == v.decoding
-                slot = w.slots[slot].next
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=EXPENSIVE)
+@settings(max_examples=60, deadline=None, suppress_health_check=EXPENSIVE)
 @given(cached())
 def test_both_engines_cache_alike_and_memory_adds_up(drawn: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
     ready = ready_run(*drawn)
-    one, other = Watched(ready, None).execute(), compiled.run(ready)
+    one, other = run_watched(ready), compiled.run(ready)
     invariants.check(other)
     assert_same(one, other)
     held_to_bounds(other)
@@ -251,4 +204,4 @@ def test_tables_of_nodes_grow(monkeypatch: pytest.MonkeyPatch) -> None:
         served(Path(), {}, policy={"name": "fifo", "batch": {"kind": "continuous", "size": 7, "prefix_cache": {}}}),
         rows,
     )
-    assert_same(Watched(ready, None).execute(), compiled.run(ready))
+    assert_same(run_watched(ready), compiled.run(ready))

@@ -45,17 +45,17 @@ class Candidate(NamedTuple):
     """Expected time to load the designs that this job needs and the device will not hold after its present jobs; 0 for
     devices that are not reconfigured. ``estimate_s`` and ``mean_s`` do not include it, and ``backlog_s`` includes that
     of the present jobs."""
-    prompt_tokens: int
+    prompt_tokens: int = 0
     """The tokens of this request's prompt."""
-    hit_tokens: int
+    hit_tokens: int = 0
     """How many of them, from the first on, the prefix cache of the device has now."""
-    kv_tokens: int
+    kv_tokens: int = 0
     """The tokens for which the sequences in the device's batch hold KV memory; blocks that they share count once."""
-    kv_capacity_tokens: int
+    kv_capacity_tokens: int = 0
     """The tokens for which the device has KV memory."""
-    running: int
+    running: int = 0
     """The sequences in its batch."""
-    turns_from_home: int
+    turns_from_home: int = 0
     """How many devices of the fleet follow the home of the request's conversation up to this one; 0 at home."""
 
 
