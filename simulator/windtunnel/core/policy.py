@@ -127,7 +127,7 @@ class Route:
     ``score`` None: one central queue, from which a free device takes the first job it can run, the device of
     lowest index first. Ties between classes go to the class that is faster for the job, then to the lowest index.
     ``requires``: what every class or job must state for the score to have a meaning (``price``, ``deadline``,
-    ``use_case``, ``continuous``: batches of that kind).
+    ``use_case``). Routes with ``rank_by`` each require continuous batching.
     """
 
     name: str

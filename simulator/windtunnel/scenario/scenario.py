@@ -289,11 +289,21 @@ class ContinuousBatch(_Model):
     )
 
 
+class WeightedRoute(_Model):
+    """A route to the device with the smallest weighted sum."""
+
+    weights: dict[Text, Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]] = Field(
+        min_length=1,
+        description="numbers by what they multiply: jobs, backlog_s, estimate_s, cost_usd, energy_j, hit_tokens, "
+        "kv_tokens, running, turns_from_home",
+    )
+
+
 class PolicyParts(_Model):
     """A named policy, or a route and an order; and how jobs are batched."""
 
     name: Text | None = None
-    route: Text | None = None
+    route: Text | WeightedRoute | None = None
     order: Text | None = None
     batch: Annotated[RequestBatch | ContinuousBatch, Field(discriminator="kind")] | None = None
     preemption: Literal["resume", "restart"] | None = Field(

@@ -13,8 +13,9 @@ from windtunnel.core.configure import configure
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, Policy, PrefixCache
-from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario
+from windtunnel.core.policy import Batch, Policy, PrefixCache, Route
+from windtunnel.policies.weighted import weighted_route
+from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, WeightedRoute
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.read import read_overlay
 
@@ -59,11 +60,15 @@ def policy_of(scenario: Scenario) -> Policy:
         )
         return replace(named, preemption=preemption, backfill=stated.backfill)
     folder, outside = scenario.folder, scenario.outside_code
-    made_route = partial(policies.route_named, stated.route or "central", folder, outside)
+    made_route: Callable[[], Route]
+    if isinstance(stated.route, WeightedRoute):
+        made_route = partial(weighted_route, stated.route.weights)
+    else:
+        made_route = partial(policies.route_named, stated.route or "central", folder, outside)
     made_order = partial(policies.order_named, stated.order or "arrival", folder, outside)
     route = _located(made_route, scenario, "policy", "route")
     order = _located(made_order, scenario, "policy", "order")
-    name = f"{stated.route or 'central'} / {stated.order or 'arrival'}"
+    name = f"{route.name} / {order.name}"
     return Policy(name, route, order, batch, preemption, stated.backfill)
 
 

@@ -110,7 +110,9 @@ def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
 
 def _cached(signature: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function compiled for a signature. The machine code of those that are part of Windtunnel is cached."""
-    compiled: Callable[..., Any] = njit(signature, cache=function.__module__.startswith("windtunnel."))(function)
+    # The numbers of a closure, such as the weights of a route, differ from run to run.
+    cache = function.__module__.startswith("windtunnel.") and function.__closure__ is None
+    compiled: Callable[..., Any] = njit(signature, cache=cache)(function)
     return compiled
 
 

@@ -26,9 +26,9 @@ def check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass
     Raises:
         InputError: if one is missing.
     """
-    if "continuous" in policy.requires and policy.batch.kind != "continuous":
+    if policy.route.rank_by == "each" and policy.batch.kind != "continuous":
         raise InputError(
-            f"policy '{policy.name}' requires devices with continuous batching",
+            f"the route '{policy.route.name}' requires devices with continuous batching",
             where=scenario.where("policy"),
             expected="batch: {kind: continuous}, or another policy",
         )
