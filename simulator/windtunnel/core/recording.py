@@ -61,6 +61,7 @@ class Jobs:
     """All jobs in order of arrival, one array element each. Times are ticks, -1 where the event did not happen.
 
     ``first`` is the time of a request's first token, and ``tokens`` the number of its output tokens (0 for other jobs).
+    ``prompts`` are its prompt tokens.
     ``energy_j`` is the energy of the job above the idle power of its devices. ``starts`` is its number of attempts;
     ``start`` and ``device`` are those of its last attempt. With a prefix cache, else None: ``blocks`` is the number of
     blocks of a request's prompt, ``hit_blocks`` how many of them the cache had when the request last started, and
@@ -77,6 +78,7 @@ class Jobs:
     status: IntArray
     energy_j: FloatArray
     starts: IntArray
+    prompts: IntArray | None = None
     hits: IntArray | None = None
     blocks: IntArray | None = None
     hit_blocks: IntArray | None = None
@@ -306,12 +308,17 @@ class Scaling:
 
 @dataclass(frozen=True)
 class TokenGaps:
-    """The times between consecutive tokens: ``weights[i]`` tokens of ``workload[i]`` had the gap ``ticks[i]``."""
+    """The times between consecutive tokens: ``weights[i]`` tokens of ``workload[i]`` had the gap ``ticks[i]``.
+
+    They ended at ``end[i]``. ``of[i]`` is the job whose tokens they are, or -1 - device for a token of each sequence
+    that the device decoded then.
+    """
 
     ticks: TickArray
     weights: IntArray
     end: TickArray
     workload: IntArray
+    of: IntArray
 
 
 @dataclass(frozen=True)
@@ -328,6 +335,23 @@ class Progress:
     lost_ticks: int
     checkpoints: int
     preemptions: int
+
+
+@dataclass(frozen=True)
+class ServingUse:
+    """How requests used devices with continuous batching, and which were not served as they arrived.
+
+    By device, empty without continuous batching: ``peak_tokens``, the largest number of tokens for which the KV cache
+    had to have room; ``token_ticks`` and ``sequence_ticks``, the integrals over the steps of the cached tokens and of
+    the sequences. By workload: ``preemptions`` of sequences because the cache was full, and ``rejected`` jobs, which
+    were not admitted.
+    """
+
+    peak_tokens: IntArray
+    token_ticks: FloatArray
+    sequence_ticks: FloatArray
+    preemptions: IntArray
+    rejected: IntArray
 
 
 @dataclass(frozen=True)
@@ -397,6 +421,8 @@ class Recording:
     """None without checkpoints and preemption."""
     loads: Loads | None = None
     """None where no job needs a design that a device loads."""
+    use: ServingUse | None = None
+    """None where no job generates tokens."""
     scaling: Sequence[Scaling] = ()
     """The scaled entries."""
     chips: Sequence[ChipRecord] = ()

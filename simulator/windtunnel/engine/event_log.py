@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from windtunnel.core.recording import IntArray, Loads, Progress, TokenGaps
+from windtunnel.core.recording import IntArray, Loads, Progress, ServingUse, TokenGaps
 from windtunnel.core.ticks import FloatArray, TickArray
 
 
@@ -69,7 +69,7 @@ class EventLog:
     hits: IntArray
     """The blocks of each prompt that the prefix cache had when the request last started."""
     lost: IntArray
-    """1 for jobs that failed, 2 for jobs that gave up waiting."""
+    """1 for jobs that failed, 2 for jobs that gave up waiting, 3 for jobs that were not admitted."""
     energy: FloatArray
     """Energy of each job above idle (J), except for the jobs of ``own_interval``."""
     intervals: Intervals
@@ -87,6 +87,8 @@ class EventLog:
     """The numbers of eligible and of affected operations of each fault of operations, by its index."""
     preemptions: int
     """Preemptions of sequences because the KV cache was full."""
+    use: ServingUse
+    """The use of the devices by requests."""
     progress: Progress | None
     """What checkpoints and interruptions cost; None without checkpoints and preemption."""
     loads: Loads | None

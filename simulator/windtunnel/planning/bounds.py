@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ _SHRINK = 1 - 1e-9
 
 PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _MARKOV = (2.0, 4.0, 10.0)
-READ = ("latency", "ttft", "itl", "throughput", "power")
+READ = ("latency", "ttft", "itl", "tpot", "e2e", "throughput", "power")
 """Metrics of the targets that give rows."""
 
 
@@ -56,6 +56,34 @@ class LatenessLimit:
     mine: np.ndarray
 
 
+def until_of(target: Target, demand: Demand) -> str | None:
+    """Return whether a target limits the time to completion (``whole``) or to the first token (``first``), or neither.
+
+    The end-to-end latency of requests is the latency of jobs where all jobs that it concerns generate tokens, which is
+    known of a workload, and of the only one.
+    """
+    if target.metric == "e2e" and (target.workload is not None or len(demand.workloads) == 1):
+        return "whole"
+    return {"latency": "whole", "ttft": "first"}.get(target.metric)
+
+
+def _attainment_limits(demand: Demand, target: Target, targets: Sequence[Target]) -> list[LatenessLimit]:
+    """Return the numbers of late requests that a target on attainment allows, for each limit on single requests."""
+    if target.comparison != ">=" or (target.workload is None and len(demand.workloads) > 1):
+        return []
+    mine = np.ones(len(demand), dtype=bool)
+    if target.workload is not None:
+        mine = demand.workload == list(demand.workloads).index(target.workload)
+    most = math.floor((1.0 - target.limit) * int(mine.sum()) + 1e-9)
+    limits = []
+    for other in targets:
+        until = until_of(replace(other, workload=other.workload or target.workload), demand)
+        whose = (None, target.workload) if target.workload is not None else (None, *demand.workloads)
+        if other.is_of_requests and other.workload in whose and until is not None:
+            limits.append(LatenessLimit(target.text, until, other.limit, most, mine))
+    return limits
+
+
 def lateness_limits(demand: Demand, targets: Sequence[Target]) -> list[LatenessLimit]:
     """Return the numbers of late jobs that the targets on latency and TTFT allow.
 
@@ -64,7 +92,10 @@ def lateness_limits(demand: Demand, targets: Sequence[Target]) -> list[LatenessL
     """
     limits: list[LatenessLimit] = []
     for target in targets:
-        until = {"latency": "whole", "ttft": "first"}.get(target.metric)
+        if target.metric == "slo_attainment":
+            limits += _attainment_limits(demand, target, targets)
+            continue
+        until = until_of(target, demand)
         if until is None or target.comparison != "<=":
             continue
         mine = np.ones(len(demand), dtype=bool)
@@ -298,11 +329,12 @@ class Bounds:
             self._late_row(bins, shares, np.where(largest_inside > 0, inside / np.maximum(largest_inside, 1e-300), 0.0),
                            alone > late.limit_s, mine, late.most)  # fmt: skip
         for target in self.targets:
-            if target.metric not in ("latency", "ttft") or target.statistic != "mean":
+            until = until_of(target, demand)
+            if until is None or target.statistic != "mean":
                 continue
             if target.comparison != "<=" or target.workload is not None or demand.end_s is not None:
                 continue
-            alone = demand.alone_s if target.metric == "latency" else demand.alone_first_s
+            alone = demand.alone_s if until == "whole" else demand.alone_first_s
             total = self._totals(bins, self.judged)[0]
             columns, values = [], []
             for c in range(demand.classes):
@@ -313,20 +345,26 @@ class Bounds:
                 values += (least[here] * total[here] / len(demand) * _SHRINK).tolist()
             rows.at_most(np.array(columns), np.array(values), target.limit)
         for target in self.targets:
-            if target.metric == "itl" and (target.statistic or "") in PERCENTILES and target.comparison == "<=":
+            if (
+                target.metric in ("itl", "tpot")
+                and (target.statistic or "") in PERCENTILES
+                and target.comparison == "<="
+            ):
                 slow = demand.gap_s > target.limit
                 mine = self.judged & (demand.following > 0)
                 if target.workload is not None:
                     mine &= demand.workload == list(demand.workloads).index(target.workload)
                 if not slow.any() or not mine.any():
                     continue
-                # Each job counts with the fewest tokens of its bin, relative to the tokens of all jobs.
+                # Each job counts with the fewest tokens of its bin, relative to the tokens of all jobs; for TPOT, the
+                # mean gap of each request, it counts once.
+                following = demand.following if target.metric == "itl" else np.minimum(demand.following, 1.0)
                 tokens = np.full(bins.count, np.inf)
-                np.minimum.at(tokens, bins.of_job[mine], demand.following[mine])
+                np.minimum.at(tokens, bins.of_job[mine], following[mine])
                 tokens = np.where(np.isfinite(tokens), tokens, 0.0)
                 weight = np.where(largest > 0, total / np.maximum(largest, 1e-300), 0.0) * tokens
-                token_count = float(demand.following[demand.workload >= 0].sum())
-                allowed = (1 - PERCENTILES[target.statistic or ""]) * token_count
+                # A percentile between two order statistics leaves at most one more beyond it.
+                allowed = (1 - PERCENTILES[target.statistic or ""]) * float(following.sum()) + (target.metric == "tpot")
                 self._late_row(bins, shares, weight, slow, mine, allowed)
 
     def _late_row(

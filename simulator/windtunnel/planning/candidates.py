@@ -21,8 +21,17 @@ from windtunnel.planning.simulate import Case, Simulator
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
+from windtunnel.scenario.target import Target
 
+PER_MILLION = "cost_per_million_output_tokens"
 UNITS: Mapping[str, str] = {"cost": "USD/h", "power": "W", "carbon": "kg/h"}
+
+
+def _most_tokens_per_s(demand: Demand) -> float:
+    """Return an upper bound on the output tokens of a run over its length; infinite where none is known."""
+    last = demand.end_s if demand.end_s is not None else float(demand.arrival_s.max(initial=0.0))
+    # `following` does not count the first token of a request.
+    return math.inf if demand.closed or not last else float(demand.following.sum() + len(demand)) / last
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +65,20 @@ class Candidates:
     @cached_property
     def max_cost(self) -> float:
         """The smallest limit (USD/h) that a target sets on the rent; infinite without one."""
-        targets = self.scenario.parsed_targets()
-        return min((t.limit * 3600 for t in targets if t.metric == "cost" and t.comparison == "<="), default=math.inf)
+        return min(map(self.rent_limit, self.scenario.parsed_targets()), default=math.inf)
+
+    def rent_limit(self, target: Target) -> float:
+        """Return the rent (USD/h) above which no fleet meets a target; infinite where it does not limit the rent.
+
+        The cost per million output tokens is the rent times the length of the run over its tokens. A run is no shorter
+        than its last arrival, and completes no more tokens than all jobs have. Over replications a mean is within a
+        limit only if that of one of them is.
+        """
+        if target.comparison == "<=" and target.metric == "cost":
+            return target.limit * 3600
+        if target.comparison == "<=" and target.metric == PER_MILLION:
+            return max(target.limit * _most_tokens_per_s(demand) / 1e6 * 3600 for demand in self.bounds.demands)
+        return math.inf
 
     @cached_property
     def weights(self) -> tuple[FloatArray, float]:

@@ -16,8 +16,8 @@ from windtunnel.core.results.plan import Conflict, EntryReason, TargetLimit, Tim
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity, to_unit
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.planning.bounds import PERCENTILES, Bounds, Counts, Replicated, lateness_limits
-from windtunnel.planning.candidates import UNITS, Candidates
+from windtunnel.planning.bounds import PERCENTILES, Bounds, Counts, Replicated, lateness_limits, until_of
+from windtunnel.planning.candidates import PER_MILLION, UNITS, Candidates
 from windtunnel.planning.evaluation import Evaluation, shown, violations
 from windtunnel.planning.search import GIVE_UP, Alone, SearchResult
 from windtunnel.planning.simulate import Case
@@ -31,9 +31,9 @@ def least_time_s(bounds: Replicated, target: Target, entries: Sequence[int]) -> 
     """Return a lower bound (s) on a target's value for fleets of ``entries``: no job waits, each on its fastest entry.
 
     It is the mean over the replications. None where the target has no such bound: it is not an upper limit on
-    `latency`, `ttft` or `itl`, or the jobs that complete are not known.
+    `latency`, `e2e`, `ttft` or `itl`, or the jobs that complete are not known.
     """
-    if target.comparison != "<=" or target.metric not in ("latency", "ttft", "itl"):
+    if target.comparison != "<=" or target.metric not in ("latency", "e2e", "ttft", "itl"):
         return None
     values = [_least_time_s(run, target, list(entries)) for run in bounds.runs]
     known = [value for value in values if value is not None]
@@ -44,7 +44,10 @@ def _least_time_s(bounds: Bounds, target: Target, entries: list[int]) -> float |
     demand = bounds.demand
     if not demand.complete:
         return None
-    times = {"latency": demand.alone_s, "ttft": demand.alone_first_s, "itl": demand.gap_s}[target.metric][entries]
+    until = "gap" if target.metric == "itl" else until_of(target, demand)
+    if until is None:
+        return None
+    times = {"whole": demand.alone_s, "first": demand.alone_first_s, "gap": demand.gap_s}[until][entries]
     able = demand.eligible[entries]
     mine = able.any(axis=0)
     if target.workload is not None:
@@ -204,12 +207,12 @@ class Reasons:
         if not self.candidates.demand.fits(most):
             return True
         rent = self.candidates.rent_lower_bound(self.bounds(targets), most[0] if any_number else None).value
-        limit = min((t.limit * 3600 for t in targets if _is_rent(t)), default=math.inf)
+        limit = min(map(self.candidates.rent_limit, targets), default=math.inf)
         return bool(not math.isfinite(rent) or rent > limit * (1 + 1e-9))
 
     def _conflict(self, targets: Sequence[Target]) -> Conflict:
         # A limit on the whole fleet is last, because its least value is that of fleets that meet the others.
-        ordered = sorted(targets, key=lambda t: (_is_rent(t), t.metric == "power"))
+        ordered = sorted(targets, key=lambda t: (_limits_rent(t), t.metric == "power"))
         by_counts = not self._excluded(targets, any_number=True)
         limits = [TargetLimit(text=t.text, limit=to_unit(t.limit, t.unit), least=None) for t in ordered]
         if ordered:
@@ -224,6 +227,10 @@ class Reasons:
             return None
         if last.metric == "cost":
             return self.candidates.rent_lower_bound(self.bounds(others)).value / 3600
+        if _limits_rent(last):
+            rent = self.candidates.rent_lower_bound(self.bounds(others)).value
+            allowed = self.candidates.rent_limit(last)
+            return last.limit * rent / allowed if math.isfinite(rent) and 0.0 < allowed < math.inf else None
         if last.metric == "power":
             candidates = self.candidates
             value = self.bounds(others).lower_bound(
@@ -296,6 +303,8 @@ class Reasons:
             value = f"{least:,.2f} USD/h" if unit == "USD/h" else format_quantity(least, "W")
             does = f"meets {_listed(texts[:-1])}" if len(texts) > 1 else "does the work"
             return f"{what}: one that {does} {'costs' if unit == 'USD/h' else 'draws'} at least {value}"
+        if metrics[-1] == PER_MILLION:
+            return f"{what}: one that meets the others costs at least {least:,.2f} USD per million output tokens"
         return (
             f"{what}: even if no job waits, and each runs on the candidate that is fastest for it, the value is at "
             f"least {format_quantity(least, 's')}"
@@ -318,6 +327,10 @@ def _missed(evaluation: Evaluation) -> list[str]:
 
 def _is_rent(target: Target) -> bool:
     return target.metric == "cost" and target.comparison == "<="
+
+
+def _limits_rent(target: Target) -> bool:
+    return target.metric in ("cost", PER_MILLION) and target.comparison == "<="
 
 
 def _least_set(targets: Sequence[Target], excluded: Callable[[Sequence[Target]], bool]) -> list[Target]:

@@ -206,8 +206,10 @@ class Changes:
     def _ranked(self, fleets: Sequence[Counts], change: _Change) -> list[Counts]:
         """Return each fleet once, the cheapest first, without those that the lower bound or their rent excludes."""
         slowest = min(change.speeds, default=1.0) if change.increases_load else max(change.speeds, default=1.0)
+        # A limit on the cost of tokens allows more rent where more of them are produced.
+        max_cost = self.candidates.max_cost * max(change.load, 1.0)
         kept = [c for c in dict.fromkeys(fleets) if self.candidates.may_be_feasible(Case(c))]
-        kept = [c for c in kept if float(np.dot(c, self.candidates.rents)) <= self.candidates.max_cost * (1 + 1e-9)]
+        kept = [c for c in kept if float(np.dot(c, self.candidates.rents)) <= max_cost * (1 + 1e-9)]
         kept = [
             c for c in kept if self.candidates.bounds.load(c)[0] * change.load / slowest <= 1.0 or change.increases_load
         ]

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from windtunnel.core.provenance import PROVENANCES
 from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import DeviceResult, Estimate, ModelInput, RunResult, distribution
-from windtunnel.report import page, run_text
+from windtunnel.report import page, run_text, serving
 from windtunnel.report.charts import Chart, charts
 from windtunnel.report.contexts import contexts_table
 from windtunnel.report.numbers import (
@@ -46,6 +46,8 @@ GLOSSARY = (
     ("ITL", "inter-token latency: time between two consecutive tokens of a job"),
     ("p50, p95, p99", "50th, 95th and 99th percentile"),
     ("95% CI", "95% confidence interval of the long-run value"),
+    ("TPOT", "time per output token: a request's mean time between tokens"),
+    ("End-to-end latency", "time from a request's arrival to its last token"),
     ("Throughput", "completed jobs per second of simulated time"),
     ("Utilisation", "share of the rented time in which at least one engine of a device is busy"),
     ("Average and peak power", "power of the whole fleet, including idle power; the peak is the highest instant"),
@@ -121,8 +123,7 @@ def _key_figures(report: RunReport) -> Markup:
     unstable = run_text.unstable_reason(result)
     times = [
         [Cell(heading, title=MEANING[heading]), *map(_timed, timed.by_name().values())]
-        for metric, heading in METRICS.items()
-        if (timed := distribution(result, metric)) is not None
+        for heading, timed in run_text.timed_metrics(result)
     ]
     caption = f"Times of {_jobs_in_times(result)}{', with 95% confidence intervals' if not unstable else ''}"
     return page.section(
@@ -297,10 +298,6 @@ def _cost(report: RunReport) -> Markup:
         items.append(Tile("Per year", usd(round(hourly * 8760)).replace(".00", ""), "8,760 hours at this rent"))
     if per_job_usd is not None:
         items.append(Tile("Per million jobs", usd(per_job_usd * 1e6), "at this run's throughput"))
-    tokens = result.serving.output_tokens_per_s if result.serving is not None else None
-    if tokens:
-        per_token = total / (tokens * result.simulated_s)
-        items.append(Tile("Per million tokens", usd(per_token * 1e6), "at this run's output rate"))
     return page.section("cost", "Cost", page.tiles(items, "cost"))
 
 
@@ -323,7 +320,7 @@ def _workloads(result: RunResult) -> Markup:
     columns = [("latency", "p50"), ("latency", "p95"), ("latency", "p99")]
     columns += [
         (metric, "p99")
-        for metric in ("waiting", "ttft", "itl")
+        for metric in ("waiting", "ttft", "itl", "tpot")
         if any(distribution(workload, metric) is not None for workload in result.workloads)
     ]
     rows = [
@@ -589,6 +586,7 @@ SECTIONS: Sequence[Callable[[RunReport], Markup | None]] = (
     _answer,
     _key_figures,
     _latency,
+    lambda report: serving.section(report.result),
     _fleet,
     _cost,
     _tables,

@@ -14,14 +14,36 @@ from windtunnel.core.results.run import (
     JobCounts,
     RunResult,
     Timed,
+    TimeDistribution,
     distribution,
 )
 from windtunnel.report.numbers import exact_quantity, is_finite, number, plural, quantity, share, usd, watt_hours
 
-METRICS = {"latency": "Latency", "waiting": "Queueing delay", "ttft": "TTFT", "itl": "ITL"}
+METRICS = {
+    "latency": "Latency",
+    "waiting": "Queueing delay",
+    "ttft": "TTFT",
+    "itl": "ITL",
+    "tpot": "TPOT",
+    "e2e": "End-to-end latency",
+}
 """The timed metrics in the order in which they are shown, with their headings. ``<metric>_s`` is the result's key."""
 
 STATISTICS = ("mean", "p50", "p95", "p99")
+
+
+def timed_metrics(part: Timed) -> list[tuple[str, TimeDistribution]]:
+    """Return the times of a result (or of a workload) with their headings.
+
+    The end-to-end latency of requests is left out where it is the latency of all jobs.
+    """
+    found = [(metric, heading, distribution(part, metric)) for metric, heading in METRICS.items()]
+    return [(heading, times) for metric, heading, times in found if times is not None and not _repeats(part, metric)]
+
+
+def _repeats(part: Timed, metric: str) -> bool:
+    times = distribution(part, metric)
+    return metric == "e2e" and times is not None and times.mean.value == part.latency_s.mean.value
 
 
 def fleet_text(result: RunResult) -> str:
@@ -156,7 +178,7 @@ def missing_intervals(part: Timed) -> list[str]:
     """Return which times of a result (or of a workload) have no confidence interval and why, grouped by reason."""
     reasons: dict[str, tuple[list[str], list[float]]] = {}
     for metric in METRICS:
-        times = distribution(part, metric)
+        times = None if _repeats(part, metric) else distribution(part, metric)
         for statistic, estimate in (times.by_name() if times is not None else {}).items():
             if estimate.low is None and estimate.reason and is_finite(estimate.value):
                 # Reasons that differ only in the effective sample size are one reason.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from windtunnel.core.results.run import RunResult, distribution
+from windtunnel.core.results.run import RunResult
+from windtunnel.report import serving
 from windtunnel.report.numbers import (
     NOTHING,
     exact_quantity,
@@ -27,6 +28,7 @@ from windtunnel.report.run_text import (
     notes,
     power_lines,
     progress_lines,
+    timed_metrics,
     unfinished,
     unstable_reason,
 )
@@ -79,8 +81,8 @@ def _throughput(result: RunResult) -> list[str]:
 
 def _times(result: RunResult) -> list[str]:
     """Return a table with a line for each metric and a column for each statistic; below it, how certain it is."""
-    names = {"latency": "latency", "waiting": "waiting", "ttft": "TTFT", "itl": "ITL"}
-    timed = [(name, times) for metric, name in names.items() if (times := distribution(result, metric)) is not None]
+    names = {"Latency": "latency", "Queueing delay": "waiting", "End-to-end latency": "end to end"}
+    timed = [(names.get(heading, heading), times) for heading, times in timed_metrics(result)]
     unstable = unstable_reason(result)
     if unstable is not None:
         return [line for name, _ in timed for line in labelled(name, unstable)]
@@ -91,6 +93,15 @@ def _times(result: RunResult) -> list[str]:
     return labelled_rows(rows, ">>>><") + [
         line for label, text in certainty_rows(result) for line in labelled(label, text)
     ]
+
+
+def _model_error(result: RunResult) -> list[str]:
+    """Return a table of the model error intervals of the times of requests, apart from those for chance."""
+    return labelled_rows(serving.model_error_rows(result), ">")
+
+
+def _serving(result: RunResult) -> list[str]:
+    return labelled("serving", serving.lines(result))
 
 
 def _utilisation(result: RunResult) -> list[str]:
@@ -156,6 +167,8 @@ SECTIONS = (
     _designs,
     _throughput,
     _times,
+    _model_error,
+    _serving,
     _utilisation,
     _autoscaling,
     _power,

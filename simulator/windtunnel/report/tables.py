@@ -28,7 +28,9 @@ COLUMNS: dict[str, Kind] = {
     "latency_s": "number",
     "ttft_s": "number",
     "tpot_s": "number",
+    "prompt_tokens": "integer",
     "output_tokens": "integer",
+    "hit_tokens": "integer",
     "energy_j": "number",
     "attempts": "integer",
 }
@@ -41,7 +43,8 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
     """Write every job (or those whose indices are in ``rows``, a sample) to ``path``.
 
     Times are decimal seconds, converted exactly from integer picoseconds. ``ttft_s`` is the time from the arrival to
-    the first token, and ``tpot_s`` the mean time between a completed job's tokens, rounded down to a picosecond. A cell
+    the first token, and ``tpot_s`` the mean time between a completed job's tokens, rounded down to a picosecond.
+    ``hit_tokens`` are the prompt tokens that the prefix cache had. A cell
     is empty if the job has no such time: no start, no finish, no token. Only completed jobs have a latency. An
     interrupted job has the start and the device of its last attempt, and none while it waits for the next attempt.
     """
@@ -88,13 +91,18 @@ def _blocks(
             seconds_text(np.where((status == COMPLETED) & (finish >= 0), finish - arrival, -1)),
             seconds_text(np.where(first >= 0, first - arrival, -1)),
             seconds_text(_tpot(first, finish, jobs.tokens[index], status)),
-            list(map(str, jobs.tokens[index].tolist())),
+            *(_numbers(of_jobs, index) for of_jobs in (jobs.prompts, jobs.tokens, jobs.hits)),
             [
                 repr(joules) if ran else ""
                 for joules, ran in zip(jobs.energy_j[index].tolist(), jobs.starts[index] > 0, strict=True)
             ],
             list(map(str, jobs.starts[index].tolist())),
         ]
+
+
+def _numbers(of_jobs: IntArray | None, index: npt.NDArray[np.int64]) -> list[str]:
+    """Return numbers of jobs as text; 0 for all where they are not kept, because no job has any."""
+    return ["0"] * len(index) if of_jobs is None else list(map(str, of_jobs[index].tolist()))
 
 
 def _tpot(first: TickArray, finish: TickArray, tokens: IntArray, status: npt.NDArray[np.integer[Any]]) -> TickArray:

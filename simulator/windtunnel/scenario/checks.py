@@ -9,8 +9,9 @@ from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.arrivals import shared_clocks
 from windtunnel.scenario.faults import COPIES, Fault, OperationFault
-from windtunnel.scenario.program import operations_of
+from windtunnel.scenario.program import Generate, operations_of
 from windtunnel.scenario.scenario import Scenario
+from windtunnel.scenario.target import OF_REQUESTS
 
 
 def check_names(scenario: Scenario, document: Document) -> None:
@@ -41,6 +42,40 @@ def check_names(scenario: Scenario, document: Document) -> None:
     for i, target in enumerate(scenario.parsed_targets()):
         if target.workload is not None:
             _check_workload(target.workload, workloads, document.where(("targets", i)))
+
+
+def check_serving_targets(scenario: Scenario, document: Document) -> None:
+    """Check that jobs generate tokens where a target is about requests, and that an attainment has what to attain.
+
+    Raises:
+        InputError: A target is about requests that do not exist, or ``slo_attainment`` stands alone.
+    """
+    targets = scenario.parsed_targets()
+    generating = {
+        workload.name
+        for workload, program in zip(scenario.workload, scenario.programs, strict=True)
+        if any(isinstance(stage, Generate) for stage in program)
+    }
+    for i, target in enumerate(targets):
+        if target.metric not in (*OF_REQUESTS, "slo_attainment", "cost_per_million_output_tokens"):
+            continue
+        where = document.where(("targets", i))
+        if not generating or (target.workload is not None and target.workload not in generating):
+            whose = "no workload generates" if target.workload is None else f"'{target.workload}' does not generate"
+            raise InputError(
+                f"{target.metric} is about requests, and {whose} tokens",
+                where=where,
+                expected="a workload with generate, or a target on latency",
+            )
+        if target.metric == "slo_attainment" and not any(
+            other.is_of_requests and (None in (other.workload, target.workload) or other.workload == target.workload)
+            for other in targets
+        ):
+            raise InputError(
+                "slo_attainment needs a target that each request has to meet",
+                where=where,
+                expected="another target on ttft, tpot, itl or e2e, such as 'ttft p99 <= 1 s'",
+            )
 
 
 def _check_entry(scenario: Scenario, name: str, where: Location) -> None:

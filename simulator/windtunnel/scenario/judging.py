@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from windtunnel.core.results.run import Estimate, Measured, TargetVerdict, Timed, distribution
+from windtunnel.core.results.run import Estimate, Measured, TargetVerdict, Timed, WorkloadResult, distribution
 from windtunnel.core.units import to_unit
 from windtunnel.scenario.target import Target
 
@@ -44,12 +44,23 @@ def part_of(target: Target, result: Measured) -> Timed:
 
 def measured(target: Target, result: Measured) -> Estimate:
     """Return the value (SI) that a target refers to; it is None if nothing was measured."""
+    if target.metric == "slo_attainment":
+        serving = part_of(target, result).serving
+        return Estimate(None) if serving is None else serving.attainment
     if not target.is_distributed:
         return Estimate(_number(target, result))
     times = distribution(part_of(target, result), target.metric)
     estimate = Estimate(None) if times is None else times.of(target.statistic)
-    unstable = result.statistics.unstable_reason
+    unstable = _unstable(target, result)
     return replace(estimate, reason=unstable) if estimate.value is None and unstable else estimate
+
+
+def _unstable(target: Target, result: Measured) -> str | None:
+    """Return why the times that a target refers to have no mean; None if they have."""
+    part = part_of(target, result)
+    if isinstance(part, WorkloadResult) and part.statistics.steady_state is not None:
+        return part.statistics.unstable_reason
+    return result.statistics.unstable_reason
 
 
 # Long: one case for each metric.
@@ -71,6 +82,8 @@ def _number(target: Target, result: Measured) -> float | None:
             return None if site is None else _per_s(site.cost_usd_per_h)
         case "carbon":
             return None if site is None or site.carbon_kg_per_h is None else site.carbon_kg_per_h * 1e3 / 3600.0
+        case "cost_per_million_output_tokens":
+            return None if result.serving is None else result.serving.cost_per_million_usd.output
         case "availability":
             return result.availability
         case "utilisation":

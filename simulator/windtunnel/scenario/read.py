@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaValue
 from windtunnel.core.errors import InputError
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.changes import read_document
-from windtunnel.scenario.checks import check_names, check_operation_faults
+from windtunnel.scenario.checks import check_names, check_operation_faults, check_serving_targets
 from windtunnel.scenario.decoder import served_models
 from windtunnel.scenario.located import located
 from windtunnel.scenario.program import parse_program
@@ -69,6 +69,7 @@ def check_scenario(document: Document) -> Scenario:
     ]
     scenario.attach(document, programs, served_models(scenario.models, document))
     check_operation_faults(scenario, document)
+    check_serving_targets(scenario, document)
     return scenario
 
 

@@ -36,7 +36,7 @@ from windtunnel.scenario.fields import Model as _Model
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.program import Stage
 from windtunnel.scenario.site import Site
-from windtunnel.scenario.target import METRICS, Target, parse_figure, parse_target
+from windtunnel.scenario.target import METRICS, SPREAD, Target, parse_figure, parse_target
 
 _MAX_SEED = 2**63 - 1
 Ranks = Annotated[int, BeforeValidator(whole), Field(ge=1, le=65_536)]
@@ -239,6 +239,11 @@ class Workload(_Model):
         description="time after arrival at which a job that has not started leaves: a time, or its distribution and "
         "mean; default: it waits for ever",
     )
+    max_waiting: Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**9)] | None = Field(
+        None,
+        description="admission limit: a job that arrives when so many jobs, of all workloads, wait for a device is "
+        "rejected; default: every job is admitted",
+    )
     checkpoint: Checkpoint | None = Field(
         None, description="checkpoints from which an interrupted job continues; default: it starts from the beginning"
     )
@@ -249,6 +254,9 @@ class Workload(_Model):
         if patience == 0 and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
             problem = f"the users of '{self.name}' would submit jobs without end at one time: they do not wait or think"
             raise as_custom(InputError(problem, expected="a patience or a think time above 0"))
+        if self.max_waiting is not None and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
+            problem = f"the users of '{self.name}' would submit jobs without end at one time when they are rejected"
+            raise as_custom(InputError(problem, expected="a think time above 0, or no max_waiting"))
         return self
 
 
@@ -348,7 +356,7 @@ class Stop(_Model):
         if self.relative_error is None and (self.metric is not None or self.max is not None):
             raise as_custom(InputError("metric and max are for a precision", expected="relative_error: 2%"))
         metric = METRICS.get(self.figure.split()[0])
-        if metric is not None and not metric.per_workload:
+        if metric is not None and metric.statistics != SPREAD:
             raise as_custom(InputError(f"'{self.metric}' has no interval", expected="such as 'latency p99'"))
         try:
             parse_figure(self.figure)

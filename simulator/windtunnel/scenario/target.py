@@ -12,6 +12,9 @@ from windtunnel.core.units import parse_quantity
 
 SPREAD = ("mean", "p50", "p95", "p99")
 
+OF_REQUESTS = ("ttft", "tpot", "itl", "e2e")
+"""The times of single requests, whose limits each request has to meet for ``slo_attainment``."""
+
 CONFIDENCE = ("conclusive", "inconclusive", "no interval")
 """The 95% interval does not contain the limit, contains it, or is not known."""
 
@@ -33,6 +36,16 @@ METRICS: Mapping[str, Metric] = {
     "waiting": Metric("s", SPREAD, "from a job's arrival to its start", per_workload=True),
     "ttft": Metric("s", SPREAD, "from arrival to the first token", per_workload=True),
     "itl": Metric("s", SPREAD, "between consecutive tokens of a request", per_workload=True),
+    "tpot": Metric("s", SPREAD, "a request's mean time between tokens", per_workload=True),
+    "e2e": Metric("s", SPREAD, "from a request's arrival to its last token", per_workload=True),
+    "slo_attainment": Metric(
+        "1",
+        (),
+        "requests that meet all targets on ttft, tpot, itl and e2e over arrived ones",
+        per_workload=True,
+        share=True,
+    ),
+    "cost_per_million_output_tokens": Metric("USD", (), "rent of the whole fleet over millions of output tokens"),
     "throughput": Metric("/s", (), "jobs completed a second"),
     "power": Metric("W", ("average", "peak"), "power of the whole fleet"),
     "energy": Metric("J", (), "energy of the whole fleet over the run"),
@@ -64,6 +77,11 @@ class Target:
         """Return whether the metric is a time of single jobs, with a mean and percentiles."""
         return self.statistic in SPREAD
 
+    @property
+    def is_of_requests(self) -> bool:
+        """Return whether the target is an upper limit on a time of single requests."""
+        return self.metric in OF_REQUESTS and self.comparison == "<="
+
     def met_by(self, value: float | None) -> bool:
         """Return whether ``value`` (SI) meets the target; None never does."""
         if value is None:
@@ -77,7 +95,9 @@ class Target:
         return "conclusive" if self.met_by(low) == self.met_by(high) == self.met_by(value) else "inconclusive"
 
 
-_FIGURE = r"\s*(?P<metric>[A-Za-z_]+)(?:\s+(?P<statistic>[A-Za-z][A-Za-z0-9]*))?(?:\s+of\s+(?P<workload>\S+))?"
+_FIGURE = (
+    r"\s*(?P<metric>[A-Za-z_][A-Za-z0-9_]*)(?:\s+(?P<statistic>[A-Za-z][A-Za-z0-9]*))?(?:\s+of\s+(?P<workload>\S+))?"
+)
 _PATTERN = re.compile(_FIGURE + r"\s*(?P<comparison><=|>=|<|>|==|=)\s*(?P<limit>.+?)\s*")
 _FIGURE_ALONE = re.compile(_FIGURE + r"\s*")
 

@@ -16,7 +16,7 @@ from windtunnel.simulation.redrawn import replication_seed
 from windtunnel.simulation.run import simulate
 from windtunnel_models.catalogue import Catalogue
 
-_TIMES = ("latency", "waiting", "ttft", "itl")
+_TIMES = ("latency", "waiting", "ttft", "itl", "tpot", "e2e")
 
 SIDES = ("baseline", "candidate")
 
@@ -157,6 +157,14 @@ def _metrics(result: RunResult) -> dict[str, float | None]:
         "availability": result.availability,
         "completed": float(result.jobs.completed),
     }
+    if result.serving is not None:
+        values |= {
+            "slo_attainment": result.serving.slo_attainment,
+            "goodput_per_s": result.serving.goodput_per_s,
+            "output_tokens_per_s": result.serving.output_tokens_per_s,
+            "energy_per_output_token_j": result.serving.energy_per_output_token_j,
+            "cost_per_million_output_tokens_usd": result.serving.cost_per_million_usd.output,
+        }
     if result.jobs.completed:
         values["energy_per_job_j"] = result.energy_j / result.jobs.completed
         if result.total_cost_usd is not None:

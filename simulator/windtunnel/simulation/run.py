@@ -22,6 +22,7 @@ from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.read import check_scenario, is_placement, scenario_from_data
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, fleet_executors, policy_of
+from windtunnel.simulation.model_error import with_model_error
 from windtunnel.simulation.precision import until_precise
 from windtunnel.simulation.real_devices import added, chip_notes, real_device_notes, real_devices
 from windtunnel.simulation.redrawn import When, replication_seed, with_redrawn_runs
@@ -133,6 +134,8 @@ def _simulate(
     if len(recordings) == 1:
         measured, more = with_redrawn_runs(first, recordings[0], measured, when, replications)
         notes += more
+    measured, more = with_model_error(first, recordings[0], measured, repeats=when == "short")
+    notes += more
     if len(recordings) < replications and measured.statistics.redrawn is None:
         notes.append(
             f"nothing in this scenario is random: {replications:,} replications would all be this run, so its "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
 from windtunnel.core.device import ModelAccuracy
@@ -29,6 +29,21 @@ class Estimate(Result):
     reason: str | None = field(default=None, metadata=HIDDEN)
     effective_sample_size: float | None = field(default=None, metadata=HIDDEN)
     batches: int | None = field(default=None, metadata=HIDDEN)
+
+
+@dataclass(frozen=True)
+class TokenEstimate(Estimate):
+    """An estimate of a time of requests, which also has a 90% interval for the error of the device models.
+
+    The two intervals are independent: ``low`` and ``high`` are about chance in the traffic.
+
+    Attributes:
+        model_low: The lower end of the model error interval, or None.
+        model_high: The upper end of the model error interval, or None.
+    """
+
+    model_low: float | None = None
+    model_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,14 +77,68 @@ class JobCounts(Result):
 
 
 @dataclass(frozen=True)
+class CostPerMillion(Result):
+    """The whole rent over millions of prompt tokens, of output tokens, and of both (USD); None if it is not known."""
+
+    input: float | None
+    output: float | None
+    total: float | None
+
+
+@dataclass(frozen=True)
+class EntryUse(Result):
+    """How the replicas of one fleet entry were used: means over them and over the time for which they were rented.
+
+    ``kv_mean`` and ``kv_peak`` are shares of the KV cache, None where requests are not batched continuously.
+    """
+
+    entry: str
+    busy: float
+    """The share of the time in which a replica had any sequence in a step."""
+    mean_sequences: float | None
+    kv_mean: float | None
+    kv_peak: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Serving(Result):
-    """Token times (s) and rate of the jobs that generate tokens."""
+    """Token times (s), rates and costs of the jobs that generate tokens; ``TokenEstimate`` has both intervals."""
 
     ttft_s: TimeDistribution | None
     itl_s: TimeDistribution | None
+    """The gaps between tokens of all requests."""
+    tpot_s: TimeDistribution | None
+    """The mean gap of each request."""
+    e2e_s: TimeDistribution | None
+    input_tokens_per_s: float | None
     output_tokens_per_s: float | None
+    slo_attainment: float | None
+    """The share of the arrived requests that meet all targets on times of single requests; None without a target."""
+    goodput_per_s: float | None
+    prefix_hit_rate: float | None
+    """The share of looked-up blocks that the prefix cache had; None without one."""
+    prefix_hit_tokens: int | None
+    kv_peak: float | None
+    """The largest share of a replica's KV cache that was needed; None without continuous batching."""
     kv_capacity_tokens: Mapping[str, int]
     """The tokens that the KV cache of a replica has room for, by fleet entry."""
+    preemptions: int
+    rejected: int
+    cost_per_million_usd: CostPerMillion
+    energy_per_output_token_j: float | None
+    entries: Sequence[EntryUse]
+    attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)
+    """``slo_attainment`` with its interval."""
+
+    def with_times(self, times: Mapping[str, TimeDistribution | None]) -> Serving:
+        """Return the same with other times, by the names of targets: ttft, itl, tpot, e2e."""
+        return replace(
+            self,
+            ttft_s=times.get("ttft", self.ttft_s),
+            itl_s=times.get("itl", self.itl_s),
+            tpot_s=times.get("tpot", self.tpot_s),
+            e2e_s=times.get("e2e", self.e2e_s),
+        )
 
 
 class Timed(Protocol):
@@ -93,15 +162,27 @@ class Timed(Protocol):
 
 
 def distribution(part: Timed, metric: str) -> TimeDistribution | None:
-    """Return the mean and percentiles (s) of a timed metric, named as in targets: latency, waiting, ttft or itl.
+    """Return the mean and percentiles (s) of a timed metric, named as in targets, such as latency or ttft.
 
     None where there is none, such as ``ttft`` where no job generates tokens.
     """
     if metric in ("latency", "waiting"):
         return part.latency_s if metric == "latency" else part.waiting_s
-    if part.serving is None:
+    serving = part.serving
+    if serving is None:
         return None
-    return {"ttft": part.serving.ttft_s, "itl": part.serving.itl_s}.get(metric)
+    by_name = {"ttft": serving.ttft_s, "itl": serving.itl_s, "tpot": serving.tpot_s, "e2e": serving.e2e_s}
+    return by_name.get(metric)
+
+
+def of_tokens(times: TimeDistribution | None) -> TimeDistribution | None:
+    """Return the distribution of a time of requests, whose estimates have a model error interval (None at first)."""
+    if times is None:
+        return None
+    estimates = {
+        name: e if isinstance(e, TokenEstimate) else TokenEstimate(**vars(e)) for name, e in times.by_name().items()
+    }
+    return TimeDistribution(**estimates)
 
 
 ByStatistic = Mapping[str, Mapping[str, float | None]]
@@ -115,6 +196,14 @@ class PartStatistics(Result):
     effective_sample_size: ByStatistic | None = field(default=None, metadata=OPTIONAL)
     batches: ByStatistic | None = field(default=None, metadata=OPTIONAL)
     missing_interval_reasons: Mapping[str, Mapping[str, str | None]]
+    steady_state: str | None = field(default=None, metadata=OPTIONAL)
+    """That of this workload alone, where the run as a whole is unstable; otherwise the run's holds for all."""
+    steady_state_reason: str | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def unstable_reason(self) -> str | None:
+        """Why the times have no mean ("unstable: ..."); None if the workload is not unstable."""
+        return f"unstable: {self.steady_state_reason}" if self.steady_state == "unstable" else None
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
         power=_means(world, "power", end),
         waiting=_means(world, "waiting", end),
         slices=LazySlices(partial(_slices, prepared, jobs)),
-        token_gaps=TokenGaps(empty, empty, empty, empty),
+        token_gaps=TokenGaps(*[empty] * 5),
         intervals=IntervalTable(empty, empty, empty, empty, empty, np.zeros(0), list(words.numbers)),
         sampled_slices=True,
         degraded=degraded_intervals_of(prepared, end),
@@ -90,7 +90,7 @@ def _sample(world: World) -> Jobs:
     count = min(-(-int(r.arrived) // int(r.stride)), len(rows)) if r.stride else 0
     rows = rows[:count]
     status = np.where(rows.finish >= 0, COMPLETED, np.where(rows.start >= 0, RUNNING, QUEUED))
-    status[rows.lost == LOST], status[rows.lost == LEFT] = FAILED, DROPPED
+    status[rows.lost == LOST], status[rows.lost >= LEFT] = FAILED, DROPPED
     never = np.full(count, -1, dtype=np.int64)
     return Jobs(
         workload=rows.work.astype(np.int64),

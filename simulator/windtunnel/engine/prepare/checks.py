@@ -55,7 +55,7 @@ def check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass
             )
     for i, target in enumerate(scenario.parsed_targets()):
         _check_site(scenario, target, scenario.where("targets", i))
-        if target.metric in ("cost", "total_cost"):
+        if target.metric in ("cost", "total_cost", "cost_per_million_output_tokens"):
             for fleet_class in classes:
                 if fleet_class.price_usd_per_s is None:
                     raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.engine.prepare.batches import BatchTable, batch_table
 from windtunnel.engine.prepare.chips import Chip, shared_chips
-from windtunnel.engine.prepare.decoding import Replica
+from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
 from windtunnel.engine.prepare.prefixes import PromptChains
 from windtunnel.engine.prepare.programs import Compiled, ServiceTimeDraws, Source
@@ -251,6 +251,36 @@ class PreparedRun:
         """Return the same run with another seed. The arrivals of its traces are redrawn from those of this run."""
         assert self.prepare_redrawn is not None  # noqa: S101  `prepare` sets it
         return self.prepare_redrawn(self, seed)
+
+    def step_error_factors(self) -> dict[int, float]:
+        """Return the largest error factor of a step on each class that serves decoders (``DecoderCosts.accuracy``)."""
+        factors: dict[int, float] = {}
+        for (cls, _), program in self.compiled.items():
+            factor = None if program.decoder is None else program.decoder.accuracy.error_factor
+            if factor is not None:
+                factors[cls] = max(factor, factors.get(cls, 1.0))
+        return factors
+
+    def with_step_times(self, factors: Mapping[int, float]) -> PreparedRun:
+        """Return the same run where each step of these classes takes ``factors`` times as long.
+
+        What routes and orders expect of the jobs does not change.
+        """
+        scaled: dict[tuple[int, int], DecoderCosts] = {}
+        compiled = dict(self.compiled)
+        for (cls, work), program in self.compiled.items():
+            costs = program.decoder
+            if costs is not None and cls in factors:
+                key = id(costs), cls
+                if key not in scaled:
+                    scaled[key] = costs.times(factors[cls])
+                compiled[cls, work] = replace(program, decoder=scaled[key])
+        again = self.with_capacity
+        return replace(
+            self,
+            compiled=compiled,
+            with_capacity=None if again is None else lambda count: again(count).with_step_times(factors),
+        )
 
     def batches(self, cls: int, work: int) -> BatchTable | None:
         """Return the table of request-level batches; None if more than number and random draws determine their cost."""

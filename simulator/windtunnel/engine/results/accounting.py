@@ -42,23 +42,25 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
     """Return the recording of a run that stopped at tick ``end``."""
     arrival, start, finish, device = log.arrival, log.start, log.finish, log.device
     status = np.where(finish >= 0, COMPLETED, np.where(start >= 0, RUNNING, QUEUED))
-    status[log.lost == 1], status[log.lost == 2] = FAILED, DROPPED
+    status[log.lost == 1], status[log.lost >= 2] = FAILED, DROPPED
     # Without interruptions every started job has had exactly one attempt.
     starts = log.starts if prepared.interrupts else (start >= 0).astype(np.int64)
     energy = log.energy.copy()
     table = _intervals(prepared, log, energy, end)
     rent = rental_log_of(prepared, log, end) if prepared.scaled else None
+    prompts, outputs = _tokens(prepared, log.workload_of, log.rank)
     jobs = Jobs(
         workload=log.workload_of,
         arrival=arrival,
         start=start,
         finish=finish,
         first=np.where(log.first > end, -1, log.first),
-        tokens=_output_tokens(prepared, log.workload_of, log.rank),
+        tokens=outputs,
         device=device,
         status=status,
         energy_j=energy,
         starts=starts,
+        prompts=prompts,
         **_hits(prepared, log),
     )
     shared = chip_power(prepared, table)
@@ -95,6 +97,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         interrupted_at_end=int(count[(interrupted == end) & (began < end)].sum()),
         progress=log.progress,
         loads=log.loads,
+        use=log.use if outputs.any() else None,
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
         fault_occurrences=log.fault_occurrences,
         corrupted=log.corrupted,
@@ -118,18 +121,16 @@ def _hits(prepared: PreparedRun, log: EventLog) -> dict[str, IntArray]:
     return {"hits": tokens, "blocks": blocks, "hit_blocks": hit}
 
 
-def _output_tokens(prepared: PreparedRun, workload: IntArray, rank: IntArray) -> IntArray:
-    """Return the output tokens of each job; 0 for jobs that generate none."""
-    tokens = np.zeros(len(workload), dtype=np.int64)
+def _tokens(prepared: PreparedRun, workload: IntArray, rank: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the prompt and the output tokens of each job; 0 for jobs that generate none."""
+    prompts, outputs = np.zeros(len(workload), dtype=np.int64), np.zeros(len(workload), dtype=np.int64)
     for job_class in prepared.workloads:
-        outputs = next(
-            (c.outputs for (_, w), c in prepared.compiled.items() if w == job_class.number and c.outputs is not None),
-            None,
-        )
-        if outputs is not None:
+        mine = (c for (_, w), c in prepared.compiled.items() if w == job_class.number and c.outputs is not None)
+        lengths = next(mine, None)
+        if lengths is not None and lengths.prompts is not None and lengths.outputs is not None:
             of_class = workload == job_class.number
-            tokens[of_class] = outputs[rank[of_class]]
-    return tokens
+            prompts[of_class], outputs[of_class] = lengths.prompts[rank[of_class]], lengths.outputs[rank[of_class]]
+    return prompts, outputs
 
 
 def _intervals(prepared: PreparedRun, log: EventLog, energy: FloatArray, end: int) -> IntervalTable:

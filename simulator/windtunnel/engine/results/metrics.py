@@ -9,7 +9,6 @@ from dataclasses import astuple, replace
 import numpy as np
 
 from windtunnel.core.recording import (
-    COMPLETED,
     DEGRADATION_CAUSES,
     FAILED,
     STATUS,
@@ -28,7 +27,6 @@ from windtunnel.core.results.run import (
     PartStatistics,
     ProgressResult,
     RunStatistics,
-    Serving,
     SiteResult,
     Timed,
     TimeDistribution,
@@ -49,6 +47,7 @@ from windtunnel.engine.results.devices import (
 )
 from windtunnel.engine.results.economics import economics
 from windtunnel.engine.results.power_budget import power_budget
+from windtunnel.engine.results.serving import merged_serving, serving_of
 from windtunnel.engine.results.statistics import (
     METHOD,
     STATISTICS,
@@ -61,10 +60,9 @@ from windtunnel.engine.results.steady import TOO_FEW
 from windtunnel.engine.results.times import Times, times_of
 from windtunnel.scenario.faults import OperationFault, Straggler
 from windtunnel.scenario.judging import judge, measured
-from windtunnel.scenario.program import Generate
 from windtunnel.scenario.target import Target
 
-METRICS = ("latency", "waiting", "ttft", "itl")
+METRICS = ("latency", "waiting", "ttft", "itl", "tpot", "e2e")
 
 
 def summarise(
@@ -108,8 +106,9 @@ def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Meas
         rate = sum(rented_devices(prepared, recording, c) * (c.price_usd_per_s or 0.0) for c in prepared.classes)
     times = times_of(prepared, recording)
     steady = times.steady
-    whole = _part(times, None, prepared, recording)
     energy_j = math.fsum(recording.devices.energy_j.tolist()) if recording.tally else recording.power.integral()
+    totals = None if rate is None else rate * span_s, energy_j
+    whole = _part(times, None, prepared, recording, totals)
     by_hour_j = None if recording.tally is None else recording.tally.joules_by_hour
     site = economics(recording.power, prepared.scenario.site, rate, by_hour_j)
     return Measured(
@@ -134,7 +133,7 @@ def _run_result(prepared: PreparedRun, recording: Recording, each: bool) -> Meas
         workloads=[
             replace(whole, name=w.workload.name, use_case=w.workload.use_case)
             if len(prepared.workloads) == 1
-            else _part(times, w, prepared, recording)
+            else _part(times, w, prepared, recording, totals)
             for w in prepared.workloads
         ],
         devices=device_results(recording, each),
@@ -288,11 +287,20 @@ def _weights(rented: IntArray) -> FloatArray | None:
     return None if rented.min() == rented.max() else rented.astype(np.float64)
 
 
-def _part(times: Times, of: JobClass | None, prepared: PreparedRun, recording: Recording) -> WorkloadResult:
-    """Return the jobs and times of one workload, or of all, which then have no name."""
+def _part(
+    times: Times,
+    of: JobClass | None,
+    prepared: PreparedRun,
+    recording: Recording,
+    totals: tuple[float | None, float],
+) -> WorkloadResult:
+    """Return the jobs and times of one workload, or of all, which then have no name.
+
+    ``totals`` are the rent (USD) and the energy (J) of the whole fleet.
+    """
     work = None if of is None else of.number
     counts = {name: int(count) for name, count in zip(STATUS, times.counts(work).tolist(), strict=True)}
-    samples, steady = times.samples(work), times.steady
+    samples, steady = times.samples(work), times.steady_of(work)
     by_metric: dict[str, dict[str, Estimate]] = {}
     for name, sample in samples.items():
         if sample is None:
@@ -302,20 +310,23 @@ def _part(times: Times, of: JobClass | None, prepared: PreparedRun, recording: R
             by_metric[name] = dict.fromkeys(STATISTICS, Estimate(None, reason=steady.state.reason))
         else:
             by_metric[name] = estimates(sample, within=steady.correlation, reason=steady.no_interval)
-    for name in ("latency_s", "ttft_s"):
+    for name in ("latency_s", "ttft_s", "e2e_s"):
         if name in by_metric:
             by_metric[name] = widen_to_waiting(by_metric[name], by_metric["waiting_s"])
     for name, sample in samples.items():
         if sample is not None and len(sample):
             by_metric[name] = within_reason(by_metric[name], sample.least)
     distributions = {name: TimeDistribution(**by_name) for name, by_name in by_metric.items()}
+    state, whole = steady.state, times.steady.state
+    # Where the run is unstable each workload has a verdict of its own.
+    assessed = of is not None and whole is not None and whole.verdict == "unstable"
     return WorkloadResult(
         name="" if of is None else of.workload.name,
         use_case=None if of is None else of.workload.use_case,
         jobs=JobCounts(arrived=sum(counts.values()), **counts),
         latency_s=distributions["latency_s"],
         waiting_s=distributions["waiting_s"],
-        serving=_serving(distributions, work, prepared, recording),
+        serving=serving_of(distributions, work, prepared, recording, steady, totals),
         statistics=PartStatistics(
             effective_sample_size={
                 name: {statistic: estimate.effective_sample_size for statistic, estimate in by_name.items()}
@@ -326,6 +337,8 @@ def _part(times: Times, of: JobClass | None, prepared: PreparedRun, recording: R
                 for name, by_name in by_metric.items()
             },
             missing_interval_reasons=missing_reasons(distributions),
+            steady_state=state.verdict if assessed and state is not None else None,
+            steady_state_reason=state.reason if assessed and state is not None else None,
         ),
     )
 
@@ -337,40 +350,6 @@ def missing_reasons(distributions: Mapping[str, TimeDistribution]) -> dict[str, 
         for name, times in distributions.items()
     }
     return {name: reasons for name, reasons in missing.items() if reasons}
-
-
-def _serving(
-    distributions: Mapping[str, TimeDistribution], work: int | None, prepared: PreparedRun, recording: Recording
-) -> Serving | None:
-    """Return token times and rates of one workload, or of all; None if no job generates tokens."""
-    if not any(
-        isinstance(stage, Generate)
-        for w in prepared.workloads
-        if work is None or w.number == work
-        for stage in w.program
-    ):
-        return None
-    jobs, span_s = recording.jobs, recording.end / 1e12
-    completed = jobs.status == COMPLETED
-    if work is not None:
-        completed &= jobs.workload == work
-    tokens = int(jobs.tokens[completed].sum())
-    return Serving(
-        ttft_s=distributions.get("ttft_s"),
-        itl_s=distributions.get("itl_s"),
-        output_tokens_per_s=tokens / span_s if tokens and span_s else None,
-        kv_capacity_tokens=_kv_capacity_tokens(prepared, work),
-    )
-
-
-def _kv_capacity_tokens(prepared: PreparedRun, work: int | None) -> dict[str, int]:
-    """Return the tokens that a replica of each entry has room for, with the model that needs most room."""
-    capacities: dict[str, int] = {}
-    for (cls, number), program in prepared.compiled.items():
-        if program.decoder is not None and work in (None, number):
-            name, tokens = prepared.classes[cls].name, program.decoder.capacity_tokens
-            capacities[name] = min(tokens, capacities.get(name, tokens))
-    return capacities
 
 
 # Long: it states for each section of the result how replications are merged.
@@ -522,13 +501,6 @@ def _merged(name: str, use_case: str | None, parts: Sequence[Timed]) -> Workload
         jobs=JobCounts(*map(sum, zip(*(astuple(part.jobs) for part in parts), strict=True))),
         latency_s=merged["latency_s"],
         waiting_s=merged["waiting_s"],
-        serving=Serving(
-            ttft_s=merged.get("ttft_s"),
-            itl_s=merged.get("itl_s"),
-            output_tokens_per_s=_known_mean([part.output_tokens_per_s for part in serving]),
-            kv_capacity_tokens=serving[0].kv_capacity_tokens,
-        )
-        if serving
-        else None,
+        serving=merged_serving(serving, merged),
         statistics=PartStatistics(missing_interval_reasons=missing_reasons(merged)),
     )

@@ -17,12 +17,14 @@ from windtunnel.core.results.run import (
     TimeDistribution,
     WorkloadResult,
     distribution,
+    of_tokens,
 )
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.metrics import METRICS, missing_reasons
+from windtunnel.engine.results.serving import attainment, generates
 from windtunnel.engine.results.statistics import FEW, STATISTICS, point, student, within_reason
-from windtunnel.engine.results.times import times_of
+from windtunnel.engine.results.times import Times, times_of
 from windtunnel.scenario.judging import judge, measured
 from windtunnel.scenario.target import Target
 
@@ -42,6 +44,9 @@ class Values:
     least: float
 
 
+ATTAINMENT = "slo_attainment"
+"""The share of requests that meet their targets, among the values of a run; its only statistic is the mean."""
+
 Part = Mapping[str, Values]
 """The values of a workload, or of all, by metric."""
 
@@ -52,17 +57,21 @@ def values_of(prepared: PreparedRun, recording: Recording) -> list[Part]:
     works: list[int | None] = [None]
     if len(prepared.workloads) > 1:
         works += [w.number for w in prepared.workloads]
-    return [
-        {
-            name.removesuffix("_s"): Values(
-                {statistic: point(sample, fraction) for statistic, fraction in STATISTICS.items()},
-                sample.least,
-            )
-            for name, sample in times.samples(work).items()
-            if sample is not None
-        }
-        for work in works
-    ]
+    return [_values(times, work, prepared, recording) for work in works]
+
+
+def _values(times: Times, work: int | None, prepared: PreparedRun, recording: Recording) -> Part:
+    values = {
+        name.removesuffix("_s"): Values(
+            {statistic: point(sample, fraction) for statistic, fraction in STATISTICS.items()}, sample.least
+        )
+        for name, sample in times.samples(work).items()
+        if sample is not None
+    }
+    if generates(prepared, work):
+        share = attainment(work, prepared, recording, times.steady_of(work)).value
+        values[ATTAINMENT] = Values({"mean": share}, 0.0)
+    return values
 
 
 def with_redrawn(
@@ -112,7 +121,8 @@ def _part(name: str, part: Measured | WorkloadResult, runs: Sequence[Part], trac
             found[metric] = _distribution(times, redrawn if len(redrawn) == len(runs) else [], traced)
     serving = part.serving
     if serving is not None:
-        serving = replace(serving, ttft_s=found.get("ttft"), itl_s=found.get("itl"))
+        serving = serving.with_times({metric: of_tokens(times) for metric, times in found.items()})
+        serving = replace(serving, attainment=_attainment(serving.attainment, runs, traced))
     reasons = missing_reasons({f"{metric}_s": times for metric, times in found.items()})
     return WorkloadResult(
         name=name,
@@ -123,6 +133,18 @@ def _part(name: str, part: Measured | WorkloadResult, runs: Sequence[Part], trac
         serving=serving,
         statistics=PartStatistics(missing_interval_reasons=reasons),
     )
+
+
+def _attainment(found: Estimate, runs: Sequence[Part], traced: bool) -> Estimate:
+    """Return the share of requests that meet their targets with an interval from redrawn runs."""
+    values = [run[ATTAINMENT].by_statistic["mean"] for run in runs if ATTAINMENT in run]
+    known = [value for value in values if value is not None]
+    if found.value is None or not runs or len(known) < len(runs):
+        return found
+    missed = interval(1.0 - found.value, 1.0 - np.array(known), 1.0 - found.value, traced=traced)
+    if missed.low is None or missed.high is None:
+        return Estimate(found.value, reason=missed.reason)
+    return Estimate(found.value, max(1.0 - missed.high, 0.0), min(1.0 - missed.low, 1.0))
 
 
 def _distribution(times: TimeDistribution, runs: Sequence[Values], traced: bool) -> TimeDistribution:

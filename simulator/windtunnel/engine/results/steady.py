@@ -239,16 +239,17 @@ class SteadyState:
     reason: str | None = None
 
 
-def assess_steady_state(waits: BatchedSample) -> SteadyState:
+def assess_steady_state(waits: BatchedSample, min_jobs: int = MIN_JOBS) -> SteadyState:
     """Return whether queueing delays (or numbers of waiting jobs), in order of arrival, grow without bound.
 
     They do if the means of twenty batches meet three conditions: they rise with time (Spearman's rank correlation above
     0.75), no batch of the second half is below 0.6 of the overall mean, and the mean of the last quarter is 1.5 times
     that of the first. A stable queue returns towards empty again and again. A system at exactly its capacity does so
     ever more rarely; the verdict is then ``not shown``, because the effective sample size is below ten.
-    reports/benchmarks/coverage.md has the rates of false alarms and of detections.
+    reports/benchmarks/coverage.md has the rates of false alarms and of detections. With fewer than ``min_jobs`` delays
+    it is not assessed.
     """
-    if len(waits) < 2 * _TREND_BATCHES or waits.size < MIN_JOBS:
+    if len(waits) < 2 * _TREND_BATCHES or waits.size < min_jobs:
         return SteadyState("not shown", TOO_FEW)
     sums, counts = merged(waits.sums, _TREND_BATCHES), merged(waits.counts, _TREND_BATCHES)
     means = sums / counts

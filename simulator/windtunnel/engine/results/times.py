@@ -14,10 +14,11 @@ import numpy as np
 from windtunnel.core.recording import COMPLETED, IntArray, Recording, Tally
 from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.prepare.offered_load import Load, offered_load
-from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.prepared import JobClass, PreparedRun
 from windtunnel.engine.results.sample import BatchedSample, Histograms
 from windtunnel.engine.results.steady import (
     MIN_JOBS,
+    TOO_FEW,
     UNBOUNDED,
     Correlation,
     SteadyState,
@@ -30,7 +31,11 @@ from windtunnel.engine.results.steady import (
 from windtunnel.scenario.arrivals import Closed
 
 Samples = dict[str, BatchedSample | None]
+OF_TOKENS = ("ttft_s", "itl_s", "tpot_s", "e2e_s")
+"""The times of requests; None where no job generates tokens."""
 LATENCY, WAITING = range(2)
+MIN_VALUES = 200
+"""The smallest number of jobs of a workload by which it is assessed alone."""
 _EVERY_JOB = "the scenario says that every job counts"
 _CHANGING = "the arrival rate changes with time, so every job counts"
 _NO_INTERVAL = "the arrival rate changes with time, and one run does not show which changes are chance"
@@ -68,7 +73,10 @@ class Times(Protocol):
         """Return the number of jobs in each state of ``STATUS``, of one workload or of all."""
 
     def samples(self, work: int | None) -> Samples:
-        """Return latency, queueing delay, TTFT and ITL (s) of one workload, or of all, without the warm-up."""
+        """Return latency, queueing delay and times of tokens (s) of one workload, or of all, without the warm-up."""
+
+    def steady_of(self, work: int | None) -> Steady:
+        """Return the part of the run that the statistics of one workload, or of all, include."""
 
 
 def times_of(prepared: PreparedRun, recording: Recording) -> Times:
@@ -78,15 +86,27 @@ def times_of(prepared: PreparedRun, recording: Recording) -> Times:
     return _EveryTime(prepared, recording)
 
 
+def _is_bounded(job_class: JobClass) -> bool:
+    """Return whether the number of users, the patience of the jobs or an admission limit bounds the delays."""
+    workload = job_class.workload
+    return isinstance(workload.arrivals, Closed) or workload.patience is not None or workload.max_waiting is not None
+
+
+def _bounded(waits: BatchedSample, min_jobs: int = MIN_JOBS) -> SteadyState:
+    """Return whether a run whose delays are bounded reached a steady state."""
+    state = assess_steady_state(waits, min_jobs)
+    if state.verdict == "unstable":
+        return SteadyState("not shown", "queueing delays rise until the end of the run; the run is too short")
+    return state
+
+
 def _steady_state(prepared: PreparedRun, load: Load | None, waits: BatchedSample) -> SteadyState:
     """Return whether the run reached a steady state. A few jobs are a burst, and never count as unstable."""
-    if all(isinstance(w.workload.arrivals, Closed) or w.workload.patience is not None for w in prepared.workloads):
-        state = assess_steady_state(waits)
-        if state.verdict == "unstable":
-            # The number of users, or the patience of the jobs, bounds the delays.
-            return SteadyState("not shown", "queueing delays rise until the end of the run; the run is too short")
-        return state
-    if load is not None and load.excessive and waits.size >= MIN_JOBS:
+    if all(map(_is_bounded, prepared.workloads)):
+        return _bounded(waits)
+    # The offered load does not know how many jobs an admission limit rejects.
+    limited = any(w.workload.max_waiting is not None for w in prepared.workloads)
+    if load is not None and load.excessive and waits.size >= MIN_JOBS and not limited:
         times = f"{load.offered:.3g}"
         if float(times) <= 1:  # rounded
             times = "slightly more than 1"
@@ -113,6 +133,35 @@ class _EveryTime:
     def __init__(self, prepared: PreparedRun, recording: Recording) -> None:
         self.recording = recording
         self.steady = self._steady(prepared)
+        self._workloads = prepared.workloads
+        self._own: dict[int, Steady] = {}
+
+    def steady_of(self, work: int | None) -> Steady:
+        """Return the part of the run that the statistics of one workload, or of all, include.
+
+        Workloads share devices, so the verdict on the whole run holds for each of them. Only where the run is unstable
+        is each workload assessed by its own queueing delays: those of a class that goes first need not grow.
+        """
+        whole = self.steady
+        if work is None or len(self._workloads) == 1 or whole.state is None or whole.state.verdict != "unstable":
+            return whole
+        if work not in self._own:
+            self._own[work] = self._steady_alone(self._workloads[work], whole)
+        return self._own[work]
+
+    def _steady_alone(self, job_class: JobClass, whole: Steady) -> Steady:
+        jobs = self.recording.jobs
+        started = np.flatnonzero((jobs.start >= 0) & (jobs.workload == job_class.number))
+        waits_s = to_second_array(jobs.start[started] - jobs.arrival[started])
+        waits = BatchedSample.from_values(waits_s)
+        assess = _bounded if _is_bounded(job_class) else assess_steady_state
+        state = assess(waits, MIN_VALUES)
+        if state.verdict == "unstable" or state.reason == TOO_FEW:
+            return whole
+        cut = warm_up(waits) if whole.reason != _EVERY_JOB else WarmUp(0, 0, _EVERY_JOB)
+        job = int(started[cut.jobs])
+        correlation = correlation_of(BatchedSample.from_values(waits_s[cut.jobs :]))
+        return Steady(job, int(jobs.arrival[job]), cut.reason, correlation, state)
 
     def _steady(self, prepared: PreparedRun) -> Steady:
         jobs = self.recording.jobs
@@ -141,21 +190,21 @@ class _EveryTime:
         return np.bincount(jobs.status if work is None else jobs.status[jobs.workload == work], minlength=5)
 
     def samples(self, work: int | None) -> Samples:
-        """Return latency, queueing delay, TTFT and ITL (s) of one workload, or of all, without the warm-up."""
+        """Return latency, queueing delay and times of tokens (s) of one workload, or of all, without the warm-up."""
+        steady = self.steady_of(work)
         jobs, gaps = self.recording.jobs, self.recording.token_gaps
         included = np.ones(len(jobs), dtype=bool) if work is None else jobs.workload == work
         generating = bool((jobs.tokens[included] > 0).any())
-        included[: self.steady.job] = False
+        included[: steady.job] = False
         done, started = included & (jobs.status == COMPLETED), included & (jobs.start >= 0)
         samples: Samples = {
             "latency_s": BatchedSample.from_values(to_second_array(jobs.finish[done] - jobs.arrival[done])),
             "waiting_s": BatchedSample.from_values(to_second_array(jobs.start[started] - jobs.arrival[started])),
-            "ttft_s": None,
-            "itl_s": None,
+            **dict.fromkeys(OF_TOKENS),
         }
         if generating:
             has_token = included & (jobs.first >= 0)
-            late = gaps.end >= self.steady.since
+            late = gaps.end >= steady.since
             if work is not None:
                 late &= gaps.workload == work
             gap_s, weights = to_second_array(gaps.ticks[late]), gaps.weights[late].astype(np.float64)
@@ -163,6 +212,13 @@ class _EveryTime:
                 to_second_array(jobs.first[has_token] - jobs.arrival[has_token])
             )
             samples["itl_s"] = BatchedSample.from_values(gap_s, weights)
+            answered = done & (jobs.tokens > 0) & (jobs.first >= 0)
+            several = answered & (jobs.tokens > 1)
+            decoding_s = to_second_array(jobs.finish[several] - jobs.first[several])
+            samples["tpot_s"] = BatchedSample.from_values(decoding_s / (jobs.tokens[several] - 1))
+            samples["e2e_s"] = BatchedSample.from_values(
+                to_second_array(jobs.finish[answered] - jobs.arrival[answered])
+            )
         return samples
 
 
@@ -172,6 +228,10 @@ class _SummedTimes:
     def __init__(self, prepared: PreparedRun, tally: Tally) -> None:
         self.tally = tally
         self.steady = self._steady(prepared)
+
+    def steady_of(self, _work: int | None) -> Steady:
+        """Return the part of the run that all statistics include."""
+        return self.steady
 
     def _steady(self, prepared: PreparedRun) -> Steady:
         nothing = Steady(0, 0, _CHANGING, UNBOUNDED, None)
@@ -223,6 +283,5 @@ class _SummedTimes:
         return {
             "latency_s": self._sample(series, LATENCY, first),
             "waiting_s": self._sample(series, WAITING, first),
-            "ttft_s": None,
-            "itl_s": None,
+            **dict.fromkeys(OF_TOKENS),
         }

@@ -370,6 +370,7 @@ def _programs(
         rows[number].priority = job_class.workload.priority
         rows[number].way_at = rows[number].stretch_at = -1
         rows[number].patience = patience_s(job_class.workload)
+        rows[number].max_waiting = -1 if job_class.workload.max_waiting is None else job_class.workload.max_waiting
         rows[number].patience_draw = -1 if job_class.patience is None else len(columns[number]) - 1
     for (cls, work), compiled in prepared.compiled.items():
         p = programs[cls * works + work]

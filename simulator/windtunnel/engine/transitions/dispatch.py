@@ -42,7 +42,7 @@ from windtunnel.engine.transitions.single import feed_single
 from windtunnel.engine.transitions.streams import feed_streams
 from windtunnel.engine.transitions.tables import BY_EACH, BY_TURN, PER_SECOND, STREAM, Records, World
 from windtunnel.engine.transitions.users import is_submitted, take_submission
-from windtunnel.engine.transitions.waits import grow_impatient
+from windtunnel.engine.transitions.waits import grow_impatient, reject
 
 
 @hot
@@ -287,5 +287,8 @@ def arrive(w: World, key: Any) -> None:
         size = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
         s.key = key(JobKey(s.arrival, work.priority, s.arrival + work.deadline, size))
     if WAITS and r.waits:
+        if 0 <= work.max_waiting <= r.waiting:
+            reject(w, slot)
+            return
         grow_impatient(w, slot)
     to_place(w, slot)

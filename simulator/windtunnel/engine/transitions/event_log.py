@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import IntArray, Loads, Progress, TokenGaps
+from windtunnel.core.recording import IntArray, Loads, Progress, ServingUse, TokenGaps
 from windtunnel.core.ticks import LONGEST, TickArray
 from windtunnel.engine.event_log import EventLog, Interruptions, Intervals, StateChanges
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
@@ -40,7 +40,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         lost=lost,
         energy=np.ascontiguousarray(jobs.energy),
         intervals=_intervals(prepared, world, words),
-        gaps=TokenGaps(*(_field(gaps, name) for name in ("ticks", "tokens", "end", "work")))
+        gaps=TokenGaps(*(_field(gaps, name) for name in ("ticks", "tokens", "end", "work", "of")))
         if r.serving
         else _gaps(prepared, work, rank, start, finish, first, device, lost),
         interruptions=Interruptions(*(_field(interrupted, name) for name in ("start", "end", "name"))),
@@ -55,6 +55,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         corrupted=int(r.corrupted) if len(faults) else None,
         fault_occurrences={int(fault.number): (int(fault.eligible), int(fault.affected)) for fault in faults},
         preemptions=int(r.preemptions),
+        use=_use(world),
         progress=progress_of(prepared, world),
         loads=loads_of(prepared, world),
         scaled=[] if controller is None else controller.scaled,
@@ -73,6 +74,18 @@ def progress_of(prepared: PreparedRun, world: World) -> Progress | None:
         return None
     o = world.overhead[0]
     return Progress(int(o.checkpoint), int(o.restore), int(o.lost), int(o.checkpoints), int(o.preemptions))
+
+
+def _use(world: World) -> ServingUse:
+    """Return the use of each device with continuous batching, and what was not served as it arrived."""
+    servers, workloads = world.servers, world.workloads
+    return ServingUse(
+        peak_tokens=_field(servers, "peak"),
+        token_ticks=np.ascontiguousarray(servers["held"]),
+        sequence_ticks=np.ascontiguousarray(servers["present"]),
+        preemptions=_field(workloads, "preempted"),
+        rejected=_field(workloads, "rejected"),
+    )
 
 
 def loads_of(prepared: PreparedRun, world: World) -> Loads | None:
@@ -153,7 +166,7 @@ def _gaps(
             following[mine] = compiled.outputs[rank[mine]] - 1
     done = np.flatnonzero((finish >= 0) & (lost == 0) & (first >= 0) & (following > 0))
     if not len(done):
-        return TokenGaps(*[np.zeros(0, dtype=np.int64)] * 4)
+        return TokenGaps(*[np.zeros(0, dtype=np.int64)] * 5)
     alone = prepared.policy.batch.kind == "none"
     done = done[np.lexsort((done, start[done], device[done], finish[done]))]
     same = (device[done][1:] == device[done][:-1]) & (start[done][1:] == start[done][:-1]) & (not alone)
@@ -161,4 +174,5 @@ def _gaps(
     steps = np.maximum.reduceat(following[done], begins)
     tokens = np.add.reduceat(following[done], begins)
     leader = done[begins]
-    return TokenGaps((finish[leader] - first[leader]) // steps, tokens, start[leader], work[leader].astype(np.int64))
+    ticks = (finish[leader] - first[leader]) // steps
+    return TokenGaps(ticks, tokens, start[leader], work[leader].astype(np.int64), leader)

@@ -39,7 +39,7 @@ from windtunnel.engine.transitions.preemption import preempt
 from windtunnel.engine.transitions.prefixes import index_nodes
 from windtunnel.engine.transitions.progress import note_position
 from windtunnel.engine.transitions.queues import best_queue, first_idle_of
-from windtunnel.engine.transitions.servers import end_step
+from windtunnel.engine.transitions.servers import end_step, note_use
 from windtunnel.engine.transitions.single import end_segment
 from windtunnel.engine.transitions.streams import close_streams, end_task
 from windtunnel.engine.transitions.tables import (
@@ -358,6 +358,8 @@ def close(w: World) -> None:
                 d.left = left
                 note_position(w, device)
         if SERVERS and r.serving:
+            if d.slot >= 0:
+                note_use(w, device)
             _close_server(w, device)
         elif SINGLES and d.slot >= 0:
             _close_single(w, device)

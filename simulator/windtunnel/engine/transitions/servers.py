@@ -191,6 +191,7 @@ def _preempt_youngest(w: World, device: int) -> None:
         q.last = r.now
         q.prompt, q.output = held, q.output - made
     q.read = 0
+    w.workloads[w.slots[slot].work].preempted += 1
     w.slots[slot].next = v.off
     v.off = slot
 
@@ -277,6 +278,7 @@ def begin_step(w: World, device: int) -> None:
     if INTERRUPTS and r.gated and not may_draw(w, device, watts):
         return
     v.began = d.began = r.now
+    v.peak = max(v.peak, v.cached + decoding)
     d.slot = 0
     if OPERATION_FAULTS and len(w.operation_faults):
         ticks = affect_step(w, device, ticks)
@@ -284,12 +286,12 @@ def begin_step(w: World, device: int) -> None:
 
 
 @hot
-def _gap(w: World, ticks: int, tokens: int, work: int) -> None:
-    """Record that ``tokens`` tokens of a workload followed their predecessors after ``ticks``."""
+def _gap(w: World, ticks: int, tokens: int, work: int, of: int) -> None:
+    """Record that ``tokens`` tokens of a workload followed their predecessors after ``ticks``; see ``tables.GAP``."""
     r = w.run[0]
     g = w.gaps[r.gaps]
     r.gaps += 1
-    g.ticks, g.tokens, g.end, g.work = ticks, tokens, r.now, work
+    g.ticks, g.tokens, g.end, g.work, g.of = ticks, tokens, r.now, work, of
 
 
 @hot
@@ -324,7 +326,7 @@ def _has_read(w: World, device: int, slot: int) -> None:
     if w.jobs[row_of(w, w.slots[slot].job)].first == -1:
         record_first_token(w, device, slot, r.now)
     else:
-        _gap(w, r.now - q.last, 1, w.slots[slot].work)
+        _gap(w, r.now - q.last, 1, w.slots[slot].work, w.slots[slot].job)
     v.cached += 1
     if q.output == 1:
         _release(w, device, slot, q.prompt + 1)
@@ -338,6 +340,15 @@ def _has_read(w: World, device: int, slot: int) -> None:
 
 
 @hot
+def note_use(w: World, device: int) -> None:
+    """Add the sequences and the cached tokens of the device's present step to its sums."""
+    v = w.servers[device]
+    ticks = float(w.run[0].now - v.began)
+    v.held += float(v.cached) * ticks
+    v.present += float(v.reading_count + v.decoding_count) * ticks
+
+
+@hot
 def end_step(w: World, device: int) -> None:
     """End the device's present step."""
     r, d, v = w.run[0], w.devices[device], w.servers[device]
@@ -348,6 +359,7 @@ def end_step(w: World, device: int) -> None:
     if INTERRUPTS and r.gated:
         release(w, device)
     decoding = v.decoding_count
+    note_use(w, device)
     d.slot = -1
     v.steps += 1
     v.cached += decoding
@@ -356,7 +368,7 @@ def end_step(w: World, device: int) -> None:
         for work in range(r.workloads):
             count = w.decoding_of[device, work]
             if count:
-                _gap(w, r.now - v.began, count, work)
+                _gap(w, r.now - v.began, count, work, -1 - device)
     while v.ending >= 0 and w.sequences[v.ending].ends == v.steps:
         slot = v.ending
         q = w.sequences[slot]

@@ -151,11 +151,13 @@ SEGMENT = _layout(
 # gang: the number of devices that a job occupies. patience: its mean in seconds, or -1 if jobs wait for ever;
 # patience_draw: the column of its draws, or -1. For closed loops: the offset of its first user, the next job's rank,
 # for how many jobs random numbers were drawn, the signature of its jobs, and the offsets in `numbers` of their draws
-# and of their slowdowns (-1 without stragglers). With a prefix cache: the offsets in `ints` of the place of each job's
-# chain, and of the number by which it has a home device.
+# and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
+# rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
+# With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
+# device.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
-    "patience_draw chains homes",
+    "patience_draw max_waiting rejected preempted chains homes",
     "patience",
 )
 # thoughts: how often the user has thought.
@@ -174,19 +176,21 @@ JOB = _layout("arrival start finish first on:4 rank:4 signature:4 work:2 starts:
 BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
 SPAN = _layout("", "power waiting")
 CHANGE = _layout("tick on before after")
-GAP = _layout("ticks tokens end work")
+# of: the job whose token it is, or -1 - device for a token of each decoding sequence of a device.
+GAP = _layout("ticks tokens end work of")
 # What continuous batching needs of a device. chunks: how many sequences in prefill the present step processes. cached:
 # tokens for which memory is reserved; attended: the sum of the tokens that decoding sequences attend to; steps:
 # completed so far. Lists of slots, first and last: reading, in prefill, in order of arrival; off: preempted, the next
 # to resume first; decoding, the youngest last; ending: decoding, in the order of their ends; undelivered: ended while
-# the device was unreachable. per_token: joules of a sequence decoding since the start of the run. With a prefix cache:
-# oldest, newest: first and last node of the blocks that may be removed, in the order of their last use; spare: their
-# weight.
+# the device was unreachable. peak: the largest number of tokens for which a step needed memory. per_token: joules of a
+# sequence decoding since the start of the run. Over the steps so far, times their ticks: held, cached tokens;
+# present, sequences. With a prefix cache: oldest, newest: first and last node of the blocks that may be removed, in the
+# order of their last use; spare: their weight.
 SERVER = _layout(
     "chunks cached attended steps began "
-    "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered "
+    "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
     "oldest newest spare",
-    "per_token",
+    "per_token held present",
 )
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
 # and after a preemption also its output so far. output: tokens still to produce. read: processed tokens of the prompt;
@@ -268,8 +272,8 @@ NO_CACHE, SHARED_MEMORY, OWN_BLOCKS = range(3)
 """Prefix caches: none, in the memory that sequences leave, or of a stated number of blocks."""
 REAL_RULE = 0
 """The row of RULE for jobs of real devices."""
-LOST, LEFT = 1, 2
-"""How a job ended that did not complete: it failed, or gave up waiting."""
+LOST, LEFT, REJECTED = 1, 2, 3
+"""How a job ended that did not complete: it failed, gave up waiting, or was not admitted."""
 NOT_CHOSEN = -2
 NOT_PREEMPTED, RESUMED, RESTARTED = range(3)
 """Whether jobs are preempted, and where they continue."""

@@ -1,4 +1,4 @@
-"""Jobs that give up waiting, and pauses of interrupted jobs before their next attempt.
+"""Jobs that are not admitted, jobs that give up waiting, and pauses of interrupted jobs before their next attempt.
 
 A job that leaves is removed from its queue when it would be next, because a queue has no index of its jobs. So that
 every reader of a queue can ignore this, the head of a queue is never a job that has left.
@@ -20,6 +20,7 @@ from windtunnel.engine.transitions.tables import (
     LEFT,
     NO_BATCH,
     PER_SECOND,
+    REJECTED,
     RETURN,
     TOO_MANY,
     World,
@@ -52,6 +53,24 @@ def grow_impatient(w: World, slot: int) -> None:
     wait.gives_up = r.now + np.int64(scaled)
     r.impatient += 1
     set_timer(w, LEAVE, _entity(w, slot), wait.gives_up)
+
+
+@cold
+def reject(w: World, slot: int) -> None:
+    """Do not admit a job that has arrived now, because as many jobs wait as its workload allows."""
+    r, s = w.run[0], w.slots[slot]
+    r.dropped += 1
+    r.last_finish = r.now
+    w.workloads[s.work].rejected += 1
+    row = row_of(w, s.job)
+    if row >= 0:
+        w.jobs[row].finish, w.jobs[row].lost = r.now, REJECTED
+    if r.tallying:
+        w.counts[s.work, 4] += 1
+    if USERS and r.users:
+        think(w, slot)
+    s.next = r.free
+    r.free = slot
 
 
 @cold

@@ -1,0 +1,286 @@
+"""The section ``serving`` of a result: the times, rates and costs of requests (docs/metrics.md defines them)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, TokenGaps
+from windtunnel.core.results.run import (
+    CostPerMillion,
+    EntryUse,
+    Estimate,
+    Serving,
+    TimeDistribution,
+    of_tokens,
+)
+from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.results.sample import BatchedSample
+from windtunnel.engine.results.statistics import estimates, over_replications
+from windtunnel.engine.results.times import Steady
+from windtunnel.scenario.program import Generate
+from windtunnel.scenario.target import Target
+
+BoolArray = np.ndarray
+
+
+def generates(prepared: PreparedRun, work: int | None) -> bool:
+    """Return whether jobs of one workload, or of any, generate tokens."""
+    return any(
+        isinstance(stage, Generate)
+        for w in prepared.workloads
+        if work is None or w.number == work
+        for stage in w.program
+    )
+
+
+def serving_of(
+    distributions: Mapping[str, TimeDistribution],
+    work: int | None,
+    prepared: PreparedRun,
+    recording: Recording,
+    steady: Steady,
+    whole: tuple[float | None, float],
+) -> Serving | None:
+    """Return the requests of one workload, or of all; None if no job generates tokens.
+
+    Args:
+        distributions: The times by their key in the result.
+        work: The number of the workload, or None.
+        prepared: The run, prepared.
+        recording: Its recording.
+        steady: The part of the run that its statistics include.
+        whole: The rent (USD, None where it is not known) and the energy (J) of the whole fleet.
+    """
+    if not generates(prepared, work):
+        return None
+    jobs, span_s, use = recording.jobs, recording.end / 1e12, recording.use
+    mine = jobs.tokens > 0 if work is None else jobs.workload == work
+    completed = mine & (jobs.status == COMPLETED)
+    outputs = int(jobs.tokens[completed].sum())
+    prompts = 0 if jobs.prompts is None else int(jobs.prompts[completed].sum())
+    # Rent and energy are not divided among workloads.
+    is_whole = work is None or len(prepared.workloads) == 1
+    cost_usd, energy_j = whole if is_whole else (None, None)
+    attained = attainment(work, prepared, recording, steady)
+    entries = _entries(prepared, recording, work)
+    peaks = [entry.kv_peak for entry in entries if entry.kv_peak is not None]
+    hits = None if jobs.hits is None else int(jobs.hits[completed].sum())
+    return Serving(
+        ttft_s=of_tokens(distributions.get("ttft_s")),
+        itl_s=of_tokens(distributions.get("itl_s")),
+        tpot_s=of_tokens(distributions.get("tpot_s")),
+        e2e_s=of_tokens(distributions.get("e2e_s")),
+        input_tokens_per_s=prompts / span_s if prompts and span_s else None,
+        output_tokens_per_s=outputs / span_s if outputs and span_s else None,
+        slo_attainment=attained.value,
+        goodput_per_s=attained.value * int(mine.sum()) / span_s if attained.value is not None and span_s else None,
+        prefix_hit_rate=jobs.prefix_hit_rate(completed),
+        prefix_hit_tokens=hits,
+        kv_peak=max(peaks, default=None),
+        kv_capacity_tokens=_kv_capacity_tokens(prepared, work),
+        preemptions=0 if use is None else _of(use.preemptions, work),
+        rejected=0 if use is None else _of(use.rejected, work),
+        cost_per_million_usd=CostPerMillion(
+            _per_million(cost_usd, prompts), _per_million(cost_usd, outputs), _per_million(cost_usd, prompts + outputs)
+        ),
+        energy_per_output_token_j=energy_j / outputs if energy_j is not None and outputs else None,
+        entries=entries,
+        attainment=attained,
+    )
+
+
+def _of(counts: IntArray, work: int | None) -> int:
+    return int(counts.sum()) if work is None else int(counts[work])
+
+
+def _per_million(cost_usd: float | None, tokens: int) -> float | None:
+    return None if cost_usd is None or not tokens else cost_usd / (tokens / 1e6)
+
+
+def _kv_capacity_tokens(prepared: PreparedRun, work: int | None) -> dict[str, int]:
+    """Return the tokens that a replica of each entry has room for, with the model that needs most room."""
+    capacities: dict[str, int] = {}
+    for (cls, number), program in prepared.compiled.items():
+        if program.decoder is not None and work in (None, number):
+            name, tokens = prepared.classes[cls].name, program.decoder.capacity_tokens
+            capacities[name] = min(tokens, capacities.get(name, tokens))
+    return capacities
+
+
+def _entries(prepared: PreparedRun, recording: Recording, work: int | None) -> list[EntryUse]:
+    """Return how the replicas of each entry that serves requests were used."""
+    use, devices = recording.use, recording.devices
+    capacities = _kv_capacity_tokens(prepared, work)
+    found = []
+    for c in prepared.classes:
+        if c.name not in capacities:
+            continue
+        members = slice(c.first, c.first + c.count)
+        rented = float(devices.rented_ticks[members].sum())
+        mean_sequences = kv_mean = kv_peak = None
+        if use is not None and len(use.peak_tokens) and rented:
+            capacity = max(capacities[c.name], 1)
+            mean_sequences = float(use.sequence_ticks[members].sum()) / rented
+            kv_mean = float(use.token_ticks[members].sum()) / rented / capacity
+            kv_peak = float(use.peak_tokens[members].max()) / capacity
+        busy = float(devices.busy_ticks[members].sum()) / rented if rented else 0.0
+        found.append(EntryUse(c.name, busy, mean_sequences, kv_mean, kv_peak))
+    return found
+
+
+# Attainment.
+
+
+def attains(targets: Sequence[Target], names: Sequence[str], recording: Recording) -> BoolArray:
+    """Return whether each job completed and met every target on times of single requests; shape (jobs,).
+
+    A request meets a target on ``itl`` if every gap between its tokens is within the limit. A target on a percentile or
+    a mean counts as a limit for each request. A request of one token has no gap. ``names`` are those of the workloads.
+    """
+    jobs = recording.jobs
+    met = np.asarray(jobs.status == COMPLETED)
+    several = np.maximum(jobs.tokens - 1, 1)
+    # A time that did not happen belongs to a job that did not complete.
+    times_s: dict[str, FloatArray] = {
+        "ttft": to_second_array(np.maximum(jobs.first - jobs.arrival, 0)),
+        "e2e": to_second_array(np.maximum(jobs.finish - jobs.arrival, 0)),
+        "tpot": np.where(jobs.tokens > 1, to_second_array(np.maximum(jobs.finish - jobs.first, 0)) / several, 0.0),
+    }
+    asked = [target for target in targets if target.is_of_requests]
+    if any(target.metric == "itl" for target in asked):
+        times_s["itl"] = to_second_array(largest_gaps(jobs, recording.token_gaps, times_s["tpot"]))
+    for target in asked:
+        within = times_s[target.metric] <= target.limit
+        if target.workload is not None:
+            within |= jobs.workload != names.index(target.workload)
+        met = met & within
+    return met
+
+
+def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
+    """Return the largest gap between two tokens of each completed request (ticks); shape (jobs,).
+
+    A step of a device with continuous batching gives a token to each sequence that decodes, so the gaps of a request
+    are the steps of its device between its first and its last token, and the pauses after preemptions, which are
+    recorded with its number. Without continuous batching a request has its mean gap, ``mean_s``.
+    """
+    largest = np.rint(mean_s * 1e12).astype(np.int64)
+    shared = gaps.of < 0
+    if not shared.any():
+        return largest
+    decoded = np.flatnonzero((jobs.status == COMPLETED) & (jobs.tokens > 1) & (jobs.first >= 0))
+    largest[decoded] = 0
+    device, work = -1 - gaps.of[shared], gaps.workload[shared]
+    end, ticks = gaps.end[shared], gaps.ticks[shared]
+    for on in np.unique(jobs.device[decoded]).tolist():
+        for of in np.unique(jobs.workload[decoded]).tolist():
+            mine = decoded[(jobs.device[decoded] == on) & (jobs.workload[decoded] == of)]
+            here = (device == on) & (work == of)
+            ends = end[here]  # a device's steps are recorded in the order of time
+            low = np.searchsorted(ends, jobs.first[mine], side="right")
+            high = np.searchsorted(ends, jobs.finish[mine], side="right")
+            largest[mine] = _largest_within(ticks[here], low, high)
+    own = np.flatnonzero(~shared)
+    own = own[(gaps.end[own] > jobs.first[gaps.of[own]]) & (jobs.first[gaps.of[own]] >= 0)]
+    np.maximum.at(largest, gaps.of[own], gaps.ticks[own])
+    return largest
+
+
+def _largest_within(values: TickArray, low: IntArray, high: IntArray) -> TickArray:
+    """Return the maximum of ``values[low:high]`` for each pair; 0 for an empty range.
+
+    The maxima of all ranges of 2^k values answer any range with two of them.
+    """
+    found = np.zeros(len(low), dtype=np.int64)
+    size = high - low
+    table, width = values, 1
+    while len(table):
+        mine = np.flatnonzero((size >= width) & (size < 2 * width))
+        found[mine] = np.maximum(table[low[mine]], table[high[mine] - width])
+        if len(table) <= width:
+            break
+        table = np.maximum(table[:-width], table[width:])
+        width *= 2
+    return found
+
+
+def attainment(work: int | None, prepared: PreparedRun, recording: Recording, steady: Steady) -> Estimate:
+    """Return the share of the arrived requests that meet all targets on single requests, with its 95% interval."""
+    targets = prepared.scenario.parsed_targets()
+    names = [w.workload.name for w in prepared.workloads]
+    name = None if work is None else names[work]
+    if not any(t.is_of_requests and (None in (t.workload, name) or t.workload == name) for t in targets):
+        return Estimate(None)
+    jobs = recording.jobs
+    mine = jobs.tokens > 0 if work is None else jobs.workload == work
+    met = attains(targets, names, recording)[mine].astype(np.float64)
+    if not len(met):
+        return Estimate(None)
+    reason = steady.no_interval
+    if steady.state is not None and steady.state.verdict == "unstable":
+        reason = steady.state.reason
+    found = estimates(BatchedSample.from_values(met), within=steady.correlation, reason=reason)["mean"]
+    share = float(met.mean())
+    found = replace(found, value=share)
+    if found.low is None or found.high is None:
+        return found
+    if share in (0.0, 1.0):
+        # Of n requests all do so at the probability 2.5% (Clopper and Pearson, 1934) if the share is this far away.
+        away = 1.0 - 0.025 ** (1.0 / max(min(float(len(met)), steady.correlation.effective), 1.0))
+        return replace(found, low=max(share - away, 0.0), high=min(share + away, 1.0))
+    return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+
+
+def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistribution]) -> Serving | None:
+    """Return the requests of replications: counts are totals, other values are means; ``merged`` has the times."""
+    if not parts:
+        return None
+    first = parts[0]
+    attained = over_replications([part.slo_attainment for part in parts])
+    if attained.low is not None and attained.high is not None:
+        attained = replace(attained, low=max(attained.low, 0.0), high=min(attained.high, 1.0))
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return math.fsum(known) / len(known) if known else None
+
+    hits = [part.prefix_hit_tokens for part in parts if part.prefix_hit_tokens is not None]
+    costs = [part.cost_per_million_usd for part in parts]
+    return Serving(
+        ttft_s=of_tokens(merged.get("ttft_s")),
+        itl_s=of_tokens(merged.get("itl_s")),
+        tpot_s=of_tokens(merged.get("tpot_s")),
+        e2e_s=of_tokens(merged.get("e2e_s")),
+        input_tokens_per_s=mean([part.input_tokens_per_s for part in parts]),
+        output_tokens_per_s=mean([part.output_tokens_per_s for part in parts]),
+        slo_attainment=attained.value,
+        goodput_per_s=mean([part.goodput_per_s for part in parts]),
+        prefix_hit_rate=mean([part.prefix_hit_rate for part in parts]),
+        prefix_hit_tokens=sum(hits) if hits else None,
+        kv_peak=mean([part.kv_peak for part in parts]),
+        kv_capacity_tokens=first.kv_capacity_tokens,
+        preemptions=sum(part.preemptions for part in parts),
+        rejected=sum(part.rejected for part in parts),
+        cost_per_million_usd=CostPerMillion(
+            mean([cost.input for cost in costs]),
+            mean([cost.output for cost in costs]),
+            mean([cost.total for cost in costs]),
+        ),
+        energy_per_output_token_j=mean([part.energy_per_output_token_j for part in parts]),
+        entries=[
+            EntryUse(
+                entry=rows[0].entry,
+                busy=mean([row.busy for row in rows]) or 0.0,
+                mean_sequences=mean([row.mean_sequences for row in rows]),
+                kv_mean=mean([row.kv_mean for row in rows]),
+                kv_peak=mean([row.kv_peak for row in rows]),
+            )
+            for rows in zip(*(part.entries for part in parts), strict=True)
+        ],
+        attainment=attained,
+    )

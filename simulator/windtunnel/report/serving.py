@@ -1,0 +1,217 @@
+"""The requests of a run in words, for the terminal summary and for the report: both kinds of intervals, use and cost.
+
+An interval for chance in the traffic (95%) and one for the error of the device models (90%) are never merged.
+"""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from windtunnel.core.results.run import (
+    EntryUse,
+    Estimate,
+    RunResult,
+    Serving,
+    TimeDistribution,
+    TokenEstimate,
+    WorkloadResult,
+)
+from windtunnel.report import page
+from windtunnel.report.numbers import (
+    NOTHING,
+    interval,
+    is_finite,
+    number,
+    plural,
+    quantity,
+    rate,
+    share,
+    share_interval,
+    usd,
+    value_range,
+)
+from windtunnel.report.page import Cell, Tile
+
+STATISTICS = ("mean", "p50", "p95", "p99")
+TIMES = {
+    "TTFT": "time to first token: from a request's arrival to its first output token",
+    "TPOT": "time per output token: a request's mean time between tokens",
+    "ITL": "inter-token latency: the time between two consecutive tokens; every gap counts once",
+    "End-to-end latency": "from a request's arrival to its last token",
+}
+_SHORT = {"End-to-end latency": "end to end"}
+
+
+def times(serving: Serving) -> list[tuple[str, TimeDistribution]]:
+    """Return the times of requests with their headings; those without an observation are left out."""
+    found = zip(TIMES, (serving.ttft_s, serving.tpot_s, serving.itl_s, serving.e2e_s), strict=True)
+    return [(heading, timed) for heading, timed in found if timed is not None and is_finite(timed.mean.value)]
+
+
+def model_interval(estimate: Estimate) -> str:
+    """Return the 90% model error interval of an estimate ("475 to 653 ms"); empty if it has none."""
+    if not isinstance(estimate, TokenEstimate) or estimate.model_low is None:
+        return ""
+    if estimate.model_high is None:
+        return f"from {quantity(estimate.model_low, 's')}, no upper bound"
+    return value_range(estimate.model_low, estimate.model_high, "s")
+
+
+def model_error_rows(result: RunResult) -> list[list[str]]:
+    """Return the 90% model error intervals of means and p99 as a table with a header; empty if there are none."""
+    if result.serving is None:
+        return []
+    rows = [
+        [
+            "end to end" if heading.startswith("End") else heading,
+            model_interval(timed.mean) or NOTHING,
+            model_interval(timed.p99) or NOTHING,
+        ]
+        for heading, timed in times(result.serving)
+        if model_interval(timed.mean)
+    ]
+    return [["model error", "90% of mean", "90% of p99"], *rows] if rows else []
+
+
+def lines(result: RunResult) -> list[str]:
+    """Return lines on attainment, tokens, use and cost; none where no job generates tokens."""
+    serving = result.serving
+    if serving is None:
+        return []
+    found = []
+    if serving.slo_attainment is not None:
+        between = share_interval(serving.attainment)
+        text = f"{share(serving.slo_attainment)} of requests meet every limit on single requests"
+        text += f" (95% CI {between})" if between else ""
+        found.append(f"{text}; goodput {rate(serving.goodput_per_s, 'requests')}")
+    if serving.output_tokens_per_s is not None:
+        found.append(
+            f"{rate(serving.input_tokens_per_s, 'prompt tokens')}, {rate(serving.output_tokens_per_s, 'output tokens')}"
+        )
+    found += [f"{entry.entry}: {use_text(entry)}" for entry in serving.entries[:6]]
+    events = [plural(serving.preemptions, "preemption")] if serving.preemptions else []
+    events += [f"{serving.rejected:,} rejected"] if serving.rejected else []
+    if serving.prefix_hit_tokens is not None:
+        text = f"{serving.prefix_hit_tokens:,} prompt tokens from the prefix cache"
+        hit = serving.prefix_hit_rate
+        events.append(text if hit is None else f"{text}, which had {share(hit)} of the blocks")
+    found += [", ".join(events)] if events else []
+    costs = cost_text(serving)
+    return [*found, costs] if costs else found
+
+
+def use_text(entry: EntryUse) -> str:
+    """Return how the replicas of an entry were used: "any sequence 99.8% of the time, 12.1 sequences on average"."""
+    parts = [f"any sequence {share(entry.busy)} of the time"]
+    if entry.mean_sequences is not None:
+        parts.append(f"{number(entry.mean_sequences)} sequences on average")
+    if entry.kv_mean is not None:
+        parts.append(f"KV cache {share(entry.kv_mean)} full, {share(entry.kv_peak)} at its peak")
+    return ", ".join(parts)
+
+
+def cost_text(serving: Serving) -> str:
+    """Return cost and energy of tokens; empty if neither is known."""
+    cost, energy_j = serving.cost_per_million_usd, serving.energy_per_output_token_j
+    parts = []
+    if cost.output is not None:
+        parts.append(f"{usd(cost.output)} per million output tokens ({usd(cost.total)} per million of all)")
+    if energy_j is not None:
+        parts.append(f"{quantity(energy_j, 'J')} per output token")
+    return ", ".join(parts)
+
+
+def section(result: RunResult) -> Markup | None:
+    """Return the section of the report; None where no job generates tokens."""
+    serving = result.serving
+    if serving is None:
+        return None
+    timed = times(serving)
+    rows = [
+        [
+            Cell(heading, title=TIMES[heading]),
+            *(
+                Cell(
+                    quantity(e.value, "s"),
+                    f"chance {interval(e) or NOTHING} · model {model_interval(e) or NOTHING}",
+                )
+                for e in distribution.by_name().values()
+            ),
+        ]
+        for heading, distribution in timed
+    ]
+    caption = "Times of requests. Chance: 95% confidence interval. Model: 90% interval for the error of the step model"
+    return page.section(
+        "serving",
+        "Serving",
+        page.tiles(_tiles(serving), "cost"),
+        page.table(caption, ["Metric", *STATISTICS], rows, name="serving-times") if rows else None,
+        _classes(result),
+        _use(serving),
+    )
+
+
+def _tiles(serving: Serving) -> list[Tile]:
+    items = []
+    if serving.slo_attainment is not None:
+        between = share_interval(serving.attainment)
+        items.append(
+            Tile(
+                "SLO attainment",
+                share(serving.slo_attainment),
+                f"95% CI {between}" if between else "",
+                "share of the arrived requests that meet every target on ttft, tpot, itl and e2e",
+            )
+        )
+        items.append(Tile("Goodput", rate(serving.goodput_per_s, "requests"), "requests that meet every such target"))
+    if serving.output_tokens_per_s is not None:
+        prompts = f"{rate(serving.input_tokens_per_s, 'prompt tokens')}"
+        items.append(Tile("Output", rate(serving.output_tokens_per_s, "tokens"), prompts))
+    cost = serving.cost_per_million_usd
+    if cost.output is not None:
+        items.append(Tile("Per million output tokens", usd(cost.output), f"{usd(cost.total)} per million of all"))
+    if serving.energy_per_output_token_j is not None:
+        items.append(Tile("Energy per output token", quantity(serving.energy_per_output_token_j, "J"), "whole fleet"))
+    if serving.kv_peak is not None:
+        preemptions = plural(serving.preemptions, "preemption")
+        rejected = f", {serving.rejected:,} rejected" if serving.rejected else ""
+        items.append(Tile("KV cache peak", share(serving.kv_peak), preemptions + rejected))
+    return items
+
+
+def _classes(result: RunResult) -> Markup | None:
+    """Return a row for each workload that generates tokens; None if there is only one workload."""
+    if len(result.workloads) < 2:
+        return None
+
+    def p99(timed: TimeDistribution | None) -> Cell:
+        if timed is None or not is_finite(timed.p99.value):
+            return Cell(NOTHING)
+        return Cell(quantity(timed.p99.value, "s"), interval(timed.p99) or "no 95% CI")
+
+    def row(workload: WorkloadResult, serving: Serving) -> list[str | Cell]:
+        state = workload.statistics.steady_state or result.statistics.steady_state or NOTHING
+        attained = NOTHING if serving.slo_attainment is None else share(serving.slo_attainment)
+        counts = [f"{serving.preemptions:,}", f"{serving.rejected:,}"]
+        timed = (serving.ttft_s, serving.tpot_s, serving.itl_s, serving.e2e_s)
+        return [workload.name, state, attained, *map(p99, timed), *counts]
+
+    rows = [row(workload, workload.serving) for workload in result.workloads if workload.serving is not None]
+    header = ["Workload", "Steady state", "Attainment", *(f"{heading} p99" for heading in TIMES)]
+    return page.table("Requests by workload", [*header, "Preemptions", "Rejected"], rows, words=(0, 1), name="classes")
+
+
+def _use(serving: Serving) -> Markup:
+    rows = [
+        [
+            entry.entry,
+            share(entry.busy),
+            NOTHING if entry.mean_sequences is None else number(entry.mean_sequences),
+            NOTHING if entry.kv_mean is None else share(entry.kv_mean),
+            NOTHING if entry.kv_peak is None else share(entry.kv_peak),
+            f"{serving.kv_capacity_tokens.get(entry.entry, 0):,}",
+        ]
+        for entry in serving.entries
+    ]
+    header = ["Fleet entry", "Any sequence", "Mean sequences", "KV cache, mean", "KV cache, peak", "KV cache, tokens"]
+    return page.table("Use of a replica over the rented time", header, rows, name="serving-use")

@@ -1,0 +1,145 @@
+"""Carries the error of the step model through a run: the model error intervals of the times of requests.
+
+A 90% interval of the time of a step is known as a factor (``DecoderCosts.accuracy``). Tokens follow each other at the
+rate of steps, but a time that includes queueing changes by more than the factor. So the run is repeated with the same
+jobs and random numbers, once with every step faster by the factor and once with every step slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from windtunnel.core.recording import Recording
+from windtunnel.core.results.run import Measured, Serving, TimeDistribution, TokenEstimate, WorkloadResult, distribution
+
+if TYPE_CHECKING:
+    from windtunnel.engine.prepare.prepared import PreparedRun
+    from windtunnel.engine.results.redrawn import Part
+
+_MOST_EVENTS = {"compiled": 2_500_000, "process": 50_000}
+"""The number of jobs and intervals of a run above which it is not repeated, by the engine that repeats it. At the limit
+both runs together take some seconds."""
+_QUEUED = ("ttft", "e2e")
+"""Times that include queueing: they have no upper end if the slower fleet cannot do the work."""
+Ends = tuple[float | None, float | None]
+_METRICS = ("ttft", "itl", "tpot", "e2e")
+
+
+def with_model_error(
+    first: PreparedRun, recording: Recording, result: Measured, *, repeats: bool
+) -> tuple[Measured, list[str]]:
+    """Return the result with model error intervals of the times of requests, and notes on where they come from.
+
+    The ends are the values of the faster and of the slower run. With several replications they are in the same ratio to
+    the value as in the first replication. If the run is too long, requests are not batched continuously, or ``repeats``
+    is false, every time is multiplied and divided by the factor instead, which ignores that queues change by more.
+
+    Args:
+        first: The run, prepared; of several replications the first.
+        recording: Its recording.
+        result: The result, which keeps its values and its 95% intervals.
+        repeats: Whether further runs may be made.
+    """
+    factors = first.step_error_factors()
+    if result.serving is None or not factors or first.real:
+        return result, []
+    largest = max(factors.values())
+    from windtunnel.engine.choice import choose, run_on
+    from windtunnel.engine.results import invariants
+    from windtunnel.engine.results.redrawn import values_of
+    from windtunnel.engine.results.times import times_of
+
+    engine, _ = choose(first, "auto")
+    events = int(recording.jobs.arrival.size) + (0 if recording.intervals is None else len(recording.intervals))
+    if not repeats or first.policy.batch.kind != "continuous" or events > _MOST_EVENTS[engine]:
+        note = (
+            f"the model error intervals of token times are the values times and over {largest:.3g}, the error factor "
+            "of a step; they ignore that queues change by more"
+        )
+        return _scaled(result, largest), [note] if repeats else []
+    base = values_of(first, recording)
+    parts: list[Sequence[Part]] = []
+    overloaded = False
+    for direction in (-1, 1):
+        changed = first.with_step_times({cls: factor**direction for cls, factor in factors.items()})
+        repeated = run_on(engine, changed)
+        invariants.check(repeated)
+        parts.append(values_of(changed, repeated))
+        state = times_of(changed, repeated).steady.state
+        overloaded = direction == 1 and state is not None and state.verdict == "unstable"
+    faster, slower = parts
+    notes = [
+        f"the model error intervals of token times come from two more runs of the same requests, with every step "
+        f"{largest:.3g} times as fast and as slow"
+    ]
+    if overloaded:
+        notes.append(
+            f"with every step {largest:.3g} times as slow, more work arrives than the fleet completes, so TTFT and "
+            "end-to-end latency have no upper model error bound"
+        )
+
+    def of_part(part: Measured | WorkloadResult, number: int) -> Serving | None:
+        index = number if len(base) > number else 0
+        return _from_runs(part, base[index], faster[index], slower[index], overloaded)
+
+    workloads = [replace(w, serving=of_part(w, 1 + i)) for i, w in enumerate(result.workloads)]
+    return replace(result, serving=of_part(result, 0), workloads=workloads), notes
+
+
+def _scaled(result: Measured, factor: float) -> Measured:
+    """Return the result with intervals from the value over ``factor`` to the value times ``factor``."""
+
+    def of_part(part: Measured | WorkloadResult) -> Serving | None:
+        changed: dict[str, TimeDistribution | None] = {}
+        for metric in _METRICS:
+            times = distribution(part, metric)
+            if times is not None:
+                ends: dict[str, Ends] = {
+                    name: (None, None) if e.value is None else (e.value / factor, e.value * factor)
+                    for name, e in times.by_name().items()
+                }
+                changed[metric] = _with_ends(times, ends)
+        return None if part.serving is None else part.serving.with_times(changed)
+
+    workloads = [replace(w, serving=of_part(w)) for w in result.workloads]
+    return replace(result, serving=of_part(result), workloads=workloads)
+
+
+def _from_runs(
+    part: Measured | WorkloadResult, base: Part, faster: Part, slower: Part, overloaded: bool
+) -> Serving | None:
+    """Return the requests of one part with intervals from the values of the three runs."""
+    changed: dict[str, TimeDistribution | None] = {}
+    for metric in _METRICS:
+        times = distribution(part, metric)
+        if times is None or not all(metric in run for run in (base, faster, slower)):
+            continue
+        ends: dict[str, Ends] = {}
+        for name, estimate in times.by_name().items():
+            here, *others = (run[metric].by_statistic[name] for run in (base, faster, slower))
+            low, high = (_like(estimate.value, here, other) for other in others)
+            if estimate.value is None or low is None or high is None:
+                ends[name] = None, None
+            else:
+                least, most = min(low, high, estimate.value), max(low, high, estimate.value)
+                ends[name] = least, None if overloaded and metric in _QUEUED else most
+        changed[metric] = _with_ends(times, ends)
+    return None if part.serving is None else part.serving.with_times(changed)
+
+
+def _like(value: float | None, here: float | None, other: float | None) -> float | None:
+    """Return a value that has the ratio to ``value`` that ``other`` has to ``here``, the value of the same run."""
+    if value is None or here is None or other is None:
+        return None
+    return other if here in (value, 0.0) else value * (other / here)
+
+
+def _with_ends(times: TimeDistribution, ends: dict[str, Ends]) -> TimeDistribution:
+    return TimeDistribution(
+        **{
+            name: replace(e, model_low=ends[name][0], model_high=ends[name][1]) if isinstance(e, TokenEstimate) else e
+            for name, e in times.by_name().items()
+        }
+    )
