@@ -22,10 +22,11 @@ def prepared(data: dict[str, Any]) -> PreparedRun:
     return prepare_run(scenario_from_data(data), CATALOGUE)
 
 
-def canonical_log(recording: Recording) -> list[tuple[int, int, int, int, int, float, int]]:
-    """What the engines are compared by: job, device, start, end, status, energy, starts."""
+def canonical_log(recording: Recording) -> list[tuple[float, ...]]:
+    """What the engines are compared by: hits of prefix caches, job, device, start, end, status, energy, starts."""
     jobs = recording.jobs
-    columns = (jobs.device, jobs.start, jobs.finish, jobs.first, jobs.status, jobs.energy_j, jobs.starts)
+    hits = [] if jobs.hits is None or jobs.hit_blocks is None else [jobs.hits, jobs.hit_blocks]
+    columns = (*hits, jobs.device, jobs.start, jobs.finish, jobs.first, jobs.status, jobs.energy_j, jobs.starts)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 

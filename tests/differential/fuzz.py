@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.cases import memory_of
 from tests.differential.comparison import assert_same, prepared
 from tests.differential.oracle import Oracle, known_part
 from tests.differential.oracle import rows as rows_of
 from tests.differential.oracle import rows_of as rows_of_jobs
+from tests.differential.watched import run_watched
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
@@ -28,6 +30,7 @@ from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 
 ROUTES = ["central", "round-robin", "least-loaded", "shortest-expected-completion", "cheapest-that-meets-the-deadline"]
+SERVING_ROUTES = ["kv-aware", "prefix-aware", "prefix-and-load", "session-affinity"]
 ORDERS = ["arrival", "priority", "deadline", "shortest"]
 MODEL = {
     "layers": 2, "width": 256, "heads": 4, "kv_heads": 2, "feed_forward": 512, "vocabulary": 1000, "dtype": "bfloat16"
@@ -264,6 +267,7 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
     add_limits(data)
     add_domains(data)
     add_designs(data)
+    add_prefixes(data)
     return data, rows
 
 
@@ -298,6 +302,27 @@ def add_designs(data: dict[str, Any]) -> None:
         # Others may need more power than the budget has.
         if "power_budget" not in data and any(entry["device"].startswith("quick") for entry in data["fleet"]):
             one["ops"] = with_kernels(draw, one["ops"], alike)
+
+
+def add_prefixes(data: dict[str, Any]) -> None:
+    """Add prefix caches, shared prompts, their routes and small memories, from random numbers of their own."""
+    draw = Draw(f"{data['seed']} prefixes")
+    batch = data["policy"].get("batch", {})
+    if batch.get("kind") != "continuous" or draw.some(0.3):
+        return
+    batch["prefix_cache"] = {"block": draw.choice([1, 4, 16]), **draw.choice([{}, {}, {"blocks": draw.randint(1, 60)}])}
+    longest = 1
+    for one in data["workload"]:
+        stage = one["ops"][0]["generate"]
+        longest = max(longest, stage["prompt"] + stage["output"])
+        if draw.some(0.8):
+            stage["shared_prefix"] = draw.randint(1, stage["prompt"])
+    if draw.some(0.5):
+        data["policy"]["route"] = draw.choice(SERVING_ROUTES)
+    memory = memory_of(MODEL, longest + draw.choice([0, 60, 300]), batch["tokens"], batch["size"], 1.0)
+    for entry in data["fleet"]:
+        if draw.some(0.6):
+            entry["memory"] = memory
 
 
 def with_kernels(draw: Draw, ops: list[dict[str, Any]], kernels: list[Any]) -> list[dict[str, Any]]:
@@ -396,7 +421,7 @@ def check(seed: int) -> str:
         ready = prepare_run_of(data, rows)
     except InputError as error:
         return str(error)
-    one, other = process.run(ready), compiled.run(ready)
+    one, other = run_watched(ready) if ready.chains else process.run(ready), compiled.run(ready)
     assert_same(one, other)
     hold_loads(ready, one)
     invariants.check(one)
@@ -449,6 +474,7 @@ def features(data: dict[str, Any]) -> set[str]:
         "autoscale": "autoscale" in data,
         "closed": any(one["arrivals"]["process"] == "closed" for one in data["workload"]),
         "continuous": data["policy"].get("batch", {}).get("kind") == "continuous",
+        "prefix caches": "prefix_cache" in data["policy"].get("batch", {}),
         "request": data["policy"].get("batch", {}).get("kind") == "request",
         "faults": bool(faults & plain),
         "faults of operations": bool(faults - plain),

@@ -696,10 +696,13 @@ def known_part(data: dict[str, Any]) -> dict[str, Any]:
     """Return a scenario without the features that the oracle does not know."""
     part = copy.deepcopy(data)
     part["policy"].pop("batch", None)
+    if part["policy"].get("route") in ("kv-aware", "prefix-aware", "prefix-and-load", "session-affinity"):
+        part["policy"]["route"] = "least-loaded"
     for key in ("power_budget", "autoscale"):
         part.pop(key, None)
     for entry in part["fleet"]:
         entry.pop("streams", None)
+        entry.pop("memory", None)  # it is as small as a batch allows
     for one in part["workload"]:
         # The bodies of streams run one after another instead.
         one["ops"] = [

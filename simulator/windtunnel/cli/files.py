@@ -37,7 +37,7 @@ def schema(of: str) -> None:
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path), metavar="TRACE")
-@click.option("--format", "form", default="csv", show_default=True, help="csv, azure-llm or openb-pods.")
+@click.option("--format", "form", default="csv", show_default=True, help="csv, azure-llm, mooncake or openb-pods.")
 @click.option("--time", metavar="COLUMN", help="The column with the arrival time. Required for csv.")
 @click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN", help="Rename a column to NAME. Repeatable.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The CSV file to write.")

@@ -2,7 +2,8 @@
 
 Each part is a function of numbers, so that the same source runs interpreted and compiled. A route does not scan the
 fleet: the devices of a class differ only in their load, so the engine keeps for each class the device that is best by
-the route's index (``rank_by``), and the route scores one candidate for each class.
+the route's index (``rank_by``), and the route scores one candidate for each class. Devices with continuous batching
+differ in more, so routes with ``rank_by`` each score all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from windtunnel.core.registry import Registry
 
 
 class Candidate(NamedTuple):
-    """The best device of one class, as a route sees it when a job arrives. Times are in seconds."""
+    """The best device of one class, as a route sees it when a job arrives. Times are in seconds.
+
+    The fields from ``prompt_tokens`` on are those of devices with continuous batching, and 0 for other ones.
+    """
 
     jobs: int
     """Jobs queued at or running on the device."""
@@ -41,6 +45,18 @@ class Candidate(NamedTuple):
     """Expected time to load the designs that this job needs and the device will not hold after its present jobs; 0 for
     devices that are not reconfigured. ``estimate_s`` and ``mean_s`` do not include it, and ``backlog_s`` includes that
     of the present jobs."""
+    prompt_tokens: int = 0
+    """The tokens of this request's prompt."""
+    hit_tokens: int = 0
+    """How many of them, from the first on, the prefix cache of the device has now."""
+    kv_tokens: int = 0
+    """The tokens for which the sequences in the device's batch hold KV memory; blocks that they share count once."""
+    kv_capacity_tokens: int = 0
+    """The tokens for which the device has KV memory."""
+    running: int = 0
+    """The sequences in its batch."""
+    turns_from_home: int = 0
+    """How many devices of the fleet follow the home of the request's conversation up to this one; 0 at home."""
 
 
 class JobKey(NamedTuple):
@@ -101,7 +117,7 @@ def _shown(example: Candidate | JobKey) -> str:
 
 Score = Callable[[Candidate], tuple[float, float]]
 OrderKey = Callable[[JobKey], float]
-Index = Literal["jobs", "backlog", "last_chosen"]
+Index = Literal["jobs", "backlog", "last_chosen", "each"]
 
 
 @dataclass(frozen=True)
@@ -111,7 +127,7 @@ class Route:
     ``score`` None: one central queue, from which a free device takes the first job it can run, the device of
     lowest index first. Ties between classes go to the class that is faster for the job, then to the lowest index.
     ``requires``: what every class or job must state for the score to have a meaning (``price``, ``deadline``,
-    ``use_case``).
+    ``use_case``). Routes with ``rank_by`` each require continuous batching.
     """
 
     name: str
@@ -132,6 +148,16 @@ class Order:
 
 
 @dataclass(frozen=True)
+class PrefixCache:
+    """Blocks of prompts that a device has read are kept for later requests.
+
+    ``blocks``: as many blocks as this, beside the key-value memory of the sequences; None: in that memory.
+    """
+
+    blocks: int | None = None
+
+
+@dataclass(frozen=True)
 class Batch:
     """How many jobs a device executes together.
 
@@ -145,6 +171,7 @@ class Batch:
     wait_s: float = 0.0
     tokens: int = 8192
     memory: float = 1.0
+    prefix_cache: PrefixCache | None = None
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,11 @@ class Jobs:
     """All jobs in order of arrival, one array element each. Times are ticks, -1 where the event did not happen.
 
     ``first`` is the time of a request's first token, and ``tokens`` the number of its output tokens (0 for other jobs).
-    ``prompts`` are its prompt tokens, and ``hits`` those of them that the prefix cache had (None without such a cache).
+    ``prompts`` are its prompt tokens.
     ``energy_j`` is the energy of the job above the idle power of its devices. ``starts`` is its number of attempts;
-    ``start`` and ``device`` are those of its last attempt.
+    ``start`` and ``device`` are those of its last attempt. With a prefix cache, else None: ``blocks`` is the number of
+    blocks of a request's prompt, ``hit_blocks`` how many of them the cache had when the request last started, and
+    ``hits`` the tokens of the prompt that it therefore did not read. They are 0 for requests that did not start.
     """
 
     workload: IntArray
@@ -78,9 +80,18 @@ class Jobs:
     starts: IntArray
     prompts: IntArray | None = None
     hits: IntArray | None = None
+    blocks: IntArray | None = None
+    hit_blocks: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.arrival)
+
+    def prefix_hit_rate(self, which: npt.NDArray[np.bool_]) -> float | None:
+        """Return the share of the blocks of some jobs' prompts that prefix caches had; None without such blocks."""
+        if self.blocks is None or self.hit_blocks is None:
+            return None
+        blocks = int(self.blocks[which].sum())
+        return int(self.hit_blocks[which].sum()) / blocks if blocks else None
 
 
 LOAD_OF_DESIGN = "load design "

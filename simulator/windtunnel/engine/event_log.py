@@ -66,6 +66,8 @@ class EventLog:
     device: IntArray
     starts: IntArray
     """The number of attempts of each job that started more than once or not at all; else 0."""
+    hits: IntArray
+    """The blocks of each prompt that the prefix cache had when the request last started."""
     lost: IntArray
     """1 for jobs that failed, 2 for jobs that gave up waiting, 3 for jobs that were not admitted."""
     energy: FloatArray

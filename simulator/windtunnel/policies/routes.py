@@ -44,6 +44,32 @@ def least_energy_in_time(device: Candidate) -> tuple[float, float]:
     return (0.0, device.energy_j) if finish_s <= device.slack_s else (1.0, finish_s)
 
 
+@route("kv-aware", rank_by="each")
+def kv_aware(device: Candidate) -> tuple[float, float]:
+    """The device whose sequences hold the smallest share of its KV memory, and then that with the fewest jobs."""
+    return float(device.kv_tokens) / float(max(device.kv_capacity_tokens, 1)), float(device.jobs)
+
+
+@route("prefix-aware", rank_by="each")
+def prefix_aware(device: Candidate) -> tuple[float, float]:
+    """The device that has the most of the prompt in its prefix cache, at least half; then that with the fewest jobs."""
+    # Prompts that begin with one short system prompt would otherwise all go to the first device that had it.
+    worth = 2 * device.hit_tokens >= device.prompt_tokens
+    return -float(device.hit_tokens) if worth else 0.0, float(device.jobs)
+
+
+@route("prefix-and-load", rank_by="each")
+def prefix_and_load(device: Candidate) -> tuple[float, float]:
+    """The device with the smallest sum of the tokens that it would have to read and of those in its KV memory."""
+    return float(device.prompt_tokens - device.hit_tokens + device.kv_tokens), float(device.jobs)
+
+
+@route("session-affinity", rank_by="each")
+def session_affinity(device: Candidate) -> tuple[float, float]:
+    """The home of the request's conversation, which is the same for all its requests; or the next one available."""
+    return float(device.turns_from_home), 0.0
+
+
 @route("recommendation-matrix", requires=("use_case",))
 def recommended(device: Candidate) -> tuple[float, float]:
     """The first of primary, alternative and fallback that the fleet has; then the shortest expected completion."""

@@ -92,7 +92,9 @@ def lines(result: RunResult) -> list[str]:
     events = [plural(serving.preemptions, "preemption")] if serving.preemptions else []
     events += [f"{serving.rejected:,} rejected"] if serving.rejected else []
     if serving.prefix_hit_tokens is not None:
-        events.append(f"{serving.prefix_hit_tokens:,} prompt tokens from the prefix cache")
+        text = f"{serving.prefix_hit_tokens:,} prompt tokens from the prefix cache"
+        hit = serving.prefix_hit_rate
+        events.append(text if hit is None else f"{text}, which had {share(hit)} of the blocks")
     found += [", ".join(events)] if events else []
     costs = cost_text(serving)
     return [*found, costs] if costs else found

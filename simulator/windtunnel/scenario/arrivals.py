@@ -445,6 +445,10 @@ class TraceFormat(NamedTuple):
     """Name of the arrival-time column."""
     columns: tuple[str, ...]
     """All required columns."""
+    per_second: int = 1
+    """The unit of times: so many are a second."""
+    block_tokens: int = 0
+    """The tokens of a block, if the rows have hash ids of the blocks of their prompts (JSON lines); else 0."""
 
 
 _POD_COLUMNS = (
@@ -452,13 +456,16 @@ _POD_COLUMNS = (
 )
 FORMATS = {
     "azure-llm": TraceFormat("TIMESTAMP", ("TIMESTAMP", "ContextTokens", "GeneratedTokens")),
+    "mooncake": TraceFormat(
+        "timestamp", ("timestamp", "input_length", "output_length", "hash_ids"), per_second=1000, block_tokens=512
+    ),
     "openb-pods": TraceFormat("creation_time", tuple(_POD_COLUMNS.split())),
 }
 """The known trace formats, by name."""
 
 
 class Trace(Model):
-    """The rows of a CSV file (plain or gzip), one job each, at the times in column ``time``.
+    """The rows of a file (CSV or JSON lines, plain or gzip), one job each, at the times in column ``time``.
 
     Times are ISO 8601 or seconds, relative to the first row. The other columns can be used as ``$Column``. Keys are
     applied in this order: ``columns`` renames columns, ``from`` and ``until`` select a window, ``time_map`` and
@@ -467,7 +474,7 @@ class Trace(Model):
 
     process: Literal["trace"]
     file: Text
-    format: Literal["csv", "azure-llm", "openb-pods"] = "csv"
+    format: Literal["csv", "azure-llm", "mooncake", "openb-pods"] = "csv"
     time: Text | None = Field(
         None, description="name of the arrival-time column; formats other than csv have a default"
     )

@@ -90,6 +90,8 @@ class Generate:
     prompt: Value
     output: Value
     path: Path
+    shared_prefix: int = 0
+    """The tokens with which all prompts of the workload begin."""
 
 
 Stage = OpStage | Branch | Streams | Generate
@@ -157,7 +159,7 @@ class _Parser:
                 raise self.wrong("a stream holds more than operations", here, "operations and repeats only")
             yield Streams(bodies_, here)
         elif name == "generate":
-            fields = self.fields(values, here, ("model", "prompt", "output"))
+            fields = self.fields(values, here, ("model", "prompt", "output"), ("shared_prefix",))
             model = fields["model"]
             if model not in self.models:
                 raise InputError(
@@ -167,7 +169,11 @@ class _Parser:
                     nearest=nearest(str(model), self.models),
                 )
             prompt = self.value(fields["prompt"], (*here, "prompt"))
-            yield Generate(str(model), prompt, self.value(fields["output"], (*here, "output")), here)
+            output = self.value(fields["output"], (*here, "output"))
+            shared = self.value(fields["shared_prefix"], (*here, "shared_prefix")) if "shared_prefix" in fields else 0.0
+            if isinstance(shared, ColumnRef):
+                raise self.wrong("this is a column", (*here, "shared_prefix"), "one number of tokens for all prompts")
+            yield Generate(str(model), prompt, output, here, int(shared))
         else:
             yield self.operation(str(name), values, here)
 

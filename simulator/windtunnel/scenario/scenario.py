@@ -268,6 +268,19 @@ class RequestBatch(_Model):
     wait: Seconds = 0.0
 
 
+class StatedPrefixCache(_Model):
+    """Blocks of prompts that a device has read are kept, and a later prompt that begins with them is not read again."""
+
+    block: Annotated[int, BeforeValidator(whole), Field(ge=1, le=131_072)] | None = Field(
+        None, description="tokens of a block; default: 16, or the size of the trace's own blocks"
+    )
+    blocks: Annotated[int, BeforeValidator(whole), Field(ge=1, le=2**30)] | None = Field(
+        None,
+        description="the blocks that each replica keeps, in memory of their own; default: what the KV memory has room "
+        "for beside the running sequences",
+    )
+
+
 class ContinuousBatch(_Model):
     """Requests join and leave a device's batch at every step, as far as the KV cache has room."""
 
@@ -279,13 +292,26 @@ class ContinuousBatch(_Model):
     memory: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
         0.9, description="share of a device's memory for weights and KV cache"
     )
+    prefix_cache: StatedPrefixCache | None = Field(
+        None, description="keep the prompts that were read, for later ones that begin alike; default: none is kept"
+    )
+
+
+class WeightedRoute(_Model):
+    """A route to the device with the smallest weighted sum."""
+
+    weights: dict[Text, Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]] = Field(
+        min_length=1,
+        description="numbers by what they multiply: jobs, backlog_s, estimate_s, cost_usd, energy_j, hit_tokens, "
+        "kv_tokens, running, turns_from_home",
+    )
 
 
 class PolicyParts(_Model):
     """A named policy, or a route and an order; and how jobs are batched."""
 
     name: Text | None = None
-    route: Text | None = None
+    route: Text | WeightedRoute | None = None
     order: Text | None = None
     batch: Annotated[RequestBatch | ContinuousBatch, Field(discriminator="kind")] | None = None
     preemption: Literal["resume", "restart"] | None = Field(

@@ -12,9 +12,10 @@ from windtunnel import policies
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, Policy
+from windtunnel.core.policy import Batch, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
-from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario
+from windtunnel.policies.weighted import weighted_route
+from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, WeightedRoute
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.read import read_overlay
 
@@ -42,7 +43,13 @@ def policy_of(scenario: Scenario) -> Policy:
     if isinstance(stated.batch, RequestBatch):
         batch = Batch("request", stated.batch.size, stated.batch.wait)
     elif isinstance(stated.batch, ContinuousBatch):
-        batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
+        batch = Batch(
+            "continuous",
+            stated.batch.size,
+            tokens=stated.batch.tokens,
+            memory=stated.batch.memory,
+            prefix_cache=PrefixCache(stated.batch.prefix_cache.blocks) if stated.batch.prefix_cache else None,
+        )
     preemption = stated.preemption or "none"
     if stated.name is not None:
         named = _located(
@@ -53,11 +60,15 @@ def policy_of(scenario: Scenario) -> Policy:
         )
         return replace(named, preemption=preemption, backfill=stated.backfill)
     folder, outside = scenario.folder, scenario.outside_code
-    made_route = partial(policies.route_named, stated.route or "central", folder, outside)
+    made_route: Callable[[], Route]
+    if isinstance(stated.route, WeightedRoute):
+        made_route = partial(weighted_route, stated.route.weights)
+    else:
+        made_route = partial(policies.route_named, stated.route or "central", folder, outside)
     made_order = partial(policies.order_named, stated.order or "arrival", folder, outside)
     route = _located(made_route, scenario, "policy", "route")
     order = _located(made_order, scenario, "policy", "order")
-    name = f"{stated.route or 'central'} / {stated.order or 'arrival'}"
+    name = f"{route.name} / {order.name}"
     return Policy(name, route, order, batch, preemption, stated.backfill)
 
 

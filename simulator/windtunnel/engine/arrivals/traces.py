@@ -1,4 +1,4 @@
-"""Traces: reads the rows of a CSV file as jobs, transforms and writes them."""
+"""Traces: reads the rows of a file as jobs, transforms and writes them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from windtunnel.core.csvfile import Table, read_table, write_table
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.files import TABLE_BYTES, check_file, read_bytes
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
+from windtunnel.engine.arrivals.hash_ids import BlockRuns, block_runs, read_json_lines
 from windtunnel.engine.arrivals.limits import MAX_JOBS, JobLimit
 from windtunnel.engine.arrivals.processes import Draws
 from windtunnel.engine.arrivals.redraw import redrawn, window
@@ -37,6 +38,8 @@ class TraceRows:
     ticks: TickArray
     rows: np.ndarray
     time_column: str
+    blocks: BlockRuns | None = None
+    """The blocks of the prompts by row of the table, if the trace has any."""
     _numbers: dict[str, FloatArray] = field(default_factory=dict)
 
     @property
@@ -120,6 +123,8 @@ class TraceFile:
     table: Table
     ticks: list[int]
     time_column: str
+    blocks: BlockRuns | None = None
+    """The blocks of the prompts, if the format has any."""
 
     @property
     def mean_rate_per_s(self) -> float:
@@ -143,7 +148,7 @@ def read_trace(
 
     Args:
         path: The file.
-        form: csv, azure-llm or openb-pods.
+        form: csv, azure-llm, mooncake or openb-pods.
         time: The name of the arrival-time column, which csv requires.
         columns: New names of columns, each with the name in the file.
         where: Returns the location of a key of ``Trace`` for error messages.
@@ -216,7 +221,7 @@ def trace_jobs(
         jitter = distance if process.jitter is None else min(_ticks(process.jitter), int(ticks[-1]))
         ticks, chosen = _scaled(ticks, keys, process.scale, jitter, draws, where)
         rows = rows[chosen]
-    return TraceRows(table, ticks, rows, process.time_column)
+    return TraceRows(table, ticks, rows, process.time_column, trace.blocks)
 
 
 def export_trace(jobs: TraceRows | TraceFile, path: Path) -> None:
@@ -347,13 +352,17 @@ def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where:
 def _read_file(
     path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Location]
 ) -> TraceFile:
-    table = read_table(path, "trace", where("file"))
+    stated = FORMATS.get(form)
+    if stated is not None and stated.block_tokens:
+        table = read_json_lines(path, "trace", where("file"), [columns.get(name, name) for name in stated.columns])
+    else:
+        table = read_table(path, "trace", where("file"))
     if not table.rows:
         raise InputError(
             f"the trace '{path}' has no rows", where=where("file"), expected="a header and at least one row"
         )
     table = _renamed(table, columns, where)
-    for name in FORMATS[form].columns if form in FORMATS else ():
+    for name in stated.columns if stated is not None else ():
         if name not in table.header:
             raise InputError(
                 f"the trace '{path}' has no column '{name}', which the format {form} requires",
@@ -368,13 +377,15 @@ def _read_file(
             expected=list_choices(table.header),
             nearest=nearest(column, table.header),
         )
-    since = _parse_times(table.column(column), table.lines, table.file, column)
+    per_second = 1 if stated is None else stated.per_second
+    since = _parse_times(table.column(column), table.lines, table.file, column, per_second)
     order = sorted(range(len(since)), key=since.__getitem__)
     if any(place != i for i, place in enumerate(order)):
         since = [since[i] for i in order]
         rows, lines = [table.rows[i] for i in order], [table.lines[i] for i in order]
         table = Table(table.file, table.header, rows, lines)
-    return TraceFile(table, since, column)
+    blocks = block_runs(table) if stated is not None and stated.block_tokens else None
+    return TraceFile(table, since, column, blocks)
 
 
 def _renamed(table: Table, columns: Mapping[str, str], where: Callable[..., Location]) -> Table:
@@ -430,12 +441,12 @@ _ISO = re.compile(
 )
 
 
-def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: str) -> list[int]:
-    """Return seconds or ISO 8601 times as ticks since the earliest of them, exact to a picosecond."""
+def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: str, per_second: int = 1) -> list[int]:
+    """Return times as ticks since the earliest of them, exact to a picosecond: ISO 8601, or in 1 / ``per_second`` s."""
     ticks: list[int] = []
     for text, line in zip(texts, lines, strict=True):
         try:
-            ticks.append(_iso_ticks(text) if ":" in text else _second_ticks(text))
+            ticks.append(_iso_ticks(text) if ":" in text else _second_ticks(text, per_second))
         except (ValueError, OverflowError, TypeError, ArithmeticError):
             raise InputError(
                 f"'{text[:40]}' is not a time",
@@ -446,14 +457,14 @@ def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: 
     return [tick - first for tick in ticks]
 
 
-def _second_ticks(text: str) -> int:
-    """Return decimal seconds as ticks, to the nearest one."""
+def _second_ticks(text: str, per_second: int) -> int:
+    """Return a decimal number of 1 / ``per_second`` s, a power of ten, as ticks, to the nearest one."""
     if not text.isascii() or "_" in text:
         raise ValueError(text)
     seconds = Decimal(text)
     if not seconds.is_finite() or seconds.adjusted() > 18:
         raise ValueError(text)
-    return int(seconds.scaleb(12).to_integral_value())
+    return int(seconds.scaleb(13 - len(str(per_second))).to_integral_value())
 
 
 def _iso_ticks(text: str) -> int:

@@ -19,7 +19,8 @@ from windtunnel.engine.transitions.features import FEATURES
 from windtunnel.engine.transitions.tables import HOURS, World, records
 from windtunnel.scenario.faults import OperationFault
 
-_CANDIDATE = types.NamedTuple((types.int64, *(types.float64,) * 6, types.int64, *(types.float64,) * 2), Candidate)
+_NUMBERS, _COUNTS = (types.float64,), (types.int64,)
+_CANDIDATE = types.NamedTuple((*_COUNTS, *_NUMBERS * 6, *_COUNTS, *_NUMBERS * 2, *_COUNTS * 6), Candidate)
 _JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float64), JobKey)
 SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
 KEY = types.float64(_JOB_KEY)
@@ -28,6 +29,7 @@ _EVERYTHING = frozenset(FEATURES) - {"SIMPY"}
 VARIANTS = {
     "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
     "serving": frozenset({"SERVERS"}),
+    "prefixes": frozenset({"SERVERS", "PREFIXES"}),
     "all": _EVERYTHING,
 }
 """The features of each variant. The last one is compiled at its first use, the others when Windtunnel is installed."""
@@ -39,7 +41,9 @@ def variant_of(prepared: PreparedRun) -> str:
         return "all"
     if prepared.policy.batch.kind != "continuous":
         return "fleet"
-    return "all" if prepared.interrupts or prepared.budget_w is not None else "serving"
+    if prepared.interrupts or prepared.budget_w is not None:
+        return "all"
+    return "serving" if prepared.policy.batch.prefix_cache is None else "prefixes"
 
 
 def needs_everything(prepared: PreparedRun) -> bool:
@@ -106,7 +110,9 @@ def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
 
 def _cached(signature: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function compiled for a signature. The machine code of those that are part of Windtunnel is cached."""
-    compiled: Callable[..., Any] = njit(signature, cache=function.__module__.startswith("windtunnel."))(function)
+    # The numbers of a closure, such as the weights of a route, differ from run to run.
+    cache = function.__module__.startswith("windtunnel.") and function.__closure__ is None
+    compiled: Callable[..., Any] = njit(signature, cache=cache)(function)
     return compiled
 
 
@@ -137,6 +143,8 @@ def _empty() -> World:
         stream_jobs=records(0, tables.STREAM_JOB),
         slots=records(0, tables.SLOT),
         sequences=records(0, tables.SEQUENCE),
+        nodes=records(0, tables.NODE_OF_PREFIX),
+        node_index=np.zeros(0, dtype=np.int64),
         waits=records(0, tables.WAIT),
         rules=records(0, tables.RULE),
         progress=records(0, tables.PROGRESS_OF_JOB),

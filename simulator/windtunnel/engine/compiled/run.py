@@ -27,6 +27,7 @@ from windtunnel.engine.transitions.answers import Answers
 from windtunnel.engine.transitions.build import Words, blank_jobs, build, think_ticks
 from windtunnel.engine.transitions.event_log import event_log
 from windtunnel.engine.transitions.events import never_served
+from windtunnel.engine.transitions.prefix_tables import index_of, more_nodes
 from windtunnel.engine.transitions.tables import Records, World, records, unwritten_records
 
 Progress = Callable[[int], None]
@@ -110,6 +111,9 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
             horizon = min(2 * horizon, MAX_TICKS)
         elif code == tables.MORE_TIMERS:
             world = world._replace(timers=_larger(world.timers))
+        elif code == tables.MORE_NODES:
+            grown = np.append(world.nodes, more_nodes(world.run[0], len(world.nodes))).view(np.recarray)
+            world = world._replace(nodes=grown, node_index=index_of(len(grown)))
         elif code == tables.MORE_CHANGES:
             world = world._replace(changes=_larger(world.changes))
         elif code == tables.MORE_THOUGHTS:

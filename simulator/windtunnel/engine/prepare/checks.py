@@ -27,6 +27,12 @@ def check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass
     Raises:
         InputError: if one is missing.
     """
+    if policy.route.rank_by == "each" and policy.batch.kind != "continuous":
+        raise InputError(
+            f"the route '{policy.route.name}' requires devices with continuous batching",
+            where=scenario.where("policy"),
+            expected="batch: {kind: continuous}, or another policy",
+        )
     if "price" in policy.requires:
         for fleet_class in classes:
             if fleet_class.price_usd_per_s is None:

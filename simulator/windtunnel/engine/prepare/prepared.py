@@ -17,6 +17,7 @@ from windtunnel.engine.prepare.batches import BatchTable, batch_table
 from windtunnel.engine.prepare.chips import Chip, shared_chips
 from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
+from windtunnel.engine.prepare.prefixes import PromptChains
 from windtunnel.engine.prepare.programs import Compiled, ServiceTimeDraws, Source
 from windtunnel.engine.prepare.users import CapacityExceededError, UserClass
 from windtunnel.scenario.autoscale import Autoscale
@@ -146,6 +147,10 @@ class PreparedRun:
     expected_jobs: int = 0
     expected_ticks: int = 0
     """The expected number of jobs and the expected length of a streamed run."""
+    chains: Sequence[PromptChains] = ()
+    """The blocks of the prompts of each workload, if devices have prefix caches."""
+    block_tokens: int = 0
+    """The tokens of a block of a prefix cache; 0 without one."""
     sampled: bool = True
     """Whether a streamed run keeps a sample of the jobs."""
     slowdown: FloatArray | None = None

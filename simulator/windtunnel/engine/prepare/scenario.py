@@ -33,6 +33,7 @@ from windtunnel.engine.prepare.decoding import DecoderCostCache, Replica
 from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.offered_load import least_queue, offered_load
+from windtunnel.engine.prepare.prefixes import block_tokens, prompt_chains
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
@@ -105,6 +106,7 @@ def prepare(
     of_users = eligible[len(arrival) :].tolist()
     eligible = eligible[: len(arrival)]
     names = [w.name for w in scenario.workload]
+    block = block_tokens(scenario) if policy.batch.prefix_cache is not None else 0
     prepared = PreparedRun(
         scenario=scenario,
         policy=policy,
@@ -124,6 +126,8 @@ def prepare(
         streamed=streamed,
         expected_jobs=expected_jobs,
         expected_ticks=to_ticks(expected_s),
+        chains=[prompt_chains(w.program, w.source, block) for w in workloads] if block else [],
+        block_tokens=block,
         sampled=scenario.records != "none",
         slowdown=None if streamed else straggler_slowdowns(scenario.faults, scenario.seed, names, workload_of, rank),
         users=[user_class(scenario, w.number, w.source.count, s) for w, s in zip(closed, of_users, strict=True)],

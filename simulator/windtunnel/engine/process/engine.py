@@ -38,6 +38,8 @@ from windtunnel.engine.transitions.events import (
     room,
 )
 from windtunnel.engine.transitions.faults import apply_fault
+from windtunnel.engine.transitions.prefix_tables import index_of, more_nodes
+from windtunnel.engine.transitions.prefixes import index_nodes
 from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, DECIDE, ENTITIES, FAULT_EVENT, NEVER
 from windtunnel.engine.transitions.users import next_arrival
 
@@ -180,6 +182,10 @@ class _Run:
                     world.intervals += _blank(len(world.intervals), tables.INTERVAL)
                 case tables.MORE_GAPS:
                     world.gaps += _blank(len(world.gaps), tables.GAP)
+                case tables.MORE_NODES:
+                    world.nodes += rows(more_nodes(r, len(world.nodes)))
+                    world.node_index = index_of(len(world.nodes)).tolist()
+                    index_nodes(world)
                 case tables.MORE_CHANGES:
                     world.changes += _blank(len(world.changes), tables.CHANGE)
                 case tables.MORE_THOUGHTS:

@@ -61,6 +61,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         energy_j=energy,
         starts=starts,
         prompts=prompts,
+        **_hits(prepared, log),
     )
     shared = chip_power(prepared, table)
     # Most fleets draw one power above idle, so that no array of changes is needed.
@@ -103,6 +104,21 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         chips=shared.chips,
         saved_j=math.fsum(shared.saved_j.tolist()),
     )
+
+
+def _hits(prepared: PreparedRun, log: EventLog) -> dict[str, IntArray]:
+    """Return what the prefix caches had of the prompts of the jobs that started, if there are any caches."""
+    if not prepared.chains:
+        return {}
+    blocks, tokens = np.zeros(log.count, dtype=np.int64), np.zeros(log.count, dtype=np.int64)
+    for number, chains in enumerate(prepared.chains):
+        mine = (log.workload_of == number) & (log.start >= 0)
+        blocks[mine] = chains.job_blocks[log.rank[mine]]
+        prompts = chains.job_tokens[log.rank[mine]]
+        # The last token of a prompt is read in any case.
+        tokens[mine] = np.minimum(log.hits[mine] * prepared.block_tokens, prompts - 1)
+    hit = np.where(log.start >= 0, log.hits, 0)
+    return {"hits": tokens, "blocks": blocks, "hit_blocks": hit}
 
 
 def _tokens(prepared: PreparedRun, workload: IntArray, rank: IntArray) -> tuple[IntArray, IntArray]:

@@ -79,7 +79,7 @@ def serving_of(
         output_tokens_per_s=outputs / span_s if outputs and span_s else None,
         slo_attainment=attained.value,
         goodput_per_s=attained.value * int(mine.sum()) / span_s if attained.value is not None and span_s else None,
-        prefix_hit_rate=None,
+        prefix_hit_rate=jobs.prefix_hit_rate(completed),
         prefix_hit_tokens=hits,
         kv_peak=max(peaks, default=None),
         kv_capacity_tokens=_kv_capacity_tokens(prepared, work),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from windtunnel.core.policy import OwnFunction
+from windtunnel.core.policy import Index, OwnFunction
 from windtunnel.core.rng import key_words
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
@@ -25,6 +25,7 @@ from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
 from windtunnel.engine.transitions.heap import ROOT, heap_push
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
+from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -108,6 +109,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     queue_at, queues_of, queues = _queues_by_class(prepared, batching)
     run = _run_record(prepared, ints, queue_at, queues_of)
     r = run[0]
+    nodes = write_prefixes(prepared, ints.add, r, workloads)
     # The words of the designs follow each other, because no other word begins like them.
     load_words = [words(f"load design {name}") for name in designs]
     r.load_word = min(load_words, default=0)
@@ -129,6 +131,8 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         **_streams(prepared, r, slots if streaming else 0),
         slots=slot_rows,
         sequences=records(slots if serving else 0, tables.SEQUENCE),
+        nodes=nodes,
+        node_index=index_of(len(nodes)),
         waits=records(slots if r.waits else 0, tables.WAIT),
         rules=_rules(prepared),
         progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
@@ -241,7 +245,8 @@ def _gangs(count: int) -> Records:
 
 def _servers(count: int) -> Records:
     rows = records(count, tables.SERVER)
-    for name in ("reading", "reading_end", "off", "decoding", "decoding_end", "ending", "ending_end", "undelivered"):
+    lists = "reading reading_end off decoding decoding_end ending ending_end undelivered oldest newest"
+    for name in lists.split():
         rows[name] = -1
     return rows
 
@@ -298,9 +303,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     )
     r.turn = prepared.device_count
     r.routed = policy.route.score is not None
-    r.by = {"jobs": tables.BY_PRESENT, "backlog": tables.BY_BACKLOG, "last_chosen": tables.BY_TURN}[
-        policy.route.rank_by
-    ]
+    r.by = get_args(Index).index(policy.route.rank_by)
     r.looks = policy.route.rank_by != "jobs" or policy.route.score is None or _reads(policy.route.score, "backlog_s")
     r.keyed = policy.order.key is not None
     r.batch = tables.REQUEST if batching else tables.NO_BATCH

@@ -14,6 +14,7 @@ from windtunnel.engine.transitions.containers import NOT_HERE
 from windtunnel.engine.transitions.designs import expected_row, loads_of, loads_on, with_fewest_loads
 from windtunnel.engine.transitions.features import (
     DESIGNS,
+    PREFIXES,
     PROGRESS,
     SERVERS,
     SINGLES,
@@ -25,6 +26,7 @@ from windtunnel.engine.transitions.features import (
     hot,
 )
 from windtunnel.engine.transitions.jobs import row_of
+from windtunnel.engine.transitions.prefixes import cached_tokens, hashed
 from windtunnel.engine.transitions.progress import forget_progress
 from windtunnel.engine.transitions.queues import (
     best_queue,
@@ -38,7 +40,7 @@ from windtunnel.engine.transitions.queues import (
 from windtunnel.engine.transitions.servers import begin_step
 from windtunnel.engine.transitions.single import feed_single
 from windtunnel.engine.transitions.streams import feed_streams
-from windtunnel.engine.transitions.tables import BY_TURN, PER_SECOND, STREAM, Records, World
+from windtunnel.engine.transitions.tables import BY_EACH, BY_TURN, PER_SECOND, STREAM, Records, World
 from windtunnel.engine.transitions.users import is_submitted, take_submission
 from windtunnel.engine.transitions.waits import admits
 
@@ -105,6 +107,32 @@ def _near(first: float, second: float) -> bool:
 
 
 @hot
+def _available_after(w: World, cls: int, device: int) -> int:
+    """Return the first available device of a class after ``device``; -1 if there is none."""
+    for other in range(device + 1, w.classes[cls].first + w.classes[cls].count):
+        if is_available(w, other):
+            return other
+    return -1
+
+
+@hot
+def _of_server(w: World, device: int, slot: int) -> tuple[int, int, int, int, int, int]:
+    """Return what a route sees of a device with continuous batching: the last fields of ``Candidate``."""
+    r, v, s = w.run[0], w.servers[device], w.slots[slot]
+    hit: Any = np.int64(0)
+    home: Any = np.int64(s.job)
+    if PREFIXES and r.caching:
+        hit = cached_tokens(w, device, slot)
+        home = w.ints[w.workloads[s.work].homes + s.rank]
+    if USERS and r.users and w.user_of[slot] >= 0:
+        home = w.user_of[slot]
+    home = hashed(home) % r.devices
+    running = v.reading_count + v.decoding_count
+    room = w.classes[w.devices[device].cls].capacity
+    return w.sequences[slot].prompt, hit, v.cached, room, running, (device - home) % r.devices
+
+
+@hot
 def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
     """Return the device with the best score and the job's expected time there; -1 if none is available.
 
@@ -129,6 +157,8 @@ def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
         other = device
         if DESIGNS and r.reconfigures and w.classes[cls].regions:
             other = with_fewest_loads(w, cls, slot)
+        if SERVERS and r.by == BY_EACH:
+            device = _available_after(w, cls, w.classes[cls].first - 1)
         while True:
             if DESIGNS and r.reconfigures and w.classes[cls].regions:
                 c = w.classes[cls]
@@ -142,10 +172,17 @@ def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
                 d = w.devices[device]
                 present = np.int64(d.present)
                 backlog = float(max(d.ready - r.now, 0)) / PER_SECOND
+            zero: Any = np.int64(0)
+            prompt = hit = kv = kv_room = running = turns = zero
+            if SERVERS and r.by == BY_EACH and r.serving:
+                prompt, hit, kv, kv_room, running, turns = _of_server(w, device, slot)
             cost = p.price * (estimate + load_s)
             score_0, score_1 = score(
-                Candidate(present, backlog, estimate, p.mean, cost, energy, slack, load, p.preference, load_s)
-            )
+                Candidate(
+                    present, backlog, estimate, p.mean, cost, energy, slack, load, p.preference, load_s,
+                    prompt, hit, kv, kv_room, running, turns,
+                )
+            )  # fmt: skip
             if best < 0:
                 better = True
             elif not _near(score_0, best_0):
@@ -158,9 +195,14 @@ def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
                 better = device < best
             if better:
                 best, best_0, best_1, best_mean, best_estimate = device, score_0, score_1, p.mean, estimate
-            if device == other:
+            if SERVERS and r.by == BY_EACH:
+                device = _available_after(w, cls, device)
+                if device < 0:
+                    break
+            elif device == other:
                 break
-            device = other
+            else:
+                device = other
     return best, best_estimate
 
 

@@ -36,6 +36,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         first=first,
         device=device,
         starts=_field(jobs, "starts"),
+        hits=_field(jobs, "hits"),
         lost=lost,
         energy=np.ascontiguousarray(jobs.energy),
         intervals=_intervals(prepared, world, words),

@@ -19,6 +19,7 @@ from windtunnel.engine.transitions.faults import apply_fault, come_back
 from windtunnel.engine.transitions.features import (
     GANGS,
     INTERRUPTS,
+    PREFIXES,
     PROGRESS,
     QUESTIONS,
     SERVERS,
@@ -35,6 +36,7 @@ from windtunnel.engine.transitions.heap import ROOT, heap_pop, prefetch
 from windtunnel.engine.transitions.jobs import tally, unfinished
 from windtunnel.engine.transitions.power import drain
 from windtunnel.engine.transitions.preemption import preempt
+from windtunnel.engine.transitions.prefixes import index_nodes
 from windtunnel.engine.transitions.progress import note_position
 from windtunnel.engine.transitions.queues import best_queue, first_idle_of
 from windtunnel.engine.transitions.servers import end_step, note_use
@@ -57,6 +59,7 @@ from windtunnel.engine.transitions.tables import (
     MORE_GAPS,
     MORE_INTERVALS,
     MORE_JOBS,
+    MORE_NODES,
     MORE_ROWS,
     MORE_SLOTS,
     MORE_THOUGHTS,
@@ -213,6 +216,8 @@ def room(w: World) -> int:
         return MORE_INTERVALS
     if SERVERS and r.serving and r.gaps + r.workloads + min(r.batch_size, len(w.slots)) + 2 > len(w.gaps):
         return MORE_GAPS
+    if PREFIXES and r.caching and r.nodes + r.batch_size * r.longest_chain > len(w.nodes):
+        return MORE_NODES
     if r.next >= len(w.arrivals) and not r.last:
         return MORE_JOBS
     if r.free < 0:
@@ -394,6 +399,8 @@ def advance(w: World, score: Any, key: Any) -> int:
     if r.closing:
         close(w)
         return DONE
+    if PREFIXES and r.reindexing:
+        index_nodes(w)
     while True:
         if r.too_long:
             return TOO_LONG

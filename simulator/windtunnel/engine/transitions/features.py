@@ -34,12 +34,14 @@ GANGS = True
 """Jobs that occupy several devices at once."""
 DESIGNS = True
 """Reconfigurable devices that may have to load a design."""
+PREFIXES = True
+"""Prefix caches of devices with continuous batching."""
 SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "GANGS", "DESIGNS", "SIMPY",
+    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "SIMPY",
 )  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -8,7 +8,8 @@ from windtunnel.engine.prepare.autoscaling import DRAINING, OFF, ON
 from windtunnel.engine.results.sketch import BINS_PER_E
 from windtunnel.engine.transitions.consequences import to_place
 from windtunnel.engine.transitions.designs import provide_designs
-from windtunnel.engine.transitions.features import DESIGNS, QUESTIONS, TALLIES, USERS, WAITS, cold, hot
+from windtunnel.engine.transitions.features import DESIGNS, PREFIXES, QUESTIONS, TALLIES, USERS, WAITS, cold, hot
+from windtunnel.engine.transitions.prefixes import forget_prefixes
 from windtunnel.engine.transitions.queues import left, own_queue, push
 from windtunnel.engine.transitions.tables import BATCHES, LOST, STRETCHES, World
 from windtunnel.engine.transitions.users import think
@@ -208,6 +209,8 @@ def become(w: World, device: int, state: int) -> None:
         r.drawn_w -= idle_w
         r.idle_w -= idle_w
         r.draining = r.gated
+        if PREFIXES and r.caching:
+            forget_prefixes(w, device)
         if DESIGNS and r.reconfigures:
             provide_designs(w, device)  # the next device that is rented in its place is set up like those at the start
     e.state = state

@@ -23,7 +23,16 @@ from windtunnel.engine.transitions.containers import (
 )
 from windtunnel.engine.transitions.designs import copy_row, expected_row
 from windtunnel.engine.transitions.features import DESIGNS, GANGS, PROGRESS, STREAMS, WAITS, cold, hot
-from windtunnel.engine.transitions.tables import BY_BACKLOG, BY_PRESENT, BY_TURN, NO_BATCH, STREAM, Records, World
+from windtunnel.engine.transitions.tables import (
+    BY_BACKLOG,
+    BY_EACH,
+    BY_PRESENT,
+    BY_TURN,
+    NO_BATCH,
+    STREAM,
+    Records,
+    World,
+)
 
 
 @hot
@@ -160,7 +169,7 @@ def reindex(w: World, device: int) -> None:
         return
     if not is_available(w, device):
         load = NOT_HERE
-    elif r.by == BY_PRESENT:
+    elif r.by in (BY_PRESENT, BY_EACH):
         load = d.present
     elif r.by == BY_BACKLOG:
         load = d.ready

@@ -3,7 +3,8 @@
 Each step produces a token for every decoding sequence, and uses the remaining tokens of the step for chunks of prompts.
 KV cache is reserved as tokens are produced. When memory is full, the youngest sequence is preempted, and its tokens are
 recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is admitted when its prompt fits.
-`engine/prepare/decoding.py` computes the cost of a step.
+`engine/prepare/decoding.py` computes the cost of a step. With a prefix cache (`prefixes`) a prompt is read from the
+first token on that the cache does not have.
 
 Sequences are slots in doubly linked lists of their device, so memory is proportional to the number of jobs present.
 Decoding sequences are also in a list in the order in which they end. A sequence enters it once in hundreds of steps,
@@ -20,12 +21,13 @@ import numpy as np
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN, MICROBATCH_TOKENS
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, cold, hot
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
+from windtunnel.engine.transitions.prefixes import forget_prefixes, look_up, make_room, release_prompt, use_prompt
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop
-from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, TOO_MANY, Records, World
+from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
 from windtunnel.engine.transitions.work import proceed, settle
 
 # Lists of sequences.
@@ -128,6 +130,37 @@ def _prompt_attention(numbers: Any, c: Records, start: int, chunk: int) -> tuple
     return seconds, joules
 
 
+# Memory.
+
+
+@hot
+def _needs(w: World, device: int, slot: int) -> int:
+    """Return the tokens for which the memory of a sequence that does not run is needed, less its state."""
+    if PREFIXES and w.run[0].caching:
+        return look_up(w, device, slot)
+    needs: int = w.sequences[slot].prompt
+    return needs
+
+
+@hot
+def _admit(w: World, device: int, slot: int, needs: int) -> None:
+    """Reserve memory for the prompt of a sequence, and let it be read."""
+    v, c = w.servers[device], w.classes[w.devices[device].cls]
+    v.cached += needs + c.state
+    if PREFIXES and w.run[0].caching:
+        use_prompt(w, device, slot, c.capacity - v.cached - v.decoding_count)
+    _reads(w, device, slot)
+
+
+@hot
+def _release(w: World, device: int, slot: int, held: int) -> None:
+    """Release the memory of a sequence that holds so many tokens."""
+    v = w.servers[device]
+    v.cached -= held + w.classes[w.devices[device].cls].state
+    if PREFIXES and w.run[0].caching:
+        v.cached += release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
+
+
 # Steps.
 
 
@@ -145,7 +178,7 @@ def _preempt_youngest(w: World, device: int) -> None:
         else:
             w.slots[q.before].next = -1
         v.reading_count -= 1
-        v.cached -= q.prompt + w.classes[w.devices[device].cls].state
+        _release(w, device, slot, q.prompt)
     else:
         slot = v.decoding_end
         q = w.sequences[slot]
@@ -153,7 +186,7 @@ def _preempt_youngest(w: World, device: int) -> None:
         made = 1 + v.steps - q.born
         held = q.prompt + made
         v.attended -= held
-        v.cached -= held + w.classes[w.devices[device].cls].state
+        _release(w, device, slot, held)
         w.slots[slot].energy += v.per_token - q.joules_at_birth
         q.last = r.now
         q.prompt, q.output = held, q.output - made
@@ -173,25 +206,28 @@ def _fill(w: World, device: int) -> None:
     while v.reading_count + v.decoding_count < r.batch_size:
         if v.off >= 0:
             slot = v.off
-            q = w.sequences[slot]
-            if v.cached + q.prompt + state + v.decoding_count > capacity:
+            needs = _needs(w, device, slot)
+            if v.cached + needs + state + v.decoding_count > capacity:
                 break
             v.off = w.slots[slot].next
-            v.cached += q.prompt + state
-            _reads(w, device, slot)
+            _admit(w, device, slot, needs)
             continue
         queue = best_queue(w, device, -math.inf, -1) if accepts else -1
         if queue < 0:
             break
         slot = w.queues[queue].head
-        if v.cached + w.sequences[slot].prompt + state + v.decoding_count > capacity:
+        needs = _needs(w, device, slot)
+        if v.cached + needs + state + v.decoding_count > capacity:
             break
         slot = pop(w, queue)
         started(w, device, slot)
-        v.cached += w.sequences[slot].prompt + state
-        _reads(w, device, slot)
+        if PREFIXES and r.caching:
+            w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
+        _admit(w, device, slot, needs)
     while v.cached + v.decoding_count > capacity and (v.reading_count or v.decoding_count > 1):
         _preempt_youngest(w, device)
+    if PREFIXES and r.caching == SHARED_MEMORY and v.cached + v.decoding_count + v.spare > capacity:
+        make_room(w, device, capacity - v.cached - v.decoding_count)
 
 
 @hot
@@ -293,7 +329,7 @@ def _has_read(w: World, device: int, slot: int) -> None:
         _gap(w, r.now - q.last, 1, w.slots[slot].work, w.slots[slot].job)
     v.cached += 1
     if q.output == 1:
-        v.cached -= q.prompt + 1 + w.classes[w.devices[device].cls].state
+        _release(w, device, slot, q.prompt + 1)
         _finish(w, device, slot)
         return
     v.attended += q.prompt + 1
@@ -340,7 +376,7 @@ def end_step(w: World, device: int) -> None:
         _decodes_no_more(w, device, slot)
         held = q.prompt + q.output
         v.attended -= held
-        v.cached -= held + w.classes[d.cls].state
+        _release(w, device, slot, held)
         w.slots[slot].energy += v.per_token - q.joules_at_birth
         _finish(w, device, slot)
     for _ in range(v.chunks):
@@ -368,10 +404,14 @@ def take_sequence(w: World, device: int) -> int:
         slot: int = v.decoding
         w.slots[slot].energy += v.per_token - w.sequences[slot].joules_at_birth
         _decodes_no_more(w, device, slot)
+        if PREFIXES and w.run[0].caching:
+            release_prompt(w, device, slot, True)
         return slot
     if v.reading >= 0:
         slot = v.reading
         v.reading = w.slots[slot].next
+        if PREFIXES and w.run[0].caching:
+            release_prompt(w, device, slot, True)
         return slot
     slot = v.off
     if slot >= 0:
@@ -383,6 +423,8 @@ def take_sequence(w: World, device: int) -> int:
         return slot
     v.reading_end = -1
     v.reading_count = v.chunks = v.cached = v.attended = 0
+    if PREFIXES and w.run[0].caching:
+        forget_prefixes(w, device)
     return -1
 
 

@@ -53,6 +53,10 @@ RUN = _layout(
     # For closed loops: the number of submissions in their heap, the largest number of think times of a user so far, and
     # 1 + the workload that has more jobs than random numbers were drawn for.
     "submits thoughts exceeded "
+    # For prefix caches: which kind (a constant), the number of nodes in use, the first free one, and whether all must
+    # be indexed again. Constants: the blocks of a cache of its own; the weight of a block; the runs of the longest
+    # chain; the offsets in `ints` of the weights, blocks and tokens of the runs.
+    "caching nodes free_node reindexing cache_blocks block_weight longest_chain run_weights run_blocks run_tokens "
     # For streams: the first free task.
     "free_task "
     # For gangs: whether some jobs occupy several devices, and whether later jobs may start while one waits.
@@ -149,9 +153,11 @@ SEGMENT = _layout(
 # for how many jobs random numbers were drawn, the signature of its jobs, and the offsets in `numbers` of their draws
 # and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
 # rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
+# With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
+# device.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
-    "patience_draw max_waiting rejected preempted",
+    "patience_draw max_waiting rejected preempted chains homes",
     "patience",
 )
 # thoughts: how often the user has thought.
@@ -165,8 +171,8 @@ FAULT = EVENT
 # of two random words for each workload. factor: of the time.
 OPERATION_FAULT = _layout("number kind applies ticks limit eligible affected call after keys_at", "probability factor")
 ARRIVAL = _layout("tick rank:4 signature:4 work:4", "stretch")
-# One cache line.
-JOB = _layout("arrival start finish first on:4 rank:4 signature:4 work:2 starts:2 lost:1", "energy")
+# One cache line. hits: blocks of its prompt that the prefix cache had at its last start.
+JOB = _layout("arrival start finish first on:4 rank:4 signature:4 work:2 starts:2 lost:1 hits:4", "energy")
 BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
 SPAN = _layout("", "power waiting")
 CHANGE = _layout("tick on before after")
@@ -178,19 +184,24 @@ GAP = _layout("ticks tokens end work of")
 # to resume first; decoding, the youngest last; ending: decoding, in the order of their ends; undelivered: ended while
 # the device was unreachable. peak: the largest number of tokens for which a step needed memory; tokens: of prompts and
 # outputs that it has processed. per_token: joules of a sequence decoding since the start of the run. Over the steps so
-# far, times their ticks: held, cached tokens; present, sequences.
+# far, times their ticks: held, cached tokens; present, sequences. With a prefix cache: oldest, newest: first and last
+# node of the blocks that may be removed, in the order of their last use; spare: their weight.
 SERVER = _layout(
     "chunks cached attended steps began "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
-    "tokens",
+    "tokens oldest newest spare",
     "per_token held present",
 )
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
 # and after a preemption also its output so far. output: tokens still to produce. read: processed tokens of the prompt;
 # chunk: those in the present step. born, ends: the steps after which it began to decode and ends; joules_at_birth: its
 # device's per_token at its beginning. last: when it was preempted. before: link of its list; later, earlier: links of
-# the list of ending sequences.
-SEQUENCE = _layout("prompt output read chunk born ends last before later earlier", "joules_at_birth")
+# the list of ending sequences. With a prefix cache: found, hits: runs and blocks that it found there; using: the runs
+# whose blocks stay for it.
+SEQUENCE = _layout("prompt output read chunk born ends last before later earlier found hits using", "joules_at_birth")
+# A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
+# users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.
+NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4")
 
 # What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
 # occupy an engine, in the order in which they began; active_since: the tick up to which the energy for being active is
@@ -254,8 +265,11 @@ SINGLE, SERVER_KIND, STREAM = range(3)
 """Kinds of devices: one job or batch at a time, continuous batches, several jobs at a time."""
 CONSTANT, BY_JOB, DRAWN = range(3)
 """How a segment's ticks are given: one number, one per job, or seconds times the job's draw."""
-BY_PRESENT, BY_BACKLOG, BY_TURN = range(3)
+BY_PRESENT, BY_BACKLOG, BY_TURN, BY_EACH = range(4)
+"""What a route ranks devices by, in the order of ``core.policy.Index``. ``BY_EACH``: it scores all of them."""
 NO_BATCH, REQUEST = range(2)
+NO_CACHE, SHARED_MEMORY, OWN_BLOCKS = range(3)
+"""Prefix caches: none, in the memory that sequences leave, or of a stated number of blocks."""
 REAL_RULE = 0
 """The row of RULE for jobs of real devices."""
 LOST, LEFT, REJECTED = 1, 2, 3
@@ -284,10 +298,11 @@ ENTITIES = 2**52
     MORE_CHANGES,
     MORE_THOUGHTS,
     MORE_CAPACITY,
+    MORE_NODES,
     TOO_LONG,
     CHECK_SERVED,
     QUESTION,
-) = range(15)
+) = range(16)
 """The reason why an engine stops advancing."""
 
 NO_QUESTION, BATCH_COST, OPERATION, DECISION, READINESS, FAILED_OPERATION, RESET_DONE = range(7)
@@ -320,6 +335,10 @@ class World(NamedTuple):
     """The jobs that are present."""
     sequences: Records
     """The part of a job that only continuous batching needs, by slot."""
+    nodes: Records
+    """The runs of blocks in the prefix caches of all devices."""
+    node_index: Any
+    """The hash table of the nodes: 1 + the node, or 0; its length is a power of two."""
     waits: Records
     """The part of a job that only patience and pauses need, by slot."""
     rules: Records

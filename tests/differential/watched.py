@@ -1,0 +1,64 @@
+"""The process engine with checks of the memory of devices with prefix caches after every event."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from windtunnel.core.recording import Recording
+from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
+from windtunnel.engine.process import engine as process
+from windtunnel.engine.transitions.prefixes import _find
+from windtunnel.engine.transitions.tables import SHARED_MEMORY
+
+
+def run_watched(prepared: PreparedRun) -> Recording:
+    """Return what the process engine records; AssertionError if the memory of a device does not add up."""
+    return with_capacity(lambda run: Watched(run, None).execute(), prepared)
+
+
+class Watched(process._Run):
+    """A run of the process engine that checks the memory of every device after every event."""
+
+    def _consequences(self) -> None:
+        super()._consequences()
+        for device in range(self.world.run[0].devices):
+            self.hold_memory(device)
+
+    def hold_memory(self, device: int) -> None:
+        w: Any = self.world
+        r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
+        tokens = w.ints[r.run_tokens :]
+        users: Counter[int] = Counter()
+        held = 0
+        for slot, is_decoding in self.sequences(device):
+            q, s = w.sequences[slot], w.slots[slot]
+            chain = w.ints[w.ints[w.workloads[s.work].chains + s.rank] :][: q.using]
+            users.update(chain)
+            held += q.prompt + (1 + v.steps - q.born if is_decoding else 0) + c.state - sum(tokens[i] for i in chain)
+        kept = {}
+        node, before = v.oldest, -1
+        while node >= 0:
+            assert w.nodes[node].before == before and w.nodes[node].users == 0 and w.nodes[node].on == device
+            kept[w.nodes[node].run] = w.nodes[node].left
+            before, node = node, w.nodes[node].next
+        assert v.newest == before
+        assert sum(kept.values()) == v.spare and all(left > 0 for left in kept.values())
+        assert not set(kept) & set(users)
+        for run in {*kept, *users}:
+            assert w.nodes[_find(w, device, run)].users == users[run]
+        assert v.cached == held + sum(tokens[run] for run in users)
+        if r.caching != SHARED_MEMORY:
+            assert v.spare <= r.cache_blocks and not users
+        elif w.devices[device].slot >= 0 and v.reading_count + v.decoding_count > 1:
+            assert v.cached + v.decoding_count + v.spare <= c.capacity
+
+    def sequences(self, device: int) -> Iterator[tuple[int, bool]]:
+        w: Any = self.world
+        v = w.servers[device]
+        for first in (v.reading, v.decoding):
+            slot = first
+            while slot >= 0:
+                yield slot, first == v.decoding
+                slot = w.slots[slot].next
