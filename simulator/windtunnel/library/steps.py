@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,10 +17,11 @@ from windtunnel.core.group import Group
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.catalogue import StepPart, StepPrediction
-from windtunnel.core.serving_engine import divided_decoder
+from windtunnel.core.serving_engine import ServingEngine, divided_decoder
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import IntArray, StepCost, StepLoad, StepTable, step_costs
 from windtunnel.core.step_op import parse_kv_dtype, parse_weights
+from windtunnel_models.engines import serving_engine
 from windtunnel_models.models import find_architecture
 
 GROUP = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
@@ -34,6 +35,8 @@ class StepPricing:
     """Prices rows of ``Step`` on groups of one device; it has the part of ``Device`` that tables need."""
 
     device: Device
+    engines: Mapping[str, ServingEngine] = field(default_factory=dict)
+    """Profiles of serving engines that replace the shipped ones, by name."""
     _decoders: dict[tuple[str, str, str], Architecture] = field(default_factory=dict)
 
     def cost(self, rows: Rows, *, intervals: bool = True) -> Cost:
@@ -80,7 +83,8 @@ class StepPricing:
         ((_, table),) = self._tables(rows)
         (cost,) = step_costs(self.device, [table])
         through_s, micro = sum(float(part.duration_s[0]) for part in cost.parts), float(cost.microbatches[0])
-        scale = float(cost.duration_s[0]) / through_s
+        host_s = float(cost.host_s[0])
+        scale = (float(cost.duration_s[0]) - host_s) / through_s
         parts = [
             StepPart(
                 part=part.name,
@@ -93,6 +97,8 @@ class StepPricing:
             for part in cost.parts
             if part.duration_s[0] > 0
         ]
+        if host_s:
+            parts.append(StepPart(part="host time", op="host", duration_s=host_s, bytes=0.0, flops=0.0, bound="host"))
         return StepPrediction(
             duration_s=float(cost.duration_s[0]),
             duration_low_s=float(cost.duration_low_s[0]),
@@ -119,7 +125,10 @@ class StepPricing:
         group = Group(**{name: counts[name] or 1 for name in GROUP[:-1]}, expert_tensor=counts["expert_tensor"] or None)
         group.check(model)
         self._memory(model, group)
-        return divided_decoder(self.device, model, group, engine)
+        return divided_decoder(self.device, model, group, self._engine(engine))
+
+    def _engine(self, name: str) -> ServingEngine:
+        return self.engines.get(name) or serving_engine(name)
 
     def _memory(self, model: Architecture, group: Group) -> DecoderMemory:
         """Return the memory of a group; raises InputError if it does not hold the model."""

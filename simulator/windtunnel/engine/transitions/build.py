@@ -11,6 +11,7 @@ import numpy as np
 
 from windtunnel.core.policy import OwnFunction
 from windtunnel.core.rng import key_words
+from windtunnel.core.serving_engine import Admission
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
 from windtunnel.engine.prepare.decoding import DecoderCosts
@@ -305,7 +306,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.keyed = policy.order.key is not None
     r.batch = tables.REQUEST if batching else tables.NO_BATCH
     r.serving = serving
-    r.batch_size, r.batch_wait, r.batch_tokens = policy.batch.size, prepared.batch_wait_ticks, policy.batch.tokens
+    r.batch_size, r.batch_wait = _largest_batch(prepared), prepared.batch_wait_ticks
     r.gated = prepared.budget_w is not None
     r.cap_w = prepared.budget_w if prepared.budget_w is not None else 0.0
     r.drawn_w = r.idle_w = prepared.idle_w
@@ -515,7 +516,8 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
         )
         decoders = [c.decoder for (cls, _), c in prepared.compiled.items() if cls == fleet_class.number]
         if row.kind == tables.SERVER_KIND and decoders and decoders[0] is not None:
-            _write_step_costs(row, decoders[0], prepared, numbers)
+            _write_step_costs(row, decoders[0], numbers)
+            _write_engine(row, decoders[0])
         size += node_count
         ends.append(size)
     if prepared.policy.route.score is None:
@@ -533,10 +535,27 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
     return rows, tree, np.zeros(0, dtype=np.int64)
 
 
-def _write_step_costs(row: Records, costs: DecoderCosts, prepared: PreparedRun, numbers: Pool) -> None:
-    """Write the tables of step costs of a class, which serves one model."""
+def _largest_batch(prepared: PreparedRun) -> int:
+    """Return the most jobs that a device executes together."""
     batch = prepared.policy.batch
-    assert costs.linear.shape[1] == batch.tokens + 1 and costs.head.shape[1] == batch.size + 1  # noqa: S101
+    if batch.kind != "continuous":
+        return batch.size
+    return max((c.replica.largest_step(batch).sequences for c in prepared.classes), default=1)
+
+
+def _write_engine(row: Records, costs: DecoderCosts) -> None:
+    """Write what the serving engine of a class does."""
+    times, engine = costs.times, costs.replica.engine
+    row.decode_factor, row.prefill_factor, row.prompt_s = times.decode, times.prefill, costs.prompt_floor_s
+    row.host_s, row.host_sequence_s = times.host_s, times.host_sequence_s
+    row.most_tokens, row.most_sequences = costs.largest.tokens, costs.largest.sequences
+    if engine is not None:
+        row.alone, row.undivided = engine.prefill_first, not engine.chunked_prefill
+        row.whole = engine.admission is Admission.WHOLE
+
+
+def _write_step_costs(row: Records, costs: DecoderCosts, numbers: Pool) -> None:
+    """Write the tables of step costs of a class, which serves one model."""
     row.state = costs.memory.state_tokens
     row.capacity = costs.capacity_tokens + row.state
     row.columns = costs.prefill.shape[2]

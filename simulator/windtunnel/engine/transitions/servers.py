@@ -2,7 +2,8 @@
 
 Each step produces a token for every decoding sequence, and uses the remaining tokens of the step for chunks of prompts.
 KV cache is reserved as tokens are produced. When memory is full, the youngest sequence is preempted, and its tokens are
-recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is admitted when its prompt fits.
+recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is admitted when its prompt fits, or,
+if the serving engine reserves whole contexts, when its output fits too.
 `engine/prepare/decoding.py` computes the cost of a step.
 
 Sequences are slots in doubly linked lists of their device, so memory is proportional to the number of jobs present.
@@ -146,6 +147,7 @@ def _preempt_youngest(w: World, device: int) -> None:
             w.slots[q.before].next = -1
         v.reading_count -= 1
         v.cached -= q.prompt + w.classes[w.devices[device].cls].state
+        v.promised -= q.output
     else:
         slot = v.decoding_end
         q = w.sequences[slot]
@@ -154,6 +156,7 @@ def _preempt_youngest(w: World, device: int) -> None:
         held = q.prompt + made
         v.attended -= held
         v.cached -= held + w.classes[w.devices[device].cls].state
+        v.promised -= q.output - made
         w.slots[slot].energy += v.per_token - q.joules_at_birth
         q.last = r.now
         q.prompt, q.output = held, q.output - made
@@ -163,33 +166,46 @@ def _preempt_youngest(w: World, device: int) -> None:
 
 
 @hot
+def _has_room(c: Records, v: Records, q: Records) -> bool:
+    """Return whether the cache has room for a sequence beside the present ones and their next tokens."""
+    needed = v.cached + q.prompt + c.state
+    if c.whole:
+        return bool(needed + q.output + v.promised <= c.capacity or v.reading_count + v.decoding_count == 0)
+    return bool(needed + v.decoding_count <= c.capacity)
+
+
+@hot
+def _enter(w: World, device: int, slot: int) -> None:
+    """Let a sequence into the batch."""
+    c, v, q = w.classes[w.devices[device].cls], w.servers[device], w.sequences[slot]
+    v.cached += q.prompt + c.state
+    v.promised += q.output
+    _reads(w, device, slot)
+
+
+@hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
-    r, v = w.run[0], w.servers[device]
-    c = w.classes[w.devices[device].cls]
-    capacity, state = c.capacity, c.state
+    v, c = w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
-    while v.reading_count + v.decoding_count < r.batch_size:
+    while v.reading_count + v.decoding_count < c.most_sequences:
         if v.off >= 0:
             slot = v.off
-            q = w.sequences[slot]
-            if v.cached + q.prompt + state + v.decoding_count > capacity:
+            if not _has_room(c, v, w.sequences[slot]):
                 break
             v.off = w.slots[slot].next
-            v.cached += q.prompt + state
-            _reads(w, device, slot)
+            _enter(w, device, slot)
             continue
         queue = best_queue(w, device, -math.inf, -1) if accepts else -1
         if queue < 0:
             break
         slot = w.queues[queue].head
-        if v.cached + w.sequences[slot].prompt + state + v.decoding_count > capacity:
+        if not _has_room(c, v, w.sequences[slot]):
             break
         slot = pop(w, queue)
         started(w, device, slot)
-        v.cached += w.sequences[slot].prompt + state
-        _reads(w, device, slot)
-    while v.cached + v.decoding_count > capacity and (v.reading_count or v.decoding_count > 1):
+        _enter(w, device, slot)
+    while v.cached + v.decoding_count > c.capacity and (v.reading_count or v.decoding_count > 1):
         _preempt_youngest(w, device)
 
 
@@ -199,14 +215,18 @@ def begin_step(w: World, device: int) -> None:
     r, d, v = w.run[0], w.devices[device], w.servers[device]
     c = w.classes[d.cls]
     _fill(w, device)
-    decoding = v.decoding_count
-    room = r.batch_tokens - decoding
+    # With prompts in steps of their own, the decoding sequences pause until all prompts are read.
+    v.pausing = c.alone and v.reading >= 0
+    decoding = 0 if v.pausing else v.decoding_count
+    room = c.most_tokens - decoding
     seconds = joules = 0.0
     chunks = ends = tokens = 0
     slot = v.reading
     while slot >= 0 and room > 0:
         q = w.sequences[slot]
         chunk = min(room, q.prompt - q.read)
+        if c.undivided and q.read == 0 and chunk < q.prompt <= c.most_tokens - decoding:
+            break
         more_s, more_j = _prompt_attention(w.numbers, c, q.read, chunk)
         seconds, joules = seconds + more_s, joules + more_j
         q.chunk = chunk
@@ -222,15 +242,20 @@ def begin_step(w: World, device: int) -> None:
     # A group with pipeline stages works on as many microbatches as it has stages, and each waits for the slowest stage.
     micro = min(max(decoding, -(-tokens // MICROBATCH_TOKENS), 1), c.stages) if c.stages > 1 else 1
     linear, head = c.linear + -(-(decoding + tokens) // micro), c.head + -(-(decoding + ends) // micro)
-    step_s = w.numbers[linear] + w.numbers[head]
-    step_j = w.numbers[linear + r.batch_tokens + 1] + w.numbers[head + r.batch_size + 1]
+    factor = (decoding * c.decode_factor + tokens * c.prefill_factor) / float(decoding + tokens)
+    step_s = factor * (w.numbers[linear] + w.numbers[head])
+    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences + 1])
     if decoding:
-        table, apart = c.decode + -(-decoding // micro) * c.columns, (r.batch_size + 1) * c.columns
+        table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
-        step_s, step_j = step_s + more_s, step_j + more_j
+        step_s, step_j = step_s + c.decode_factor * more_s, step_j + c.decode_factor * more_j
+    seconds, joules = c.prefill_factor * seconds, c.prefill_factor * joules
     if c.copies > 1:
         seconds /= float(min(c.copies, max(chunks, 1)))
     seconds = (seconds / micro + step_s) * max(1.0, micro * c.stage_share)
+    if tokens:
+        seconds = max(seconds, c.prompt_s)
+    seconds += c.host_s + c.host_sequence_s * (decoding + ends)
     joules = joules + micro * step_j
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
@@ -254,6 +279,24 @@ def _gap(w: World, ticks: int, tokens: int, work: int) -> None:
     g = w.gaps[r.gaps]
     r.gaps += 1
     g.ticks, g.tokens, g.end, g.work = ticks, tokens, r.now, work
+
+
+@hot
+def _record_gaps(w: World, device: int) -> None:
+    """Record that every decoding sequence of a device produced a token now."""
+    r, v = w.run[0], w.servers[device]
+    if v.produced:
+        # After a pause the sequences that began to decode during it waited for a shorter time.
+        slot = v.decoding
+        while slot >= 0:
+            _gap(w, r.now - max(v.produced, w.sequences[slot].last), 1, w.slots[slot].work)
+            slot = w.slots[slot].next
+        v.produced = 0
+        return
+    for work in range(r.workloads):
+        count = w.decoding_of[device, work]
+        if count:
+            _gap(w, r.now - v.began, count, work)
 
 
 @hot
@@ -290,6 +333,8 @@ def _has_read(w: World, device: int, slot: int) -> None:
     else:
         _gap(w, r.now - q.last, 1, w.slots[slot].work)
     v.cached += 1
+    v.promised -= 1
+    q.last = r.now
     if q.output == 1:
         v.cached -= q.prompt + 1 + w.classes[w.devices[device].cls].state
         _finish(w, device, slot)
@@ -311,16 +356,17 @@ def end_step(w: World, device: int) -> None:
         return
     if INTERRUPTS and r.gated:
         release(w, device)
-    decoding = v.decoding_count
+    decoding = 0 if v.pausing else v.decoding_count
     d.slot = -1
-    v.steps += 1
-    v.cached += decoding
-    v.attended += decoding
-    if decoding:
-        for work in range(r.workloads):
-            count = w.decoding_of[device, work]
-            if count:
-                _gap(w, r.now - v.began, count, work)
+    if v.pausing:
+        if v.produced == 0:
+            v.produced = v.began
+    else:
+        v.steps += 1
+        v.cached += decoding
+        v.attended += decoding
+        v.promised -= decoding
+        _record_gaps(w, device)
     while v.ending >= 0 and w.sequences[v.ending].ends == v.steps:
         slot = v.ending
         q = w.sequences[slot]
@@ -368,7 +414,7 @@ def take_sequence(w: World, device: int) -> int:
         v.undelivered = w.slots[slot].next
         return slot
     v.reading_end = -1
-    v.reading_count = v.chunks = v.cached = v.attended = 0
+    v.reading_count = v.chunks = v.cached = v.attended = v.promised = v.produced = 0
     return -1
 
 
