@@ -8,16 +8,16 @@ from pathlib import Path
 
 from windtunnel.core.decoder_memory import Reserves, ShareOf
 from windtunnel.core.errors import InputError, list_choices, nearest
-from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.serving_engine import ENGINE_NAMES, EXPERTS, OTHER, Admission, Limits, ServingEngine
 from windtunnel.core.spec import Parameter
-from windtunnel.core.step_op import WEIGHT_FORMATS
 from windtunnel_models.reader import FileReader
 
 FOLDER = Path(__file__).parent
-FORMATS = (OTHER, *WEIGHT_FORMATS, *(EXPERTS + word for word in WEIGHT_FORMATS))
-"""The keys of tables: formats of weights, those of experts for mixtures of experts, and ``other`` for all the rest."""
+DIES = ("GH100", "GB100")
+"""The dies to which shipped profiles are fitted."""
+KEYS = (OTHER, EXPERTS, *DIES)
 
+_OVERLAY = "calibration of a serving engine"
 _RESERVES = {
     "workspace_bytes": "what the engine's libraries allocate",
     "sampler_bytes": "the sampler's own buffer",
@@ -25,15 +25,15 @@ _RESERVES = {
     "graph_bytes": "captured graphs",
 }
 FITTED = (
-    Parameter("decode", "1", "factor on the time of operations in steps that decode", FORMATS),
-    Parameter("prefill", "1", "factor on the time of operations in steps that read prompts", FORMATS),
-    Parameter("prompt_layer_s", "s", "least time of a layer in a step that reads a prompt", FORMATS),
-    Parameter("host_s", "s", "time of the host in every step", FORMATS),
-    Parameter("host_sequence_s", "s", "time of the host for each sequence that produces a token", FORMATS),
-    Parameter("error", "1", "factor of the 90% interval of a step on the SKUs of the fit", FORMATS),
-    Parameter("unseen_error", "1", "the same on other SKUs", FORMATS),
+    Parameter("decode", "1", "factor on the time of operations in steps that decode", KEYS),
+    Parameter("prefill", "1", "factor on the time of operations in steps that read prompts", KEYS),
+    Parameter("prompt_layer_s", "s", "least time of a layer in a step that reads a prompt", KEYS),
+    Parameter("host_s", "s", "time of the host in every step", KEYS),
+    Parameter("host_sequence_s", "s", "time of the host for each sequence that produces a token", KEYS),
+    Parameter("error", "1", "factor of the 90% interval of a step on the SKUs of the fit", KEYS),
+    Parameter("unseen_error", "1", "the same on other SKUs", KEYS),
 )
-"""The numbers of ``core.step.EngineTimes``, which are fitted by format of the weights."""
+"""The numbers of ``core.step.EngineTimes``, which are fitted by die, and for mixtures of experts together."""
 _PARAMETERS = {
     parameter.name: parameter
     for parameter in (
@@ -78,27 +78,23 @@ def read_engine_overlay(path: Path) -> ServingEngine:
     Raises:
         InputError: if the file is missing or is no such overlay.
     """
-    reader = FileReader(path, _PARAMETERS, "calibration of a serving engine")
-    top = reader.mapping((), required=("schema", "engine", "model", "sku", "format", "sources", "values"))
-    name = reader.choice(top["engine"], ENGINE_NAMES, ("engine",), "serving engine")
-    key = reader.choice(top["format"], FORMATS, ("format",), "format of weights")
-    base = serving_engine(name)
+    top = FileReader(path, {}, _OVERLAY).mapping(
+        (), required=("schema", "engine", "model", "sku", "key", "sources", "values"), optional=("fit",)
+    )
+    key = str(top["key"])
+    reader = FileReader(path, {**_PARAMETERS, **{p.name: replace(p, keys=(key,)) for p in FITTED}}, _OVERLAY)
+    base = serving_engine(reader.choice(top["engine"], ENGINE_NAMES, ("engine",), "serving engine"))
     found = reader.values()
+    for parameter in FITTED:
+        if f"{parameter.name}.{key}" not in found:
+            raise reader.error(("values",), f"'{parameter.name}' is missing", f"{parameter.name}: {{{key}: ...}}")
     return replace(
         base,
-        frontend_s=found.pop("frontend_s", base.frontend_s),
-        values={**base.values, **_all_of(base, key), **found},
+        frontend_s=found.get("frontend_s", base.frontend_s),
+        values={**base.values, **{name: value for name, value in found.items() if "." in name}},
         fitted={**base.fitted, key: (str(top["sku"]),)},
         model=str(top["model"]),
     )
-
-
-def _all_of(base: ServingEngine, key: str) -> dict[str, SourcedValue]:
-    """Return the numbers of a format that a profile does not have: those of other formats."""
-    if key in base.fitted:
-        return {}
-    names = [parameter.name for parameter in FITTED if f"{parameter.name}.{OTHER}" in base.values]
-    return {f"{name}.{key}": base.values[f"{name}.{OTHER}"] for name in names}
 
 
 @cache

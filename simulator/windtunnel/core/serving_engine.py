@@ -31,10 +31,10 @@ NODE_DEVICES = 8
 """The devices of a node of a SKU that does not state them."""
 
 OTHER = "other"
-"""The key of a table for formats of weights to which the profile was not fitted."""
+"""The key of a table for dies to which the profile was not fitted."""
 
-EXPERTS = "experts-"
-"""What precedes the format of the experts in the keys of mixtures of experts, such as ``experts-fp8``."""
+EXPERTS = "experts"
+"""The key of a table for mixtures of experts on any die."""
 
 
 class Admission(Enum):
@@ -74,8 +74,9 @@ class ServingEngine:
         prefill_first: Whether prompts are read in steps of their own, in which no sequence decodes (SGLang), or in the
             room that decoding sequences leave.
         frontend_s: The time that a request spends outside of the engine's steps before its first token.
-        values: The numbers of ``EngineTimes`` by name and format, such as ``decode.fp8``; ``OTHER`` is a format.
-        fitted: The SKUs whose measurements entered the numbers of a format.
+        values: The numbers of ``EngineTimes`` by name and key, such as ``decode.GH100``. Keys are dies, for dense
+            decoders, or ``EXPERTS`` or ``OTHER``.
+        fitted: The SKUs whose measurements entered the numbers of a key.
         doc: The engine, in a few words.
     """
 
@@ -101,45 +102,50 @@ class ServingEngine:
         """Return the largest step on ``device``."""
         return self.large_limits if device.memory_bytes >= self.large_memory_bytes else self.limits
 
-    def format_of(self, model: Architecture) -> str:
-        """Return the key of a model's weights in ``values``; ``OTHER`` if the profile has no numbers for them."""
-        key = weights_key(model)
+    def key_of(self, model: Architecture, device: Device) -> str:
+        """Return the key of a model on a device in ``values``; ``OTHER`` if the profile has no numbers for them."""
+        key = key_of(model, device)
         return key if key in self.fitted else OTHER
 
-    def is_fitted(self, model: Architecture, sku: str) -> bool:
-        """Return whether measurements of such weights on this SKU entered the profile."""
-        return sku in self.fitted.get(self.format_of(model), ()) and self.model in (None, model.name)
+    def is_fitted(self, model: Architecture, device: Device) -> bool:
+        """Return whether measurements of such a model on this SKU entered the profile."""
+        known = self.fitted.get(self.key_of(model, device), ())
+        return device.spec.sku in known and self.model in (None, model.name)
 
-    def number(self, name: str, model: Architecture) -> SourcedValue | None:
-        """Return a number of ``EngineTimes`` for a model; None if the profile has none."""
-        return self.values.get(f"{name}.{self.format_of(model)}")
+    def number(self, name: str, model: Architecture, device: Device) -> SourcedValue | None:
+        """Return a number of ``EngineTimes`` for a model on a device; None if the profile has none."""
+        return self.values.get(f"{name}.{self.key_of(model, device)}")
 
     def times(self, model: Architecture, device: Device) -> EngineTimes:
         """Return what the engine adds to the operations of a model on ``device``.
 
         The interval is that of the profile, or the one for other SKUs (``unseen_error``) if this one was not measured.
         """
-        sourced = {name: self.number(name, model) for name in EngineTimes.NUMBERS}
+        sourced = {name: self.number(name, model, device) for name in EngineTimes.NUMBERS}
         found = {name: value.value for name, value in sourced.items() if value is not None}
-        seen = self.is_fitted(model, device.spec.sku)
-        error = self.number("error" if seen else "unseen_error", model)
+        seen = self.is_fitted(model, device)
+        error = self.number("error" if seen else "unseen_error", model, device)
         return EngineTimes(
             **found,
             error_factor=1.0 if error is None else error.value,
             provenance=max((value.provenance for value in sourced.values() if value is not None), default=None),
         )
 
-    def sources(self, model: Architecture) -> dict[str, SourcedValue]:
-        """Return the numbers of ``EngineTimes`` for a model with their origins, by name."""
-        found = {name: self.number(name, model) for name in (*EngineTimes.NUMBERS, "error", "unseen_error")}
+    def sources(self, model: Architecture, device: Device) -> dict[str, SourcedValue]:
+        """Return the numbers of ``EngineTimes`` for a model on a device with their origins, by name."""
+        found = {name: self.number(name, model, device) for name in (*EngineTimes.NUMBERS, "error", "unseen_error")}
         return {f"{self.name}.{name}": value for name, value in found.items() if value is not None}
 
 
-def weights_key(model: Architecture) -> str:
-    """Return the format that decides about a model's times: that of its experts, if it has any, or of its layers."""
+def key_of(model: Architecture, device: Device) -> str:
+    """Return the key under which a profile keeps the numbers of a model on a device, if it has any.
+
+    For dense decoders it is the die: the host that feeds it and the kernels that an engine has for it matter more than
+    the format of the weights (reports/validation/published/engine_profiles.md).
+    """
     if any(layers.experts is not None for layers in model.layers):
-        return EXPERTS + model.weights.experts
-    return model.weights.linear
+        return EXPERTS
+    return device.spec.lineage.die or device.spec.sku
 
 
 def divided_decoder(

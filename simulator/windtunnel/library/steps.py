@@ -60,7 +60,7 @@ class StepPricing:
     def _tables(self, rows: Rows) -> list[tuple[IntArray, StepTable]]:
         """Return the steps of each group of devices: the indices of their rows, and the steps."""
         choices = rows.choices
-        model = self._decoder(choices["model"], choices["weights"], choices["kv_dtype"])
+        model = self.decoder(choices["model"], choices["weights"], choices["kv_dtype"])
         numbers = {name: np.broadcast_to(values, rows.shape) for name, values in rows.numbers.items()}
         load = StepLoad(*(numbers[name] for name in AMOUNTS))
         _check_load(load, model)
@@ -137,7 +137,8 @@ class StepPricing:
         except InputError as error:
             raise error.at(Location(field="tensor")) from None
 
-    def _decoder(self, name: str, weights: str, kv_dtype: str) -> Architecture:
+    def decoder(self, name: str, weights: str, kv_dtype: str) -> Architecture:
+        """Return a decoder with formats as columns of ``Step`` state them; raises InputError with the column."""
         key = name, weights, kv_dtype
         if key not in self._decoders:
             try:

@@ -252,7 +252,7 @@ class DecoderCosts:
             more = {"kv_tokens": np.ones(1)} if has_context else None
             sources.update(self.device.sources(part.rows(np.ones(1), self._context, more)))
         if self._engine is not None:
-            sources.update(self._engine.sources(self.model))
+            sources.update(self._engine.sources(self.model, self.device))
         return sources
 
     @cached_property
