@@ -212,9 +212,7 @@ def yaml_block(
     for name, entries in tables.items():
         lines.append(f"  {name}:\n" + "\n".join(entries) + "\n")
     skus = {
-        result.key: sorted({row.times.loop.sku for row in result.members})
-        for result in mine
-        if result.key != OTHER
+        result.key: sorted({row.times.loop.sku for row in result.members}) for result in mine if result.key != OTHER
     }
     lines.append("fitted: {" + ", ".join(f"{key}: [{', '.join(names)}]" for key, names in skus.items()) + "}\n")
     return "".join(lines)
@@ -288,9 +286,7 @@ def report(found: Sequence[Result], every: Sequence[Row], left: Mapping[str, int
     for experts in (False, True):
         for engine, a, b, before, after in across(every, experts):
             kind = "experts" if experts else "dense"
-            text.append(
-                f"| {engine} | {kind} | {a} | {b} | {len(after)} | {mape(before):.1%} | {mape(after):.1%} |"
-            )
+            text.append(f"| {engine} | {kind} | {a} | {b} | {len(after)} | {mape(before):.1%} | {mape(after):.1%} |")
     text += ["", "So a profile does not move to another die, and on other dies the profile of all dense rows is used,"]
     text += ["with a wider interval.", "", "## Left out", ""]
     text += [f"- {count} rows: {reason}" for reason, count in sorted(left.items(), key=lambda item: -item[1])]

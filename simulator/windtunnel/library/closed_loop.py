@@ -1,8 +1,8 @@
 """The time per output token of closed loops of users on one group, without a simulation, for fitting.
 
 All users decode in every step, with the mean context of a request, and u / o prompts start in each step on average,
-for u users whose requests produce o tokens. The steps are priced without what an engine adds, so that its numbers can be
-fitted to measured times (``core.serving_engine`` has the formula).
+for u users whose requests produce o tokens. The steps are priced without what an engine adds, so that its numbers can
+be fitted to measured times (``core.serving_engine`` has the formula).
 """
 
 from __future__ import annotations
@@ -146,4 +146,3 @@ def _columns(loop: ClosedLoop) -> dict[str, object]:
         "expert": group.expert,
         "expert_tensor": group.expert_tensor or 0,
     }
-
