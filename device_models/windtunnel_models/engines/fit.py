@@ -7,7 +7,7 @@ little, and many rows decide. Residuals beyond two standard deviations have a re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +58,18 @@ class EngineFit:
     @property
     def times(self) -> EngineTimes:
         """The numbers for a step."""
-        return EngineTimes(**{name: number.value for name, number in self.numbers.items()})
+        return times_of({name: number.value for name, number in self.numbers.items()})
+
+
+def times_of(numbers: Mapping[str, float]) -> EngineTimes:
+    """Return the numbers of an engine by the names of ``EngineTimes.NUMBERS``."""
+    return EngineTimes(
+        decode=numbers["decode"],
+        prefill=numbers["prefill"],
+        prompt_layer_s=numbers["prompt_layer_s"],
+        host_s=numbers["host_s"],
+        host_sequence_s=numbers["host_sequence_s"],
+    )
 
 
 def fit_times(errors: Callable[[EngineTimes], FloatArray], prior: EngineTimes, weights: FloatArray) -> EngineFit:
@@ -74,7 +85,7 @@ def fit_times(errors: Callable[[EngineTimes], FloatArray], prior: EngineTimes, w
     centre = np.array([_to_free(name, getattr(prior, name)) for name in names])
 
     def times(z: FloatArray) -> EngineTimes:
-        return EngineTimes(**{n: _from_free(n, float(v)) for n, v in zip(names, centre + z * spread, strict=True)})
+        return times_of({n: _from_free(n, float(v)) for n, v in zip(names, centre + z * spread, strict=True)})
 
     def residuals(z: FloatArray) -> FloatArray:
         of_rows = np.sqrt(weights) * _huber(errors(times(z)) / NOISE)

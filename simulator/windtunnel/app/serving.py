@@ -13,7 +13,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.group import Group
 from windtunnel.core.results.measured_serving import EngineCalibration, LearnedNumber, ReplayResult, ServingRow
-from windtunnel.core.serving_engine import OTHER, ServingEngine, key_of
+from windtunnel.core.serving_engine import OTHER, ServingEngine, key_of, plain_name
 from windtunnel.core.step import EngineTimes
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.version import __version__
@@ -126,7 +126,7 @@ def calibrate_serving(
     result = EngineCalibration(
         rows=len(rows),
         engine=engine,
-        model=decoder.name,
+        model=plain_name(decoder.name),
         sku=target.spec.sku,
         key=key,
         numbers=numbers,
@@ -150,9 +150,7 @@ def _loops(path: Path, stated: dict[str, object], named: Mapping[str, str]) -> l
         raise InputError(
             "this is a request log", where=Location(str(path)), expected="a table of closed loops with users and tpot_s"
         )
-    for name, value in named.items():
-        if name not in table.header or not any(table.column(name)):
-            stated[name] = value
+    stated |= {n: value for n, value in named.items() if n not in table.header or not any(table.column(n))}
     found = [
         loop
         for loop in read_loops(table, stated)
@@ -161,7 +159,7 @@ def _loops(path: Path, stated: dict[str, object], named: Mapping[str, str]) -> l
         and loop.output > 1
         and loop.deployment.sku == named["sku"]
         and loop.deployment.engine == named["engine"]
-        and find_architecture(loop.deployment.model).name == find_architecture(named["model"]).name
+        and _plain(loop.deployment.model) == _plain(named["model"])
     ]
     if not found:
         raise InputError(
@@ -170,6 +168,10 @@ def _loops(path: Path, stated: dict[str, object], named: Mapping[str, str]) -> l
             expected="at least one row with users, prompt_tokens, output_tokens and tpot_s",
         )
     return found
+
+
+def _plain(model: str) -> str:
+    return plain_name(find_architecture(model).name)
 
 
 def _times_of(loop: MeasuredLoop, device: Device) -> LoopTimes:
@@ -202,6 +204,7 @@ def _error_factor(prior: EngineTimes, logs: FloatArray) -> float:
 
 
 def _notes(base: ServingEngine, model: str, key: str, rows: int, device: Device) -> list[str]:
+    """Return what a user of the overlay has to know."""
     notes = [
         f"the overlay is for {model} on {device.spec.sku}; with other models or SKUs the interval is wider, because a "
         "profile does not move well"
@@ -236,7 +239,7 @@ def overlay_text(result: EngineCalibration, base: ServingEngine, source: str) ->
     """Return the overlay of a calibration as YAML."""
     known = f'{{text: "{result.rows} rows of {source}, fitted from the profile of {base.name}", provenance: measured}}'
     lines = [
-        f"# windtunnel {__version__} calibrate serving; error {result.shipped_error:.1%} before, {result.error:.1%} after",
+        f"# windtunnel {__version__} calibrate serving: error {result.shipped_error:.1%}, then {result.error:.1%}",
         "schema: 1",
         f"engine: {result.engine}",
         f"model: {result.model}",

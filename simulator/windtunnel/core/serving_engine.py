@@ -110,7 +110,7 @@ class ServingEngine:
     def is_fitted(self, model: Architecture, device: Device) -> bool:
         """Return whether measurements of such a model on this SKU entered the profile."""
         known = self.fitted.get(self.key_of(model, device), ())
-        return device.spec.sku in known and self.model in (None, model.name)
+        return device.spec.sku in known and (self.model is None or self.model == plain_name(model.name))
 
     def number(self, name: str, model: Architecture, device: Device) -> SourcedValue | None:
         """Return a number of ``EngineTimes`` for a model on a device; None if the profile has none."""
@@ -135,6 +135,16 @@ class ServingEngine:
         """Return the numbers of ``EngineTimes`` for a model on a device with their origins, by name."""
         found = {name: self.number(name, model, device) for name in (*EngineTimes.NUMBERS, "error", "unseen_error")}
         return {f"{self.name}.{name}": value for name, value in found.items() if value is not None}
+
+
+_SUFFIXES = ("-fp8", "-instruct", "-chat", "-it")
+
+
+def plain_name(model: str) -> str:
+    """Return the name of a decoder without what does not change its architecture."""
+    for suffix in _SUFFIXES:
+        model = model.removesuffix(suffix)
+    return model
 
 
 def key_of(model: Architecture, device: Device) -> str:

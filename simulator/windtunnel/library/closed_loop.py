@@ -130,7 +130,10 @@ def loop_times(loops: Sequence[ClosedLoop], pricing: StepPricing) -> list[LoopTi
 
 def errors(rows: Sequence[LoopTimes], measured_s: Sequence[float], times: EngineTimes) -> FloatArray:
     """Return the logarithms of modelled over measured times per output token; shape (rows,)."""
-    return np.log(np.array([row.tpot_s(times) / seconds for row, seconds in zip(rows, measured_s, strict=True)]))
+    logs: FloatArray = np.log(
+        np.array([row.tpot_s(times) / seconds for row, seconds in zip(rows, measured_s, strict=True)])
+    )
+    return logs
 
 
 def _columns(loop: ClosedLoop) -> dict[str, object]:

@@ -56,18 +56,9 @@ class Deployment:
     calibration: Path | None = None
 
     def profile(self) -> ServingEngine:
-        """Return the profile of the engine, with the calibration if that is one of this engine."""
+        """Return the profile of the engine, with the calibration if that is one of engines."""
         path = self.calibration
-        if path is None or not is_engine_overlay(path):
-            return serving_engine(self.engine)
-        found = read_engine_overlay(path)
-        if found.name != self.engine:
-            raise InputError(
-                f"this is a calibration of {found.name}, and a row is of {self.engine}",
-                where=Location(str(path)),
-                expected=f"engine: {self.engine}",
-            )
-        return found
+        return serving_engine(self.engine) if path is None or not is_engine_overlay(path) else read_engine_overlay(path)
 
     def scenario(self, arrivals: Mapping[str, object], prompt: object, output: object) -> dict[str, object]:
         """Return a scenario of one group without its stop."""
@@ -216,6 +207,14 @@ class _Cells:
             if name in self.stated:
                 share = self.quantity(name)
                 batch[name.partition(".")[2]] = share if name == "batch.memory" and share else self.count(name)
+        if calibration is not None and is_engine_overlay(calibration):
+            fitted = read_engine_overlay(calibration).name
+            if fitted != engine:
+                raise InputError(
+                    f"{calibration.name} is a calibration of {fitted}",
+                    where=self.where("engine"),
+                    expected=f"rows of {fitted} alone, or no --calibration",
+                )
         return Deployment(
             engine,
             model,
@@ -273,8 +272,15 @@ def simulated(loop: MeasuredLoop, catalogue: Catalogue) -> ServingRow:
         low, high = _interval(times, deployment, profile, device, loop.output)
     except InputError as error:
         return replace(row, problem=error.problem)
-    error = {name: _error(times[name], loop.measured[name]) for name in TIMES}
-    return replace(row, **times, error=error, model_low=low, model_high=high)
+    return replace(
+        row,
+        ttft_s=times["ttft_s"],
+        tpot_s=times["tpot_s"],
+        e2e_s=times["e2e_s"],
+        error={name: _error(times[name], loop.measured[name]) for name in TIMES},
+        model_low=low,
+        model_high=high,
+    )
 
 
 def _nothing() -> dict[str, float | None]:
@@ -292,29 +298,46 @@ def _device(deployment: Deployment, catalogue: Catalogue) -> Device:
 
 
 def _means(loop: MeasuredLoop, profile: ServingEngine, catalogue: Catalogue) -> dict[str, float | None]:
-    """Return the simulated mean times of the requests between the beginning and the end of a loop."""
+    """Return the simulated mean times of the requests between the beginning and the end of a loop.
+
+    Requests of real loads differ a little in their lengths and delays, which spreads them over the time within some
+    turns. Equal requests would stay in the groups in which they began, so the users begin one after the other within
+    the time of a request. If prompts are read in steps of their own, all of them wait for each other's prompts and stay
+    together; then all users begin at once.
+    """
     frontend_s = profile.frontend_s.value
-    if loop.users is not None:
+    if loop.users is None:
+        arrivals: dict[str, object] = {"process": "poisson", "rate": f"{loop.rate_per_s!r} /s"}
+        jobs = _run(loop, profile, catalogue, arrivals, OPEN_REQUESTS)
+        kept = slice(OPEN_LEFT_OUT, OPEN_REQUESTS)
+    else:
         # A request is outside of the engine's steps before it is in them, and so is its user.
         think = {"distribution": "deterministic", "mean": f"{frontend_s!r} s"}
-        arrivals: dict[str, object] = {"process": "closed", "users": loop.users, "think": think}
-        count, kept = TURNS * loop.users, slice(LEFT_OUT * loop.users, (TURNS - 1) * loop.users)
-    else:
-        arrivals = {"process": "poisson", "rate": f"{loop.rate_per_s!r} /s"}
-        count, kept = OPEN_REQUESTS, slice(OPEN_LEFT_OUT, OPEN_REQUESTS)
-    data = loop.deployment.scenario(arrivals, loop.prompt, loop.output)
-    batch = data["policy"]["batch"]  # type: ignore[index]
-    if loop.users is not None and "size" not in batch:
-        # No step has more sequences than there are users; smaller tables take less time.
-        limit = profile.limits_on(_device(loop.deployment, catalogue)).sequences.value
-        batch["size"] = int(min(loop.users, limit))
-    scenario = scenario_from_data({**data, "stop": {"jobs": count}}, "measured serving")
-    ttft_s, tpot_s, e2e_s = _times(record(scenario, catalogue).jobs, frontend_s)
+        arrivals = {"process": "closed", "users": loop.users, "think": think}
+        if not profile.prefill_first:
+            together = _times(_run(loop, profile, catalogue, arrivals, loop.users), frontend_s)[2]
+            arrivals["ramp"] = f"{float(together.mean())!r} s"
+        jobs = _run(loop, profile, catalogue, arrivals, TURNS * loop.users)
+        kept = slice(LEFT_OUT * loop.users, (TURNS - 1) * loop.users)
+    ttft_s, tpot_s, e2e_s = _times(jobs, frontend_s)
     return {
         "ttft_s": float(ttft_s[kept].mean()),
         "tpot_s": float(np.nanmean(tpot_s[kept])) if loop.output > 1 else None,
         "e2e_s": float(e2e_s[kept].mean()),
     }
+
+
+def _run(
+    loop: MeasuredLoop, profile: ServingEngine, catalogue: Catalogue, arrivals: Mapping[str, object], count: int
+) -> Jobs:
+    """Return ``count`` simulated requests of a loop, in order of arrival."""
+    deployment = loop.deployment
+    if loop.users is not None and "size" not in deployment.batch:
+        # No step has more sequences than there are users; smaller tables take less time.
+        limit = int(profile.limits_on(_device(deployment, catalogue)).sequences.value)
+        deployment = replace(deployment, batch={**deployment.batch, "size": min(loop.users, limit)})
+    data = {**deployment.scenario(arrivals, loop.prompt, loop.output), "stop": {"jobs": count}}
+    return record(scenario_from_data(data, "measured serving"), catalogue).jobs
 
 
 def _times(jobs: Jobs, frontend_s: float) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -11,10 +11,8 @@ import numpy as np
 
 from windtunnel.core.policy import OwnFunction
 from windtunnel.core.rng import key_words
-from windtunnel.core.serving_engine import Admission
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
-from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.designs import design_numbers, resident_rows
 from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.jobs import draw_columns, draws
@@ -26,6 +24,7 @@ from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
 from windtunnel.engine.transitions.heap import ROOT, heap_push
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
+from windtunnel.engine.transitions.step_tables import write_engine, write_step_costs
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -516,8 +515,8 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
         )
         decoders = [c.decoder for (cls, _), c in prepared.compiled.items() if cls == fleet_class.number]
         if row.kind == tables.SERVER_KIND and decoders and decoders[0] is not None:
-            _write_step_costs(row, decoders[0], numbers)
-            _write_engine(row, decoders[0])
+            write_step_costs(row, decoders[0], numbers.add)
+            write_engine(row, decoders[0])
         size += node_count
         ends.append(size)
     if prepared.policy.route.score is None:
@@ -541,28 +540,6 @@ def _largest_batch(prepared: PreparedRun) -> int:
     if batch.kind != "continuous":
         return batch.size
     return max((c.replica.largest_step(batch).sequences for c in prepared.classes), default=1)
-
-
-def _write_engine(row: Records, costs: DecoderCosts) -> None:
-    """Write what the serving engine of a class does."""
-    times, engine = costs.times, costs.replica.engine
-    row.decode_factor, row.prefill_factor, row.prompt_s = times.decode, times.prefill, costs.prompt_floor_s
-    row.host_s, row.host_sequence_s = times.host_s, times.host_sequence_s
-    row.most_tokens, row.most_sequences = costs.largest.tokens, costs.largest.sequences
-    if engine is not None:
-        row.alone, row.undivided = engine.prefill_first, not engine.chunked_prefill
-        row.whole = engine.admission is Admission.WHOLE
-
-
-def _write_step_costs(row: Records, costs: DecoderCosts, numbers: Pool) -> None:
-    """Write the tables of step costs of a class, which serves one model."""
-    row.state = costs.memory.state_tokens
-    row.capacity = costs.capacity_tokens + row.state
-    row.columns = costs.prefill.shape[2]
-    row.linear, row.head = numbers.add(costs.flat("linear")), numbers.add(costs.flat("head"))
-    row.prefill, row.decode = numbers.add(costs.flat("prefill")), numbers.add(costs.flat("decode"))
-    row.kinds, row.windows = len(costs.windows), numbers.add(costs.windows)
-    row.stages, row.copies, row.stage_share = costs.group.pipeline, costs.group.attention_data, costs.stage_share
 
 
 def _reads(score: Callable[..., Any], name: str) -> bool:

@@ -210,17 +210,16 @@ def _fill(w: World, device: int) -> None:
 
 
 @hot
-def begin_step(w: World, device: int) -> None:
-    """Begin the device's next step if it has work, and power for it."""
-    r, d, v = w.run[0], w.devices[device], w.servers[device]
-    c = w.classes[d.cls]
-    _fill(w, device)
-    # With prompts in steps of their own, the decoding sequences pause until all prompts are read.
-    v.pausing = c.alone and v.reading >= 0
-    decoding = 0 if v.pausing else v.decoding_count
+def _take_chunks(w: World, device: int, decoding: int) -> tuple[float, float, int, int]:
+    """Choose the chunks of prompts of a step in which ``decoding`` sequences decode.
+
+    Returns:
+        The seconds and the joules of their attention, their tokens, and the number of prompts that end.
+    """
+    v, c = w.servers[device], w.classes[w.devices[device].cls]
     room = c.most_tokens - decoding
     seconds = joules = 0.0
-    chunks = ends = tokens = 0
+    ends = tokens = v.chunks = 0
     slot = v.reading
     while slot >= 0 and room > 0:
         q = w.sequences[slot]
@@ -230,13 +229,26 @@ def begin_step(w: World, device: int) -> None:
         more_s, more_j = _prompt_attention(w.numbers, c, q.read, chunk)
         seconds, joules = seconds + more_s, joules + more_j
         q.chunk = chunk
-        chunks += 1
+        v.chunks += 1
         room -= chunk
         tokens += chunk
         if q.read + chunk == q.prompt:
             ends += 1
         slot = w.slots[slot].next
-    v.chunks = chunks
+    return seconds, joules, tokens, ends
+
+
+@hot
+def begin_step(w: World, device: int) -> None:
+    """Begin the device's next step if it has work, and power for it."""
+    r, d, v = w.run[0], w.devices[device], w.servers[device]
+    c = w.classes[d.cls]
+    _fill(w, device)
+    # With prompts in steps of their own, the decoding sequences pause until all prompts are read.
+    v.pausing = c.alone and v.reading >= 0
+    decoding = 0 if v.pausing else v.decoding_count
+    seconds, joules, tokens, ends = _take_chunks(w, device, decoding)
+    chunks = v.chunks
     if chunks == 0 and decoding == 0:
         return
     # A group with pipeline stages works on as many microbatches as it has stages, and each waits for the slowest stage.
