@@ -34,6 +34,8 @@ SETTABLE = (*TEXTS, *GROUP, "users", "rate_per_s", "prompt_tokens", "output_toke
 TURNS, LEFT_OUT = 5, 2
 """The turns of every user of a closed loop, and those at the beginning that are left out. The last turn is left out
 too, because the loop empties in it."""
+RAMP = 1.0
+"""The part of a request's time within which the users of a closed loop begin."""
 OPEN_REQUESTS, OPEN_LEFT_OUT = 1000, 200
 """The requests of an open loop, and those at the beginning that are left out."""
 
@@ -316,7 +318,7 @@ def _means(loop: MeasuredLoop, profile: ServingEngine, catalogue: Catalogue) -> 
         arrivals = {"process": "closed", "users": loop.users, "think": think}
         if not profile.prefill_first:
             together = _times(_run(loop, profile, catalogue, arrivals, loop.users), frontend_s)[2]
-            arrivals["ramp"] = f"{float(together.mean())!r} s"
+            arrivals["ramp"] = f"{RAMP * float(together.mean())!r} s"
         jobs = _run(loop, profile, catalogue, arrivals, TURNS * loop.users)
         kept = slice(LEFT_OUT * loop.users, (TURNS - 1) * loop.users)
     ttft_s, tpot_s, e2e_s = _times(jobs, frontend_s)

@@ -251,9 +251,12 @@ class DecoderCosts:
             has_context = any(column.name == "kv_tokens" for column in part.op.columns)
             more = {"kv_tokens": np.ones(1)} if has_context else None
             sources.update(self.device.sources(part.rows(np.ones(1), self._context, more)))
-        if self._engine is not None:
-            sources.update(self._engine.sources(self.model, self.device))
         return sources
+
+    @property
+    def engine_sources(self) -> Mapping[str, SourcedValue]:
+        """The numbers of the serving engine on which the costs depend, by name."""
+        return {} if self._engine is None else self._engine.sources(self.model, self.device)
 
     @cached_property
     def accuracy(self) -> ModelAccuracy:
