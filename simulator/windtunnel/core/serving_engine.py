@@ -74,6 +74,9 @@ class ServingEngine:
         prefill_first: Whether prompts are read in steps of their own, in which no sequence decodes (SGLang), or in the
             room that decoding sequences leave.
         frontend_s: The time that a request spends outside of the engine's steps before its first token.
+        late_prompts: How many times of reading its prompt alone also pass before the first token is delivered. An
+            engine that prepares a step while the step before runs has the tokens of that one a step later.
+        first_token_error: The factor of the 90% interval of the time to the first token.
         values: The numbers of ``EngineTimes`` by name and key, such as ``decode.GH100``. Keys are dies, for dense
             decoders, or ``EXPERTS`` or ``OTHER``.
         fitted: The SKUs whose measurements entered the numbers of a key.
@@ -92,6 +95,8 @@ class ServingEngine:
     chunked_prefill: bool
     prefill_first: bool
     frontend_s: SourcedValue
+    late_prompts: SourcedValue
+    first_token_error: SourcedValue
     values: Mapping[str, SourcedValue] = field(default_factory=dict, hash=False)
     fitted: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
     doc: str = ""

@@ -34,8 +34,6 @@ SETTABLE = (*TEXTS, *GROUP, "users", "rate_per_s", "prompt_tokens", "output_toke
 TURNS, LEFT_OUT = 5, 2
 """The turns of every user of a closed loop, and those at the beginning that are left out. The last turn is left out
 too, because the loop empties in it."""
-RAMP = 1.0
-"""The part of a request's time within which the users of a closed loop begin."""
 OPEN_REQUESTS, OPEN_LEFT_OUT = 1000, 200
 """The requests of an open loop, and those at the beginning that are left out."""
 
@@ -317,11 +315,11 @@ def _means(loop: MeasuredLoop, profile: ServingEngine, catalogue: Catalogue) -> 
         think = {"distribution": "deterministic", "mean": f"{frontend_s!r} s"}
         arrivals = {"process": "closed", "users": loop.users, "think": think}
         if not profile.prefill_first:
-            together = _times(_run(loop, profile, catalogue, arrivals, loop.users), frontend_s)[2]
-            arrivals["ramp"] = f"{RAMP * float(together.mean())!r} s"
+            together = _times(_run(loop, profile, catalogue, arrivals, loop.users), profile)[2]
+            arrivals["ramp"] = f"{float(together.mean())!r} s"
         jobs = _run(loop, profile, catalogue, arrivals, TURNS * loop.users)
         kept = slice(LEFT_OUT * loop.users, (TURNS - 1) * loop.users)
-    ttft_s, tpot_s, e2e_s = _times(jobs, frontend_s)
+    ttft_s, tpot_s, e2e_s = _times(jobs, profile)
     return {
         "ttft_s": float(ttft_s[kept].mean()),
         "tpot_s": float(np.nanmean(tpot_s[kept])) if loop.output > 1 else None,
@@ -342,11 +340,19 @@ def _run(
     return record(scenario_from_data(data, "measured serving"), catalogue).jobs
 
 
-def _times(jobs: Jobs, frontend_s: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the times of all requests in order of arrival (s); TPOT is NaN where an output has one token."""
-    ttft_s = to_second_array(jobs.first - jobs.arrival) + frontend_s
-    e2e_s = to_second_array(jobs.finish - jobs.arrival) + frontend_s
-    return ttft_s, _per_token(e2e_s - ttft_s, jobs.tokens.astype(np.float64)), e2e_s
+def _times(
+    jobs: Jobs, profile: ServingEngine, prompts: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the times of all requests in order of arrival (s); TPOT is NaN where an output has one token.
+
+    The least simulated time to a first token, for each token of ``prompts`` where they differ, is that of reading a
+    prompt alone; ``late_prompts`` of the profile counts such times.
+    """
+    first_s, whole_s = (to_second_array(ticks - jobs.arrival) for ticks in (jobs.first, jobs.finish))
+    size = np.ones(len(jobs)) if prompts is None else prompts
+    outside_s = profile.frontend_s.value + profile.late_prompts.value * size * float((first_s / size).min())
+    tokens = jobs.tokens.astype(np.float64)
+    return first_s + outside_s, _per_token(whole_s - first_s, tokens), whole_s + outside_s
 
 
 def _per_token(seconds: FloatArray, tokens: FloatArray) -> FloatArray:
@@ -356,15 +362,14 @@ def _per_token(seconds: FloatArray, tokens: FloatArray) -> FloatArray:
 def _interval(
     times: Mapping[str, float | None], deployment: Deployment, profile: ServingEngine, device: Device, output: int
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
-    """Return the 90% interval for the error of the models: the engine's factor, and the range of its front end."""
+    """Return the 90% interval for the error of the models: the engine's factors of a step and of the first token."""
     factor = profile.times(find_architecture(deployment.model), device).error_factor
-    frontend = profile.frontend_s
+    first = max(profile.first_token_error.value, factor)
     bounds = []
-    for scale, own_s in ((1.0 / factor, frontend.low), (factor, frontend.high)):
-        outside_s = frontend.value if own_s is None else own_s
+    for of_step, of_first in ((1.0 / factor, 1.0 / first), (factor, first)):
         ttft_s, tpot_s = times["ttft_s"], times["tpot_s"]
-        first_s = None if ttft_s is None else (ttft_s - frontend.value) * scale + outside_s
-        token_s = None if tpot_s is None else tpot_s * scale
+        first_s = None if ttft_s is None else ttft_s * of_first
+        token_s = None if tpot_s is None else tpot_s * of_step
         whole_s = None if first_s is None else first_s + (token_s or 0.0) * (output - 1)
         bounds.append({"ttft_s": first_s, "tpot_s": token_s, "e2e_s": whole_s})
     return bounds[0], bounds[1]
@@ -403,7 +408,7 @@ def replayed(
     data = deployment.scenario(trace, "$prompt_tokens", "$output_tokens")
     _device(deployment, catalogue)
     jobs = record(scenario_from_data({**data, "stop": {"jobs": len(order)}}, "measured serving"), catalogue).jobs
-    modelled = _times(jobs, deployment.profile().frontend_s.value)
+    modelled = _times(jobs, deployment.profile(), log["prompt_tokens"])
     both = [
         {name: _statistics(values) for name, values in zip(TIMES, times, strict=True)} for times in (measured, modelled)
     ]
