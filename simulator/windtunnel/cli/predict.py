@@ -162,6 +162,11 @@ def _print_step(device_name: str, target: Device, values: Mapping[str, object], 
     "--device", "device_name", required=True, metavar="SKU[@API]", help="The device that the measurements are from."
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The calibration file to write.")
+@click.option("--model", metavar="NAME", help="With `serving`: the decoder.")
+@click.option("--engine", metavar="NAME", help="With `serving`: the serving engine.")
+@click.option(
+    "--set", "stated", multiple=True, metavar="KEY=VALUE", help="With `serving`: a column that the table lacks."
+)
 @click.option("--strict", is_flag=True, help="Exit with 2 if the table has an outlier or a doubtful unit.")
 @click.option(
     "--trust-measurements", is_flag=True, help="Also fit rows that are faster than the device's datasheet allows."
@@ -173,6 +178,9 @@ def calibrate(
     measurements: Path,
     device_name: str,
     out: Path,
+    model: str | None,
+    engine: str | None,
+    stated: Sequence[str],
     strict: bool,
     trust_measurements: bool,
     catalogs: Sequence[str],
@@ -182,11 +190,22 @@ def calibrate(
 
     MEASUREMENTS is a table (.csv, .csv.gz or .parquet) with the operation's columns, latency_s and optionally power_w.
     Rows that are over 1.25 times faster than the device's datasheet allows are named and not fitted.
-    """
+
+    With `serving` as OP it fits the profile of a serving engine instead; MEASUREMENTS is a table of closed loops as
+    `windtunnel validate serving` takes it, and one row is enough.
+
+    \b
+    windtunnel calibrate gemm rows.csv --device l4 --out l4.yaml
+    windtunnel calibrate serving rows.csv --device h100-sxm-80gb --model qwen3-32b --engine vllm --out mine.yaml
+    """  # noqa: D301
     from windtunnel.app import calibrate as calibrate_command
     from windtunnel.library import predict as predict_library
     from windtunnel.report.calibration import lines
 
+    if op == "serving":
+        _calibrate_serving(measurements, device_name, out, model, engine, pairs(stated), catalogs, form)
+        return
+    _only_serving({"--model": model, "--engine": engine, "--set": stated or None})
     report = calibrate_command.calibrate(
         op,
         measurements,
@@ -200,5 +219,52 @@ def calibrate(
         print_json({**report.to_dict(), "out": str(out)})
         return
     for line in lines(report):
+        click.echo(line)
+    click.echo(f"wrote {out}")
+
+
+def _only_serving(options: Mapping[str, object]) -> None:
+    """Raise InputError for the first of ``options`` that was given: they belong to `calibrate serving`."""
+    from windtunnel.core.errors import InputError, Location
+
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(
+                "this option is for `windtunnel calibrate serving`", where=Location(field=name), expected=f"no {name}"
+            )
+
+
+def _calibrate_serving(
+    measurements: Path,
+    device: str,
+    out: Path,
+    model: str | None,
+    engine: str | None,
+    stated: Mapping[str, object],
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Fit the profile of a serving engine, and print what was learned."""
+    from windtunnel.app import serving
+    from windtunnel.core.errors import InputError, Location
+    from windtunnel.library import predict as predict_library
+    from windtunnel.report.measured_serving import calibration_lines
+
+    if model is None or engine is None:
+        missing = "--model" if model is None else "--engine"
+        raise InputError(f"{missing} is missing", where=Location(field=missing), expected=f"{missing} NAME")
+    result = serving.calibrate_serving(
+        measurements,
+        device=device,
+        model=model,
+        engine=engine,
+        out=out,
+        stated=stated,
+        catalogue=predict_library.catalogue(catalogs),
+    )
+    if form == "json":
+        print_json({**result.to_dict(), "out": str(out)})
+        return
+    for line in calibration_lines(result):
         click.echo(line)
     click.echo(f"wrote {out}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from windtunnel.core.results.validation import OmittedPoints, ValidationResult
 
 
-class _RecordedCommand(click.Command):
+class _RecordedCommand(click.Group):
     """A command that keeps its arguments as they were typed, for the environment of a validation."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -25,7 +25,7 @@ class _RecordedCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=_RecordedCommand)
+@click.group(cls=_RecordedCommand, invoke_without_command=True)
 @click.option(
     "--against",
     type=click.Path(path_type=Path),
@@ -95,7 +95,10 @@ def validate(
     windtunnel validate --device opencl:0 --budget 60 --out validation
     windtunnel validate --against gemm.csv.gz --op gemm
     windtunnel validate --against rows.csv --device h100-sxm-80gb --context dispatch=eager --out validation
+    windtunnel validate serving rows.csv
     """  # noqa: D301
+    if ctx.invoked_subcommand is not None:
+        return
     from windtunnel.app import validate as validating
     from windtunnel.app.run import check_writable
     from windtunnel.core.errors import InputError, Location
@@ -148,6 +151,59 @@ def validate(
         click.echo(text(results, omitted))
         print_written(paths)
     _judge(results, omitted if against is None else None, calibrate, share)
+
+
+@validate.command("serving")
+@click.argument("measurements", type=click.Path(path_type=Path))
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A file of `windtunnel calibrate serving`, or of an operation of the device.",
+)
+@click.option("--set", "stated", multiple=True, metavar="KEY=VALUE", help="A column that the file lacks. Repeatable.")
+@CATALOG
+@FORMAT
+def validate_serving(
+    measurements: Path, calibration: Path | None, stated: Sequence[str], catalogs: Sequence[str], form: str
+) -> None:
+    """Compare measured serving with simulations, without a fit.
+
+    MEASUREMENTS is a table of closed loops (users) or open loops (rate_per_s), of which each row is simulated: engine,
+    model, sku, tensor, pipeline, attention_data, expert, expert_tensor, weights, kv_dtype, prompt_tokens,
+    output_tokens, and the measured means ttft_s, tpot_s, e2e_s. Or it is a request log, which is replayed: arrival_s,
+    prompt_tokens, output_tokens, first_token_s, last_token_s.
+
+    \b
+    windtunnel validate serving rows.csv
+    windtunnel validate serving log.csv --set model=llama-3.1-8b --set sku=rtx-4090 --set engine=vllm
+    """  # noqa: D301
+    from windtunnel.app import serving
+    from windtunnel.core.results.measured_serving import ReplayResult
+    from windtunnel.library import predict as predict_library
+    from windtunnel.report.measured_serving import mean_lines, replay_lines, row_lines
+    from windtunnel.validation.serving import means
+
+    status = StatusLine()
+    result = serving.validate_serving(
+        measurements,
+        stated=pairs(stated),
+        calibration=calibration,
+        catalogue=predict_library.catalogue(catalogs),
+        progress=lambda done, of: status(f"{done} of {of} rows"),
+    )
+    status.close()
+    if form == "json":
+        print_json(result)
+    if isinstance(result, ReplayResult):
+        lines = [] if form == "json" else list(replay_lines(result))
+        click.echo("\n".join(lines), nl=bool(lines))
+        return
+    if form == "json":
+        # Standard output holds the rows alone.
+        click.echo("\n".join(mean_lines(means(result))), err=True)
+        return
+    click.echo("\n".join([*row_lines(result), "", *mean_lines(means(result))]))
 
 
 def _judge(

@@ -163,7 +163,8 @@ class Batch:
 
     ``none``: one. ``request``: up to ``size`` jobs of one workload, waiting at most ``wait_s`` for more; all
     finish together. ``continuous``: generating jobs join and leave at every step, up to ``size`` sequences,
-    ``tokens`` tokens a step, and as much key-value cache as fits in the share ``memory`` of a device's memory.
+    ``tokens`` tokens a step, and as much key-value cache as fits in the share ``memory`` of a device's memory; each
+    is 0 if the serving engine of a device decides.
     """
 
     kind: Literal["none", "request", "continuous"] = "none"

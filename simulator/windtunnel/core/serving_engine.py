@@ -1,17 +1,58 @@
-"""What distinguishes serving engines in the cost of a step.
+"""Serving engines: what distinguishes them in the cost of a step, in memory and in scheduling.
 
-This is the place for profiles of engines: whose kernels they use, and what they fuse.
+A ``ServingEngine`` is the profile of one engine. Its numbers come from a YAML file (``windtunnel_models.engines``). For
+one decoder on one SKU it gives ``EngineTimes``, which turn the time of a step's operations into the time of the step:
+
+    step = max(factor x operations, prompt_layer_s x layers if the step has a prompt) + host_s + host_sequence_s x n
+
+``factor`` is ``decode`` for a step that only decodes, ``prefill`` for one that only reads prompts, and for parts of a
+step that do both the mean of the two by tokens. ``n`` counts the sequences that produce a token. The factors exist
+because operations are measured one at a time, with nothing in the caches; an engine fuses and overlaps them. A step
+that reads a prompt is not replayed as one graph, so the host has to launch each of its layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 
 from windtunnel.core.architecture import Architecture
+from windtunnel.core.decoder_memory import Reserves
 from windtunnel.core.device import Device
 from windtunnel.core.group import Group
-from windtunnel.core.step import DividedDecoder
+from windtunnel.core.provenance import SourcedValue
+from windtunnel.core.step import DividedDecoder, EngineTimes
+
+ENGINE_NAMES = ("generic", "vllm", "sglang", "trtllm")
+"""The serving engines that have a profile."""
+
+NODE_DEVICES = 8
+"""The devices of a node of a SKU that does not state them."""
+
+OTHER = "other"
+"""The key of a table for dies to which the profile was not fitted."""
+
+EXPERTS = "experts"
+"""The key of a table for mixtures of experts on any die."""
+
+
+class Admission(Enum):
+    """When a waiting request is admitted. ``ON_DEMAND``: when the cache has room for its prompt; a sequence may later
+    be preempted. ``WHOLE``: when it has room for the prompts and all outputs of the admitted requests, so that none is
+    preempted (TensorRT-LLM's ``GUARANTEED_NO_EVICT``).
+    """
+
+    ON_DEMAND = "on-demand"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest step of an engine on a device unless a scenario states it: tokens, and sequences."""
+
+    tokens: SourcedValue
+    sequences: SourcedValue
 
 
 @dataclass(frozen=True)
@@ -19,40 +60,126 @@ class ServingEngine:
     """A serving engine.
 
     Args:
+        name: One of ``ENGINE_NAMES``.
         implementation: Whose all-reduce it uses.
         fused_norms: Whether its all-reduce between devices with a link also adds the residual and normalises, as
             vLLM's ``fuse_allreduce_rms`` and TensorRT-LLM's ``RESIDUAL_RMS_NORM`` do.
+        limits: The largest step on a device with less memory than ``large_memory_bytes``.
+        large_limits: That on the other devices.
+        large_memory_bytes: Where the one ends and the other begins.
+        memory_share: The share of memory, as ``reserves.share_of`` reads it.
+        reserves: What the engine keeps of the memory.
+        admission: When a request is admitted.
+        chunked_prefill: Whether a prompt may begin in a step that has no room for the whole of it.
+        prefill_first: Whether prompts are read in steps of their own, in which no sequence decodes (SGLang), or in the
+            room that decoding sequences leave.
+        frontend_s: The time that a request spends outside of the engine's steps before its first token.
+        late_prompts: How many times of reading its prompt alone also pass before the first token is delivered. An
+            engine that prepares a step while the step before runs has the tokens of that one a step later.
+        first_token_error: The factor of the 90% interval of the time to the first token.
+        values: The numbers of ``EngineTimes`` by name and key, such as ``decode.GH100``. Keys are dies, for dense
+            decoders, or ``EXPERTS`` or ``OTHER``.
+        fitted: The SKUs whose measurements entered the numbers of a key.
+        doc: The engine, in a few words.
     """
 
+    name: str
     implementation: str
-    fused_norms: bool = False
+    fused_norms: bool
+    limits: Limits
+    large_limits: Limits
+    large_memory_bytes: float
+    memory_share: SourcedValue
+    reserves: Reserves
+    admission: Admission
+    chunked_prefill: bool
+    prefill_first: bool
+    frontend_s: SourcedValue
+    late_prompts: SourcedValue
+    first_token_error: SourcedValue
+    values: Mapping[str, SourcedValue] = field(default_factory=dict, hash=False)
+    fitted: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
+    doc: str = ""
+    model: str | None = None
+    """The one model whose measurements entered, if the profile was calibrated by a user."""
+
+    def limits_on(self, device: Device) -> Limits:
+        """Return the largest step on ``device``."""
+        return self.large_limits if device.memory_bytes >= self.large_memory_bytes else self.limits
+
+    def key_of(self, model: Architecture, device: Device) -> str:
+        """Return the key of a model on a device in ``values``; ``OTHER`` if the profile has no numbers for them."""
+        key = key_of(model, device)
+        return key if key in self.fitted else OTHER
+
+    def is_fitted(self, model: Architecture, device: Device) -> bool:
+        """Return whether measurements of such a model on this SKU entered the profile."""
+        known = self.fitted.get(self.key_of(model, device), ())
+        return device.spec.sku in known and (self.model is None or self.model == plain_name(model.name))
+
+    def number(self, name: str, model: Architecture, device: Device) -> SourcedValue | None:
+        """Return a number of ``EngineTimes`` for a model on a device; None if the profile has none."""
+        return self.values.get(f"{name}.{self.key_of(model, device)}")
+
+    def times(self, model: Architecture, device: Device) -> EngineTimes:
+        """Return what the engine adds to the operations of a model on ``device``.
+
+        The interval is that of the profile, or the one for other SKUs (``unseen_error``) if this one was not measured.
+        """
+        sourced = {name: self.number(name, model, device) for name in EngineTimes.NUMBERS}
+        found = {name: value.value for name, value in sourced.items() if value is not None}
+        seen = self.is_fitted(model, device)
+        error = self.number("error" if seen else "unseen_error", model, device)
+        return EngineTimes(
+            **found,
+            error_factor=1.0 if error is None else error.value,
+            provenance=max((value.provenance for value in sourced.values() if value is not None), default=None),
+        )
+
+    def sources(self, model: Architecture, device: Device) -> dict[str, SourcedValue]:
+        """Return the numbers of ``EngineTimes`` for a model on a device with their origins, by name."""
+        found = {name: self.number(name, model, device) for name in (*EngineTimes.NUMBERS, "error", "unseen_error")}
+        return {f"{self.name}.{name}": value for name, value in found.items() if value is not None}
 
 
-SERVING_ENGINES: Mapping[str, ServingEngine] = {
-    "generic": ServingEngine("nccl"),
-    "vllm": ServingEngine("vllm", fused_norms=True),
-    "sglang": ServingEngine("sglang"),
-    "trtllm": ServingEngine("trtllm", fused_norms=True),
-}
-"""Serving engines by name; ``generic`` has no kernels of its own."""
+_SUFFIXES = ("-fp8", "-instruct", "-chat", "-it")
 
-NODE_DEVICES = 8
-"""The devices of a node of a SKU that does not state them."""
+
+def plain_name(model: str) -> str:
+    """Return the name of a decoder without what does not change its architecture."""
+    for suffix in _SUFFIXES:
+        model = model.removesuffix(suffix)
+    return model
+
+
+def key_of(model: Architecture, device: Device) -> str:
+    """Return the key under which a profile keeps the numbers of a model on a device, if it has any.
+
+    For dense decoders it is the die: the host that feeds it and the kernels that an engine has for it matter more than
+    the format of the weights (reports/validation/published/engine_profiles.md).
+    """
+    if any(layers.experts is not None for layers in model.layers):
+        return EXPERTS
+    return device.spec.lineage.die or device.spec.sku
 
 
 def divided_decoder(
-    device: Device, model: Architecture, group: Group, engine: str, devices_per_node: int | None = None
+    device: Device,
+    model: Architecture,
+    group: Group,
+    engine: ServingEngine | None,
+    devices_per_node: int | None = None,
 ) -> DividedDecoder:
-    """Return a decoder on a group of ``device`` as a serving engine divides it.
+    """Return a decoder on a group of ``device`` as a serving engine divides it; None: no engine, its operations alone.
 
     ``devices_per_node`` replaces the devices of a node that the SKU states. The group was checked.
     """
-    profile = SERVING_ENGINES[engine]
     linked = device.number("scale_up_bytes_per_s") is not None
     return DividedDecoder(
         model,
         group,
         devices_per_node or int(device.number("devices_per_node") or NODE_DEVICES),
-        profile.implementation,
-        fused_norms=profile.fused_norms and linked,
+        "nccl" if engine is None else engine.implementation,
+        fused_norms=engine is not None and engine.fused_norms and linked,
+        times=EngineTimes() if engine is None else engine.times(model, device),
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import ClassVar
 
 import numpy as np
 
@@ -92,6 +93,36 @@ class Part:
 
 
 @dataclass(frozen=True)
+class EngineTimes:
+    """What a serving engine adds to the operations of a step; see ``core.serving_engine``.
+
+    Args:
+        decode: The factor on the time of operations in steps that decode.
+        prefill: That on the time of operations in steps that read prompts.
+        prompt_layer_s: The least time of a layer in a step that reads a prompt (s).
+        host_s: Time of the host in every step (s).
+        host_sequence_s: Time of the host for each sequence that produces a token (s).
+        error_factor: The factor of the 90% interval of a step.
+        provenance: The least certain origin of these numbers; None without any.
+    """
+
+    NUMBERS: ClassVar[tuple[str, ...]] = ("decode", "prefill", "prompt_layer_s", "host_s", "host_sequence_s")
+
+    decode: float = 1.0
+    prefill: float = 1.0
+    prompt_layer_s: float = 0.0
+    host_s: float = 0.0
+    host_sequence_s: float = 0.0
+    error_factor: float = 1.0
+    provenance: int | None = None
+
+    def factor(self, decoding: FloatArray, read: FloatArray) -> FloatArray:
+        """Return the factor on operations of steps with so many tokens of sequences and of prompts, shape (n,)."""
+        tokens = np.maximum(decoding + read, 1.0)
+        return (decoding * self.decode + read * self.prefill) / tokens
+
+
+@dataclass(frozen=True)
 class DividedDecoder:
     """A decoder on a group of devices.
 
@@ -101,6 +132,7 @@ class DividedDecoder:
         devices_per_node: Devices of a node, for exchanges.
         implementation: Who implements all-reduce: ``nccl`` or a serving engine.
         fused_norms: Whether an all-reduce also adds the residual and normalises.
+        times: What the serving engine adds.
     """
 
     model: Architecture
@@ -108,6 +140,7 @@ class DividedDecoder:
     devices_per_node: int = 8
     implementation: str = "nccl"
     fused_norms: bool = False
+    times: EngineTimes = field(default_factory=EngineTimes)
 
     def parts(self) -> Iterator[Part]:
         """Yield every part of a step of the whole depth, on one device of a stage."""

@@ -84,6 +84,8 @@ class StepCost:
     """The devices of the group."""
     microbatches: FloatArray
     """How many microbatches a step is divided into; ``parts`` are those of one."""
+    host_s: FloatArray
+    """Time of the host, in which no part runs."""
 
 
 def step_cost(
@@ -124,10 +126,8 @@ def step_costs(device: Device, tables: Sequence[StepTable], *, intervals: bool =
     whole = _priced(device, [some.rows for several in asked for some in several if some is not None], intervals)
     out = []
     for table, size, several in zip(tables, micro, asked, strict=True):
-        costs = [
-            None if some is None else _part_cost(device, some, next(whole), table.load.decode.shape) for some in several
-        ]
-        out.append(_together(device, table.divided, size, [cost for cost in costs if cost is not None]))
+        costs = [_part_cost(device, table, some, next(whole)) for some in several if some is not None]
+        out.append(_together(device, table, size, costs))
     return out
 
 
@@ -138,31 +138,45 @@ def _microbatches(table: StepTable) -> FloatArray:
     return np.clip(np.maximum(load.decode, prompts), 1.0, table.divided.group.pipeline)
 
 
-def _together(device: Device, divided: DividedDecoder, micro: FloatArray, costs: Sequence[PartCost]) -> StepCost:
+def _together(device: Device, table: StepTable, micro: FloatArray, costs: Sequence[PartCost]) -> StepCost:
     """Return the cost of steps from those of their parts for one of ``micro`` microbatches."""
+    divided, load = table.divided, table.load
     stages = divided.group.pipeline
     parts = [_times(part, float(stages - 1)) if part.name == HANDOVER else part for part in _merged(costs)]
     through_s = np.sum([part.duration_s for part in parts], axis=0)
     above_j = np.sum([part.above_idle_j for part in parts], axis=0)
     depth = divided.model.layer_count
     slowest_s = through_s * (-(-depth // stages) / depth)
-    duration_s = np.maximum(through_s, micro * slowest_s)
-    ratio = duration_s / through_s
+    operations_s = np.maximum(through_s, micro * slowest_s)
+    ratio = operations_s / through_s
     below, above = _errors(parts)
+    host_s = _host_s(divided, load, operations_s)
+    duration_s = operations_s + host_s
     devices = divided.group.devices
     energy_j = devices * device.idle_power_w * duration_s + divided.group.stage_devices * micro * above_j
+    known = divided.times.provenance
+    error = divided.times.error_factor
     return StepCost(
         duration_s=duration_s,
-        duration_low_s=np.maximum(duration_s - ratio * below, 0.0),
-        duration_high_s=duration_s + ratio * above,
+        duration_low_s=np.minimum(np.maximum(duration_s - ratio * below, 0.0), duration_s / error),
+        duration_high_s=np.maximum(duration_s + ratio * above, duration_s * error),
         power_w=energy_j / duration_s,
         energy_j=energy_j,
-        bound=_bound(parts, through_s),
-        provenance=max(part.provenance for part in parts),
+        bound=_bound(parts, host_s / ratio),
+        provenance=max([part.provenance for part in parts] + ([] if known is None else [known])),
         parts=parts,
         devices=devices,
         microbatches=micro,
+        host_s=host_s,
     )
+
+
+def _host_s(divided: DividedDecoder, load: StepLoad, operations_s: FloatArray) -> FloatArray:
+    """Return the time of the host in which no operation runs (s), where the operations take ``operations_s``."""
+    times = divided.times
+    launches_s = np.where(load.prefill > 0, times.prompt_layer_s * divided.model.layer_count, 0.0)
+    waiting_s = np.maximum(launches_s - operations_s, 0.0)
+    return waiting_s + times.host_s + times.host_sequence_s * load.amount(Amount.HEADS)
 
 
 @dataclass(frozen=True)
@@ -222,9 +236,11 @@ def _priced(device: Device, asked: Sequence[Rows], intervals: bool) -> Iterator[
     return (costs[place] for place in range(len(asked)))
 
 
-def _part_cost(device: Device, asked: _Asked, cost: Cost, shape: tuple[int, ...]) -> PartCost:
+def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> PartCost:
     """Return the cost of a part for every step; steps without its amount cost nothing."""
-    part, rows, factor = asked.part, asked.rows, asked.part.times * asked.share
+    part, rows, factor, shape = asked.part, asked.rows, asked.part.times * asked.share, table.load.decode.shape
+    # The engine's factor is on time and energy; the operands and the arithmetic stay.
+    engine = _engine_factor(table, part)[asked.present]
 
     def whole(values: FloatArray) -> FloatArray:
         filled = np.zeros(shape)
@@ -236,15 +252,25 @@ def _part_cost(device: Device, asked: _Asked, cost: Cost, shape: tuple[int, ...]
     return PartCost(
         part.name,
         part.op.name,
-        whole(cost.duration_s),
-        whole(cost.duration_low_s),
-        whole(cost.duration_high_s),
-        whole(cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
+        whole(engine * cost.duration_s),
+        whole(engine * cost.duration_low_s),
+        whole(engine * cost.duration_high_s),
+        whole(engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
         whole(_moved(rows)),
         whole(part.op.flops(rows.choices, rows.numbers)),
         bound,
         int(cost.provenance.max()),
     )
+
+
+def _engine_factor(table: StepTable, part: Part) -> FloatArray:
+    """Return the factor of the serving engine on the time of a part in each step."""
+    times, load = table.divided.times, table.load
+    if part.amount is Amount.DECODING:
+        return np.full(load.decode.shape, times.decode)
+    if part.amount is Amount.PROMPTS:
+        return np.full(load.decode.shape, times.prefill)
+    return times.factor(load.decode, load.prefill)
 
 
 def _distinct(rows: Rows) -> tuple[Rows, IntArray]:
@@ -350,9 +376,9 @@ def _errors(parts: Sequence[PartCost]) -> tuple[FloatArray, FloatArray]:
     )
 
 
-def _bound(parts: Sequence[PartCost], total_s: FloatArray) -> StrArray:
+def _bound(parts: Sequence[PartCost], host_s: FloatArray) -> StrArray:
     """Return what most of the time of each step is bound by."""
     words = sorted({word for part in parts for word in set(part.bound.tolist()) if word})
-    shares = np.stack([np.sum([np.where(p.bound == w, p.duration_s, 0.0) for p in parts], axis=0) for w in words])
-    chosen: StrArray = np.array(words)[np.argmax(shares, axis=0)]
+    shares = [np.sum([np.where(p.bound == w, p.duration_s, 0.0) for p in parts], axis=0) for w in words]
+    chosen: StrArray = np.array([*words, "host"])[np.argmax(np.stack([*shares, host_s]), axis=0)]
     return chosen

@@ -15,7 +15,7 @@ from windtunnel.core.architecture import FORMAT_BITS, Weights
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Choices, Column, FloatArray, Numbers, Operation, choice, real
 from windtunnel.core.registry import Registry
-from windtunnel.core.serving_engine import SERVING_ENGINES
+from windtunnel.core.serving_engine import ENGINE_NAMES
 
 WEIGHT_FORMATS = ("bfloat16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4")
 KV_FORMATS = ("bfloat16", "float16", "fp8", "int8")
@@ -50,7 +50,7 @@ class Step(Operation):
             "weights", "text", default="", doc="FORMAT or LINEAR/EXPERTS, such as fp8/fp8_block; empty: the model's"
         ),
         Column("kv_dtype", "text", default="", doc=f"{'|'.join(KV_FORMATS)}; empty: the model's"),
-        choice("engine", tuple(SERVING_ENGINES), "generic", doc="whose all-reduce and fused kernels are used"),
+        choice("engine", ENGINE_NAMES, "generic", doc="whose profile applies: kernels, host time, factors"),
     )
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,10 +17,11 @@ from windtunnel.core.group import Group
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.catalogue import StepPart, StepPrediction
-from windtunnel.core.serving_engine import divided_decoder
+from windtunnel.core.serving_engine import ServingEngine, divided_decoder
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import IntArray, StepCost, StepLoad, StepTable, step_costs
 from windtunnel.core.step_op import parse_kv_dtype, parse_weights
+from windtunnel_models.engines import serving_engine
 from windtunnel_models.models import find_architecture
 
 GROUP = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
@@ -34,6 +35,8 @@ class StepPricing:
     """Prices rows of ``Step`` on groups of one device; it has the part of ``Device`` that tables need."""
 
     device: Device
+    engines: Mapping[str, ServingEngine] = field(default_factory=dict)
+    """Profiles of serving engines that replace the shipped ones, by name."""
     _decoders: dict[tuple[str, str, str], Architecture] = field(default_factory=dict)
 
     def cost(self, rows: Rows, *, intervals: bool = True) -> Cost:
@@ -57,7 +60,7 @@ class StepPricing:
     def _tables(self, rows: Rows) -> list[tuple[IntArray, StepTable]]:
         """Return the steps of each group of devices: the indices of their rows, and the steps."""
         choices = rows.choices
-        model = self._decoder(choices["model"], choices["weights"], choices["kv_dtype"])
+        model = self.decoder(choices["model"], choices["weights"], choices["kv_dtype"])
         numbers = {name: np.broadcast_to(values, rows.shape) for name, values in rows.numbers.items()}
         load = StepLoad(*(numbers[name] for name in AMOUNTS))
         _check_load(load, model)
@@ -80,7 +83,8 @@ class StepPricing:
         ((_, table),) = self._tables(rows)
         (cost,) = step_costs(self.device, [table])
         through_s = sum(float(part.duration_s[0]) for part in cost.parts)
-        scale = float(cost.duration_s[0]) / through_s
+        host_s = float(cost.host_s[0])
+        scale = (float(cost.duration_s[0]) - host_s) / through_s
         times = float(cost.microbatches[0]) / table.divided.group.pipeline
         parts = [
             StepPart(
@@ -94,6 +98,8 @@ class StepPricing:
             for part in cost.parts
             if part.duration_s[0] > 0
         ]
+        if host_s:
+            parts.append(StepPart(part="host time", op="host", duration_s=host_s, bytes=0.0, flops=0.0, bound="host"))
         return StepPrediction(
             duration_s=float(cost.duration_s[0]),
             duration_low_s=float(cost.duration_low_s[0]),
@@ -119,7 +125,7 @@ class StepPricing:
     def _divided(self, model: Architecture, counts: dict[str, int], engine: str) -> DividedDecoder:
         group = Group(**{name: counts[name] or 1 for name in GROUP[:-1]}, expert_tensor=counts["expert_tensor"] or None)
         group.check(model)
-        divided = divided_decoder(self.device, model, group, engine)
+        divided = divided_decoder(self.device, model, group, self.engines.get(engine) or serving_engine(engine))
         missing = sorted({part.op.name for part in divided.parts() if not self.device.runs(part.op.name)})
         if missing:
             raise UnsupportedOperationError(
@@ -136,7 +142,8 @@ class StepPricing:
         except InputError as error:
             raise error.at(Location(field="tensor")) from None
 
-    def _decoder(self, name: str, weights: str, kv_dtype: str) -> Architecture:
+    def decoder(self, name: str, weights: str, kv_dtype: str) -> Architecture:
+        """Return a decoder with formats as columns of ``Step`` state them; raises InputError with the column."""
         key = name, weights, kv_dtype
         if key not in self._decoders:
             try:

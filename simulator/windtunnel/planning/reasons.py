@@ -124,7 +124,7 @@ class Reasons:
             return EntryReason(kind="no_job")
         return EntryReason(
             kind="no_job",
-            memory_bytes=float(prepared.classes[entry].memory_bytes * prepared.policy.batch.memory),
+            memory_bytes=float(prepared.classes[entry].usable_bytes(prepared.policy.batch)),
             needed_bytes=min(float(c.footprint_bytes.min()) for c in programs),
         )
 

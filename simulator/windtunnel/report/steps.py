@@ -14,6 +14,7 @@ _KINDS = {
     "attention": "attention",
     "latent_attention": "attention (latent)",
     "kernel": "memory-bound kernels",
+    "host": "host",
 }
 
 

@@ -557,12 +557,14 @@ class Think(Model):
 class Closed(Model):
     """A closed loop: each of ``users`` thinks, submits a job, waits for its completion, and thinks again.
 
-    The arrival rate depends on the latency, so it is not stated. All users begin to think at time 0.
+    The arrival rate depends on the latency, so it is not stated. All users begin to think at time 0, or one after the
+    other within ``ramp``.
     """
 
     process: Literal["closed"]
     users: Count
     think: Think
+    ramp: Seconds = Field(0.0, description="time within which the users begin, at equal distances; default: 0 s")
 
     @property
     def stationary(self) -> bool:

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.group import Group
+from windtunnel.core.serving_engine import ServingEngine
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.arrivals import Arrivals, Closed, Think
@@ -37,6 +38,7 @@ from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.program import Stage
 from windtunnel.scenario.site import Site
 from windtunnel.scenario.target import METRICS, SPREAD, Target, parse_figure, parse_target
+from windtunnel_models.engines import is_engine_overlay, read_engine_overlay, serving_engine
 
 _MAX_SEED = 2**63 - 1
 Ranks = Annotated[int, BeforeValidator(whole), Field(ge=1, le=65_536)]
@@ -120,7 +122,9 @@ class FleetEntry(_Model):
     power: PowerLimits = PowerLimits()
     memory: Bytes | None = Field(None, description="memory size that replaces the SKU's own")
     calibration: Text | None = Field(
-        None, description="an overlay of `windtunnel calibrate`; none: no measurement of this SKU; default: as shipped"
+        None,
+        description="an overlay of `windtunnel calibrate`, of an operation or of serving; none: no measurement of this "
+        "SKU; default: as shipped",
     )
     streams: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1024)] = Field(
         1, description="number of jobs that a device executes at the same time"
@@ -141,7 +145,7 @@ class FleetEntry(_Model):
         description="division of each decoder over several devices, which form one replica; `count` counts devices",
     )
     engine: Literal["vllm", "sglang", "trtllm", "generic"] = Field(
-        "generic", description="the serving engine whose kernels and habits these devices have"
+        "generic", description="the serving engine whose profile applies to these devices"
     )
     node: Node = Field(Node(), description="the node of these devices; default: that of the SKU")
 
@@ -285,12 +289,16 @@ class ContinuousBatch(_Model):
     """Requests join and leave a device's batch at every step, as far as the KV cache has room."""
 
     kind: Literal["continuous"]
-    size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=4096)] = 256
-    tokens: Annotated[int, BeforeValidator(whole), Field(ge=16, le=131_072)] = Field(
-        8192, description="largest number of tokens in a step, including chunks of prompts"
+    size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=4096)] | None = Field(
+        None, description="largest number of sequences in a step; default: that of the serving engine (generic: 256)"
     )
-    memory: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
-        0.9, description="share of a device's memory for weights and KV cache"
+    tokens: Annotated[int, BeforeValidator(whole), Field(ge=16, le=131_072)] | None = Field(
+        None,
+        description="largest number of tokens in a step, including chunks of prompts; default: that of the serving "
+        "engine (generic: 8192)",
+    )
+    memory: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
+        None, description="share of a device's memory, as the serving engine reads it; default: its own (generic: 0.9)"
     )
     prefix_cache: StatedPrefixCache | None = Field(
         None, description="keep the prompts that were read, for later ones that begin alike; default: none is kept"
@@ -453,6 +461,31 @@ class Scenario(_Model):
     def served_models(self) -> Mapping[str, ServedModel]:
         """The decoders of ``models``, by name."""
         return self._served
+
+    def engine_of(self, number: int) -> ServingEngine:
+        """Return the profile of the serving engine of a fleet entry, with its calibration if that is one of engines.
+
+        Raises:
+            InputError: if the calibration is one of another engine; it names the place.
+        """
+        entry = self.fleet[number]
+        overlay = self.engine_overlay(number)
+        if overlay is None:
+            return serving_engine(entry.engine)
+        try:
+            engine = read_engine_overlay(overlay)
+            if engine.name != entry.engine:
+                raise InputError(f"{overlay.name} is a calibration of {engine.name}", expected=f"engine: {engine.name}")
+        except InputError as error:
+            raise error.at(self.where("fleet", number, "calibration")) from None
+        return engine
+
+    def engine_overlay(self, number: int) -> Path | None:
+        """Return the file of a fleet entry's calibration if it is one of a serving engine, and not of the device."""
+        stated = self.fleet[number].calibration
+        if stated is None or stated == "none" or not is_engine_overlay(self.folder / stated):
+            return None
+        return self.folder / stated
 
     def reseeded(self, seed: int) -> Scenario:
         """Return the same scenario with another seed."""

@@ -43,12 +43,13 @@ def policy_of(scenario: Scenario) -> Policy:
     if isinstance(stated.batch, RequestBatch):
         batch = Batch("request", stated.batch.size, stated.batch.wait)
     elif isinstance(stated.batch, ContinuousBatch):
+        chosen = stated.batch
         batch = Batch(
             "continuous",
-            stated.batch.size,
-            tokens=stated.batch.tokens,
-            memory=stated.batch.memory,
-            prefix_cache=PrefixCache(stated.batch.prefix_cache.blocks) if stated.batch.prefix_cache else None,
+            chosen.size or 0,
+            tokens=chosen.tokens or 0,
+            memory=chosen.memory or 0.0,
+            prefix_cache=PrefixCache(chosen.prefix_cache.blocks) if chosen.prefix_cache else None,
         )
     preemption = stated.preemption or "none"
     if stated.name is not None:
@@ -99,7 +100,7 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
             raise error.at(scenario.where("fleet", i, "device")) from None
         try:
             calibration = entry.calibration
-            if calibration is not None:
+            if calibration is not None and scenario.engine_overlay(i) is None:
                 overlay = calibration if calibration == "none" else str(scenario.folder / calibration)
                 device = device_model(entry.device, catalogue, overlay)
         except InputError as error:

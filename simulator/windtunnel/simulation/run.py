@@ -59,6 +59,20 @@ def prepare_run(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") 
     return prepare(scenario, devices, policy, preference)
 
 
+def record(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> Recording:
+    """Run a scenario once, and return its recording without statistics.
+
+    Raises InputError for an invalid scenario, or if ``engine`` does not support it.
+    """
+    from windtunnel.engine.choice import choose, run_on
+    from windtunnel.engine.results import invariants
+
+    prepared = prepare_run(scenario, catalogue, engine)
+    recording = run_on(choose(prepared, engine)[0], prepared)
+    invariants.check(recording)
+    return recording
+
+
 def simulate(
     scenario: Scenario,
     replications: int,

@@ -29,6 +29,9 @@ def provenance(
         target: Device = classes[number].device
         for path, sourced in program.sources.items():
             sources.setdefault((target.label, path), _source_row(target, path, sourced))
+        for path, sourced in () if program.decoder is None else program.decoder.engine_sources.items():
+            unit = "s" if path.endswith("_s") else "1"
+            sources.setdefault((target.label, path), _model_input(target, path, sourced, unit))
     for fleet_class in classes:
         target = fleet_class.device
         for path in ("idle_power_w", "max_power_w"):
@@ -98,6 +101,10 @@ def widest_error(accuracies: Sequence[DeviceAccuracy], device: str) -> TimeError
 def _source_row(target: Device, path: str, sourced: SourcedValue) -> ModelInput:
     name, _, rest = path.partition(".")
     unit = "1" if name == "learned" else _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
+    return _model_input(target, path, sourced, unit)
+
+
+def _model_input(target: Device, path: str, sourced: SourcedValue, unit: str) -> ModelInput:
     scale = partial(to_unit, unit=unit)
     return ModelInput(
         device=target.label,

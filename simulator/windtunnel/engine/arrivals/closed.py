@@ -26,7 +26,7 @@ class ThinkTimes:
 
     def __init__(self, process: Closed, seed: int, name: str) -> None:
         self.users = process.users
-        self._think = process.think
+        self._think, self._ramp = process.think, process.ramp
         self._name = (name, "think")
         self._seed = seed
         groups = -(-process.users // _GROUP)
@@ -34,12 +34,14 @@ class ThinkTimes:
         self._drawn: list[array[int]] = [array("q") for _ in range(groups)]
 
     def first(self) -> TickArray:
-        """Return the first think time of every user; shape (users,)."""
+        """Return when every user submits the first job: its place in the ramp and its first think time; (users,)."""
         for group, drawn in enumerate(self._drawn):
             if not drawn:
                 drawn.frombytes(self._draw(group).tobytes())
         rows = [np.frombuffer(drawn, dtype=np.int64, count=_GROUP).copy() for drawn in self._drawn]
-        return np.concatenate(rows)[: self.users]
+        begins = np.rint(np.arange(self.users) * (self._ramp * TICKS_PER_SECOND / self.users)).astype(np.int64)
+        first: TickArray = np.minimum(np.concatenate(rows)[: self.users] + begins, MAX_TICKS)
+        return first
 
     def ticks(self, user: int, before: int) -> int:
         """Return the think time of ``user`` after ``before`` earlier think times."""

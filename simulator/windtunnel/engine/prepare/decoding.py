@@ -9,18 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from windtunnel.core.decoder_memory import LargestStep, check_fits, decoder_memory, engine_memory_bytes
+from windtunnel.core.decoder_memory import (
+    GENERIC_RESERVES,
+    LargestStep,
+    Reserves,
+    check_fits,
+    decoder_memory,
+    engine_memory_bytes,
+)
 from windtunnel.core.device import Device, ModelAccuracy
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.group import Group
+from windtunnel.core.policy import Batch
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.serving_engine import divided_decoder
-from windtunnel.core.step import Amount, Part
+from windtunnel.core.serving_engine import ServingEngine, divided_decoder
+from windtunnel.core.step import Amount, EngineTimes, Part
 from windtunnel.core.step_cost import IntArray, StepLoad, step_cost
 from windtunnel.core.ticks import FloatArray
 from windtunnel.scenario.decoder import ServedModel
@@ -29,6 +37,8 @@ CONTEXT_GRAIN = 64
 """The distance in tokens between the points of the attention tables; values between them are interpolated."""
 MICROBATCH_TOKENS = 512
 """The prompt tokens from which a step is divided among pipeline stages."""
+_WITHOUT_BATCH = 8192
+"""The tokens of a step in which prompts are read where nothing states them."""
 WITHOUT_WINDOW = 2.0**40
 """The window of attention without one (tokens)."""
 
@@ -40,13 +50,13 @@ class Replica:
     Args:
         device: One of the devices.
         group: How they divide a decoder.
-        engine: The serving engine, which may have kernels of its own for all-reduce.
+        engine: The profile of the serving engine; None: none, as for devices that do not serve decoders.
         devices_per_node: The devices of a node; None for those of the SKU.
     """
 
     device: Device
     group: Group = field(default_factory=Group)
-    engine: str = "generic"
+    engine: ServingEngine | None = None
     devices_per_node: int | None = None
 
     @property
@@ -54,12 +64,30 @@ class Replica:
         """The memory of all devices (bytes)."""
         return self.device.memory_bytes * self.group.devices
 
+    def largest_step(self, batch: Batch) -> LargestStep:
+        """Return the largest step: what ``batch`` states, or else what the engine has on this device."""
+        if batch.kind != "continuous":
+            return LargestStep(_WITHOUT_BATCH, max(batch.size, 1))
+        own = None if self.engine is None else self.engine.limits_on(self.device)
+        tokens = batch.tokens or (_WITHOUT_BATCH if own is None else int(own.tokens.value))
+        return LargestStep(tokens, batch.size or (1 if own is None else int(own.sequences.value)))
+
+    def memory_share(self, batch: Batch) -> float:
+        """Return the share of memory that may be used: what ``batch`` states, or else that of the engine."""
+        if batch.memory or self.engine is None:
+            return batch.memory or 1.0
+        return self.engine.memory_share.value
+
+    @property
+    def reserves(self) -> Reserves:
+        """What the engine keeps of the memory."""
+        return GENERIC_RESERVES if self.engine is None else self.engine.reserves
+
 
 class DecoderCostCache:
     """The step costs of every model on one replica, computed at their first use.
 
-    ``longest`` has the longest context of each model over all workloads, ``step`` the largest step, and
-    ``memory_share`` the share of memory that may be used.
+    ``longest`` has the longest context of each model over all workloads.
     """
 
     def __init__(
@@ -67,13 +95,12 @@ class DecoderCostCache:
         replica: Replica,
         models: Mapping[str, ServedModel],
         longest: Mapping[str, int],
-        step: LargestStep,
-        memory_share: float,
+        batch: Batch,
     ) -> None:
         self.replica = replica
         self._models = models
         self._longest = longest
-        self._step, self._memory_share = step, memory_share
+        self._step, self._memory_share = replica.largest_step(batch), replica.memory_share(batch)
         self._costs: dict[str, DecoderCosts] = {}
 
     def __getitem__(self, model: str) -> DecoderCosts:
@@ -145,8 +172,9 @@ class DecoderCosts:
                 f"a request has a context of {longest:,} tokens, and {self.model.name} supports {supported:,}",
                 expected=f"at most {supported:,} tokens of prompt and output together",
             )
-        # Kernels of engines were measured launched one by one or in a graph.
-        engine = replica.engine if model.dispatch != "device" else "generic"
+        # Kernels of engines were measured launched one by one or in a graph, and the host is no part of device time.
+        engine = replica.engine if model.dispatch != "device" else None
+        self._engine = engine
         self._divided = divided_decoder(self.device, self.model, self.group, engine, replica.devices_per_node)
         self._context = {"dispatch": model.dispatch, "clock": model.clock}
         self._parts = list(self._divided.parts())
@@ -164,9 +192,10 @@ class DecoderCosts:
             engine_memory_bytes(self.device),
             step,
             memory_share=memory_share,
+            reserves=replica.reserves,
             context=max(longest // 2, 1),
         )
-        self._step, self._memory_share = step, memory_share
+        self.largest, self._memory_share = step, memory_share
         tokens = np.arange(1, step.tokens + 1, dtype=np.float64)
         sequences = np.arange(1, step.sequences + 1, dtype=np.float64)
         self.linear = np.zeros((2, step.tokens + 1))
@@ -195,6 +224,16 @@ class DecoderCosts:
         self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
 
     @property
+    def times(self) -> EngineTimes:
+        """What the serving engine adds to the operations of a step."""
+        return self._divided.times
+
+    @property
+    def prompt_floor_s(self) -> float:
+        """The least time of the operations of a step that reads a prompt (s)."""
+        return self.times.prompt_layer_s * self.model.layer_count
+
+    @property
     def stage_share(self) -> float:
         """The share of the layers that the largest pipeline stage has."""
         depth = self.model.layer_count
@@ -215,6 +254,11 @@ class DecoderCosts:
             sources.update(self.device.sources(part.rows(np.ones(1), self._context, more)))
         return sources
 
+    @property
+    def engine_sources(self) -> Mapping[str, SourcedValue]:
+        """The numbers of the serving engine on which the costs depend, by name."""
+        return {} if self._engine is None else self._engine.sources(self.model, self.device)
+
     @cached_property
     def accuracy(self) -> ModelAccuracy:
         """The accuracy of the time of a step: the widest interval of three steps with a few and with many sequences."""
@@ -229,12 +273,11 @@ class DecoderCosts:
         text = "the intervals of its parts: errors of one operation add, those of different operations are independent"
         return ModelAccuracy("step", basis, text, error_factor=float(ratios.max()))
 
-    def times(self, factor: float) -> DecoderCosts:
+    def slowed(self, factor: float) -> DecoderCosts:
         """Return costs whose every step takes ``factor`` times as long, at the same power."""
         other = copy(self)
-        other._flat = {}
-        for table in ("linear", "head", "decode", "prefill"):
-            setattr(other, table, getattr(self, table) * factor)
+        numbers = {name: factor * getattr(self.times, name) for name in EngineTimes.NUMBERS}
+        other._divided = replace(self._divided, times=replace(self.times, **numbers))
         return other
 
     def flat(self, table: str) -> FloatArray:
@@ -270,7 +313,13 @@ class DecoderCosts:
     def check_room(self, tokens: int) -> None:
         """Raise InputError if a request of so many tokens has no room; it names the smallest group that would do."""
         check_fits(
-            self.model, self.group, self.device, self._step, memory_share=self._memory_share, tokens=max(tokens, 1)
+            self.model,
+            self.group,
+            self.device,
+            self.largest,
+            memory_share=self._memory_share,
+            reserves=self.replica.reserves,
+            tokens=max(tokens, 1),
         )
 
     def microbatches(self, decoding: int, read: int) -> int:
@@ -292,15 +341,21 @@ class DecoderCosts:
         read = sum(length for _, length in chunks)
         micro = self.microbatches(decoding, read)
         tokens, heads = -(-(decoding + read) // micro), -(-(decoding + ends_prompts) // micro)
-        seconds, joules = self.linear[:, tokens] + self.head[:, heads]
+        times = self.times
+        factor = (decoding * times.decode + read * times.prefill) / max(decoding + read, 1)
+        seconds, joules = factor * (self.linear[:, tokens] + self.head[:, heads])
         if decoding:
             s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
-            seconds, joules = seconds + s, joules + j
+            seconds, joules = seconds + times.decode * s, joules + times.decode * j
         for start, length in chunks:
             s, j = self.prompt_attention(start, length)
-            seconds += s / (micro * min(self.group.attention_data, len(chunks)))
-            joules += j / micro
-        return float(seconds) * max(1.0, micro * self.stage_share), float(joules) * micro
+            seconds += times.prefill * s / (micro * min(self.group.attention_data, len(chunks)))
+            joules += times.prefill * j / micro
+        operations_s = float(seconds) * max(1.0, micro * self.stage_share)
+        if read:
+            operations_s = max(operations_s, self.prompt_floor_s)
+        host_s = times.host_s + times.host_sequence_s * (decoding + ends_prompts)
+        return operations_s + host_s, float(joules) * micro
 
     def prompt_attention(self, start: int, chunk: int) -> tuple[float, float]:
         """Return seconds and joules above idle of the attention of ``chunk`` prompt tokens from ``start`` on.
@@ -336,7 +391,9 @@ class DecoderCosts:
             start = np.minimum(prompts.astype(np.int64) + 1, len(running) - 1)
             stop = np.minimum((prompts + outputs).astype(np.int64), len(running) - 1)
             steps = np.maximum(outputs - 1, 0)
-            total[i] = read[i] + steps * (self.linear[i, 1] + self.head[i, 1]) + (running[stop] - running[start])
+            decoded = steps * (self.linear[i, 1] + self.head[i, 1]) + (running[stop] - running[start])
+            total[i] = read[i] + self.times.decode * decoded
+        total[0] += np.maximum(outputs - 1, 0) * (self.times.host_s + self.times.host_sequence_s)
         return read[0], total[0], read[1], total[1]
 
     def reading(self, prompts: Sequence[int]) -> tuple[float, float]:
@@ -358,6 +415,18 @@ class DecoderCosts:
                     chunks, room, ends = [], most, 0
         return seconds, joules
 
+    def least_tables(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return lower bounds of ``linear``, ``head`` and ``decode`` with what the engine adds; the same shapes.
+
+        The host's time of a step is in ``linear``, and that of a sequence in ``head``.
+        """
+        times = self.times
+        factor = min(times.decode, times.prefill)
+        linear, head = factor * self.linear, factor * self.head
+        linear[0, 1:] += times.host_s
+        head[0] += times.host_sequence_s * np.arange(head.shape[1])
+        return linear, head, times.decode * self.decode
+
     def least_prefill(self, prompts: FloatArray) -> FloatArray:
         """Return a lower bound of the attention of whole prompts, however they are divided into chunks (s).
 
@@ -371,7 +440,7 @@ class DecoderCosts:
         for table, window in zip(self.prefill[:, 0], self.windows, strict=True):
             rates = np.minimum.accumulate(table / (points * (points + 1.0) / 2.0))
             seconds = seconds + rates[upper] * _scores_of(prompts, window)
-        return seconds / self.group.attention_data
+        return self.times.prefill * seconds / self.group.attention_data
 
     def _decoding(self, part: Part, sequences: FloatArray, grid: FloatArray) -> FloatArray:
         if all(column.name != "kv_tokens" for column in part.op.columns):

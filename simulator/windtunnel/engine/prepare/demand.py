@@ -278,7 +278,8 @@ def _minimum(prepared: PreparedRun, c: FleetClass, w: JobClass, compiled: Compil
     if batch.kind == "none":
         return _one_by_one(prepared, c, compiled, w.source.count, ranks)
     if compiled.decoder is not None:
-        return _generating(compiled, ranks, batch.size, batch.tokens if batch.kind == "continuous" else None)
+        largest = compiled.decoder.largest
+        return _generating(compiled, ranks, largest.sequences, largest.tokens if batch.kind == "continuous" else None)
     if is_uniform(w.program):
         sizes = range(1, batch.size + 1)
         costs = [batch_cost(w.program, c.device, w.source, [0] * n, compiled) for n in sizes]
@@ -369,14 +370,15 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
     decoded = outputs - 1
     most = costs.linear.shape[1] - 1 if chunk is None else min(chunk, costs.linear.shape[1] - 1)
     size = min(size, costs.head.shape[1] - 1)
+    least_linear, least_head, least_decode = costs.least_tables()
     totals: list[FloatArray] = []
     for i in (0, 1):  # seconds, then joules
-        linear, head = _lower_envelope(costs.linear[i, 1 : most + 1]), _lower_envelope(costs.head[i, 1 : size + 1])
+        linear, head = _lower_envelope(least_linear[i, 1 : most + 1]), _lower_envelope(least_head[i, 1 : size + 1])
         a_token = float((linear / np.arange(1, most + 1)).min())
         a_head = float((head / np.arange(1, size + 1)).min())
         read = prompts * a_token
         if chunk is None:
-            together = (costs.linear[i, 1 : size + 1] + costs.head[i, 1 : size + 1])[: min(size, most)]
+            together = (least_linear[i, 1 : size + 1] + least_head[i, 1 : size + 1])[: min(size, most)]
             step_share = float((together / np.arange(1, len(together) + 1)).min())
             passed = read + a_head + decoded * step_share
         else:
@@ -388,7 +390,7 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
             )
             forms = [fixed * decoded / size + slope * tokens, tokens * a_token]
             passed = max(forms, key=lambda form: float(form.sum())) + a_head * outputs
-        alpha, beta = _attention(costs, i, size, float(np.mean(prompts + decoded / 2)))
+        alpha, beta = _attention(least_decode[i], size, float(np.mean(prompts + decoded / 2)))
         attended = decoded * alpha + beta * (decoded * prompts + decoded * (decoded + 1) / 2)
         own = costs.least_prefill(prompts) if i == 0 else np.zeros_like(prompts)
         # Pipeline stages work side by side, so a replica's share of a step is at least that of its largest stage.
@@ -397,7 +399,7 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
     first, whole = totals[0], totals[1]
     # The minimum duration of one step, whatever else it processes.
     gap = float(
-        costs.linear[0, 1 : most + 1].min() + costs.head[0, 1 : size + 1].min() + costs.decode[0, 1 : size + 1].min()
+        least_linear[0, 1 : most + 1].min() + least_head[0, 1 : size + 1].min() + least_decode[0, 1 : size + 1].min()
     )
     alone_first = _alone_first(costs, prompts, most, size)
     return _Minimum(
@@ -407,19 +409,23 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
 
 def _alone_first(costs: DecoderCosts, prompts: FloatArray, most: int, size: int) -> FloatArray:
     """Return the minimum time until a prompt is processed, in as many steps as its tokens need (s)."""
-    linear = _lower_envelope(costs.linear[0, 1 : most + 1])
+    least_linear, least_head, _ = costs.least_tables()
+    linear = _lower_envelope(least_linear[0, 1 : most + 1])
     fixed, slope = tangent_below(linear, min(float(prompts.mean()), float(most)))
     return costs.stage_share * (
         np.ceil(prompts / most) * fixed
         + slope * prompts
         + costs.least_prefill(prompts)
-        + float(costs.head[0, 1 : size + 1].min())
+        + float(least_head[0, 1 : size + 1].min())
     )
 
 
-def _attention(costs: DecoderCosts, i: int, size: int, context: float) -> tuple[float, float]:
-    """Return alpha, beta >= 0 such that a step over b sequences of mean context x costs at least b (alpha + beta x)."""
-    table = costs.decode[i, 1 : size + 1]
+def _attention(decode: FloatArray, size: int, context: float) -> tuple[float, float]:
+    """Return alpha, beta >= 0 such that a step over b sequences of mean context x costs at least b (alpha + beta x).
+
+    ``decode`` is the table by sequences, from 0, and points of context.
+    """
+    table = decode[1 : size + 1]
     least = _lower_envelope((table / np.arange(1, size + 1)[:, None]).min(axis=0))
     fixed, slope = tangent_below(least, context / CONTEXT_GRAIN, start=0)
     return fixed, slope / CONTEXT_GRAIN

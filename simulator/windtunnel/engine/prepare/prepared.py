@@ -11,7 +11,7 @@ import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Policy
+from windtunnel.core.policy import Batch, Policy
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.engine.prepare.batches import BatchTable, batch_table
 from windtunnel.engine.prepare.chips import Chip, shared_chips
@@ -70,6 +70,10 @@ class FleetClass:
     def memory_bytes(self) -> float:
         """The memory of a device, or of all devices of a group (bytes)."""
         return self.device.memory_bytes * self.members
+
+    def usable_bytes(self, batch: Batch) -> float:
+        """Return how much of ``memory_bytes`` jobs may use (bytes)."""
+        return self.memory_bytes * self.replica.memory_share(batch)
 
 
 @dataclass(frozen=True)
@@ -273,7 +277,7 @@ class PreparedRun:
             if costs is not None and cls in factors:
                 key = id(costs), cls
                 if key not in scaled:
-                    scaled[key] = costs.times(factors[cls])
+                    scaled[key] = costs.slowed(factors[cls])
                 compiled[cls, work] = replace(program, decoder=scaled[key])
         again = self.with_capacity
         return replace(

@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.executor import Executor
@@ -43,7 +42,7 @@ from windtunnel.scenario.arrivals import Closed, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.faults import BrownOut, OperationFault, Straggler
 from windtunnel.scenario.program import Generate, OpStage, flattened
-from windtunnel.scenario.scenario import FleetEntry, Scenario
+from windtunnel.scenario.scenario import Scenario
 
 Preference = Callable[[str, str, str], float]
 """Returns the rank of (use case, API, kind) in the recommendation matrix; infinity if it is not recommended."""
@@ -165,13 +164,12 @@ def _compiled(
     The tables of decoders are as long as the longest contexts of ``of_contexts`` need.
     """
     batch = policy.batch
-    step = LargestStep(batch.tokens if batch.kind == "continuous" else 8192, max(batch.size, 1))
     longest: dict[str, int] = {}
     for job_class in of_contexts:
         if job_class.source.count:
             for model, context in longest_contexts(job_class.program, job_class.source):
                 longest[model] = max(longest.get(model, 0), context)
-    shelves = [DecoderCostCache(c.replica, scenario.served_models, longest, step, batch.memory) for c in classes]
+    shelves = [DecoderCostCache(c.replica, scenario.served_models, longest, batch) for c in classes]
     compiled: _Pairs = {}
     preferences: dict[tuple[int, int], float] = {}
     excluded: _Excluded = {}
@@ -246,7 +244,7 @@ def _classes(
                     expected="each name once",
                 )
             name = f"{name}.{names[name]}"
-        replica = _replica(entry, device)
+        replica = _replica(scenario, number, device)
         count = rules[number].max if number in rules else entry.replicas
         price = entry.price if entry.price is not None else device.number("price_usd_per_h")
         size = entry.group_size
@@ -274,10 +272,11 @@ def _classes(
     return classes
 
 
-def _replica(entry: FleetEntry, device: Device) -> Replica:
+def _replica(scenario: Scenario, number: int, device: Device) -> Replica:
     """Return the devices of an entry that serve a decoder together."""
+    entry = scenario.fleet[number]
     group = Group() if entry.group is None else entry.group.group()
-    return Replica(device, group, entry.engine, entry.node.devices)
+    return Replica(device, group, scenario.engine_of(number), entry.node.devices)
 
 
 def _check_chips(scenario: Scenario, classes: Sequence[FleetClass], rules: Mapping[int, Autoscale]) -> None:
@@ -528,9 +527,7 @@ def _eligibility(
         fits = np.zeros((len(ranks), len(able)), dtype=bool)
         for column, fleet_class in enumerate(able):
             need = compiled[fleet_class.number, job_class.number].footprint_bytes
-            fits[:, column] = (
-                need if need.size == 1 else need[ranks]
-            ) <= fleet_class.memory_bytes * policy.batch.memory
+            fits[:, column] = (need if need.size == 1 else need[ranks]) <= fleet_class.usable_bytes(policy.batch)
         if not fits.any(axis=1).all():
             job = int(np.argmin(fits.any(axis=1)))
             need = np.broadcast_to(
@@ -544,14 +541,14 @@ def _eligibility(
                         costs.check_room(tokens)
                     except InputError as error:
                         raise error.at(scenario.where("fleet", c.number)) from None
-            largest = max(c.memory_bytes for c in able)
+            largest = max(c.usable_bytes(policy.batch) for c in able)
             trace = job_class.source.trace
             row = f" ({trace.place(int(ranks[job]))})" if trace is not None else ""
             raise InputError(
                 f"a job of '{job_class.workload.name}'{row} needs {format_quantity(float(need), 'B')} of memory, and "
                 f"no device of the fleet that can run it has enough",
                 where=place,
-                expected=f"at most {format_quantity(largest * policy.batch.memory, 'B')}",
+                expected=f"at most {format_quantity(largest, 'B')}",
             )
         numbers = np.array([c.number for c in able])
         # Usually all jobs of a workload fit the same devices; this test avoids sorting a million equal rows.

@@ -13,7 +13,6 @@ from windtunnel.core.policy import Index, OwnFunction
 from windtunnel.core.rng import key_words
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
-from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.designs import design_numbers, resident_rows
 from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.jobs import draw_columns, draws
@@ -26,6 +25,7 @@ from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_
 from windtunnel.engine.transitions.heap import ROOT, heap_push
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
+from windtunnel.engine.transitions.step_tables import write_engine, write_step_costs
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -308,7 +308,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.keyed = policy.order.key is not None
     r.batch = tables.REQUEST if batching else tables.NO_BATCH
     r.serving = serving
-    r.batch_size, r.batch_wait, r.batch_tokens = policy.batch.size, prepared.batch_wait_ticks, policy.batch.tokens
+    r.batch_size, r.batch_wait = _largest_batch(prepared), prepared.batch_wait_ticks
     r.gated = prepared.budget_w is not None
     r.cap_w = prepared.budget_w if prepared.budget_w is not None else 0.0
     r.drawn_w = r.idle_w = prepared.idle_w
@@ -519,7 +519,8 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
         )
         decoders = [c.decoder for (cls, _), c in prepared.compiled.items() if cls == fleet_class.number]
         if row.kind == tables.SERVER_KIND and decoders and decoders[0] is not None:
-            _write_step_costs(row, decoders[0], prepared, numbers)
+            write_step_costs(row, decoders[0], numbers.add)
+            write_engine(row, decoders[0])
         size += node_count
         ends.append(size)
     if prepared.policy.route.score is None:
@@ -537,17 +538,12 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
     return rows, tree, np.zeros(0, dtype=np.int64)
 
 
-def _write_step_costs(row: Records, costs: DecoderCosts, prepared: PreparedRun, numbers: Pool) -> None:
-    """Write the tables of step costs of a class, which serves one model."""
+def _largest_batch(prepared: PreparedRun) -> int:
+    """Return the most jobs that a device executes together."""
     batch = prepared.policy.batch
-    assert costs.linear.shape[1] == batch.tokens + 1 and costs.head.shape[1] == batch.size + 1  # noqa: S101
-    row.state = costs.memory.state_tokens
-    row.capacity = costs.capacity_tokens + row.state
-    row.columns = costs.prefill.shape[2]
-    row.linear, row.head = numbers.add(costs.flat("linear")), numbers.add(costs.flat("head"))
-    row.prefill, row.decode = numbers.add(costs.flat("prefill")), numbers.add(costs.flat("decode"))
-    row.kinds, row.windows = len(costs.windows), numbers.add(costs.windows)
-    row.stages, row.copies, row.stage_share = costs.group.pipeline, costs.group.attention_data, costs.stage_share
+    if batch.kind != "continuous":
+        return batch.size
+    return max((c.replica.largest_step(batch).sequences for c in prepared.classes), default=1)
 
 
 def _reads(score: Callable[..., Any], name: str) -> bool:

@@ -183,9 +183,9 @@ def affect_step(w: World, device: int, ticks: int) -> int:
 @cold
 def _takes_part(w: World, device: int, work: int) -> bool:
     """Return whether a request of the workload is in the present step of a device."""
-    if w.decoding_of[device, work] > 0:
-        return True
     v = w.servers[device]
+    if w.decoding_of[device, work] > 0 and not v.pausing:
+        return True
     slot = v.reading
     for _ in range(v.chunks):
         if w.slots[slot].work == work:

@@ -2,9 +2,9 @@
 
 Each step produces a token for every decoding sequence, and uses the remaining tokens of the step for chunks of prompts.
 KV cache is reserved as tokens are produced. When memory is full, the youngest sequence is preempted, and its tokens are
-recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is admitted when its prompt fits.
-`engine/prepare/decoding.py` computes the cost of a step. With a prefix cache (`prefixes`) a prompt is read from the
-first token on that the cache does not have.
+recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is admitted when its prompt fits, or,
+if the serving engine reserves whole contexts, when its output fits too. With a prefix cache (`prefixes`) a prompt is
+read from the first token on that the cache does not have. `engine/prepare/decoding.py` computes the cost of a step.
 
 Sequences are slots in doubly linked lists of their device, so memory is proportional to the number of jobs present.
 Decoding sequences are also in a list in the order in which they end. A sequence enters it once in hundreds of steps,
@@ -147,6 +147,7 @@ def _admit(w: World, device: int, slot: int, needs: int) -> None:
     """Reserve memory for the prompt of a sequence, and let it be read."""
     v, c = w.servers[device], w.classes[w.devices[device].cls]
     v.cached += needs + c.state
+    v.promised += w.sequences[slot].output
     if PREFIXES and w.run[0].caching:
         use_prompt(w, device, slot, c.capacity - v.cached - v.decoding_count)
     _reads(w, device, slot)
@@ -179,6 +180,7 @@ def _preempt_youngest(w: World, device: int) -> None:
             w.slots[q.before].next = -1
         v.reading_count -= 1
         _release(w, device, slot, q.prompt)
+        v.promised -= q.output
     else:
         slot = v.decoding_end
         q = w.sequences[slot]
@@ -187,6 +189,7 @@ def _preempt_youngest(w: World, device: int) -> None:
         held = q.prompt + made
         v.attended -= held
         _release(w, device, slot, held)
+        v.promised -= q.output - made
         w.slots[slot].energy += v.per_token - q.joules_at_birth
         q.last = r.now
         q.prompt, q.output = held, q.output - made
@@ -197,17 +200,24 @@ def _preempt_youngest(w: World, device: int) -> None:
 
 
 @hot
+def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
+    """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
+    needed = v.cached + needs + c.state
+    if c.whole:
+        return bool(needed + q.output + v.promised <= c.capacity or v.reading_count + v.decoding_count == 0)
+    return bool(needed + v.decoding_count <= c.capacity)
+
+
+@hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
-    r, v = w.run[0], w.servers[device]
-    c = w.classes[w.devices[device].cls]
-    capacity, state = c.capacity, c.state
+    r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
-    while v.reading_count + v.decoding_count < r.batch_size:
+    while v.reading_count + v.decoding_count < c.most_sequences:
         if v.off >= 0:
             slot = v.off
             needs = _needs(w, device, slot)
-            if v.cached + needs + state + v.decoding_count > capacity:
+            if not _has_room(c, v, w.sequences[slot], needs):
                 break
             v.off = w.slots[slot].next
             _admit(w, device, slot, needs)
@@ -217,17 +227,46 @@ def _fill(w: World, device: int) -> None:
             break
         slot = w.queues[queue].head
         needs = _needs(w, device, slot)
-        if v.cached + needs + state + v.decoding_count > capacity:
+        if not _has_room(c, v, w.sequences[slot], needs):
             break
         slot = pop(w, queue)
         started(w, device, slot)
         if PREFIXES and r.caching:
             w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
         _admit(w, device, slot, needs)
-    while v.cached + v.decoding_count > capacity and (v.reading_count or v.decoding_count > 1):
+    while v.cached + v.decoding_count > c.capacity and (v.reading_count or v.decoding_count > 1):
         _preempt_youngest(w, device)
-    if PREFIXES and r.caching == SHARED_MEMORY and v.cached + v.decoding_count + v.spare > capacity:
-        make_room(w, device, capacity - v.cached - v.decoding_count)
+    if PREFIXES and r.caching == SHARED_MEMORY and v.cached + v.decoding_count + v.spare > c.capacity:
+        make_room(w, device, c.capacity - v.cached - v.decoding_count)
+
+
+@hot
+def _take_chunks(w: World, device: int, decoding: int) -> tuple[float, float, int, int]:
+    """Choose the chunks of prompts of a step in which ``decoding`` sequences decode.
+
+    Returns:
+        The seconds and the joules of their attention, their tokens, and the number of prompts that end.
+    """
+    v, c = w.servers[device], w.classes[w.devices[device].cls]
+    room = c.most_tokens - decoding
+    seconds = joules = 0.0
+    ends = tokens = v.chunks = 0
+    slot = v.reading
+    while slot >= 0 and room > 0:
+        q = w.sequences[slot]
+        chunk = min(room, q.prompt - q.read)
+        if c.undivided and q.read == 0 and chunk < q.prompt <= c.most_tokens - decoding:
+            break
+        more_s, more_j = _prompt_attention(w.numbers, c, q.read, chunk)
+        seconds, joules = seconds + more_s, joules + more_j
+        q.chunk = chunk
+        v.chunks += 1
+        room -= chunk
+        tokens += chunk
+        if q.read + chunk == q.prompt:
+            ends += 1
+        slot = w.slots[slot].next
+    return seconds, joules, tokens, ends
 
 
 @hot
@@ -236,38 +275,30 @@ def begin_step(w: World, device: int) -> None:
     r, d, v = w.run[0], w.devices[device], w.servers[device]
     c = w.classes[d.cls]
     _fill(w, device)
-    decoding = v.decoding_count
-    room = r.batch_tokens - decoding
-    seconds = joules = 0.0
-    chunks = ends = tokens = 0
-    slot = v.reading
-    while slot >= 0 and room > 0:
-        q = w.sequences[slot]
-        chunk = min(room, q.prompt - q.read)
-        more_s, more_j = _prompt_attention(w.numbers, c, q.read, chunk)
-        seconds, joules = seconds + more_s, joules + more_j
-        q.chunk = chunk
-        chunks += 1
-        room -= chunk
-        tokens += chunk
-        if q.read + chunk == q.prompt:
-            ends += 1
-        slot = w.slots[slot].next
-    v.chunks = chunks
+    # With prompts in steps of their own, the decoding sequences pause until all prompts are read.
+    v.pausing = c.alone and v.reading >= 0
+    decoding = 0 if v.pausing else v.decoding_count
+    seconds, joules, tokens, ends = _take_chunks(w, device, decoding)
+    chunks = v.chunks
     if chunks == 0 and decoding == 0:
         return
     # A group with pipeline stages works on as many microbatches as it has stages, and each waits for the slowest stage.
     micro = min(max(decoding, -(-tokens // MICROBATCH_TOKENS), 1), c.stages) if c.stages > 1 else 1
     linear, head = c.linear + -(-(decoding + tokens) // micro), c.head + -(-(decoding + ends) // micro)
-    step_s = w.numbers[linear] + w.numbers[head]
-    step_j = w.numbers[linear + r.batch_tokens + 1] + w.numbers[head + r.batch_size + 1]
+    factor = (decoding * c.decode_factor + tokens * c.prefill_factor) / float(decoding + tokens)
+    step_s = factor * (w.numbers[linear] + w.numbers[head])
+    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences + 1])
     if decoding:
-        table, apart = c.decode + -(-decoding // micro) * c.columns, (r.batch_size + 1) * c.columns
+        table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
-        step_s, step_j = step_s + more_s, step_j + more_j
+        step_s, step_j = step_s + c.decode_factor * more_s, step_j + c.decode_factor * more_j
+    seconds, joules = c.prefill_factor * seconds, c.prefill_factor * joules
     if c.copies > 1:
         seconds /= float(min(c.copies, max(chunks, 1)))
     seconds = (seconds / micro + step_s) * max(1.0, micro * c.stage_share)
+    if tokens:
+        seconds = max(seconds, c.prompt_s)
+    seconds += c.host_s + c.host_sequence_s * (decoding + ends)
     joules = joules + micro * step_j
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
@@ -292,6 +323,25 @@ def _gap(w: World, ticks: int, tokens: int, work: int, of: int) -> None:
     g = w.gaps[r.gaps]
     r.gaps += 1
     g.ticks, g.tokens, g.end, g.work, g.of = ticks, tokens, r.now, work, of
+
+
+@hot
+def _record_gaps(w: World, device: int) -> None:
+    """Record that every decoding sequence of a device produced a token now."""
+    r, v = w.run[0], w.servers[device]
+    if v.produced:
+        # After a pause the sequences that began to decode during it waited for a shorter time.
+        slot = v.decoding
+        while slot >= 0:
+            since = max(v.produced, w.sequences[slot].last)
+            _gap(w, r.now - since, 1, w.slots[slot].work, w.slots[slot].job)
+            slot = w.slots[slot].next
+        v.produced = 0
+        return
+    for work in range(r.workloads):
+        count = w.decoding_of[device, work]
+        if count:
+            _gap(w, r.now - v.began, count, work, -1 - device)
 
 
 @hot
@@ -328,6 +378,8 @@ def _has_read(w: World, device: int, slot: int) -> None:
     else:
         _gap(w, r.now - q.last, 1, w.slots[slot].work, w.slots[slot].job)
     v.cached += 1
+    v.promised -= 1
+    q.last = r.now
     if q.output == 1:
         _release(w, device, slot, q.prompt + 1)
         _finish(w, device, slot)
@@ -358,18 +410,19 @@ def end_step(w: World, device: int) -> None:
         return
     if INTERRUPTS and r.gated:
         release(w, device)
-    decoding = v.decoding_count
+    decoding = 0 if v.pausing else v.decoding_count
     note_use(w, device)
     d.slot = -1
-    v.steps += 1
-    v.cached += decoding
-    v.attended += decoding
     v.tokens += decoding
-    if decoding:
-        for work in range(r.workloads):
-            count = w.decoding_of[device, work]
-            if count:
-                _gap(w, r.now - v.began, count, work, -1 - device)
+    if v.pausing:
+        if v.produced == 0:
+            v.produced = v.began
+    else:
+        v.steps += 1
+        v.cached += decoding
+        v.attended += decoding
+        v.promised -= decoding
+        _record_gaps(w, device)
     while v.ending >= 0 and w.sequences[v.ending].ends == v.steps:
         slot = v.ending
         q = w.sequences[slot]
@@ -422,7 +475,7 @@ def take_sequence(w: World, device: int) -> int:
         v.undelivered = w.slots[slot].next
         return slot
     v.reading_end = -1
-    v.reading_count = v.chunks = v.cached = v.attended = 0
+    v.reading_count = v.chunks = v.cached = v.attended = v.promised = v.produced = 0
     if PREFIXES and w.run[0].caching:
         forget_prefixes(w, device)
     return -1

@@ -64,7 +64,7 @@ RUN = _layout(
     # Constants. `careful`: a device's work may be interrupted, slowed, paused or batched. `looks`: the score reads more
     # of a device than the tree holds. `far`: the fleet is larger than the cache. `serving`: batches are continuous.
     # `continues`: the run does not end when it has drained, because devices are still scaled.
-    "routed by keyed batch batch_size batch_wait batch_tokens serving gated scaling workloads devices classes draws "
+    "routed by keyed batch batch_size batch_wait serving gated scaling workloads devices classes draws "
     "stretched careful looks far write tokens continues users engines "
     # The number of jobs after which no more arrive; whether jobs may give up waiting or pause.
     "limit waits "
@@ -113,14 +113,18 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # points of context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow:
 # linear and head by tokens and sequences, prefill by windows and points of context, decode by sequences and points;
 # `kinds` of windows, whose tokens are at `windows`; pipeline stages, the share of the layers of the largest one, and
-# copies of the attention. For autoscaling: the number of devices in service that have a job, their device-ticks since
+# copies of the attention. Of the serving engine: the largest step, in tokens and sequences; whether prompts are read
+# in steps of their own (alone), are not divided where they fit (undivided), and are admitted only with room for their
+# outputs (whole); its factors, the least seconds of a step with a prompt, and the host's of a step and of a sequence.
+# For autoscaling: the number of devices in service that have a job, their device-ticks since
 # the last decision, and the tick until which these are counted. For gangs: idle, the number of available devices
 # without a job. For designs: how many a device holds (0 if it never loads any), and the ticks and the power above idle
 # of a load.
 CLASS = _layout(
     "first count tree leaf kind asks capacity state columns linear head prefill decode kinds windows stages copies "
+    "most_tokens most_sequences alone undivided whole "
     "scaled working worked counted idle regions load_ticks",
-    "memory stage_share idle_w load_w",
+    "memory stage_share idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
 # of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real
@@ -179,7 +183,9 @@ CHANGE = _layout("tick on before after")
 # of: the job whose token it is, or -1 - device for a token of each decoding sequence of a device.
 GAP = _layout("ticks tokens end work of")
 # What continuous batching needs of a device. chunks: how many sequences in prefill the present step processes. cached:
-# tokens for which memory is reserved; attended: the sum of the tokens that decoding sequences attend to; steps:
+# tokens for which memory is reserved; promised: output tokens to come, for which room is kept if requests are admitted
+# whole; pausing: whether no sequence decodes in the present step; produced: when the last token of the decoding
+# sequences was produced before such steps; attended: the sum of the tokens that decoding sequences attend to; steps:
 # completed so far. Lists of slots, first and last: reading, in prefill, in order of arrival; off: preempted, the next
 # to resume first; decoding, the youngest last; ending: decoding, in the order of their ends; undelivered: ended while
 # the device was unreachable. peak: the largest number of tokens for which a step needed memory; tokens: of prompts and
@@ -187,7 +193,7 @@ GAP = _layout("ticks tokens end work of")
 # far, times their ticks: held, cached tokens; present, sequences. With a prefix cache: oldest, newest: first and last
 # node of the blocks that may be removed, in the order of their last use; spare: their weight.
 SERVER = _layout(
-    "chunks cached attended steps began "
+    "chunks cached promised attended steps began pausing produced "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
     "tokens oldest newest spare",
     "per_token held present",
@@ -195,9 +201,9 @@ SERVER = _layout(
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
 # and after a preemption also its output so far. output: tokens still to produce. read: processed tokens of the prompt;
 # chunk: those in the present step. born, ends: the steps after which it began to decode and ends; joules_at_birth: its
-# device's per_token at its beginning. last: when it was preempted. before: link of its list; later, earlier: links of
-# the list of ending sequences. With a prefix cache: found, hits: runs and blocks that it found there; using: the runs
-# whose blocks stay for it.
+# device's per_token at its beginning. last: when it was preempted, or began to decode. before: link of its list;
+# later, earlier: links of the list of ending sequences. With a prefix cache: found, hits: runs and blocks that it found
+# there; using: the runs whose blocks stay for it.
 SEQUENCE = _layout("prompt output read chunk born ends last before later earlier found hits using", "joules_at_birth")
 # A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
 # users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.

@@ -193,9 +193,10 @@ def _record_step(w: World, device: int, since: int, watts: float, joules: float)
     iv = w.intervals[r.written]
     r.written += 1
     iv.on, iv.lane, iv.start, iv.end, iv.watts = device, COMPUTE, since, r.now, watts
+    decoding = 0 if v.pausing else v.decoding_count
     if v.chunks == 0:
         iv.name = DECODE
-    elif v.decoding_count:
+    elif decoding:
         iv.name = BOTH
     else:
         iv.name = PREFILL
@@ -204,8 +205,9 @@ def _record_step(w: World, device: int, since: int, watts: float, joules: float)
     for _ in range(v.chunks):
         read += w.sequences[slot].chunk
         slot = w.slots[slot].next
-    share = joules / float(v.decoding_count + read)
-    v.per_token += share
+    share = joules / float(decoding + read)
+    if decoding:
+        v.per_token += share
     slot = v.reading
     for _ in range(v.chunks):
         w.slots[slot].energy += share * float(w.sequences[slot].chunk)

@@ -1,0 +1,364 @@
+"""Profiles of serving engines: in the cost of a step, in memory, in scheduling, and their comparison with measurements."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import windtunnel
+from windtunnel.app.serving import calibrate_serving, validate_serving
+from windtunnel.cli.main import cli
+from windtunnel.core.decoder_memory import LargestStep, ShareOf
+from windtunnel.core.errors import InputError
+from windtunnel.core.group import Group
+from windtunnel.core.ops import one_row
+from windtunnel.core.policy import Batch
+from windtunnel.core.provenance import Provenance
+from windtunnel.core.results.measured_serving import ReplayResult
+from windtunnel.core.serving_engine import ENGINE_NAMES, Admission, divided_decoder
+from windtunnel.core.step import EngineTimes
+from windtunnel.core.step_cost import StepLoad, step_cost
+from windtunnel.core.step_op import Step
+from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
+from windtunnel.library.closed_loop import ClosedLoop, errors, loop_times
+from windtunnel.library.steps import StepPricing
+from windtunnel.scenario.decoder import ServedModel
+from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.run import Run
+from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.engines import read_engine_overlay, serving_engine
+from windtunnel_models.engines.fit import fit_times
+from windtunnel_models.models import known_architecture, published_formats
+
+CATALOGUE = Catalogue()
+H100 = CATALOGUE.device("h100-sxm-80gb")
+CONTEXT = {"dispatch": "graph", "clock": "sustained"}
+LLAMA = known_architecture("llama-3.1-8b")
+
+
+def served(engine: str, prompt: int, output: int, jobs: int, **batch: Any) -> dict[str, Any]:
+    """Return ``jobs`` equal requests that arrive at once at one device."""
+    return {
+        "schema": 1,
+        "name": "engine",
+        "fleet": [{"device": "h100-sxm-80gb", "engine": engine}],
+        "models": {"chat": {"catalogue": "llama-3.1-8b"}},
+        "workload": [
+            {
+                "name": "chat",
+                "arrivals": {"process": "deterministic", "rate": "1000 /s"},
+                "ops": [{"generate": {"model": "chat", "prompt": prompt, "output": output}}],
+            }
+        ],
+        "policy": {"name": "fifo", "batch": {"kind": "continuous", **batch}},
+        "stop": {"jobs": jobs},
+        "warm_up": "none",
+    }
+
+
+def run(data: dict[str, Any], engine: str = "auto") -> Run:
+    return windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE, engine=engine)
+
+
+def test_every_number_of_a_profile_has_a_range_or_a_source_and_fitted_ones_have_both() -> None:
+    for name in ENGINE_NAMES:
+        engine = serving_engine(name)
+        for key, number in engine.values.items():
+            assert number.source, key
+            assert number.provenance in (Provenance.PUBLISHED, Provenance.ASSUMED), key
+            if "error" not in key:
+                assert number.low is not None and number.high is not None, key
+        for key in engine.fitted:
+            assert {f"{number}.{key}" for number in (*EngineTimes.NUMBERS, "error")} <= engine.values.keys()
+
+
+def test_an_engine_has_its_own_batch_unless_the_scenario_states_one() -> None:
+    l4 = CATALOGUE.device("l4")
+    own = Batch("continuous", 0, tokens=0, memory=0.0)
+    assert Replica(H100, engine=serving_engine("generic")).largest_step(own) == LargestStep(8192, 256)
+    assert Replica(H100, engine=serving_engine("generic")).memory_share(own) == 0.9
+    assert Replica(l4, engine=serving_engine("vllm")).largest_step(own) == LargestStep(2048, 256)
+    assert Replica(H100, engine=serving_engine("vllm")).largest_step(own) == LargestStep(8192, 1024)
+    stated = Batch("continuous", 7, tokens=512, memory=0.5)
+    assert Replica(H100, engine=serving_engine("vllm")).largest_step(stated) == LargestStep(512, 7)
+    assert Replica(H100, engine=serving_engine("vllm")).memory_share(stated) == 0.5
+
+
+def test_an_engine_reads_its_memory_share_in_its_own_way() -> None:
+    shares = {name: serving_engine(name).reserves.share_of for name in ENGINE_NAMES}
+    assert shares == {
+        "generic": ShareOf.DEVICE,
+        "vllm": ShareOf.DEVICE,
+        "sglang": ShareOf.STATIC,
+        "trtllm": ShareOf.FREE,
+    }
+    sized = {
+        name: run(served(name, 100, 2, 2, memory=0.8)).result.serving.kv_capacity_tokens["h100-sxm-80gb"]  # type: ignore[union-attr]
+        for name in ("vllm", "sglang")
+    }
+    # SGLang does not take activations out of its share.
+    assert sized["sglang"] > sized["vllm"]
+
+
+def test_a_step_takes_the_operations_times_a_factor_and_the_host() -> None:
+    load = StepLoad(*(np.array([value]) for value in (32.0, 1024.0, 0.0, 0.0)))
+    engine = serving_engine("vllm")
+    bare = divided_decoder(H100, LLAMA, Group(), replace(engine, values={}))
+    whole = divided_decoder(H100, LLAMA, Group(), engine)
+    times = whole.times
+    assert times.host_s > 0 and times.decode != 1.0
+    operations, step = (step_cost(H100, divided, load, CONTEXT) for divided in (bare, whole))
+    host_s = times.host_s + 32 * times.host_sequence_s
+    assert step.duration_s[0] == pytest.approx(times.decode * operations.duration_s[0] + host_s)
+    assert step.host_s[0] == pytest.approx(host_s)
+    # The interval of a step is at least that of the profile.
+    assert step.duration_high_s[0] >= step.duration_s[0] * times.error_factor * (1 - 1e-9)
+
+
+def test_a_step_with_a_prompt_takes_at_least_the_launches_of_its_layers() -> None:
+    engine = serving_engine("trtllm")
+    small = StepLoad(*(np.array([value]) for value in (1.0, 64.0, 16.0, 0.0)))
+    divided = divided_decoder(H100, LLAMA, Group(), engine)
+    least_s = divided.times.prompt_layer_s * LLAMA.layer_count
+    assert least_s > 0.01
+    assert step_cost(H100, divided, small, CONTEXT).duration_s[0] > least_s
+
+
+def test_predicted_parts_with_the_host_add_up_to_the_step() -> None:
+    row = {"model": "llama-3.1-8b", "decode": 64, "context": 1000, "prefill": 512, "engine": "vllm"}
+    cost = StepPricing(H100).one(one_row(Step, row))
+    assert sum(part.duration_s for part in cost.parts) == pytest.approx(cost.duration_s)
+    (host,) = [part for part in cost.parts if part.part == "host time"]
+    assert host.duration_s > 0 and host.bound == "host"
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "trtllm"])
+def test_tables_of_the_simulation_give_the_step_of_an_engine_that_predict_gives(name: str) -> None:
+    engine = serving_engine(name)
+    tables = DecoderCosts(
+        Replica(H100, Group(), engine), ServedModel(LLAMA, "graph", "sustained"), LargestStep(512, 64), 4096
+    )
+    divided = divided_decoder(H100, LLAMA, Group(), engine)
+    loads = [(48.0, 1024.0, 0.0, 0.0), (16.0, 2048.0, 256.0, 0.0), (0.0, 0.0, 512.0, 512.0)]
+    for decode, context, prefill, before in loads:
+        load = StepLoad(*(np.array([value]) for value in (decode, context, prefill, before)))
+        expected = step_cost(H100, divided, load, CONTEXT)
+        chunks = [(int(before), int(prefill))] if prefill else []
+        seconds, joules = tables.step(int(decode), decode * context, chunks, int(prefill > 0))
+        assert seconds == pytest.approx(expected.duration_s[0], rel=0.02)
+        assert joules + seconds * tables.idle_power_w == pytest.approx(expected.energy_j[0], rel=0.02)
+
+
+def test_on_another_sku_the_interval_of_a_profile_is_wider() -> None:
+    engine = serving_engine("vllm")
+    h200 = CATALOGUE.device("h200-sxm-141gb")
+    seen, unseen = engine.times(LLAMA, H100), engine.times(LLAMA, h200)
+    assert replace(seen, error_factor=1.0) == replace(unseen, error_factor=1.0)
+    assert unseen.error_factor > seen.error_factor > 1.0
+
+
+def test_sglang_reads_prompts_in_steps_in_which_no_sequence_decodes() -> None:
+    names = {}
+    for engine in ("sglang", "vllm"):
+        recording = run(served(engine, 2000, 60, 12, tokens=2048)).recording
+        names[engine] = {piece.name for piece in recording.slices}
+    assert names["vllm"] - names["sglang"] == {"prefill + decode"}
+
+
+@pytest.mark.parametrize("engine", ["sglang", "trtllm"])
+def test_gaps_between_tokens_add_up_to_the_time_of_all_requests(engine: str) -> None:
+    for simulation in ("process", "compiled"):
+        recording = run(served(engine, 700, 40, 30, tokens=1024), simulation).recording
+        jobs, gaps = recording.jobs, recording.token_gaps
+        assert int(gaps.weights.sum()) == 30 * 39
+        assert int((gaps.ticks * gaps.weights).sum()) == int((jobs.finish - jobs.first).sum())
+
+
+def test_an_engine_that_reserves_whole_contexts_preempts_no_request() -> None:
+    small = {"memory": 0.9}
+    notes = {}
+    for engine in ("vllm", "trtllm"):
+        data = served(engine, 200, 600, 60, **small)
+        data["fleet"][0]["memory"] = "19.5 GB"
+        finished = run(data)
+        assert finished.result.jobs.completed == 60
+        notes[engine] = " ".join(finished.result.notes)
+    assert serving_engine("trtllm").admission is Admission.WHOLE
+    assert "preempted" in notes["vllm"] and "preempted" not in notes["trtllm"]
+
+
+def test_a_prompt_that_fits_in_a_step_is_not_divided_without_chunked_prefill() -> None:
+    # 3 prompts of 700 tokens in steps of 1,024: each needs its own step, where chunks fill two and a part of a third.
+    first = {}
+    for engine in ("vllm", "trtllm"):
+        data = served(engine, 700, 2, 3, tokens=1024)
+        data["workload"][0]["arrivals"]["rate"] = "1e6 /s"
+        jobs = run(data).recording.jobs
+        first[engine] = np.unique(np.diff(np.sort(jobs.first)) > 0).tolist()
+        assert len(np.unique(jobs.first)) == 3
+    assert first["trtllm"] == [True]
+
+
+def test_users_of_a_ramp_begin_one_after_the_other() -> None:
+    data = served("vllm", 100, 2, 4)
+    think = {"distribution": "deterministic", "mean": "1 ms"}
+    data["workload"][0]["arrivals"] = {"process": "closed", "users": 4, "think": think, "ramp": "8 s"}
+    arrival = run(data).recording.jobs.arrival
+    # Earlier users go on while the later ones have not begun.
+    assert int(arrival[0]) == 10**9
+    assert len(arrival) == 4
+
+
+# Fits.
+
+
+def synthetic(times: EngineTimes, users: list[float]) -> tuple[list[Any], list[float]]:
+    loops = [ClosedLoop("vllm", "llama-3.1-8b", "h100-sxm-80gb", Group(), "", "", u, 1024.0, 256.0) for u in users]
+    rows = loop_times(loops, StepPricing(H100))
+    return rows, [row.tpot_s(times) for row in rows]
+
+
+def test_a_fit_finds_the_numbers_that_made_the_times() -> None:
+    truth = EngineTimes(decode=0.9, prefill=0.95, host_s=2e-3, host_sequence_s=50e-6)
+    rows, seconds = synthetic(truth, [float(2**k) for k in range(9)] * 40)
+    fitted = fit_times(lambda times: errors(rows, seconds, times), EngineTimes(), np.ones(len(rows)))
+    assert np.abs(errors(rows, seconds, fitted.times)).max() < 0.02
+    assert fitted.times.host_s == pytest.approx(2e-3, rel=0.25)
+    assert all(number.low <= number.value <= number.high for number in fitted.numbers.values())
+
+
+def test_without_rows_a_fit_stays_at_its_prior_and_learns_nothing() -> None:
+    prior = EngineTimes(decode=0.8, prefill=0.9, prompt_layer_s=1e-4, host_s=1e-3, host_sequence_s=1e-5)
+    fitted = fit_times(lambda _: np.zeros(0), prior, np.ones(0))
+    for name, number in fitted.numbers.items():
+        assert number.value == pytest.approx(getattr(prior, name), rel=1e-3)
+        assert number.learned < 1e-3
+
+
+# Commands.
+
+
+def table(path: Path, rows: list[str], header: str = "") -> Path:
+    columns = header or "engine,model,sku,tensor,weights,users,prompt_tokens,output_tokens,ttft_s,tpot_s"
+    path.write_text("\n".join([columns, *rows]) + "\n")
+    return path
+
+
+ROW = "vllm,llama-3.1-8b,h100-sxm-80gb,1,fp8,4,256,32,0.05,0.006"
+
+
+def test_rows_are_simulated_and_compared_with_signed_errors(tmp_path: Path) -> None:
+    file = table(tmp_path / "rows.csv", [ROW, ROW.replace(",4,256", ",8,256").replace("0.006", "")])
+    result = CliRunner().invoke(cli, ["validate", "serving", str(file), "--format", "json"], catch_exceptions=False)
+    first, second = json.loads(result.stdout)
+    assert first["row"] == 1 and first["engine"] == "vllm" and first["sku"] == "h100-sxm-80gb"
+    assert first["error"]["tpot_s"] == pytest.approx(first["tpot_s"] / 0.006 - 1.0)
+    assert first["measured"]["e2e_s"] == pytest.approx(0.05 + 31 * 0.006)
+    assert first["model_low"]["tpot_s"] < first["tpot_s"] < first["model_high"]["tpot_s"]
+    assert second["measured"]["tpot_s"] is None and second["error"]["tpot_s"] is None
+    assert "MAPE" in result.stderr
+
+
+def test_a_closed_loop_agrees_with_its_formula(tmp_path: Path) -> None:
+    rows, _ = synthetic(EngineTimes(), [16.0])
+    expected_s = rows[0].tpot_s(serving_engine("vllm").times(LLAMA, H100))
+    (row,) = validate_serving(
+        table(tmp_path / "rows.csv", ["vllm,llama-3.1-8b,h100-sxm-80gb,1,,16,1024,256,,"]), catalogue=CATALOGUE
+    )  # type: ignore[misc]
+    assert row.tpot_s == pytest.approx(expected_s, rel=0.05)
+
+
+def test_configurations_that_the_models_refuse_say_why_and_the_others_go_on(tmp_path: Path) -> None:
+    refused = ROW.replace("h100-sxm-80gb,1", "h100-sxm-80gb,7")
+    first, second = validate_serving(table(tmp_path / "rows.csv", [refused, ROW]), catalogue=CATALOGUE)  # type: ignore[misc]
+    assert first.tpot_s is None and first.problem is not None and "7" in first.problem
+    assert second.tpot_s is not None
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (ROW.replace("vllm", "vlm"), ("vlm", "engine", "vllm")),
+        (ROW.replace("llama-3.1-8b", "llama-3.1-9b"), ("llama-3.1-9b", "llama-3.1-8b", "2")),
+        (ROW.replace("h100-sxm-80gb", "h100"), ("h100", "sku")),
+        (ROW.replace(",4,256", ",,256"), ("users", "rate_per_s")),
+        (ROW.replace(",256,32", ",many,32"), ("many", "prompt_tokens")),
+    ],
+    ids=["engine", "model", "sku", "users", "number"],
+)
+def test_a_wrong_cell_is_named_with_its_line(tmp_path: Path, row: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        validate_serving(table(tmp_path / "rows.csv", [row]), catalogue=CATALOGUE)
+    for word in (*words, "rows.csv"):
+        assert word in str(caught.value)
+
+
+def test_a_request_log_is_replayed_whole(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    lines = [f"{k * 0.2:.1f},{200 + 50 * k},{10 + k},{k * 0.2 + 0.1:.2f},{k * 0.2 + 0.5:.2f}" for k in range(12)]
+    table(log, lines, "arrival_s,prompt_tokens,output_tokens,first_token_s,last_token_s")
+    stated = {"model": "llama-3.1-8b", "sku": "h100-sxm-80gb", "engine": "vllm", "batch.size": "8"}
+    result = validate_serving(log, stated=stated, catalogue=CATALOGUE)
+    assert isinstance(result, ReplayResult) and result.requests == 12
+    assert result.measured["ttft_s"].mean == pytest.approx(0.1)
+    assert result.measured["e2e_s"].p50 == pytest.approx(0.5)
+    figure = result.modelled["tpot_s"].p95 / result.measured["tpot_s"].p95 - 1.0
+    assert result.error["tpot_s"].p95 == pytest.approx(figure)
+    with pytest.raises(InputError, match=r"'model' is missing.*--set model"):
+        validate_serving(log, stated={"sku": "h100-sxm-80gb", "engine": "vllm"}, catalogue=CATALOGUE)
+    with pytest.raises(InputError, match=r"batch\.sise.*batch\.size"):
+        validate_serving(log, stated={**stated, "batch.sise": "8"}, catalogue=CATALOGUE)
+
+
+def test_one_row_calibrates_an_engine_and_a_fleet_entry_takes_the_overlay(tmp_path: Path) -> None:
+    truth = replace(serving_engine("vllm").times(LLAMA, H100), decode=1.3)
+    _, (seconds,) = synthetic(truth, [8.0])
+    file = table(tmp_path / "rows.csv", [f"8,1024,256,{seconds}"], "users,prompt_tokens,output_tokens,tpot_s")
+    overlay = tmp_path / "mine.yaml"
+    arguments = ["calibrate", "serving", str(file), "--device", "h100-sxm-80gb", "--model", "llama-3.1-8b"]
+    done = CliRunner().invoke(
+        cli, [*arguments, "--engine", "vllm", "--out", str(overlay), "--format", "json"], catch_exceptions=False
+    )
+    found = json.loads(done.stdout)
+    assert found["rows"] == 1 and found["error"] < 0.6 * found["shipped_error"]
+    engine = read_engine_overlay(overlay)
+    assert engine.times(LLAMA, H100).decode > serving_engine("vllm").times(LLAMA, H100).decode
+    # With another model the interval is that of a profile that was not fitted to it.
+    other = known_architecture("qwen3-32b")
+    assert engine.times(other, H100).error_factor > engine.times(LLAMA, H100).error_factor
+    data = served("vllm", 500, 60, 10)
+    shipped_s = run(data).result.latency_s.mean.value
+    data["fleet"][0]["calibration"] = str(overlay)
+    assert run(data).result.latency_s.mean.value > 1.1 * shipped_s
+    data["fleet"][0]["engine"] = "sglang"
+    with pytest.raises(InputError, match=r"is a calibration of vllm"):
+        run(data)
+
+
+def test_rows_held_out_of_a_calibration_are_predicted_better_than_by_the_profile(tmp_path: Path) -> None:
+    truth = replace(serving_engine("vllm").times(LLAMA, H100), decode=1.2, host_sequence_s=9e-5)
+    users = [1.0, 8.0, 32.0, 64.0, 128.0]
+    _, seconds = synthetic(truth, users)
+    lines = [f"{u:.0f},1024,256,{s}" for u, s in zip(users, seconds, strict=True)]
+    file = table(tmp_path / "rows.csv", lines, "users,prompt_tokens,output_tokens,tpot_s")
+    found = calibrate_serving(file, device="h100-sxm-80gb", model="llama-3.1-8b", engine="vllm", catalogue=CATALOGUE)
+    assert found.held_out_error is not None and found.held_out_error < 0.5 * found.shipped_error
+
+
+def test_a_calibration_without_rows_of_the_deployment_is_refused(tmp_path: Path) -> None:
+    file = table(tmp_path / "rows.csv", [ROW])
+    with pytest.raises(InputError, match=r"no row is a closed loop of llama-3\.1-70b"):
+        calibrate_serving(file, device="h100-sxm-80gb", model="llama-3.1-70b", engine="vllm", catalogue=CATALOGUE)
+
+
+def test_a_format_that_campaigns_call_by_its_family_is_that_of_the_published_checkpoint() -> None:
+    assert published_formats("gpt-oss-120b", "nvfp4/nvfp4") == ""
+    assert published_formats("minimax-m2.5", "fp8") == ""
+    assert published_formats("minimax-m2.5", "nvfp4") == "nvfp4"
+    assert published_formats("llama-3.1-70b", "fp8") == "fp8"
