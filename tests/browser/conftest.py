@@ -222,6 +222,7 @@ def make_run(
         weights=tokens[chat],
         end=ticks["f"][chat],
         workload=np.zeros(int(chat.sum()), np.int64),
+        of=np.full(int(chat.sum()), -1, dtype=np.int64),
     )
     end = int(span * 1e12)
     at = np.unique(to_tick_array(np.concatenate([[0.0], np.sort(rng.uniform(0.01, span, 40_000))])))
@@ -282,7 +283,7 @@ def result_of(recording: Recording, name: str, seed: int, hostile: bool) -> RunR
                 jobs=counts(jobs.status[mine]),
                 latency_s=timed(latency[mine & done]),
                 waiting_s=timed(waited[mine & done]),
-                serving=Serving(timed(firsts[mine & (jobs.first >= 0)]), following, None) if i == 0 else None,
+                serving=Serving(ttft_s=timed(firsts[mine & (jobs.first >= 0)]), itl_s=following) if i == 0 else None,
                 statistics=PartStatistics(missing_interval_reasons={}),
             )
         )
@@ -311,7 +312,7 @@ def result_of(recording: Recording, name: str, seed: int, hostile: bool) -> RunR
         jobs=counts(jobs.status),
         latency_s=all_latency,
         waiting_s=timed(waited[done]),
-        serving=Serving(all_first, following, float(jobs.tokens.sum()) / span),
+        serving=Serving(ttft_s=all_first, itl_s=following, output_tokens_per_s=float(jobs.tokens.sum()) / span),
         statistics=NO_STATISTICS,
         throughput_per_s=int(done.sum()) / span,
         workloads=workloads,
@@ -424,7 +425,7 @@ def make_empty_run() -> Run:
         Steps(at, np.array([35.0]), end),
         Steps(at, np.array([3.0]), end),
         (),
-        TokenGaps(none, none, none, none),
+        TokenGaps(none, none, none, none, none),
     )
     nothing = timed(np.zeros(0))
     empty = counts(jobs.status)

@@ -40,6 +40,10 @@ def assert_same(one: Recording, other: Recording) -> None:
     assert spelled(one) == spelled(other)
     for field in dataclasses.fields(one.token_gaps):
         assert np.array_equal(getattr(one.token_gaps, field.name), getattr(other.token_gaps, field.name))
+    assert (one.use is None) == (other.use is None)
+    if one.use is not None and other.use is not None:
+        for field in dataclasses.fields(one.use):
+            assert np.array_equal(getattr(one.use, field.name), getattr(other.use, field.name))
     assert one.notes == other.notes
     assert one.progress == other.progress
     assert one.loads == other.loads

@@ -264,6 +264,7 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
     gangs(Draw(f"{seed} gangs"), data)
     add_progress(data, batch, job_s)
     add_waits(data, job_s)
+    add_limits(data)
     add_domains(data)
     add_designs(data)
     add_prefixes(data)
@@ -337,6 +338,16 @@ def with_kernels(draw: Draw, ops: list[dict[str, Any]], kernels: list[Any]) -> l
             op = draw.choice(kernels) or op
         program.append(op)
     return program
+
+
+def add_limits(data: dict[str, Any]) -> None:
+    """Add admission limits, from random numbers of their own."""
+    draw = Draw(f"{data['seed']} limits")
+    for one in data["workload"]:
+        limit = draw.choice([1, 2, 6])
+        closed = one["arrivals"]["process"] == "closed"  # users who do not think would be rejected without end
+        if draw.some(0.2) and not closed:
+            one["max_waiting"] = limit
 
 
 def add_waits(data: dict[str, Any], job_s: float) -> None:
@@ -471,6 +482,7 @@ def features(data: dict[str, Any]) -> set[str]:
         "generate": any("generate" in op for op in ops),
         "checkpoints": any("checkpoint" in one for one in data["workload"]),
         "preemption": "preemption" in data["policy"],
+        "admission": any("max_waiting" in one for one in data["workload"]),
         "patience": any("patience" in one for one in data["workload"]),
         "designs": any(entry["device"].startswith("quick") for entry in data["fleet"]),
         "domains": any("domain" in fault for fault in data["faults"]),

@@ -348,6 +348,11 @@ class Oracle:
         job.number = len(self.jobs)
         self.jobs.append(job)
         job_class = self.prepared.workloads[job.work]
+        limit = job_class.workload.max_waiting
+        if limit is not None and sum(map(len, self.waiting.values())) + len(self.pausing) >= limit:
+            job.dropped, job.finish = True, self.env.now
+            self.over(job)
+            return
         patience = job_class.workload.patience
         if patience is not None:
             mean_s = patience if isinstance(patience, float) else patience.mean

@@ -14,7 +14,7 @@ import pytest
 import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import COMPLETED, FAILED, QUEUED, RUNNING, Recording
-from windtunnel.core.results.run import FaultCount
+from windtunnel.core.results.faults import FaultCount
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants

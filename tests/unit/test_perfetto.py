@@ -31,7 +31,7 @@ def recording(slices: list[Slice], power: Steps | None = None, **more: Any) -> R
         power=power or flat,
         waiting=flat,
         slices=slices,
-        token_gaps=TokenGaps(none, none, none, none),
+        token_gaps=TokenGaps(none, none, none, none, none),
         **more,
     )
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from windtunnel.core.results.faults import FaultCount, FaultResult
 from windtunnel.core.results.run import (
     BudgetResult,
     BudgetSeries,
     DeviceResult,
     Estimate,
-    FaultCount,
-    FaultResult,
     JobCounts,
     ModelInput,
     RunResult,
@@ -209,7 +208,7 @@ def test_it_is_plain_text_that_fits_a_terminal() -> None:
 
 
 def test_tokens_have_their_lines_where_there_are_any() -> None:
-    text = summary(changed(serving=Serving(times(0.1), times(0.02), 1234.0)))
+    text = summary(changed(serving=Serving(ttft_s=times(0.1), itl_s=times(0.02), output_tokens_per_s=1234.0)))
     assert "1,234 tokens/s" in text
     lines = {line[:11]: line for line in text.splitlines()}
     assert lines["TTFT       "].split()[1:3] == ["100", "ms"]

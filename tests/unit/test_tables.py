@@ -32,7 +32,7 @@ WORKLOADS = ['plain, "quoted"\nand broken', "=1+1 </script> é"]
 def recording(jobs: Jobs) -> Recording:
     none, flat = np.zeros(0, np.int64), Steps(np.zeros(1, np.int64), np.zeros(1), 1)
     device = DeviceRecord("gpu, 0", "l40s", "gpu", 0, 0.0, 0, 350.0, 35.0)
-    return Recording(1, jobs, Devices.of([device]), WORKLOADS, flat, flat, (), TokenGaps(none, none, none, none))
+    return Recording(1, jobs, Devices.of([device]), WORKLOADS, flat, flat, (), TokenGaps(none, none, none, none, none))
 
 
 def some_jobs() -> Jobs:
@@ -50,6 +50,7 @@ def some_jobs() -> Jobs:
         status=ints(COMPLETED, RUNNING, FAILED, DROPPED, QUEUED),
         energy_j=np.array([0.1, 1 / 3, 2e-20, 0.0, 0.5]),
         starts=ints(1, 1, 3, 0, 2),
+        prompts=ints(30, 0, 0, 0, 0),
     )
 
 
@@ -92,7 +93,9 @@ def test_columns_and_cells(tmp_path: Path) -> None:
             "0.1",
             "0.000000000007",
             "0.00909090909",
+            "30",
             "12",
+            "0",
             "0.1",
             "1",
         )

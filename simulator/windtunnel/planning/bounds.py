@@ -8,14 +8,15 @@ the rows and derives each of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.demand import Demand
+from windtunnel.planning.lateness import PERCENTILES, LatenessLimit, lateness_limits, until_of
 from windtunnel.scenario.target import Target
 
 Counts = tuple[int, ...]
@@ -26,8 +27,6 @@ _WINDOWS = 8
 _SHRINK = 1 - 1e-9
 """Factor on bounds that prevents rounding errors from making them too large."""
 
-PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-_MARKOV = (2.0, 4.0, 10.0)
 READ = ("latency", "ttft", "itl", "tpot", "e2e", "throughput", "power")
 """Metrics of the targets that give rows."""
 
@@ -40,74 +39,6 @@ def keep_up_s(span_s: float, targets: Sequence[Target], longest_s: float) -> flo
     """
     limits = [t.limit for t in targets if t.unit == "s"]
     return max([0.1 * span_s, 2 * longest_s, *limits])
-
-
-@dataclass(frozen=True)
-class LatenessLimit:
-    """A target on time in the form of a bound: at most ``most`` of the jobs ``mine`` take longer than ``limit_s``.
-
-    ``until``: the time to completion (``whole``) or to the first token (``first``).
-    """
-
-    text: str
-    until: str
-    limit_s: float
-    most: float
-    mine: np.ndarray
-
-
-def until_of(target: Target, demand: Demand) -> str | None:
-    """Return whether a target limits the time to completion (``whole``) or to the first token (``first``), or neither.
-
-    The end-to-end latency of requests is the latency of jobs where all jobs that it concerns generate tokens, which is
-    known of a workload, and of the only one.
-    """
-    if target.metric == "e2e" and (target.workload is not None or len(demand.workloads) == 1):
-        return "whole"
-    return {"latency": "whole", "ttft": "first"}.get(target.metric)
-
-
-def _attainment_limits(demand: Demand, target: Target, targets: Sequence[Target]) -> list[LatenessLimit]:
-    """Return the numbers of late requests that a target on attainment allows, for each limit on single requests."""
-    if target.comparison != ">=" or (target.workload is None and len(demand.workloads) > 1):
-        return []
-    mine = np.ones(len(demand), dtype=bool)
-    if target.workload is not None:
-        mine = demand.workload == list(demand.workloads).index(target.workload)
-    most = math.floor((1.0 - target.limit) * int(mine.sum()) + 1e-9)
-    limits = []
-    for other in targets:
-        until = until_of(replace(other, workload=other.workload or target.workload), demand)
-        whose = (None, target.workload) if target.workload is not None else (None, *demand.workloads)
-        if other.is_of_requests and other.workload in whose and until is not None:
-            limits.append(LatenessLimit(target.text, until, other.limit, most, mine))
-    return limits
-
-
-def lateness_limits(demand: Demand, targets: Sequence[Target]) -> list[LatenessLimit]:
-    """Return the numbers of late jobs that the targets on latency and TTFT allow.
-
-    A percentile p of n values (linear between order statistics) is within a limit only if at most
-    n - 1 - floor((n - 1) p) of them are beyond it. A mean within L leaves at most n / k beyond k L (Markov).
-    """
-    limits: list[LatenessLimit] = []
-    for target in targets:
-        if target.metric == "slo_attainment":
-            limits += _attainment_limits(demand, target, targets)
-            continue
-        until = until_of(target, demand)
-        if until is None or target.comparison != "<=":
-            continue
-        mine = np.ones(len(demand), dtype=bool)
-        if target.workload is not None:
-            mine = demand.workload == list(demand.workloads).index(target.workload)
-        n = int(mine.sum())
-        if target.statistic is not None and target.statistic in PERCENTILES:
-            most = n - 1 - math.floor((n - 1) * PERCENTILES[target.statistic])
-            limits.append(LatenessLimit(target.text, until, target.limit, most, mine))
-        else:
-            limits += [LatenessLimit(target.text, until, k * target.limit, n / k, mine) for k in _MARKOV]
-    return limits
 
 
 @dataclass
@@ -321,7 +252,6 @@ class Bounds:
     def _class_rows(self, bins: _Bins, shares: np.ndarray) -> None:
         """Add rows that count jobs (and tokens) as late on a class that is too slow for them even when it is idle."""
         demand, rows = self.demand, self._rows
-        total, _, largest = self._totals(bins, self.counted)
         for late in self.lates:
             mine = self.judged & late.mine
             inside, _, largest_inside = self._totals(bins, mine)
@@ -345,27 +275,29 @@ class Bounds:
                 values += (least[here] * total[here] / len(demand) * _SHRINK).tolist()
             rows.at_most(np.array(columns), np.array(values), target.limit)
         for target in self.targets:
-            if (
-                target.metric in ("itl", "tpot")
-                and (target.statistic or "") in PERCENTILES
-                and target.comparison == "<="
-            ):
-                slow = demand.gap_s > target.limit
-                mine = self.judged & (demand.following > 0)
-                if target.workload is not None:
-                    mine &= demand.workload == list(demand.workloads).index(target.workload)
-                if not slow.any() or not mine.any():
-                    continue
-                # Each job counts with the fewest tokens of its bin, relative to the tokens of all jobs; for TPOT, the
-                # mean gap of each request, it counts once.
-                following = demand.following if target.metric == "itl" else np.minimum(demand.following, 1.0)
-                tokens = np.full(bins.count, np.inf)
-                np.minimum.at(tokens, bins.of_job[mine], following[mine])
-                tokens = np.where(np.isfinite(tokens), tokens, 0.0)
-                weight = np.where(largest > 0, total / np.maximum(largest, 1e-300), 0.0) * tokens
-                # A percentile between two order statistics leaves at most one more beyond it.
-                allowed = (1 - PERCENTILES[target.statistic or ""]) * float(following.sum()) + (target.metric == "tpot")
-                self._late_row(bins, shares, weight, slow, mine, allowed)
+            if target.metric in ("itl", "tpot") and target.statistic in PERCENTILES and target.comparison == "<=":
+                self._gap_row(target, bins, shares)
+
+    def _gap_row(self, target: Target, bins: _Bins, shares: np.ndarray) -> None:
+        """Add a row that counts tokens (for TPOT requests) as late on a class whose gaps are too long."""
+        demand = self.demand
+        total, _, largest = self._totals(bins, self.counted)
+        slow = demand.gap_s > target.limit
+        mine = self.judged & (demand.following > 0)
+        if target.workload is not None:
+            mine &= demand.workload == list(demand.workloads).index(target.workload)
+        if not slow.any() or not mine.any():
+            return
+        # Each job counts with the fewest tokens of its bin, relative to the tokens of all jobs; for TPOT, the mean gap
+        # of each request, it counts once.
+        following = demand.following if target.metric == "itl" else np.minimum(demand.following, 1.0)
+        tokens = np.full(bins.count, np.inf)
+        np.minimum.at(tokens, bins.of_job[mine], following[mine])
+        tokens = np.where(np.isfinite(tokens), tokens, 0.0)
+        weight = np.where(largest > 0, total / np.maximum(largest, 1e-300), 0.0) * tokens
+        # A percentile between two order statistics leaves at most one more beyond it.
+        allowed = (1 - PERCENTILES[target.statistic or ""]) * float(following.sum()) + (target.metric == "tpot")
+        self._late_row(bins, shares, weight, slow, mine, allowed)
 
     def _late_row(
         self, bins: _Bins, shares: np.ndarray, weight: FloatArray, slow: np.ndarray, mine: np.ndarray, most: float

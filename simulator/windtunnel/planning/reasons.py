@@ -16,9 +16,10 @@ from windtunnel.core.results.plan import Conflict, EntryReason, TargetLimit, Tim
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity, to_unit
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.planning.bounds import PERCENTILES, Bounds, Counts, Replicated, lateness_limits, until_of
+from windtunnel.planning.bounds import Bounds, Counts, Replicated
 from windtunnel.planning.candidates import PER_MILLION, UNITS, Candidates
 from windtunnel.planning.evaluation import Evaluation, shown, violations
+from windtunnel.planning.lateness import PERCENTILES, lateness_limits, until_of
 from windtunnel.planning.search import GIVE_UP, Alone, SearchResult
 from windtunnel.planning.simulate import Case
 from windtunnel.scenario.target import Target

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from windtunnel.core.results.faults import FaultResult
 from windtunnel.core.results.run import (
     BudgetResult,
     DeviceResult,
-    FaultResult,
     JobCounts,
     RunResult,
     Timed,

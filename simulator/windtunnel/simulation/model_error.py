@@ -61,20 +61,21 @@ def with_model_error(
         return _scaled(result, largest), [note] if repeats else []
     base = values_of(first, recording)
     parts: list[Sequence[Part]] = []
-    overloaded = False
+    overloaded: list[bool] = []
     for direction in (-1, 1):
         changed = first.with_step_times({cls: factor**direction for cls, factor in factors.items()})
         repeated = run_on(engine, changed)
         invariants.check(repeated)
         parts.append(values_of(changed, repeated))
-        state = times_of(changed, repeated).steady.state
-        overloaded = direction == 1 and state is not None and state.verdict == "unstable"
+        # Of the slower run, which is the last.
+        states = [times_of(changed, repeated).steady_of(work).state for work in (None, *range(len(first.workloads)))]
+        overloaded = [state is not None and state.verdict == "unstable" for state in states]
     faster, slower = parts
     notes = [
         f"the model error intervals of token times come from two more runs of the same requests, with every step "
         f"{largest:.3g} times as fast and as slow"
     ]
-    if overloaded:
+    if overloaded[0] and result.statistics.unstable_reason is None:
         notes.append(
             f"with every step {largest:.3g} times as slow, more work arrives than the fleet completes, so TTFT and "
             "end-to-end latency have no upper model error bound"
@@ -82,7 +83,7 @@ def with_model_error(
 
     def of_part(part: Measured | WorkloadResult, number: int) -> Serving | None:
         index = number if len(base) > number else 0
-        return _from_runs(part, base[index], faster[index], slower[index], overloaded)
+        return _from_runs(part, base[index], faster[index], slower[index], overloaded[number])
 
     workloads = [replace(w, serving=of_part(w, 1 + i)) for i, w in enumerate(result.workloads)]
     return replace(result, serving=of_part(result, 0), workloads=workloads), notes

@@ -124,7 +124,7 @@ def _simulate(
     assert first is not None  # noqa: S101  replications is at least 1
     measured = summarise(first, recordings, scenario.parsed_targets(), all_devices)
     notes = [note for r in recordings for note in r.notes]
-    notes += [*doubtful_settings(first), *notes_of(measured.statistics)]
+    notes += [*doubtful_settings(first), *notes_of(measured.statistics, measured.workloads)]
     if scenario.records in ("sample", "none") and not first.streamed:
         notes.append(
             f"records: {scenario.records} was requested, but every job is kept: only the compiled engine summarises "

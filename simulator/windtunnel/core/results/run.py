@@ -8,6 +8,7 @@ from typing import Protocol
 
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
+from windtunnel.core.results.faults import FaultResult, ProgressResult
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,9 @@ class JobCounts(Result):
 class CostPerMillion(Result):
     """The whole rent over millions of prompt tokens, of output tokens, and of both (USD); None if it is not known."""
 
-    input: float | None
-    output: float | None
-    total: float | None
+    input: float | None = None
+    output: float | None = None
+    total: float | None = None
 
 
 @dataclass(frozen=True)
@@ -104,29 +105,29 @@ class EntryUse(Result):
 class Serving(Result):
     """Token times (s), rates and costs of the jobs that generate tokens; ``TokenEstimate`` has both intervals."""
 
-    ttft_s: TimeDistribution | None
-    itl_s: TimeDistribution | None
+    ttft_s: TimeDistribution | None = None
+    itl_s: TimeDistribution | None = None
     """The gaps between tokens of all requests."""
-    tpot_s: TimeDistribution | None
+    tpot_s: TimeDistribution | None = None
     """The mean gap of each request."""
-    e2e_s: TimeDistribution | None
-    input_tokens_per_s: float | None
-    output_tokens_per_s: float | None
-    slo_attainment: float | None
+    e2e_s: TimeDistribution | None = None
+    input_tokens_per_s: float | None = None
+    output_tokens_per_s: float | None = None
+    slo_attainment: float | None = None
     """The share of the arrived requests that meet all targets on times of single requests; None without a target."""
-    goodput_per_s: float | None
-    prefix_hit_rate: float | None
+    goodput_per_s: float | None = None
+    prefix_hit_rate: float | None = None
     """The share of looked-up blocks that the prefix cache had; None without one."""
-    prefix_hit_tokens: int | None
-    kv_peak: float | None
+    prefix_hit_tokens: int | None = None
+    kv_peak: float | None = None
     """The largest share of a replica's KV cache that was needed; None without continuous batching."""
-    kv_capacity_tokens: Mapping[str, int]
+    kv_capacity_tokens: Mapping[str, int] = field(default_factory=dict)
     """The tokens that the KV cache of a replica has room for, by fleet entry."""
-    preemptions: int
-    rejected: int
-    cost_per_million_usd: CostPerMillion
-    energy_per_output_token_j: float | None
-    entries: Sequence[EntryUse]
+    preemptions: int = 0
+    rejected: int = 0
+    cost_per_million_usd: CostPerMillion = CostPerMillion()
+    energy_per_output_token_j: float | None = None
+    entries: Sequence[EntryUse] = ()
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)
     """``slo_attainment`` with its interval."""
 
@@ -308,56 +309,6 @@ class ChipResult(Result):
     energy_j: float
     power_limit_w: float
     idle_power_w: float
-
-
-@dataclass(frozen=True)
-class EntryFaults(Result):
-    """The faults of the devices of one fleet entry."""
-
-    name: str
-    devices: int
-    failures: int
-    down_s: float
-    unreachable_s: float
-    throttled_s: float
-    availability: float
-
-
-@dataclass(frozen=True)
-class FaultCount(Result):
-    """How often a fault of the scenario occurred, and among how many operations. None where it is not known."""
-
-    kind: str
-    occurrences: int | None
-    eligible_operations: int | None
-
-
-@dataclass(frozen=True)
-class FaultResult(Result):
-    """The faults of a run, and the jobs that they affected. ``events`` counts degraded intervals by cause."""
-
-    events: Mapping[str, int]
-    stragglers: int | None
-    interrupted: int
-    restarts: int
-    failed: int
-    corrupted_jobs: int | None
-    entries: Sequence[EntryFaults]
-    by_fault: Sequence[FaultCount]
-
-
-@dataclass(frozen=True)
-class ProgressResult(Result):
-    """What checkpoints and interruptions cost, in device seconds at full speed."""
-
-    checkpoints: int
-    """Complete checkpoints."""
-    checkpoint_s: float
-    """Time to write checkpoints, including those that an interruption left incomplete."""
-    restore_s: float
-    lost_s: float
-    """Work that interruptions discarded."""
-    preemptions: int
 
 
 @dataclass(frozen=True)

@@ -217,6 +217,8 @@ class _Run:
         world.jobs = records_of(world.jobs, tables.JOB)
         world.intervals = records_of(world.intervals[: r.written], tables.INTERVAL)
         world.gaps = records_of(world.gaps[: r.gaps], tables.GAP)
+        world.servers = records_of(world.servers, tables.SERVER)
+        world.workloads = records_of(world.workloads, tables.WORKLOAD)
         world.changes = records_of(world.changes[: r.changes], tables.CHANGE)
         if self.progress is not None:
             self.progress(r.arrived)

@@ -15,17 +15,14 @@ from windtunnel.core.recording import (
     IntArray,
     Recording,
 )
+from windtunnel.core.results.faults import EntryFaults, FaultCount, FaultResult, ProgressResult
 from windtunnel.core.results.run import (
     DesignsResult,
     EntryDesigns,
-    EntryFaults,
     Estimate,
-    FaultCount,
-    FaultResult,
     JobCounts,
     Measured,
     PartStatistics,
-    ProgressResult,
     RunStatistics,
     SiteResult,
     Timed,
@@ -57,7 +54,7 @@ from windtunnel.engine.results.statistics import (
     within_reason,
 )
 from windtunnel.engine.results.steady import TOO_FEW
-from windtunnel.engine.results.times import Times, times_of
+from windtunnel.engine.results.times import Samples, Steady, Times, times_of
 from windtunnel.scenario.faults import OperationFault, Straggler
 from windtunnel.scenario.judging import judge, measured
 from windtunnel.scenario.target import Target
@@ -80,12 +77,14 @@ def summarise(
     return replace(result, targets=[judge(target, measured(target, result)) for target in targets])
 
 
-def notes_of(statistics: RunStatistics) -> list[str]:
+def notes_of(statistics: RunStatistics, workloads: Sequence[WorkloadResult]) -> list[str]:
     """Return sentences that a reader of the averages must know."""
     notes = []
     if statistics.unstable_reason is not None:
+        stable = [w.name for w in workloads if w.statistics.steady_state in ("reached", "not shown")]
+        but = f" except those of {', '.join(stable)}, whose own queueing delays do not grow" if stable else ""
         # Without averages there is no warm-up that they exclude.
-        return [f"{statistics.unstable_reason}; no average is given"]
+        return [f"{statistics.unstable_reason}; no average is given{but}"]
     if statistics.steady_state == "not shown" and statistics.steady_state_reason != TOO_FEW:
         notes.append(f"a steady state is not shown: {statistics.steady_state_reason}")
     cut = statistics.warmup_jobs
@@ -287,20 +286,8 @@ def _weights(rented: IntArray) -> FloatArray | None:
     return None if rented.min() == rented.max() else rented.astype(np.float64)
 
 
-def _part(
-    times: Times,
-    of: JobClass | None,
-    prepared: PreparedRun,
-    recording: Recording,
-    totals: tuple[float | None, float],
-) -> WorkloadResult:
-    """Return the jobs and times of one workload, or of all, which then have no name.
-
-    ``totals`` are the rent (USD) and the energy (J) of the whole fleet.
-    """
-    work = None if of is None else of.number
-    counts = {name: int(count) for name, count in zip(STATUS, times.counts(work).tolist(), strict=True)}
-    samples, steady = times.samples(work), times.steady_of(work)
+def _estimates(samples: Samples, steady: Steady) -> dict[str, dict[str, Estimate]]:
+    """Return the estimates of each time that has a sample, by its key in the result and by statistic."""
     by_metric: dict[str, dict[str, Estimate]] = {}
     for name, sample in samples.items():
         if sample is None:
@@ -316,6 +303,24 @@ def _part(
     for name, sample in samples.items():
         if sample is not None and len(sample):
             by_metric[name] = within_reason(by_metric[name], sample.least)
+    return by_metric
+
+
+def _part(
+    times: Times,
+    of: JobClass | None,
+    prepared: PreparedRun,
+    recording: Recording,
+    totals: tuple[float | None, float],
+) -> WorkloadResult:
+    """Return the jobs and times of one workload, or of all, which then have no name.
+
+    ``totals`` are the rent (USD) and the energy (J) of the whole fleet.
+    """
+    work = None if of is None else of.number
+    counts = {name: int(count) for name, count in zip(STATUS, times.counts(work).tolist(), strict=True)}
+    steady = times.steady_of(work)
+    by_metric = _estimates(times.samples(work), steady)
     distributions = {name: TimeDistribution(**by_name) for name, by_name in by_metric.items()}
     state, whole = steady.state, times.steady.state
     # Where the run is unstable each workload has a verdict of its own.
@@ -495,6 +500,10 @@ def _merged(name: str, use_case: str | None, parts: Sequence[Timed]) -> Workload
             by_name = dict(zip(STATISTICS, map(over_replications, values), strict=True))
             merged[f"{metric}_s"] = TimeDistribution(**within_reason(by_name, 0.0))
     serving = [part.serving for part in parts if part.serving is not None]
+    own = [part.statistics for part in parts if isinstance(part, WorkloadResult) and part.statistics.steady_state]
+    worst = max(
+        own, key=lambda s: ("reached", "not shown", "unstable").index(s.steady_state or "reached"), default=None
+    )
     return WorkloadResult(
         name=name,
         use_case=use_case,
@@ -502,5 +511,9 @@ def _merged(name: str, use_case: str | None, parts: Sequence[Timed]) -> Workload
         latency_s=merged["latency_s"],
         waiting_s=merged["waiting_s"],
         serving=merged_serving(serving, merged),
-        statistics=PartStatistics(missing_interval_reasons=missing_reasons(merged)),
+        statistics=PartStatistics(
+            missing_interval_reasons=missing_reasons(merged),
+            steady_state=None if worst is None else worst.steady_state,
+            steady_state_reason=None if worst is None else worst.steady_state_reason,
+        ),
     )

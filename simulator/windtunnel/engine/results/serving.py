@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -240,47 +240,49 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
     """Return the requests of replications: counts are totals, other values are means; ``merged`` has the times."""
     if not parts:
         return None
-    first = parts[0]
     attained = over_replications([part.slo_attainment for part in parts])
     if attained.low is not None and attained.high is not None:
         attained = replace(attained, low=max(attained.low, 0.0), high=min(attained.high, 1.0))
-
-    def mean(values: Sequence[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return math.fsum(known) / len(known) if known else None
-
     hits = [part.prefix_hit_tokens for part in parts if part.prefix_hit_tokens is not None]
-    costs = [part.cost_per_million_usd for part in parts]
     return Serving(
         ttft_s=of_tokens(merged.get("ttft_s")),
         itl_s=of_tokens(merged.get("itl_s")),
         tpot_s=of_tokens(merged.get("tpot_s")),
         e2e_s=of_tokens(merged.get("e2e_s")),
-        input_tokens_per_s=mean([part.input_tokens_per_s for part in parts]),
-        output_tokens_per_s=mean([part.output_tokens_per_s for part in parts]),
+        input_tokens_per_s=_mean(part.input_tokens_per_s for part in parts),
+        output_tokens_per_s=_mean(part.output_tokens_per_s for part in parts),
         slo_attainment=attained.value,
-        goodput_per_s=mean([part.goodput_per_s for part in parts]),
-        prefix_hit_rate=mean([part.prefix_hit_rate for part in parts]),
+        goodput_per_s=_mean(part.goodput_per_s for part in parts),
+        prefix_hit_rate=_mean(part.prefix_hit_rate for part in parts),
         prefix_hit_tokens=sum(hits) if hits else None,
-        kv_peak=mean([part.kv_peak for part in parts]),
-        kv_capacity_tokens=first.kv_capacity_tokens,
+        kv_peak=_mean(part.kv_peak for part in parts),
+        kv_capacity_tokens=parts[0].kv_capacity_tokens,
         preemptions=sum(part.preemptions for part in parts),
         rejected=sum(part.rejected for part in parts),
-        cost_per_million_usd=CostPerMillion(
-            mean([cost.input for cost in costs]),
-            mean([cost.output for cost in costs]),
-            mean([cost.total for cost in costs]),
-        ),
-        energy_per_output_token_j=mean([part.energy_per_output_token_j for part in parts]),
-        entries=[
-            EntryUse(
-                entry=rows[0].entry,
-                busy=mean([row.busy for row in rows]) or 0.0,
-                mean_sequences=mean([row.mean_sequences for row in rows]),
-                kv_mean=mean([row.kv_mean for row in rows]),
-                kv_peak=mean([row.kv_peak for row in rows]),
-            )
-            for rows in zip(*(part.entries for part in parts), strict=True)
-        ],
+        cost_per_million_usd=_merged_cost([part.cost_per_million_usd for part in parts]),
+        energy_per_output_token_j=_mean(part.energy_per_output_token_j for part in parts),
+        entries=list(map(_merged_use, zip(*(part.entries for part in parts), strict=True))),
         attainment=attained,
     )
+
+
+def _merged_cost(costs: Sequence[CostPerMillion]) -> CostPerMillion:
+    return CostPerMillion(
+        _mean(cost.input for cost in costs), _mean(cost.output for cost in costs), _mean(cost.total for cost in costs)
+    )
+
+
+def _merged_use(rows: Sequence[EntryUse]) -> EntryUse:
+    return EntryUse(
+        entry=rows[0].entry,
+        busy=_mean(row.busy for row in rows) or 0.0,
+        mean_sequences=_mean(row.mean_sequences for row in rows),
+        kv_mean=_mean(row.kv_mean for row in rows),
+        kv_peak=_mean(row.kv_peak for row in rows),
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

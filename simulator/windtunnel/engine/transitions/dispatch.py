@@ -42,7 +42,7 @@ from windtunnel.engine.transitions.single import feed_single
 from windtunnel.engine.transitions.streams import feed_streams
 from windtunnel.engine.transitions.tables import BY_EACH, BY_TURN, PER_SECOND, STREAM, Records, World
 from windtunnel.engine.transitions.users import is_submitted, take_submission
-from windtunnel.engine.transitions.waits import grow_impatient, reject
+from windtunnel.engine.transitions.waits import admits
 
 
 @hot
@@ -242,6 +242,7 @@ def place_next(w: World, score: Any) -> None:
         sweep_classes(w, r.signature_classes + w.ints[at], r.signature_classes + w.ints[at + 1])
 
 
+# Long: every job passes through it, and a call takes time.
 @hot
 def arrive(w: World, key: Any) -> None:
     """Let the next job of the block of arrivals arrive."""
@@ -286,9 +287,6 @@ def arrive(w: World, key: Any) -> None:
         p = w.programs[cls * r.workloads + s.work]
         size = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
         s.key = key(JobKey(s.arrival, work.priority, s.arrival + work.deadline, size))
-    if WAITS and r.waits:
-        if 0 <= work.max_waiting <= r.waiting:
-            reject(w, slot)
-            return
-        grow_impatient(w, slot)
+    if WAITS and r.waits and not admits(w, slot):
+        return
     to_place(w, slot)

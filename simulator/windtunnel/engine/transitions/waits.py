@@ -39,7 +39,7 @@ def _entity(w: World, slot: int) -> int:
 
 
 @cold
-def grow_impatient(w: World, slot: int) -> None:
+def _grow_impatient(w: World, slot: int) -> None:
     """Schedule the tick at which a job that has arrived now leaves, unless it has started."""
     r, s = w.run[0], w.slots[slot]
     x, wait = w.workloads[s.work], w.waits[slot]
@@ -56,7 +56,7 @@ def grow_impatient(w: World, slot: int) -> None:
 
 
 @cold
-def reject(w: World, slot: int) -> None:
+def _reject(w: World, slot: int) -> None:
     """Do not admit a job that has arrived now, because as many jobs wait as its workload allows."""
     r, s = w.run[0], w.slots[slot]
     r.dropped += 1
@@ -71,6 +71,17 @@ def reject(w: World, slot: int) -> None:
         think(w, slot)
     s.next = r.free
     r.free = slot
+
+
+@cold
+def admits(w: World, slot: int) -> bool:
+    """Return whether a job that has arrived now is admitted; from then on it may give up waiting."""
+    most = w.workloads[w.slots[slot].work].max_waiting
+    if 0 <= most <= w.run[0].waiting:
+        _reject(w, slot)
+        return False
+    _grow_impatient(w, slot)
+    return True
 
 
 @cold

@@ -1,0 +1,271 @@
+"""The section `serving` of a result: closed forms of single requests, counts against the jobs, both kinds of intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.cases import memory_of
+
+import windtunnel
+from windtunnel.core.errors import InputError
+from windtunnel.core.recording import COMPLETED, DROPPED, Recording
+from windtunnel.core.results.run import RunResult, Serving, TokenEstimate
+from windtunnel.engine.results.serving import largest_gaps
+from windtunnel.scenario.read import scenario_from_data
+
+MODEL = {
+    "layers": 4, "width": 512, "feed_forward": 1024, "heads": 8, "kv_heads": 2, "head_dim": 64, "vocabulary": 4096,
+    "dtype": "float16", "kv_dtype": "float16",
+}  # fmt: skip
+
+
+def scenario(**changes: Any) -> dict[str, Any]:
+    """One request of 100 prompt tokens and 21 output tokens every 10 s on an L4."""
+    return {
+        "schema": 1,
+        "name": "one",
+        "models": {"chat": MODEL},
+        "fleet": [{"device": "l4", "price": "0.72 USD/h"}],
+        "workload": [
+            {
+                "name": "chat",
+                "arrivals": {"process": "deterministic", "rate": "0.1 /s"},
+                "ops": [{"generate": {"model": "chat", "prompt": 100, "output": 21}}],
+            }
+        ],
+        "policy": {"route": "central", "batch": {"kind": "continuous", "size": 8, "tokens": 512, "memory": 0.9}},
+        "stop": {"jobs": 3},
+        **changes,
+    }
+
+
+def ran(data: dict[str, Any], engine: str = "auto", replications: int = 1) -> tuple[RunResult, Serving, Recording]:
+    run = windtunnel.run(scenario_from_data(data), engine=engine, replications=replications)
+    assert run.result.serving is not None
+    return run.result, run.result.serving, run.recording
+
+
+def crowded(**changes: Any) -> dict[str, Any]:
+    """Requests that share a small KV cache, so that some are preempted, in two classes."""
+    work = [
+        {
+            "name": name,
+            "priority": priority,
+            "arrivals": {"process": "poisson", "rate": "300 /s"},
+            "ops": [{"generate": {"model": "chat", "prompt": prompt, "output": output}}],
+        }
+        for name, priority, prompt, output in (("gold", 1, 40, 30), ("free", 0, 90, 200))
+    ]
+    return scenario(
+        fleet=[{"device": "l4", "count": 2, "memory": memory_of(MODEL, 1200, 64, 16, 1.0), "price": "0.72 USD/h"}],
+        workload=work,
+        policy={"route": "least-loaded", "batch": {"kind": "continuous", "size": 16, "tokens": 64, "memory": 1.0}},
+        stop={"jobs": 250},
+        targets=["ttft p99 <= 100 ms", "tpot p95 of free <= 0.4 ms", "itl p99 of gold <= 1 ms", "e2e mean <= 300 ms"],
+        **changes,
+    )
+
+
+def test_single_requests_have_the_times_rates_and_costs_of_their_steps() -> None:
+    result, serving, recording = ran(scenario())
+    jobs, span_s = recording.jobs, result.simulated_s
+    ttft_s, e2e_s = (jobs.first - jobs.arrival) / 1e12, (jobs.finish - jobs.arrival) / 1e12
+    for times, expected in ((serving.ttft_s, ttft_s), (serving.e2e_s, e2e_s), (serving.tpot_s, (e2e_s - ttft_s) / 20)):
+        assert times is not None
+        assert times.mean.value == pytest.approx(expected.mean(), rel=1e-9)
+        assert times.p99.value == pytest.approx(expected.max(), rel=1e-9)
+    # Gaps are pooled: their mean is that of all requests, which have equally many.
+    assert serving.itl_s is not None and serving.tpot_s is not None
+    assert serving.itl_s.mean.value == pytest.approx(serving.tpot_s.mean.value, rel=1e-9)
+    assert serving.input_tokens_per_s == pytest.approx(300 / span_s)
+    assert serving.output_tokens_per_s == pytest.approx(63 / span_s)
+    rent = 0.72 / 3600 * span_s
+    cost = serving.cost_per_million_usd
+    assert (cost.input, cost.output, cost.total) == pytest.approx((rent / 3e-4, rent / 6.3e-5, rent / 3.63e-4))
+    assert serving.energy_per_output_token_j == pytest.approx(result.energy_j / 63)
+    # One sequence at a time: it is present as long as the device is busy, and needs room for all its tokens.
+    (entry,) = serving.entries
+    assert entry.mean_sequences == pytest.approx(entry.busy) == pytest.approx(e2e_s.sum() / span_s)
+    assert serving.kv_peak == 121 / serving.kv_capacity_tokens["l4"] == entry.kv_peak
+    assert (serving.slo_attainment, serving.goodput_per_s, serving.prefix_hit_rate) == (None, None, None)
+    assert result.to_dict()["serving"]["tpot_s"]["p50"].keys() == {"value", "low", "high", "model_low", "model_high"}
+
+
+def test_faster_and_slower_steps_carry_the_error_of_a_step_through() -> None:
+    result, serving, _ = ran(scenario())
+    (factor,) = (row.accuracy.error_factor for row in result.model_accuracy if row.accuracy.op == "step")
+    assert factor is not None and factor > 1.0
+    for times in (serving.ttft_s, serving.itl_s, serving.tpot_s, serving.e2e_s):
+        assert times is not None
+        for estimate in times.by_name().values():
+            assert isinstance(estimate, TokenEstimate) and estimate.value is not None
+            # A request that is alone waits for nothing, so its times are in proportion to its steps.
+            assert estimate.model_low == pytest.approx(estimate.value / factor, rel=1e-6)
+            assert estimate.model_high == pytest.approx(estimate.value * factor, rel=1e-6)
+    # Where requests queue, TTFT changes by more than the factor; the values themselves are those of the model.
+    busy = crowded()
+    _, serving, _ = ran(busy)
+    mean = serving.ttft_s.mean if serving.ttft_s is not None else None
+    assert isinstance(mean, TokenEstimate) and mean.value is not None and mean.model_low is not None
+    assert mean.value / mean.model_low > factor
+
+
+def test_counts_agree_with_the_jobs_and_both_engines_with_each_other() -> None:
+    result, serving, recording = ran(crowded())
+    jobs, gaps = recording.jobs, recording.token_gaps
+    done = jobs.status == COMPLETED
+    assert jobs.prompts is not None
+    span_s = result.simulated_s
+    assert serving.output_tokens_per_s == pytest.approx(jobs.tokens[done].sum() / span_s)
+    assert serving.input_tokens_per_s == pytest.approx(jobs.prompts[done].sum() / span_s)
+    # Every token after the first of each request is the end of one gap.
+    assert gaps.weights.sum() == (jobs.tokens - 1)[done].sum()
+    assert serving.preemptions > 0
+    parts = [part.serving for part in result.workloads if part.serving is not None]
+    assert sum(part.preemptions for part in parts) == serving.preemptions
+    assert serving.kv_peak is not None and 0.5 < serving.kv_peak <= 1.0
+    again, other = windtunnel.run(scenario_from_data(crowded()), engine="process"), result.to_dict()
+    mine = again.result.to_dict()
+    assert mine["serving"] == other["serving"] and mine["workloads"] == other["workloads"]
+
+
+def test_largest_gap_of_each_request_is_that_of_a_search_over_all_gaps() -> None:
+    _, _, recording = ran(crowded())
+    jobs, gaps = recording.jobs, recording.token_gaps
+    found = largest_gaps(jobs, gaps, np.zeros(len(jobs)))
+    rows = list(zip(*(getattr(gaps, n).tolist() for n in ("ticks", "end", "workload", "of")), strict=True))
+    paused = 0
+    for job in range(len(jobs)):
+        first, finish, work, device = (int(c[job]) for c in (jobs.first, jobs.finish, jobs.workload, jobs.device))
+        own = [t for t, end, _, of in rows if of == job and end > first]
+        shared = [t for t, end, w, of in rows if of == -1 - device and w == work and first < end <= finish]
+        assert found[job] == max([0, *own, *shared])
+        paused += bool(own)
+    assert paused  # preempted requests have a gap of their own
+
+
+def test_attainment_counts_each_request_against_every_limit_that_concerns_it() -> None:
+    result, serving, recording = ran(crowded())
+    jobs = recording.jobs
+    ttft, e2e = (jobs.first - jobs.arrival) / 1e12, (jobs.finish - jobs.arrival) / 1e12
+    tpot, itl = (e2e - ttft) / (jobs.tokens - 1), largest_gaps(jobs, recording.token_gaps, e2e) / 1e12
+    gold = jobs.workload == 0
+    met = (ttft <= 0.1) & (e2e <= 0.3) & np.where(gold, itl <= 0.001, tpot <= 0.0004)
+    assert 0.0 < met.mean() < 1.0
+    assert serving.slo_attainment == pytest.approx(met.mean())
+    assert serving.goodput_per_s == pytest.approx(met.sum() / result.simulated_s)
+    of_gold = result.workloads[0].serving
+    assert of_gold is not None and of_gold.slo_attainment == pytest.approx(met[gold].mean())
+
+
+def test_a_target_on_attainment_has_an_interval_and_cost_is_judged_in_usd() -> None:
+    targets = [
+        "ttft p99 <= 1 s", "slo_attainment >= 90 %", "slo_attainment of gold >= 1 %",
+        "cost_per_million_output_tokens <= 0.001 USD", "tpot mean <= 1 s", "e2e p50 <= 100 s",
+    ]  # fmt: skip
+    data = crowded() | {"targets": targets, "stop": {"jobs": 600}}
+    for replications in (1, 3):
+        result, serving, _ = ran(data, replications=replications)
+        verdicts = {verdict.text: verdict for verdict in result.targets}
+        attained, cost = verdicts[targets[1]], verdicts[targets[3]]
+        assert attained.value == serving.slo_attainment and attained.low is not None and attained.high is not None
+        assert 0.0 <= attained.low <= attained.value <= attained.high <= 1.0
+        assert not cost.met and cost.unit == "USD" and cost.value == serving.cost_per_million_usd.output
+        assert all(verdicts[text].met for text in targets[4:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"targets": ["slo_attainment >= 95 %"]}, "each request has to meet"),
+        ({"targets": ["slo_attainment of chat >= 95 %", "throughput >= 1 /s"]}, "each request has to meet"),
+        ({"targets": ["tpot p98 <= 1 s"]}, "tpot has no 'p98'"),
+        ({"targets": ["slo_attainment >= 95", "ttft p99 <= 1 s"]}, "is a share"),
+        (
+            {"targets": ["cost_per_million_output_tokens <= 1 USD"], "fleet": [{"device": "l4"}]},
+            "requires `price`",
+        ),
+    ],
+)
+def test_targets_that_cannot_be_judged_are_refused(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        windtunnel.run(scenario_from_data(scenario(**changes)))
+
+
+def test_a_target_on_requests_needs_a_workload_that_generates() -> None:
+    data = scenario(targets=["e2e p99 <= 1 s"], policy="fifo")
+    data["workload"][0]["ops"] = [{"service": {"distribution": "deterministic", "mean": "1 ms"}}]
+    with pytest.raises(InputError, match="no workload generates tokens"):
+        scenario_from_data(data)
+
+
+def test_an_admission_limit_loses_as_many_jobs_as_queueing_theory_says() -> None:
+    """M/M/1/K with K = 4 (one in service, at most three wait): Erlang's loss formula for finite queues."""
+    load, places, jobs = 0.9, 4, 40_000
+    work = {
+        "name": "calls",
+        "arrivals": {"process": "poisson", "rate": f"{load * 1000} /s"},
+        "ops": [{"service": {"distribution": "exponential", "mean": "1 ms"}}],
+        "max_waiting": places - 1,
+    }
+    data = {
+        "schema": 1, "name": "loss", "fleet": [{"device": "server"}], "workload": [work], "policy": "fifo",
+        "stop": {"jobs": jobs},
+    }  # fmt: skip
+    result = windtunnel.run(scenario_from_data(data)).result
+    blocked = (1 - load) * load**places / (1 - load ** (places + 1))
+    assert result.jobs.dropped / jobs == pytest.approx(blocked, rel=0.05)
+    assert result.jobs.completed + result.jobs.dropped == jobs
+    # The load of an overloaded system that rejects is bounded, so its times have a mean.
+    work["arrivals"]["rate"] = "3000 /s"
+    overloaded = windtunnel.run(scenario_from_data(data)).result
+    assert overloaded.statistics.steady_state != "unstable" and overloaded.latency_s.mean.value is not None
+
+
+def test_rejected_requests_are_counted_and_do_not_attain() -> None:
+    data = crowded()
+    data["workload"][1]["max_waiting"] = 2
+    result, serving, recording = ran(data)
+    of_gold, of_free = (part.serving for part in result.workloads)
+    assert of_gold is not None and of_free is not None
+    dropped = int((recording.jobs.status == DROPPED).sum())
+    assert serving.rejected == of_free.rejected == result.jobs.dropped == dropped > 0 == of_gold.rejected
+    assert serving.slo_attainment is not None and serving.slo_attainment <= 1 - dropped / result.jobs.arrived
+
+
+def test_users_who_do_not_think_cannot_be_rejected() -> None:
+    data = scenario()
+    data["workload"][0] |= {"arrivals": {"process": "closed", "users": 4, "think": {"mean": "0 s"}}, "max_waiting": 1}
+    with pytest.raises(InputError, match="without end"):
+        scenario_from_data(data)
+
+
+def test_an_overloaded_class_does_not_void_the_class_that_goes_first() -> None:
+    def class_of(name: str, priority: int, rate: int, output: int) -> dict[str, Any]:
+        return {
+            "name": name,
+            "priority": priority,
+            "arrivals": {"process": "poisson", "rate": f"{rate} /s"},
+            "ops": [{"generate": {"model": "chat", "prompt": 60, "output": output}}],
+        }
+
+    data = scenario(
+        workload=[class_of("gold", 1, 1000, 10), class_of("free", 0, 12000, 100)],
+        policy={
+            "route": "central", "order": "priority",
+            "batch": {"kind": "continuous", "size": 8, "tokens": 256, "memory": 0.9},
+        },
+        stop={"jobs": 6000},
+        targets=["ttft p99 of gold <= 10 s", "ttft p99 of free <= 10 s"],
+    )  # fmt: skip
+    result, _, _ = ran(data)
+    gold, free = result.workloads
+    assert result.statistics.steady_state == free.statistics.steady_state == "unstable"
+    assert gold.statistics.steady_state in ("reached", "not shown")
+    assert gold.latency_s.p95.value is not None and free.latency_s.p95.value is None
+    of_gold, of_free = result.targets
+    assert of_gold.met and of_gold.value is not None
+    assert not of_free.met and of_free.value is None and str(of_free.reason).startswith("unstable")
+    assert any("except those of gold" in note for note in result.notes)
