@@ -205,3 +205,41 @@ def test_tables_of_nodes_grow(monkeypatch: pytest.MonkeyPatch) -> None:
         rows,
     )
     assert_same(run_watched(ready), compiled.run(ready))
+
+
+def test_a_redrawn_hour_hits_about_as_often() -> None:
+    """Jobs of the hour that arrive twice have other last blocks then: as equal copies they would hit 52 to 55%."""
+    ready = prepared(served(WHOLE_TRACE, {"blocks": 2**30})).redrawn(2)
+    (chains,) = ready.chains
+    seen: set[int] = set()
+    hits = 0
+    for begin, end in zip(chains.at[:-1].tolist(), chains.at[1:].tolist(), strict=True):
+        runs = chains.runs[begin:end].tolist()
+        found = next((i for i, run in enumerate(runs) if run not in seen), len(runs))
+        hits += int(chains.blocks[runs[:found]].sum())
+        seen.update(runs)
+    assert abs(hits / chains.job_blocks.sum() - 105_710 / 288_500) < 0.03
+
+
+def test_what_a_preempted_request_has_not_prefilled_is_not_found_later() -> None:
+    """B is preempted during its prefill, because A needs its memory, and begins again when A has ended."""
+    batch = {"kind": "continuous", "size": 2, "tokens": 256, "memory": 1.0, "prefix_cache": {}}
+    a = {"timestamp": 0, "input_length": 512, "output_length": 60, "hash_ids": [1]}
+    b = {"timestamp": 0, "input_length": 1024, "output_length": 1, "hash_ids": [2, 3]}
+
+    def run(rows: list[dict[str, Any]]) -> Recording:
+        data = served(Path(), {}, policy={"name": "fifo", "batch": batch})
+        data["workload"][0]["ops"][0]["generate"]["output"] = "$output_length"
+        data["fleet"][0] |= {"device": "l4", "memory": memory_of(SMALL, 512 + 1024 + 32, 256, 2, 1.0)}
+        return run_watched(ready_run(data, rows))
+
+    alone = run([b]).jobs
+    span = int(run([a]).jobs.finish[0]) / 1e9
+    cases = 0
+    for share in np.linspace(0.1, 0.95, 40):
+        recording = run([a, {**b, "timestamp": round(span * float(share), 4)}])
+        jobs = recording.jobs
+        if jobs.start[1] < jobs.finish[0] < jobs.first[1] and any("KV cache was full" in n for n in recording.notes):
+            cases += 1
+            assert jobs.first[1] - jobs.finish[0] == alone.first[0] - alone.arrival[0]
+    assert cases

@@ -40,6 +40,8 @@ class TraceRows:
     time_column: str
     blocks: BlockRuns | None = None
     """The blocks of the prompts by row of the table, if the trace has any."""
+    is_redrawn: bool = False
+    """Whether these are other jobs with the same changes of the rate."""
     _numbers: dict[str, FloatArray] = field(default_factory=dict)
 
     @property
@@ -62,7 +64,7 @@ class TraceRows:
         """Return other jobs with the same changes of the rate (see ``redraw``)."""
         ticks, jobs = redrawn(self.ticks, rng, self.window)
         numbers = {column: values[jobs] for column, values in self._numbers.items()}
-        return replace(self, ticks=ticks, rows=self.rows[jobs], _numbers=numbers)
+        return replace(self, ticks=ticks, rows=self.rows[jobs], is_redrawn=True, _numbers=numbers)
 
     def words(self, column: str, where: Location) -> list[str]:
         """Return the text of a column for each job.

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from windtunnel.core.errors import InputError
+from windtunnel.engine.arrivals.hash_ids import BlockRuns
 from windtunnel.engine.prepare.programs import Source
 from windtunnel.scenario.arrivals import FORMATS, Trace
 from windtunnel.scenario.program import Generate, Stage
@@ -101,7 +102,10 @@ def _of_trace(stage: Generate, source: Source, prompts: np.ndarray, block: int) 
     counts = of_file.at[trace.rows + 1] - of_file.at[trace.rows]
     at = np.concatenate([[0], np.cumsum(counts)])
     runs = of_file.runs[np.repeat(of_file.at[trace.rows] - at[:-1], counts) + np.arange(at[-1])]
-    chains = PromptChains(at, runs, of_file.blocks, of_file.blocks * block, of_file.home[trace.rows], prompts)
+    blocks = of_file.blocks
+    if trace.is_redrawn:
+        runs, blocks = _with_own_ends(of_file, trace.rows, at, runs)
+    chains = PromptChains(at, runs, blocks, blocks * block, of_file.home[trace.rows], prompts)
     wrong = np.flatnonzero(chains.job_blocks != -(-prompts // block))
     if len(wrong):
         job = int(wrong[0])
@@ -112,9 +116,28 @@ def _of_trace(stage: Generate, source: Source, prompts: np.ndarray, block: int) 
         )
     # The last block of a prompt may be partial.
     missing = chains.job_blocks * block - prompts
-    shortest = np.zeros(len(of_file.blocks), dtype=np.int64)
+    shortest = np.zeros(len(blocks), dtype=np.int64)
     np.maximum.at(shortest, runs[at[1:] - 1], missing)
     return replace(chains, tokens=chains.tokens - shortest)
+
+
+def _with_own_ends(
+    of_file: BlockRuns, rows: np.ndarray, at: np.ndarray, runs: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return runs and their blocks where copies of a row have the blocks that other rows have, and others of their own.
+
+    The jobs of a redrawn trace stand for other jobs, whose prompts would not be equal to the last token.
+    """
+    _, first = np.unique(rows, return_index=True)
+    is_copy = np.ones(len(rows), dtype=bool)
+    is_copy[first] = False
+    last = at[1:] - 1
+    alone = np.bincount(of_file.runs, minlength=len(of_file.blocks)) == 1
+    changed = last[is_copy & alone[runs[last]]]
+    blocks = np.append(of_file.blocks, of_file.blocks[runs[changed]])
+    runs = runs.copy()
+    runs[changed] = len(of_file.blocks) + np.arange(len(changed))
+    return runs, blocks
 
 
 def _drawn(stage: Generate, source: Source, prompts: np.ndarray, block: int) -> PromptChains:
