@@ -33,7 +33,7 @@ MOST_LOAD = 1.5
 """Rows whose prompts would keep the group busy for more than 1.5 times the whole time are suspect: their prompts were
 in a prefix cache, or the rates are wrong (the source's README)."""
 WIDER = 1.3
-"""The exponent of the factor of the intervals: a simulation differs from the formula of a closed loop by some percent."""
+"""The exponent of the factor of the intervals: a simulation differs from the formula by some percent."""
 LARGEST_GROUP = 8
 """Devices of the largest group; exchanges between nodes are those of one other system."""
 
@@ -271,7 +271,8 @@ def report(found: Sequence[Result], every: Sequence[Row], left: Mapping[str, int
         text += ["", f"**{title}**: {mape(before):.1%} before, **{mape(after):.1%}** held back ({len(after)} rows)."]
     text += [
         "",
-        f"The 90% interval of the other configurations of an engine and die holds {coverage(found):.0%} of the rows held back.",
+        "The 90% interval of the other configurations of an engine and die holds "
+        f"{coverage(found):.0%} of the rows held back.",
         "Profiles have its factor to the power of 1.3, because a simulation differs from the formula.",
         "",
     ]
