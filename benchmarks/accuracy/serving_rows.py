@@ -32,9 +32,12 @@ were fitted to the times per output token of all rows; engine_profiles.md has th
 
 `MAPE`: mean absolute percentage error. `coverage`: share of rows whose measured value is in the 90% interval.
 
-| decoders | engine | SKU | rows | TPOT: MAPE | bias | coverage | end to end: MAPE | bias | coverage | TTFT: median | bias | coverage |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|
 """
+COLUMNS = (
+    *("decoders", "engine", "SKU", "rows"),
+    *(f"{time}: {figure}" for time in ("TPOT", "end to end") for figure in ("MAPE", "bias", "coverage")),
+    *("TTFT: median error", "median bias", "coverage"),
+)
 
 
 def sample(truth: Path) -> list[tuple[str, MeasuredLoop]]:
@@ -91,7 +94,8 @@ def main(truth: Path, out: Path) -> None:
             continue
         groups[kind, row.engine, row.sku].append(row)
         groups[kind, "all", ""].append(row)
-    lines = [f"| {' | '.join(key)} | {cells(members)} |" for key, members in sorted(groups.items())]
+    lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
+    lines += [f"| {' | '.join(key)} | {cells(members)} |" for key, members in sorted(groups.items())]
     out.write_text(HEAD + "\n".join(lines) + f"\n\n{refused} rows of the sample were refused.\n")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -17,6 +18,7 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.ops import one_row
 from windtunnel.core.step_op import Step, parse_weights
 from windtunnel.library.steps import StepPricing
+from windtunnel_models.engines import serving_engine
 from windtunnel_models.models import known_architecture, read_architecture
 
 Command = Callable[..., CompletedProcess[str]]
@@ -211,13 +213,20 @@ def test_a_step_takes_longer_with_more_of_anything() -> None:
 
 
 def test_engines_choose_the_all_reduce_and_fuse_norms_into_it() -> None:
-    group = {**LLAMA, "decode": 16}
-    generic, vllm, sglang, trtllm = (
-        step({**group, "engine": name}) for name in ("generic", "vllm", "sglang", "trtllm")
+    names = ("generic", "vllm", "sglang", "trtllm")
+    # Without host time and factors.
+    bare = StepPricing(
+        windtunnel.catalogue().device(H100), {name: replace(serving_engine(name), values={}) for name in names}
     )
+
+    def operations(values: Mapping[str, object]) -> list[float]:
+        rows = [one_row(Step, {**values, "engine": name}) for name in names]
+        return [float(cost.duration_s[0]) for cost in bare.costs(rows)]
+
+    generic, vllm, sglang, trtllm = operations({**LLAMA, "decode": 16})
     assert max(vllm, trtllm) < sglang < generic
-    alone = {step({**SMALL, "engine": name}) for name in ("generic", "vllm", "sglang", "trtllm")}
-    assert len(alone) == 1
+    assert len(set(operations(SMALL))) == 1
+    assert step({**SMALL, "engine": "generic"}) == operations(SMALL)[0]
 
 
 def test_more_tokens_than_fit_beside_the_weights_are_noted(tmp_path: Path, windtunnel_command: Command) -> None:

@@ -19,6 +19,7 @@ from windtunnel.core.ticks import FloatArray
 from windtunnel.core.version import __version__
 from windtunnel.library.closed_loop import ClosedLoop, LoopTimes, errors, loop_times
 from windtunnel.library.steps import StepPricing
+from windtunnel.report.serving import Means
 from windtunnel.simulation.fleet import device_model
 from windtunnel.validation.serving import (
     MeasuredLoop,
@@ -28,6 +29,7 @@ from windtunnel.validation.serving import (
     replayed,
     simulated,
 )
+from windtunnel.validation.serving import means as mean_errors
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 from windtunnel_models.engines import serving_engine
 from windtunnel_models.engines.fit import EngineFit, fit_times
@@ -143,6 +145,11 @@ def calibrate_serving(
     return result
 
 
+def means(rows: Sequence[ServingRow]) -> Means:
+    """Return mean absolute errors and biases by engine and SKU; see ``validation.serving.means``."""
+    return mean_errors(rows)
+
+
 def _loops(path: Path, stated: dict[str, object], named: Mapping[str, str]) -> list[MeasuredLoop]:
     """Return the closed loops of a table that are of the named model, SKU and engine, with a time per output token."""
     table = read_measurements(path)
@@ -254,7 +261,7 @@ def overlay_text(result: EngineCalibration, base: ServingEngine, source: str) ->
         entry = f"value: {number.value:.6g}{unit}, source: rows, low: {low:.5g}{unit}, high: {high:.5g}{unit}"
         lines.append(f"  {number.name}: {{{result.key}: {{{entry}}}}}")
     unseen = base.values.get(f"unseen_error.{result.key}", base.values.get(f"unseen_error.{OTHER}"))
-    wide = max(result.error_factor, 1.5 if unseen is None else unseen.value)
+    wide = max(1.2 * result.error_factor, 1.5 if unseen is None else unseen.value)
     lines.append(f"  error: {{{result.key}: {{value: {result.error_factor:.4g}, source: rows}}}}")
     lines.append(f"  unseen_error: {{{result.key}: {{value: {wide:.4g}, source: rows}}}}")
     if result.frontend_s is not None:

@@ -101,13 +101,9 @@ def validate(
         return
     from windtunnel.app import validate as validating
     from windtunnel.app.run import check_writable
-    from windtunnel.core.errors import InputError, Location
     from windtunnel.report.validation import text
 
-    if old_max_mape is not None:
-        raise InputError(
-            "--at-most was renamed to --max-mape", where=Location(field="--at-most"), expected="--max-mape"
-        )
+    _not_renamed(old_max_mape)
     if out is not None:
         check_writable(out)
     share = None if max_mape is None else max_mape / 100.0
@@ -182,7 +178,6 @@ def validate_serving(
     from windtunnel.core.results.measured_serving import ReplayResult
     from windtunnel.library import predict as predict_library
     from windtunnel.report.measured_serving import mean_lines, replay_lines, row_lines
-    from windtunnel.validation.serving import means
 
     status = StatusLine()
     result = serving.validate_serving(
@@ -201,9 +196,9 @@ def validate_serving(
         return
     if form == "json":
         # Standard output holds the rows alone.
-        click.echo("\n".join(mean_lines(means(result))), err=True)
+        click.echo("\n".join(mean_lines(serving.means(result))), err=True)
         return
-    click.echo("\n".join([*row_lines(result), "", *mean_lines(means(result))]))
+    click.echo("\n".join([*row_lines(result), "", *mean_lines(serving.means(result))]))
 
 
 def _judge(
@@ -229,6 +224,15 @@ def _judge(
         failed = failed or bool(missed)
     if failed:
         sys.exit(1)
+
+
+def _not_renamed(old_max_mape: str | None) -> None:
+    from windtunnel.core.errors import InputError, Location
+
+    if old_max_mape is not None:
+        raise InputError(
+            "--at-most was renamed to --max-mape", where=Location(field="--at-most"), expected="--max-mape"
+        )
 
 
 def _warn(lines: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from windtunnel.core.ticks import FloatArray, to_second_array
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import record
+from windtunnel.validation.serving_files import SUFFIXES, read_results
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.engines import is_engine_overlay, read_engine_overlay, serving_engine
 from windtunnel_models.models import find_architecture, published_formats
@@ -445,7 +446,12 @@ def _column(table: Table, name: str) -> FloatArray:
 
 
 def read_measurements(path: Path) -> Table:
-    """Return the table of measurements or the log at ``path``; raises InputError if it is no table."""
+    """Return the table of measurements or the log at ``path``, or the result of a load generator as such a table.
+
+    Raises InputError if it is neither.
+    """
+    if path.suffix in SUFFIXES:
+        return read_results(path)
     return read_table(path, "table of measured serving")
 
 
