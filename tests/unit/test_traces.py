@@ -19,8 +19,9 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
 from windtunnel.engine.arrivals import TraceRows, arrivals, export_trace, read_trace, trace_jobs
 from windtunnel.engine.arrivals.processes import Draws
-from windtunnel.scenario.arrivals import FORMATS, Trace
+from windtunnel.scenario.arrivals import Trace
 from windtunnel.scenario.read import scenario_from_data
+from windtunnel.scenario.trace_formats import FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = ROOT / "scenarios" / "traces"

@@ -19,7 +19,7 @@ from windtunnel.core.ticks import FloatArray
 from windtunnel.core.version import __version__
 from windtunnel.library.closed_loop import ClosedLoop, LoopTimes, errors, loop_times
 from windtunnel.library.steps import StepPricing
-from windtunnel.report.serving import Means
+from windtunnel.report.measured_serving import Means
 from windtunnel.simulation.fleet import device_model
 from windtunnel.validation.serving import (
     MeasuredLoop,

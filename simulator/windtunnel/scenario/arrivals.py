@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
@@ -26,6 +26,7 @@ from windtunnel.scenario.fields import (
     as_custom,
     whole,
 )
+from windtunnel.scenario.trace_formats import FORMATS
 
 DAY_S = 86_400.0
 
@@ -436,32 +437,6 @@ class Knot(Model):
 
     from_: Seconds = Field(alias="from")
     to: Seconds
-
-
-class TraceFormat(NamedTuple):
-    """The columns of a known trace format."""
-
-    time: str
-    """Name of the arrival-time column."""
-    columns: tuple[str, ...]
-    """All required columns."""
-    per_second: int = 1
-    """The unit of times: so many are a second."""
-    block_tokens: int = 0
-    """The tokens of a block, if the rows have hash ids of the blocks of their prompts (JSON lines); else 0."""
-
-
-_POD_COLUMNS = (
-    "name cpu_milli memory_mib num_gpu gpu_milli gpu_spec qos pod_phase creation_time deletion_time scheduled_time"
-)
-FORMATS = {
-    "azure-llm": TraceFormat("TIMESTAMP", ("TIMESTAMP", "ContextTokens", "GeneratedTokens")),
-    "mooncake": TraceFormat(
-        "timestamp", ("timestamp", "input_length", "output_length", "hash_ids"), per_second=1000, block_tokens=512
-    ),
-    "openb-pods": TraceFormat("creation_time", tuple(_POD_COLUMNS.split())),
-}
-"""The known trace formats, by name."""
 
 
 class Trace(Model):

@@ -24,7 +24,8 @@ from windtunnel.engine.arrivals.hash_ids import BlockRuns, block_runs, read_json
 from windtunnel.engine.arrivals.limits import MAX_JOBS, JobLimit
 from windtunnel.engine.arrivals.processes import Draws
 from windtunnel.engine.arrivals.redraw import redrawn, window
-from windtunnel.scenario.arrivals import FORMATS, Knot, Trace
+from windtunnel.scenario.arrivals import Knot, Trace
+from windtunnel.scenario.trace_formats import FORMATS
 
 TIME_COLUMN = "time_s"
 """The name of the arrival-time column that ``export_trace`` writes."""

@@ -16,9 +16,10 @@ import numpy as np
 from windtunnel.core.errors import InputError
 from windtunnel.engine.arrivals.hash_ids import BlockRuns
 from windtunnel.engine.prepare.programs import Source
-from windtunnel.scenario.arrivals import FORMATS, Trace
+from windtunnel.scenario.arrivals import Trace
 from windtunnel.scenario.program import Generate, Stage
 from windtunnel.scenario.scenario import ContinuousBatch, Scenario
+from windtunnel.scenario.trace_formats import FORMATS
 
 _BLOCK_TOKENS = 16
 """The default of vLLM's `--block-size` on GPUs."""
