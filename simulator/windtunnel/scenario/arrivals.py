@@ -448,7 +448,7 @@ class TraceFormat(NamedTuple):
     per_second: int = 1
     """The unit of times: so many are a second."""
     block_tokens: int = 0
-    """The tokens of a block, if the rows have hash ids of the blocks of their prompts (JSON lines); else 0."""
+    """The tokens of a block, if the rows have hash ids of blocks (JSON lines); else 0."""
 
 
 _POD_COLUMNS = (
@@ -456,9 +456,7 @@ _POD_COLUMNS = (
 )
 FORMATS = {
     "azure-llm": TraceFormat("TIMESTAMP", ("TIMESTAMP", "ContextTokens", "GeneratedTokens")),
-    "mooncake": TraceFormat(
-        "timestamp", ("timestamp", "input_length", "output_length", "hash_ids"), per_second=1000, block_tokens=512
-    ),
+    "mooncake": TraceFormat("timestamp", ("timestamp", "input_length", "output_length", "hash_ids"), 1000, 512),
     "openb-pods": TraceFormat("creation_time", tuple(_POD_COLUMNS.split())),
 }
 """The known trace formats, by name."""

@@ -132,6 +132,7 @@ def _of_server(w: World, device: int, slot: int) -> tuple[int, int, int, int, in
     return w.sequences[slot].prompt, hit, v.cached, room, running, (device - home) % r.devices
 
 
+# Long: its loops over classes and their devices keep the best candidate in variables.
 @hot
 def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
     """Return the device with the best score and the job's expected time there; -1 if none is available.
