@@ -132,6 +132,41 @@ def test_a_plan_of_a_fleet_that_changes_its_own_work_equals_brute_force(
     compare_with_brute_force(feature(data, draws.draw))
 
 
+@pytest.mark.parametrize(
+    "targets",
+    [
+        ["ttft p95 <= 4 ms", "slo_attainment >= 90 %", "cost_per_million_output_tokens <= 1 USD"],
+        ["e2e p95 <= 8 ms", "tpot mean <= 0.5 ms", "slo_attainment >= 95 %"],
+        ["e2e mean <= 20 ms", "cost_per_million_output_tokens <= 0.04 USD"],
+        ["cost_per_million_output_tokens <= 0.001 USD", "tpot p95 <= 1 ms"],
+    ],
+)
+def test_a_plan_of_requests_equals_brute_force_and_is_never_below_its_bound(targets: list[str]) -> None:
+    compare_with_brute_force(
+        {
+            "schema": 1,
+            "name": "requests",
+            "seed": 5,
+            "models": {"tiny": {"layers": 8, "width": 1024, "heads": 8, "feed_forward": 2048, "vocabulary": 1000}},
+            "fleet": [{"device": "l4", "price": "0.8 USD/h"}, {"device": "l40s", "price": "1.9 USD/h"}],
+            "workload": [
+                {
+                    "name": "chat",
+                    "arrivals": {"process": "poisson", "rate": "400 /s"},
+                    "ops": [{"generate": {"model": "tiny", "prompt": 200, "output": 20}}],
+                }
+            ],
+            "policy": {"name": "least-loaded", "batch": {"kind": "continuous", "size": 8, "tokens": 512}},
+            "stop": {"jobs": 400},
+            "targets": targets,
+            "plan": {
+                "max": 3, "max_entries": 2, "replications": 2, "loads": [], "spare": 0, "objective": "cost",
+                "simulations": 100,
+            },
+        }
+    )  # fmt: skip
+
+
 def compare_with_brute_force(data: dict[str, Any]) -> None:
     scenario = scenario_from_data(data)
     one = Planner(scenario, KNOWN, 1, None)
@@ -267,7 +302,7 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
             "name": "fifo",
             "batch": batch if kind == "continuous" else {"kind": "request", "size": 8, "wait": "1 ms"},
         }
-        metrics = ["latency", "ttft", "itl"] if output > 1 else ["latency", "ttft"]
+        metrics = ["latency", "ttft", "itl", "tpot", "e2e"] if output > 1 else ["latency", "ttft", "e2e"]
     else:
         data["fleet"] = [{"device": "l4", "count": draw(st.integers(1, 3)), "price": "1 USD/h"}]
         ops = [{"gemm": {"m": 256, "n": 1024, "k": 1024, "dtype": "bfloat16"}}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.recording import COMPLETED, DROPPED, Recording
 from windtunnel.core.results.run import RunResult, Serving, TokenEstimate
 from windtunnel.engine.results.serving import largest_gaps
+from windtunnel.report.numbers import value_range
+from windtunnel.report.run_page import render
+from windtunnel.report.summary import summary
 from windtunnel.scenario.read import scenario_from_data
 
 MODEL = {
@@ -199,6 +203,29 @@ def test_a_target_on_requests_needs_a_workload_that_generates() -> None:
     data["workload"][0]["ops"] = [{"service": {"distribution": "deterministic", "mean": "1 ms"}}]
     with pytest.raises(InputError, match="no workload generates tokens"):
         scenario_from_data(data)
+
+
+def test_summary_and_report_keep_both_kinds_of_intervals_apart() -> None:
+    data = crowded() | {"stop": {"jobs": 800}}
+    for work in data["workload"]:
+        work["arrivals"]["rate"] = "60 /s"
+    result, serving, recording = ran(data)
+    times = serving.tpot_s
+    assert times is not None and isinstance(times.mean, TokenEstimate)
+    chance, model = (
+        value_range(times.mean.low, times.mean.high, "s"),
+        value_range(times.mean.model_low, times.mean.model_high, "s"),
+    )
+    assert chance and model and chance != model
+    rows = {line.split()[0]: line for line in summary(result).split("model error")[1].splitlines() if line.strip()}
+    assert model in rows["TPOT"] and chance not in rows["TPOT"]
+    text = summary(result)
+    for words in ("meet every limit", "requests/s", "per million output tokens", "per output token"):
+        assert words in " ".join(text.split())
+    page = unescape(render(result, recording))
+    assert f"chance {chance} · model {model}" in page
+    for words in ("SLO attainment", "Goodput", "KV cache peak", "Requests by workload", "Mean sequences"):
+        assert words in page
 
 
 def test_an_admission_limit_loses_as_many_jobs_as_queueing_theory_says() -> None:

@@ -191,7 +191,11 @@ class Candidates:
                 evaluation = replace(evaluation, meets=missed, decided=True, spare_violations=f"{lost} {left}")
                 continue
             degraded = self.simulator.evaluations[case]
-            times = [t for t in degraded.targets if t.unit == "s" or t.metric in ("throughput", "completed")]
+            times = [
+                t
+                for t in degraded.targets
+                if t.unit == "s" or t.metric in ("throughput", "completed", "slo_attainment")
+            ]
             meets = Meets(
                 value=degraded.keeps_up and all(t.verdict != "missed" for t in times),
                 confidence=evaluation.meets.confidence and degraded.keeps_up and all(t.met for t in times),

@@ -162,8 +162,11 @@ class Reasons:
         return [t for t in self.targets if cannot([t])] or _least_set(self.targets, cannot)
 
     def _rent(self, least_usd_per_h: float | None) -> list[TargetLimit]:
-        """Return the smallest limit on the rent."""
-        limit = min((t for t in self.targets if _is_rent(t)), key=lambda t: t.limit)
+        """Return the target that limits the rent most."""
+        return self._rent_of([t for t in self.targets if _limits_rent(t)], least_usd_per_h)
+
+    def _rent_of(self, rents: Sequence[Target], least_usd_per_h: float | None) -> list[TargetLimit]:
+        limit = min(rents, key=self.candidates.rent_limit)
         return [TargetLimit(text=limit.text, limit=to_unit(limit.limit, limit.unit), least=least_usd_per_h)]
 
     @staticmethod
@@ -187,7 +190,7 @@ class Reasons:
         if reason.kind == "too_few":
             return count <= (reason.allowed or 0)
         if reason.kind == "over_rent":
-            return bool(count // size * self.candidates.rents[entry] <= min(t.limit for t in reason.targets))
+            return bool(count // size * self.candidates.rents[entry] <= self.candidates.max_cost)
         return False
 
     # No fleet at all.
@@ -255,7 +258,7 @@ class Reasons:
             limits = [TargetLimit(text=t.text, limit=to_unit(t.limit, t.unit), least=None) for t in others]
             conflict = Conflict(
                 kind="cheapest",
-                targets=[*limits, *self._rent(evaluation.cost_usd_per_h)],
+                targets=[*limits, *self._rent_of(rents, evaluation.cost_usd_per_h)],
                 fleet=self.candidates.text(evaluation.counts),
                 entries=self.candidates.named(evaluation.counts),
                 proof=search.proof,

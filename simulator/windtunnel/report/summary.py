@@ -105,8 +105,12 @@ def _serving(result: RunResult) -> list[str]:
 
 
 def _utilisation(result: RunResult) -> list[str]:
-    """Return a line for each fleet entry: the mean over its devices, and the range over them."""
-    entries = by_entry(result.devices)
+    """Return a line for each fleet entry: the mean over its devices, and the range over them.
+
+    For an entry that serves requests the section on them tells its use: with a single sequence it is busy already.
+    """
+    serves = () if result.serving is None else [entry.entry for entry in result.serving.entries]
+    entries = [entry for entry in by_entry(result.devices) if entry.name not in serves]
     rows = [
         [
             entry.label,

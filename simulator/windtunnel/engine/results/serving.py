@@ -175,16 +175,23 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
         return largest
     decoded = np.flatnonzero((jobs.status == COMPLETED) & (jobs.tokens > 1) & (jobs.first >= 0))
     largest[decoded] = 0
-    device, work = -1 - gaps.of[shared], gaps.workload[shared]
-    end, ticks = gaps.end[shared], gaps.ticks[shared]
-    for on in np.unique(jobs.device[decoded]).tolist():
-        for of in np.unique(jobs.workload[decoded]).tolist():
-            mine = decoded[(jobs.device[decoded] == on) & (jobs.workload[decoded] == of)]
-            here = (device == on) & (work == of)
-            ends = end[here]  # a device's steps are recorded in the order of time
-            low = np.searchsorted(ends, jobs.first[mine], side="right")
-            high = np.searchsorted(ends, jobs.finish[mine], side="right")
-            largest[mine] = _largest_within(ticks[here], low, high)
+    if not len(decoded):
+        return largest
+    # Device and workload as one number. The steps of a device are recorded in the order of time, which sorting keeps.
+    works = int(max(gaps.workload.max(), jobs.workload.max())) + 1
+    group_of_gap, group_of_job = (
+        (-1 - gaps.of[shared]) * works + gaps.workload[shared],
+        jobs.device * works + jobs.workload,
+    )
+    order = np.argsort(group_of_gap, kind="stable")
+    end, ticks, group = gaps.end[shared][order], gaps.ticks[shared][order], group_of_gap[order]
+    decoded = decoded[np.argsort(group_of_job[decoded], kind="stable")]
+    groups, first = np.unique(group_of_job[decoded], return_index=True)
+    for number, mine in zip(groups.tolist(), np.split(decoded, first[1:]), strict=True):
+        here = slice(*np.searchsorted(group, [number, number + 1]).tolist())
+        low = np.searchsorted(end[here], jobs.first[mine], side="right")
+        high = np.searchsorted(end[here], jobs.finish[mine], side="right")
+        largest[mine] = _largest_within(ticks[here], low, high)
     own = np.flatnonzero(~shared)
     own = own[(gaps.end[own] > jobs.first[gaps.of[own]]) & (jobs.first[gaps.of[own]] >= 0)]
     np.maximum.at(largest, gaps.of[own], gaps.ticks[own])
