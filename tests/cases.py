@@ -8,12 +8,19 @@ from typing import Any, TypeVar
 
 import pytest
 
+from windtunnel.app.run import list_policies
 from windtunnel.core.decoder_memory import LargestStep, decoder_memory
 from windtunnel.core.errors import Location
 from windtunnel.core.group import Group
+from windtunnel.core.policy import POLICIES, ROUTES
 from windtunnel.scenario.decoder import DecoderModel
 
 T = TypeVar("T")
+
+FLEET_POLICIES = [
+    name for name in list_policies() if name != "recommendation-matrix" and ROUTES[POLICIES[name][0]].rank_by != "each"
+]
+"""The policies that need neither use cases nor continuous batching."""
 
 
 def check_all(cases: Iterable[T], check: Callable[[T], object], name: Callable[[T], object] = str) -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.cases import memory_of
 from tests.differential.comparison import CATALOGUE, assert_same, prepared
 
-from windtunnel.app.run import list_policies
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
 from windtunnel.engine.choice import choose, unsupported_by_compiled
@@ -28,7 +27,6 @@ from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.read import check_scenario, is_placement
 from windtunnel.simulation.run import prepare_run
 
-POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]
 EXPENSIVE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 """Not suppressed: Hypothesis fails if nearly all examples are rejected."""
 ROUTES = ["central", "round-robin", "least-loaded", "shortest-expected-completion", "cheapest-that-meets-the-deadline"]

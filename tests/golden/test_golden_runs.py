@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases import FLEET_POLICIES
 
 import windtunnel
-from windtunnel.app.run import list_policies
 from windtunnel.scenario.read import read_scenario, scenario_from_data
 
 HERE = Path(__file__).parent
-POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]
 
 
 def canonical_log(policy: Any, late_ticks: int = 0) -> str:
@@ -62,7 +61,7 @@ def canonical_log(policy: Any, late_ticks: int = 0) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", FLEET_POLICIES)
 def test_the_canonical_log_is_what_it_was(policy: str) -> None:
     path = HERE / f"{policy}.txt"
     log = canonical_log(policy)

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cases import memory_of
+from tests.cases import FLEET_POLICIES, memory_of
 
 import windtunnel
-from windtunnel.app.run import list_policies
 from windtunnel.core.results.data import result_json
 from windtunnel.scenario.read import scenario_from_data
 
 CATALOGUE = windtunnel.catalogue()
-POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]
 
 
 @st.composite
@@ -77,7 +75,7 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
         }
         for i in range(draw(st.integers(1, 3)))
     ]
-    policy: Any = draw(st.sampled_from(POLICIES))
+    policy: Any = draw(st.sampled_from(FLEET_POLICIES))
     if (
         draw(st.booleans())
         and all(entry["streams"] == 1 for entry in fleet)
@@ -192,7 +190,7 @@ def serving(draw: st.DrawFn) -> dict[str, Any]:
             for name in ("chat", "code")
         ],
         "policy": {
-            "name": draw(st.sampled_from(POLICIES)),
+            "name": draw(st.sampled_from(FLEET_POLICIES)),
             "batch": draw(
                 st.sampled_from(
                     [

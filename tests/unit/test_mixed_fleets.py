@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import FLEET_POLICIES
 
 import windtunnel
 from windtunnel.app import plan as planner
@@ -28,7 +29,6 @@ from windtunnel.backends.discovery.registry import backend
 from windtunnel.core import errors
 from windtunnel.core.executor import Executed
 from windtunnel.core.ops import OPERATIONS, one_row
-from windtunnel.core.policy import POLICIES
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.run import RealWork
 from windtunnel.engine.prepare import real_devices
@@ -128,7 +128,7 @@ REAL = [{"real": "cpu:0", "name": "one"}, {"device": "host", "name": "two"}, {"d
 BROKEN = Executed(1e-4, "it broke")
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", [*FLEET_POLICIES, "recommendation-matrix"])
 def test_no_policy_can_tell_a_real_device_from_a_model(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
     """A real device that takes what its model says: every job starts and ends as on models alone, wherever."""
     others = [{"device": "rtx-4090@opencl", "price": "1 USD/h"}, {"device": "host@vulkan", "price": "1 USD/h"}]

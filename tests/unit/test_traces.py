@@ -275,7 +275,7 @@ def test_a_trace_of_a_scenario_says_its_rate_and_that_it_is_not_stationary() -> 
     ("keys", "says"),
     [
         ({}, "workload[0].arrivals: 'time' is missing; expected `time`"),
-        ({"time": "t", "format": "cvs"}, "workload[0].arrivals.format: 'cvs' is not a valid value; expected one of csv, azure-llm, openb-pods; did you mean 'csv'?"),
+        ({"time": "t", "format": "cvs"}, "workload[0].arrivals.format: 'cvs' is not a valid value; expected one of csv, azure-llm, mooncake, openb-pods; did you mean 'csv'?"),
         ({"format": "azure-llm"}, "has no column 'TIMESTAMP', which the format azure-llm requires; expected one of t, what; or columns: {TIMESTAMP: A-COLUMN"),
         ({"time": "t", "columns": {"tokens": "waht"}}, "workload[0].arrivals.columns.tokens: the trace"),
         ({"time": "t", "columns": {"tokens": "waht"}}, "has no column 'waht'; expected one of t, what; did you mean 'what'?"),
