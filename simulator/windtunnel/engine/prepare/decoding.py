@@ -8,7 +8,6 @@ of a step, and the cost model of the device prices them. `core/step_cost.py` des
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -228,14 +227,6 @@ class DecoderCosts:
         basis = next(word for word in ("formula", "transfer", "measured") if word in bases)
         text = "the intervals of its parts: errors of one operation add, those of different operations are independent"
         return ModelAccuracy("step", basis, text, error_factor=float(ratios.max()))
-
-    def times(self, factor: float) -> DecoderCosts:
-        """Return costs whose every step takes ``factor`` times as long, at the same power."""
-        other = copy(self)
-        other._flat = {}
-        for table in ("linear", "head", "decode", "prefill"):
-            setattr(other, table, getattr(self, table) * factor)
-        return other
 
     def flat(self, table: str) -> FloatArray:
         """Return a table as a contiguous array of shape (n,), seconds before joules; always the same object."""

@@ -517,6 +517,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
         decoders = [c.decoder for (cls, _), c in prepared.compiled.items() if cls == fleet_class.number]
         if row.kind == tables.SERVER_KIND and decoders and decoders[0] is not None:
             _write_step_costs(row, decoders[0], prepared, numbers)
+            row.step_factor = prepared.step_factors.get(fleet_class.number, 1.0)
         size += node_count
         ends.append(size)
     if prepared.policy.route.score is None:

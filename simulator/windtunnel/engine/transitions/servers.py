@@ -233,6 +233,7 @@ def begin_step(w: World, device: int) -> None:
         seconds /= float(min(c.copies, max(chunks, 1)))
     seconds = (seconds / micro + step_s) * max(1.0, micro * c.stage_share)
     joules = joules + micro * step_j
+    seconds, joules = seconds * c.step_factor, joules * c.step_factor
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         r.too_long = 1

@@ -109,14 +109,14 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # points of context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow:
 # linear and head by tokens and sequences, prefill by windows and points of context, decode by sequences and points;
 # `kinds` of windows, whose tokens are at `windows`; pipeline stages, the share of the layers of the largest one, and
-# copies of the attention. For autoscaling: the number of devices in service that have a job, their device-ticks since
-# the last decision, and the tick until which these are counted. For gangs: idle, the number of available devices
-# without a job. For designs: how many a device holds (0 if it never loads any), and the ticks and the power above idle
-# of a load.
+# copies of the attention; step_factor: how many times as long as modelled a step takes. For autoscaling: the number of
+# devices in service that have a job, their device-ticks since the last decision, and the tick until which these are
+# counted. For gangs: idle, the number of available devices without a job. For designs: how many a device holds (0 if it
+# never loads any), and the ticks and the power above idle of a load.
 CLASS = _layout(
     "first count tree leaf kind asks capacity state columns linear head prefill decode kinds windows stages copies "
     "scaled working worked counted idle regions load_ticks",
-    "memory stage_share idle_w load_w",
+    "memory stage_share step_factor idle_w load_w",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
 # of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real
