@@ -274,7 +274,7 @@ def test_when_memory_for_keys_and_values_runs_out_sequences_are_put_off_and_stil
     assert "preempted" in note
     assert int(finished.recording.token_gaps.weights.sum()) == 40 * 299
     roomy = run(serving(40, 200, 300, "1e4 /s", CONTINUOUS))
-    assert roomy.result.notes == []
+    assert not any("KV cache" in note for note in roomy.result.notes)
     assert roomy.result.throughput_per_s > finished.result.throughput_per_s
 
 

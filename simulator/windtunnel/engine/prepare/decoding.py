@@ -8,8 +8,7 @@ of a step, and the cost model of the device prices them. `core/step_cost.py` des
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -272,13 +271,6 @@ class DecoderCosts:
         basis = next(word for word in ("formula", "transfer", "measured") if word in bases)
         text = "the intervals of its parts: errors of one operation add, those of different operations are independent"
         return ModelAccuracy("step", basis, text, error_factor=float(ratios.max()))
-
-    def slowed(self, factor: float) -> DecoderCosts:
-        """Return costs whose every step takes ``factor`` times as long, at the same power."""
-        other = copy(self)
-        numbers = {name: factor * getattr(self.times, name) for name in EngineTimes.NUMBERS}
-        other._divided = replace(self._divided, times=replace(self.times, **numbers))
-        return other
 
     def flat(self, table: str) -> FloatArray:
         """Return a table as a contiguous array of shape (n,), seconds before joules; always the same object."""

@@ -15,7 +15,7 @@ from windtunnel.core.policy import Batch, Policy
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.engine.prepare.batches import BatchTable, batch_table
 from windtunnel.engine.prepare.chips import Chip, shared_chips
-from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
+from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
 from windtunnel.engine.prepare.prefixes import PromptChains
 from windtunnel.engine.prepare.programs import Compiled, ServiceTimeDraws, Source
@@ -168,6 +168,8 @@ class PreparedRun:
     """The classes that are scaled, with their rules."""
     designs: Mapping[int, ClassDesigns] = field(default_factory=dict)
     """The designs of each class of reconfigurable devices whose jobs need any."""
+    step_factors: Mapping[int, float] = field(default_factory=dict)
+    """How many times as long as modelled the steps of a class take, by its number; 1 for others."""
     with_capacity: Callable[[int], PreparedRun] | None = None
     """Returns the same run with random draws for this number of jobs of each closed workload."""
     prepare_redrawn: Callable[[PreparedRun, int], PreparedRun] | None = None
@@ -270,19 +272,10 @@ class PreparedRun:
 
         What routes and orders expect of the jobs does not change.
         """
-        scaled: dict[tuple[int, int], DecoderCosts] = {}
-        compiled = dict(self.compiled)
-        for (cls, work), program in self.compiled.items():
-            costs = program.decoder
-            if costs is not None and cls in factors:
-                key = id(costs), cls
-                if key not in scaled:
-                    scaled[key] = costs.slowed(factors[cls])
-                compiled[cls, work] = replace(program, decoder=scaled[key])
         again = self.with_capacity
         return replace(
             self,
-            compiled=compiled,
+            step_factors=factors,
             with_capacity=None if again is None else lambda count: again(count).with_step_times(factors),
         )
 

@@ -521,6 +521,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
         if row.kind == tables.SERVER_KIND and decoders and decoders[0] is not None:
             write_step_costs(row, decoders[0], numbers.add)
             write_engine(row, decoders[0])
+            row.step_factor = prepared.step_factors.get(fleet_class.number, 1.0)
         size += node_count
         ends.append(size)
     if prepared.policy.route.score is None:

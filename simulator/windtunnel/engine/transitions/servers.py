@@ -300,6 +300,7 @@ def begin_step(w: World, device: int) -> None:
         seconds = max(seconds, c.prompt_s)
     seconds += c.host_s + c.host_sequence_s * (decoding + ends)
     joules = joules + micro * step_j
+    seconds, joules = seconds * c.step_factor, joules * c.step_factor
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         r.too_long = 1
