@@ -17,7 +17,7 @@ from windtunnel.core.results.data import result_json
 from windtunnel.engine.prepare.fault_schedule import FAIL
 from windtunnel.engine.results import invariants
 from windtunnel.report.summary import summary
-from windtunnel.scenario.autoscale import Thresholds
+from windtunnel.scenario.autoscale import Signals, Thresholds
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
@@ -224,7 +224,7 @@ def test_a_report_draws_how_many_were_rented(tmp_path: Any) -> None:
 
 def test_thresholds_are_per_device_and_the_most_of_them_counts() -> None:
     both = Thresholds.model_validate({"queue_per_device": 4, "utilisation": "80%"})
-    assert [both.wanted(q, w) for q, w in ((0, 0.0), (4, 0.0), (5, 0.0), (0, 3.2), (0, 3.3), (9, 3.3))] == [
+    assert [both.wanted(Signals(q, w)) for q, w in ((0, 0.0), (4, 0.0), (5, 0.0), (0, 3.2), (0, 3.3), (9, 3.3))] == [
         0,
         1,
         2,
@@ -233,7 +233,7 @@ def test_thresholds_are_per_device_and_the_most_of_them_counts() -> None:
         5,
     ]
     # Sums of shares that are exact but for rounding do not count as more.
-    assert both.wanted(0, 0.1 + 0.1 + 0.1 + 0.1 + 0.1 + 0.3) == 1
+    assert both.wanted(Signals(0, 0.1 + 0.1 + 0.1 + 0.1 + 0.1 + 0.3)) == 1
 
 
 def test_its_values_read_back() -> None:
