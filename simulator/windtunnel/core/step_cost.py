@@ -19,6 +19,9 @@ from windtunnel.core.step import HANDOVER, Amount, DividedDecoder, Part
 
 IntArray = npt.NDArray[np.int64]
 
+MICROBATCH_TOKENS = 512
+"""The prompt tokens from which a step is divided among pipeline stages (assumed: a common size of chunks)."""
+
 
 @dataclass(frozen=True)
 class StepLoad:
@@ -134,7 +137,7 @@ def step_costs(device: Device, tables: Sequence[StepTable], *, intervals: bool =
 def _microbatches(table: StepTable) -> FloatArray:
     """Return the microbatches of each step: as many as stages, if there are so many sequences or parts of prompts."""
     load = table.load
-    prompts = np.where(load.prefill > 0, np.ceil(load.prefill / 512.0), 0.0)
+    prompts = np.where(load.prefill > 0, np.ceil(load.prefill / MICROBATCH_TOKENS), 0.0)
     return np.clip(np.maximum(load.decode, prompts), 1.0, table.divided.group.pipeline)
 
 
@@ -313,12 +316,12 @@ def _chunk(part: Part, load: StepLoad, context: Mapping[str, str], copies: int) 
     until = before + tokens
     window = np.inf if part.window is None else float(part.window)
     priced = np.minimum(until, np.maximum(2.0 * window, tokens))
-    share = (_scores(until, window) - _scores(before, window)) / (priced * (priced + 1.0) / 2.0)
+    share = (causal_scores(until, window) - causal_scores(before, window)) / (priced * (priced + 1.0) / 2.0)
     rows = part.rows(np.ones_like(tokens), context, {"kv_tokens": np.rint(priced), "batch": np.ones_like(tokens)})
     return rows, np.minimum(share, 1.0)
 
 
-def _scores(tokens: FloatArray, window: float) -> FloatArray:
+def causal_scores(tokens: FloatArray, window: float) -> FloatArray:
     """Return the causal scores of a prompt of so many tokens with a window."""
     inside = np.minimum(tokens, window)
     return inside * (inside + 1.0) / 2.0 + np.where(tokens > inside, (tokens - inside) * inside, 0.0)

@@ -28,14 +28,12 @@ from windtunnel.core.policy import Batch
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.serving_engine import ServingEngine, divided_decoder
 from windtunnel.core.step import Amount, EngineTimes, Part
-from windtunnel.core.step_cost import IntArray, StepLoad, step_cost
+from windtunnel.core.step_cost import MICROBATCH_TOKENS, IntArray, StepLoad, causal_scores, step_cost
 from windtunnel.core.ticks import FloatArray
 from windtunnel.scenario.decoder import ServedModel
 
 CONTEXT_GRAIN = 64
 """The distance in tokens between the points of the attention tables; values between them are interpolated."""
-MICROBATCH_TOKENS = 512
-"""The prompt tokens from which a step is divided among pipeline stages."""
 _WITHOUT_BATCH = 8192
 """The tokens of a step in which prompts are read where nothing states them."""
 WITHOUT_WINDOW = 2.0**40
@@ -431,7 +429,7 @@ class DecoderCosts:
         upper = np.minimum(np.ceil(prompts / CONTEXT_GRAIN).astype(np.int64), len(points) - 1)
         for table, window in zip(self.prefill[:, 0], self.windows, strict=True):
             rates = np.minimum.accumulate(table / (points * (points + 1.0) / 2.0))
-            seconds = seconds + rates[upper] * _scores_of(prompts, window)
+            seconds = seconds + rates[upper] * causal_scores(prompts, window)
         return self.times.prefill * seconds / self.group.attention_data
 
     def _decoding(self, part: Part, sequences: FloatArray, grid: FloatArray) -> FloatArray:
@@ -480,11 +478,6 @@ def _between(table: FloatArray, context: float) -> tuple[float, float]:
 
 
 def _scores(tokens: float, window: float) -> float:
-    """Return the causal scores of a prompt of so many tokens with a window."""
+    """Return what ``causal_scores`` does for one prompt, without the time that an array takes."""
     inside = min(tokens, window)
-    return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside
-
-
-def _scores_of(tokens: FloatArray, window: float) -> FloatArray:
-    inside = np.minimum(tokens, window)
     return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside

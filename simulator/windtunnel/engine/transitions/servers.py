@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN, MICROBATCH_TOKENS
+from windtunnel.core.step_cost import MICROBATCH_TOKENS
+from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, cold, hot
