@@ -344,7 +344,9 @@ class ServingUse:
     By device, empty without continuous batching: ``peak_tokens``, the largest number of tokens for which the KV cache
     had to have room; ``token_ticks`` and ``sequence_ticks``, the integrals over the steps of the cached tokens and of
     the sequences. By workload: ``preemptions`` of sequences because the cache was full, and ``rejected`` jobs, which
-    were not admitted.
+    were not admitted. Of each tier below the prefix caches, from the one nearest to the devices on: ``tier_blocks`` and
+    ``tier_tokens`` that completed requests found there when they last started, shape (tiers, workloads), and the time
+    for which the links of the devices loaded, ``tier_busy_ticks``, shape (tiers, devices).
     """
 
     peak_tokens: IntArray
@@ -352,6 +354,9 @@ class ServingUse:
     sequence_ticks: FloatArray
     preemptions: IntArray
     rejected: IntArray
+    tier_blocks: IntArray
+    tier_tokens: IntArray
+    tier_busy_ticks: IntArray
 
 
 @dataclass(frozen=True)

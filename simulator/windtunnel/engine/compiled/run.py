@@ -230,6 +230,7 @@ def _more_slots(world: World) -> World:
     draws = np.ones((2 * count, world.draws.shape[1]))
     draws[:count] = world.draws
     sequences = _larger(world.sequences) if len(world.sequences) else world.sequences
+    loads = _larger(world.loads) if len(world.loads) else world.loads
     user_of = np.append(world.user_of, np.full(count, -1)) if len(world.user_of) else world.user_of
     stream_jobs = _larger(world.stream_jobs) if len(world.stream_jobs) else world.stream_jobs
     waits = _larger(world.waits) if len(world.waits) else world.waits
@@ -238,6 +239,7 @@ def _more_slots(world: World) -> World:
         slots=slots,
         draws=draws,
         sequences=sequences,
+        loads=loads,
         user_of=user_of,
         stream_jobs=stream_jobs,
         waits=waits,

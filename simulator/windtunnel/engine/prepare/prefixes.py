@@ -36,6 +36,8 @@ class PromptChains:
         tokens: The number of tokens of each run.
         home: A number for each job that the jobs of one conversation share.
         job_tokens: The tokens of the prompt of each job; shape (jobs,).
+        answers: The run of the full blocks that each job generates, -1 if there is none; shape (jobs,). None if no
+            prompt holds them.
     """
 
     at: np.ndarray
@@ -44,6 +46,7 @@ class PromptChains:
     tokens: np.ndarray
     home: np.ndarray
     job_tokens: np.ndarray
+    answers: np.ndarray | None = None
 
     @cached_property
     def job_blocks(self) -> np.ndarray:

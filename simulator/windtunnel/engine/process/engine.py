@@ -201,6 +201,7 @@ class _Run:
                     world.slots += more
                     world.draws = np.concatenate([world.draws, np.ones_like(world.draws)])
                     world.sequences += _blank(len(world.sequences), tables.SEQUENCE)
+                    world.loads += _blank(len(world.loads), tables.LOAD)
                     world.waits += _blank(len(world.waits), tables.WAIT)
                     world.stream_jobs += _blank(len(world.stream_jobs), tables.STREAM_JOB)
                     world.progress += _blank(len(world.progress), tables.PROGRESS_OF_JOB)
@@ -218,6 +219,7 @@ class _Run:
         world.intervals = records_of(world.intervals[: r.written], tables.INTERVAL)
         world.gaps = records_of(world.gaps[: r.gaps], tables.GAP)
         world.servers = records_of(world.servers, tables.SERVER)
+        world.caches = records_of(world.caches, tables.CACHE)
         world.workloads = records_of(world.workloads, tables.WORKLOAD)
         world.changes = records_of(world.changes[: r.changes], tables.CHANGE)
         if self.progress is not None:

@@ -109,7 +109,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     queue_at, queues_of, queues = _queues_by_class(prepared, batching)
     run = _run_record(prepared, ints, queue_at, queues_of)
     r = run[0]
-    nodes = write_prefixes(prepared, ints.add, r, workloads)
+    nodes, caches = write_prefixes(prepared, ints.add, r, workloads)
     # The words of the designs follow each other, because no other word begins like them.
     load_words = [words(f"load design {name}") for name in designs]
     r.load_word = min(load_words, default=0)
@@ -133,6 +133,8 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         sequences=records(slots if serving else 0, tables.SEQUENCE),
         nodes=nodes,
         node_index=index_of(len(nodes)),
+        caches=caches,
+        loads=records(slots if r.levels > 1 else 0, tables.LOAD),
         waits=records(slots if r.waits else 0, tables.WAIT),
         rules=_rules(prepared),
         progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
@@ -245,7 +247,7 @@ def _gangs(count: int) -> Records:
 
 def _servers(count: int) -> Records:
     rows = records(count, tables.SERVER)
-    lists = "reading reading_end off decoding decoding_end ending ending_end undelivered oldest newest"
+    lists = "reading reading_end off decoding decoding_end ending ending_end undelivered loading loading_end"
     for name in lists.split():
         rows[name] = -1
     return rows

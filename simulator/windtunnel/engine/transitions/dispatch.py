@@ -20,6 +20,7 @@ from windtunnel.engine.transitions.features import (
     SINGLES,
     STREAMS,
     TALLIES,
+    TIERS,
     USERS,
     WAITS,
     cold,
@@ -75,8 +76,9 @@ def sweep(w: World) -> None:
     while r.sweeping >= 0:
         c = w.classes[w.ints[r.sweeping]]
         device = first_idle_of(w, c)
-        if STREAMS and c.kind == STREAM and r.tried >= c.first:
-            # Devices with streams differ in the memory that is free, so the next one is tried too.
+        if ((STREAMS and c.kind == STREAM) or (TIERS and r.levels > 1)) and r.tried >= c.first:
+            # Devices with streams, or with sequences that wait for loads, differ in the memory that is free, so the
+            # next one is tried too.
             device = _next_with_room(w, c, r.tried)
         if r.refused:
             r.sweep_end = r.sweeping

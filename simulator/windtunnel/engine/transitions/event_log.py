@@ -79,12 +79,17 @@ def progress_of(prepared: PreparedRun, world: World) -> Progress | None:
 def _use(world: World) -> ServingUse:
     """Return the use of each device with continuous batching, and what was not served as it arrived."""
     servers, workloads = world.servers, world.workloads
+    tiers, devices = max(int(world.run[0].levels) - 1, 0), int(world.run[0].devices)
+    busy = _field(world.caches, "busy") if tiers else np.zeros(0, dtype=np.int64)
     return ServingUse(
         peak_tokens=_field(servers, "peak"),
         token_ticks=np.ascontiguousarray(servers["held"]),
         sequence_ticks=np.ascontiguousarray(servers["present"]),
         preemptions=_field(workloads, "preempted"),
         rejected=_field(workloads, "rejected"),
+        tier_blocks=np.array([_field(workloads, f"blocks_{tier + 1}") for tier in range(tiers)]),
+        tier_tokens=np.array([_field(workloads, f"tokens_{tier + 1}") for tier in range(tiers)]),
+        tier_busy_ticks=busy[devices:].reshape(tiers, devices) if tiers else busy.reshape(0, devices),
     )
 
 

@@ -36,12 +36,15 @@ DESIGNS = True
 """Reconfigurable devices that may have to load a design."""
 PREFIXES = True
 """Prefix caches of devices with continuous batching."""
+TIERS = True
+"""Tiers below prefix caches, from which blocks are loaded."""
 SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "SIMPY",
+    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "TIERS",
+    "SIMPY",
 )  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])

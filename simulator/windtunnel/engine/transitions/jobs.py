@@ -210,7 +210,7 @@ def become(w: World, device: int, state: int) -> None:
         r.idle_w -= idle_w
         r.draining = r.gated
         if PREFIXES and r.caching:
-            forget_prefixes(w, device)
+            forget_prefixes(w, device, r.levels)
         if DESIGNS and r.reconfigures:
             provide_designs(w, device)  # the next device that is rented in its place is set up like those at the start
     e.state = state

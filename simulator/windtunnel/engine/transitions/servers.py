@@ -22,13 +22,36 @@ from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, TIERS, cold, hot
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
-from windtunnel.engine.transitions.prefixes import forget_prefixes, look_up, make_room, release_prompt, use_prompt
+from windtunnel.engine.transitions.loading import (
+    admitted,
+    load_no_more,
+    next_loaded,
+    note_hits,
+    note_start,
+    wait_for_load,
+    wake,
+)
+from windtunnel.engine.transitions.prefixes import (
+    forget_prefixes,
+    keep_answer,
+    look_up,
+    make_room,
+    release_prompt,
+    use_prompt,
+)
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop
-from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
+from windtunnel.engine.transitions.tables import (
+    FAILED_OPERATION,
+    PER_SECOND,
+    SHARED_MEMORY,
+    TOO_MANY,
+    Records,
+    World,
+)
 from windtunnel.engine.transitions.work import proceed, settle
 
 # Lists of sequences.
@@ -151,6 +174,9 @@ def _admit(w: World, device: int, slot: int, needs: int) -> None:
     v.promised += w.sequences[slot].output
     if PREFIXES and w.run[0].caching:
         use_prompt(w, device, slot, c.capacity - v.cached - v.decoding_count)
+        if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
+            wait_for_load(w, device, slot)
+            return
     _reads(w, device, slot)
 
 
@@ -171,7 +197,13 @@ def _preempt_youngest(w: World, device: int) -> None:
     """Preempt the sequence that came last: release its memory; its tokens are recomputed later."""
     r, v = w.run[0], w.servers[device]
     r.preemptions += 1
-    if v.reading_count:
+    if TIERS and v.loading_count:
+        slot = v.loading_end
+        q = w.sequences[slot]
+        load_no_more(w, device, slot)
+        _release(w, device, slot, q.prompt)
+        v.promised -= q.output
+    elif v.reading_count:
         slot = v.reading_end
         q = w.sequences[slot]
         v.reading_end = q.before
@@ -205,7 +237,7 @@ def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
     """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
     needed = v.cached + needs + c.state
     if c.whole:
-        return bool(needed + q.output + v.promised <= c.capacity or v.reading_count + v.decoding_count == 0)
+        return bool(needed + q.output + v.promised <= c.capacity or admitted(v) == 0)
     return bool(needed + v.decoding_count <= c.capacity)
 
 
@@ -214,7 +246,12 @@ def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
-    while v.reading_count + v.decoding_count < c.most_sequences:
+    if TIERS:
+        slot = next_loaded(w, device)
+        while slot >= 0:
+            _reads(w, device, slot)
+            slot = next_loaded(w, device)
+    while admitted(v) < c.most_sequences:
         if v.off >= 0:
             slot = v.off
             needs = _needs(w, device, slot)
@@ -234,10 +271,12 @@ def _fill(w: World, device: int) -> None:
         started(w, device, slot)
         if PREFIXES and r.caching:
             w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
+            if TIERS and r.levels > 1:
+                note_start(w, slot)
         _admit(w, device, slot, needs)
-    while v.cached + v.decoding_count > c.capacity and (v.reading_count or v.decoding_count > 1):
+    while v.cached + v.decoding_count > c.capacity and (admitted(v) > v.decoding_count or v.decoding_count > 1):
         _preempt_youngest(w, device)
-    if PREFIXES and r.caching == SHARED_MEMORY and v.cached + v.decoding_count + v.spare > c.capacity:
+    if PREFIXES and r.caching == SHARED_MEMORY and v.cached + v.decoding_count + w.caches[device].spare > c.capacity:
         make_room(w, device, c.capacity - v.cached - v.decoding_count)
 
 
@@ -282,6 +321,8 @@ def begin_step(w: World, device: int) -> None:
     seconds, joules, tokens, ends = _take_chunks(w, device, decoding)
     chunks = v.chunks
     if chunks == 0 and decoding == 0:
+        if TIERS and v.loading >= 0:
+            wake(w, device)
         return
     # A group with pipeline stages works on as many microbatches as it has stages, and each waits for the slowest stage.
     micro = min(max(decoding, -(-tokens // MICROBATCH_TOKENS), 1), c.stages) if c.stages > 1 else 1
@@ -347,10 +388,20 @@ def _record_gaps(w: World, device: int) -> None:
 
 
 @hot
+def _deliver_last(w: World, device: int, slot: int) -> None:
+    """Deliver the last token of a sequence."""
+    if TIERS and w.run[0].levels > 1:
+        note_hits(w, slot)
+    ended(w, device, slot, True)
+
+
+@hot
 def _finish(w: World, device: int, slot: int) -> None:
     """Deliver the last token of a sequence; an unreachable device holds it back."""
+    if PREFIXES and w.run[0].caching and w.workloads[w.slots[slot].work].answers >= 0:
+        keep_answer(w, device, slot)
     if w.devices[device].linked:
-        ended(w, device, slot, True)
+        _deliver_last(w, device, slot)
     else:
         w.slots[slot].next = w.servers[device].undelivered
         w.servers[device].undelivered = slot
@@ -360,13 +411,13 @@ def _finish(w: World, device: int, slot: int) -> None:
 def deliver(w: World, device: int) -> None:
     """Deliver what was produced while the device was unreachable."""
     v = w.servers[device]
-    for first in (v.undelivered, v.decoding, v.reading, v.off):
+    for first in (v.undelivered, v.decoding, v.reading, v.loading, v.off):
         slot = first
         while slot >= 0:
             following = w.slots[slot].next
             deliver_first_token(w, slot)
             if first == v.undelivered:
-                ended(w, device, slot, True)
+                _deliver_last(w, device, slot)
             slot = following
     v.undelivered = -1
 
@@ -399,7 +450,7 @@ def note_use(w: World, device: int) -> None:
     v = w.servers[device]
     ticks = float(w.run[0].now - v.began)
     v.held += float(v.cached) * ticks
-    v.present += float(v.reading_count + v.decoding_count) * ticks
+    v.present += float(admitted(v)) * ticks
 
 
 @hot
@@ -466,7 +517,12 @@ def take_sequence(w: World, device: int) -> int:
         slot = v.reading
         v.reading = w.slots[slot].next
         if PREFIXES and w.run[0].caching:
-            release_prompt(w, device, slot, True)
+            release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
+        return slot
+    if TIERS and v.loading >= 0:
+        slot = v.loading
+        load_no_more(w, device, slot)
+        release_prompt(w, device, slot, False)
         return slot
     slot = v.off
     if slot >= 0:
@@ -479,7 +535,7 @@ def take_sequence(w: World, device: int) -> int:
     v.reading_end = -1
     v.reading_count = v.chunks = v.cached = v.attended = v.promised = v.produced = 0
     if PREFIXES and w.run[0].caching:
-        forget_prefixes(w, device)
+        forget_prefixes(w, device, w.run[0].lost_levels)
     return -1
 
 

@@ -54,9 +54,10 @@ RUN = _layout(
     # 1 + the workload that has more jobs than random numbers were drawn for.
     "submits thoughts exceeded "
     # For prefix caches: which kind (a constant), the number of nodes in use, the first free one, and whether all must
-    # be indexed again. Constants: the blocks of a cache of its own; the weight of a block; the runs of the longest
-    # chain; the offsets in `ints` of the weights, blocks and tokens of the runs.
-    "caching nodes free_node reindexing cache_blocks block_weight longest_chain run_weights run_blocks run_tokens "
+    # be indexed again. Constants: the levels of caches, of which the first is that of the devices, and how many of
+    # them a device loses when it fails; the tokens of a block; the most nodes that a request may need; the offsets in
+    # `ints` of the blocks and tokens of the runs.
+    "caching nodes free_node reindexing levels lost_levels block_tokens longest_chain run_blocks run_tokens "
     # For streams: the first free task.
     "free_task "
     # For gangs: whether some jobs occupy several devices, and whether later jobs may start while one waits.
@@ -157,11 +158,12 @@ SEGMENT = _layout(
 # for how many jobs random numbers were drawn, the signature of its jobs, and the offsets in `numbers` of their draws
 # and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
 # rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
-# With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
-# device.
+# With a prefix cache: the offsets in `ints` of the place of each job's chain, of the number by which it has a home
+# device, and of the run of the blocks that it generates (-1 if no prompt holds these). With tiers: the blocks and tokens
+# that completed requests found in the first and the second one when they last started.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
-    "patience_draw max_waiting rejected preempted chains homes",
+    "patience_draw max_waiting rejected preempted chains homes answers blocks_1 tokens_1 blocks_2 tokens_2",
     "patience",
 )
 # thoughts: how often the user has thought.
@@ -190,12 +192,12 @@ GAP = _layout("ticks tokens end work of")
 # to resume first; decoding, the youngest last; ending: decoding, in the order of their ends; undelivered: ended while
 # the device was unreachable. peak: the largest number of tokens for which a step needed memory; tokens: of prompts and
 # outputs that it has processed. per_token: joules of a sequence decoding since the start of the run. Over the steps so
-# far, times their ticks: held, cached tokens; present, sequences. With a prefix cache: oldest, newest: first and last
-# node of the blocks that may be removed, in the order of their last use; spare: their weight.
+# far, times their ticks: held, cached tokens; present, sequences. With tiers of a prefix cache: the list of the
+# sequences whose blocks are loaded, in the order in which they will be there; wakes: the last timer for one of them.
 SERVER = _layout(
     "chunks cached promised attended steps began pausing produced "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
-    "tokens oldest newest spare",
+    "tokens loading loading_end loading_count wakes",
     "per_token held present",
 )
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
@@ -206,8 +208,22 @@ SERVER = _layout(
 # there; using: the runs whose blocks stay for it.
 SEQUENCE = _layout("prompt output read chunk born ends last before later earlier found hits using", "joules_at_birth")
 # A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
-# users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.
-NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4")
+# on: its cache. users: the sequences that use it. left: the weight of its blocks that are there, which are its last
+# ones. ready: the tick from which on they are there.
+NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4 ready")
+# A prefix cache of a device, or a tier below it. oldest, newest: first and last node of the blocks that may be removed,
+# in the order of their last use; spare: their weight. Constants: room, for blocks that no sequence uses (not of a cache
+# that shares the memory of sequences); block, the weight of a block; weights, the offset in `ints` of those of the runs.
+# Of a tier: the time that its link takes for a token; free_at: the tick until which the link is busy; busy, for how
+# long it was.
+CACHE = _layout("oldest newest spare room block weights free_at busy", "ticks_per_token")
+# What a request finds in tiers, by slot: in the first and the second one, blocks and tokens, and the tokens of these
+# that are read even so; started_*: when it last started. ready: the tick at which all blocks that it found are on the
+# device.
+LOAD = _layout(
+    "ready blocks_1 tokens_1 read_1 blocks_2 tokens_2 read_2 "
+    "started_blocks_1 started_tokens_1 started_blocks_2 started_tokens_2"
+)
 
 # What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
 # occupy an engine, in the order in which they began; active_since: the tick up to which the energy for being active is
@@ -342,7 +358,11 @@ class World(NamedTuple):
     sequences: Records
     """The part of a job that only continuous batching needs, by slot."""
     nodes: Records
-    """The runs of blocks in the prefix caches of all devices."""
+    """The runs of blocks in all prefix caches."""
+    caches: Records
+    """The prefix caches of all devices, then those of each tier below them."""
+    loads: Records
+    """The part of a job that only tiers of prefix caches need, by slot."""
     node_index: Any
     """The hash table of the nodes: 1 + the node, or 0; its length is a power of two."""
     waits: Records
