@@ -17,7 +17,7 @@ from windtunnel.core.group import Group
 from windtunnel.core.serving_engine import ServingEngine
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document
-from windtunnel.scenario.arrivals import Arrivals, Closed, Think
+from windtunnel.scenario.arrivals import Arrivals, Closed, Think, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.decoder import DecoderModel, ServedModel
 from windtunnel.scenario.faults import Fault
@@ -34,6 +34,7 @@ from windtunnel.scenario.fields import (
     whole,
 )
 from windtunnel.scenario.fields import Model as _Model
+from windtunnel.scenario.lengths import Rows, Session
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.program import Stage
 from windtunnel.scenario.site import Site
@@ -248,9 +249,24 @@ class Workload(_Model):
         description="admission limit: a job that arrives when so many jobs, of all workloads, wait for a device is "
         "rejected; default: every job is admitted",
     )
+    session: Session | None = Field(
+        None, description="each arrival is a session of several requests; default: it is one request"
+    )
+    rows: Rows | None = Field(
+        None, description="a table of whose rows each job takes one at random, for `$Column` without a trace"
+    )
     checkpoint: Checkpoint | None = Field(
         None, description="checkpoints from which an interrupted job continues; default: it starts from the beginning"
     )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Workload:
+        if isinstance(self.arrivals, Trace):
+            for key in ("session", "rows"):
+                if getattr(self, key) is not None:
+                    problem = f"'{self.name}' has a trace and {key}; the rows of the trace are its requests"
+                    raise as_custom(InputError(problem, expected=f"no {key}, or another process"))
+        return self
 
     @model_validator(mode="after")
     def _waits(self) -> Workload:

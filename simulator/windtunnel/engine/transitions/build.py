@@ -18,7 +18,9 @@ from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.jobs import draw_columns, draws
 from windtunnel.engine.prepare.operation_faults import is_eligible, time_limit
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
-from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws, round_power
+from windtunnel.engine.prepare.programs import Segment, round_power
+from windtunnel.engine.prepare.source import ServiceTimeDraws
+from windtunnel.engine.prepare.users import UserClass
 from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
@@ -266,20 +268,29 @@ def _checkpoints(prepared: PreparedRun) -> Records:
 
 def _users(prepared: PreparedRun, workloads: Records) -> Records:
     """Return the users of all closed workloads, who have not thought yet."""
-    rows = records(sum(users.think.users for users in prepared.users), tables.USER)
+    rows = records(sum(users.users for users in prepared.users), tables.USER)
     first = 0
-    for users in prepared.users:
-        rows.work[first : first + users.think.users] = users.work
+    for users in _closed_first(prepared):
+        mine = slice(first, first + users.users)
+        rows.work[mine] = users.work
+        if users.think is None and users.sessions is not None:
+            rows.rank[mine], rows.left[mine] = users.sessions.first[:-1], np.diff(users.sessions.first)
         workloads[users.work].first_user = first
-        first += users.think.users
+        first += users.users
     return rows
+
+
+def _closed_first(prepared: PreparedRun) -> list[UserClass]:
+    """Return the users who come again before those of sessions that arrive, because only the former have think times
+    of their own."""
+    return sorted(prepared.users, key=lambda users: users.think is None)
 
 
 def _submissions(prepared: PreparedRun, r: Records) -> Records:
     """Return the heap of the first submissions of the users."""
-    heap = records(ROOT + sum(users.think.users for users in prepared.users) + 2, tables.ENTRY)
+    heap = records(ROOT + sum(users.users for users in prepared.users) + 2, tables.ENTRY)
     for users in prepared.users:
-        for user, tick in enumerate(users.think.first().tolist()):
+        for user, tick in enumerate(users.begins.tolist()):
             if tick < r.end:
                 r.submits = heap_push(heap, int(r.submits), tick, users.work * OF_WORKLOAD + user)
     return heap
@@ -287,7 +298,8 @@ def _submissions(prepared: PreparedRun, r: Records) -> Records:
 
 def think_ticks(prepared: PreparedRun, rounds: int) -> np.ndarray:
     """Return the first ``rounds`` think times of all users; shape (rounds, users)."""
-    return np.concatenate([np.zeros((rounds, 0), dtype=np.int64), *(u.think.rounds(rounds) for u in prepared.users)], 1)
+    of_users = [users.think.rounds(rounds) for users in prepared.users if users.think is not None]
+    return np.concatenate([np.zeros((rounds, 0), dtype=np.int64), *of_users], 1)
 
 
 # Long: it states each field once.
@@ -410,7 +422,7 @@ def _programs(
         if prepared.policy.batch.kind == "request" and (table := prepared.batches(cls, work)) is not None:
             p.batch_at = numbers.add(np.concatenate([table.seconds, table.watts]))
             p.batch_drawn = table.drawn
-    _draws_of_users(prepared, rows, columns, numbers)
+    _draws_of_users(prepared, rows, columns, ints, numbers)
     return (
         programs,
         np.array(ways or [(0, 0)], dtype=tables.WAY).view(np.recarray),
@@ -428,12 +440,16 @@ def _design(segment: Segment, numbers: Mapping[str, int], ints: Pool) -> tuple[i
 
 
 def _draws_of_users(
-    prepared: PreparedRun, rows: Records, columns: Mapping[int, list[ServiceTimeDraws]], numbers: Pool
+    prepared: PreparedRun, rows: Records, columns: Mapping[int, list[ServiceTimeDraws]], ints: Pool, numbers: Pool
 ) -> None:
     """Write the random numbers of the jobs of users, which are not known in advance, into their workloads."""
     for users in prepared.users:
         row = rows[users.work]
-        row.capacity, row.signature = users.capacity, users.signature
+        row.capacity, row.signatures, row.sessions = users.requested, ints.add(users.signatures), -1
+        row.comes_again = users.think is not None
+        if users.sessions is not None:
+            row.sessions, row.session_count = ints.add(users.sessions.first), users.sessions.count
+            row.thinks = ints.add(users.sessions.think)
         drawn = np.ones((users.capacity, draw_columns(prepared)))
         for column, variates in enumerate(columns.get(users.work, [])):
             drawn[:, column] = variates.values[: users.capacity]

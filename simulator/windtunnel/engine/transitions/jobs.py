@@ -12,7 +12,7 @@ from windtunnel.engine.transitions.features import DESIGNS, PREFIXES, QUESTIONS,
 from windtunnel.engine.transitions.prefixes import forget_prefixes
 from windtunnel.engine.transitions.queues import left, own_queue, push
 from windtunnel.engine.transitions.tables import BATCHES, LOST, STRETCHES, World
-from windtunnel.engine.transitions.users import think
+from windtunnel.engine.transitions.users import end_session, think
 
 
 @hot
@@ -114,6 +114,8 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
     if QUESTIONS and r.scaling:
         _count_running(w, device, -1)
     if USERS and r.users:
+        if not completed:
+            end_session(w, slot)
         think(w, slot)
     s.next = r.free
     r.free = slot

@@ -154,20 +154,24 @@ SEGMENT = _layout(
     "seconds watts share",
 )
 # gang: the number of devices that a job occupies. patience: its mean in seconds, or -1 if jobs wait for ever;
-# patience_draw: the column of its draws, or -1. For closed loops: the offset of its first user, the next job's rank,
-# for how many jobs random numbers were drawn, the signature of its jobs, and the offsets in `numbers` of their draws
-# and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
+# patience_draw: the column of its draws, or -1. Of workloads with users: the first user, the next job's rank or,
+# with sessions, the next session; for how many jobs random numbers were drawn; the offsets in `ints` of the signatures
+# of the jobs, and in `numbers` of their draws and of their slowdowns (-1 without stragglers); comes_again: whether a
+# user submits job after job, or session after session. sessions: the offset in `ints` of the rank of the first job of
+# each, -1 without sessions; session_count: how many there are; thinks: the offset of the ticks before each job. max_waiting: how many jobs may wait when one of these arrives, or -1;
 # rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
 # With a prefix cache: the offsets in `ints` of the place of each job's chain, of the number by which it has a home
 # device, and of the run of the blocks that it generates (-1 if no prompt holds these). With tiers: the blocks and tokens
 # that completed requests found in the first and the second one when they last started.
 WORKLOAD = _layout(
-    "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
+    "gang deadline priority way_at prompts outputs first_user taken capacity signatures draws_at stretch_at "
+    "comes_again sessions session_count thinks "
     "patience_draw max_waiting rejected preempted chains homes answers blocks_1 tokens_1 blocks_2 tokens_2",
     "patience",
 )
-# thoughts: how often the user has thought.
-USER = _layout("work thoughts")
+# thoughts: how often the user has thought, other than within sessions. Of the present session, rank: of the next job,
+# and left: how many jobs there will be.
+USER = _layout("work thoughts rank left")
 INTERVAL = _layout("on lane name start end", "watts")
 FAULT = EVENT
 # A fault of single operations. number: its index in the scenario; kind: whether it ends, slows or corrupts; applies: to
