@@ -34,9 +34,7 @@ class Length(Model):
     min: Tokens = Field(1, description="smallest value; a smaller one becomes this")
     max: Tokens | None = Field(None, description="largest value; a larger one becomes this; default: none")
     file: Text | None = Field(None, description="for empirical: a table in CSV, JSON lines or Parquet")
-    column: Text | None = Field(
-        None, description="for empirical: its column, of which each job takes a row at random"
-    )
+    column: Text | None = Field(None, description="for empirical: its column, of which each job takes a row at random")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

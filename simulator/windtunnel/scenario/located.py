@@ -109,7 +109,10 @@ def _in_our_words(detail: ErrorDetails, path: Path, document: Placed, schema: Js
         return InputError(
             f"'{path[-1]}' is missing",
             where=Location(
-                document.file, document.where(path[:-1]).line, document.where(path[:-1]).column, document.where(path).field
+                document.file,
+                document.where(path[:-1]).line,
+                document.where(path[:-1]).column,
+                document.where(path).field,
             ),
             expected=_missing(path, document.data, schema),
         )

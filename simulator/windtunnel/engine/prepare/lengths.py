@@ -99,7 +99,12 @@ def mean_turns(session: Session) -> float:
 
 
 def session_lengths(
-    session: Session, stage: Generate, source: Source, turns: np.ndarray, supported: int | None, path: tuple[str | int, ...]
+    session: Session,
+    stage: Generate,
+    source: Source,
+    turns: np.ndarray,
+    supported: int | None,
+    path: tuple[str | int, ...],
 ) -> tuple[RequestLengths, np.ndarray]:
     """Return the lengths of the requests of sessions, and which of the requests of ``source`` they are.
 

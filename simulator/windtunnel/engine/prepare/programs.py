@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -10,18 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from windtunnel.core.device import Device, StrArray
-from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
+from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.executor import Executor
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.rng import stream
 from windtunnel.core.ticks import FloatArray, TickArray, to_tick_array
-from windtunnel.engine.arrivals import TraceRows
-from windtunnel.engine.arrivals.distributions import unit_variates
 from windtunnel.engine.prepare.decoding import DecoderCostCache, DecoderCosts
 from windtunnel.engine.prepare.lengths import request_lengths
 from windtunnel.engine.prepare.source import ServiceTimeDraws, Source
-from windtunnel.scenario.program import Branch, ColumnRef, Generate, OpStage, Stage, Streams, Value
+from windtunnel.scenario.program import Branch, ColumnRef, Generate, OpStage, Stage, Streams
 
 WATT_GRAIN = 2.0**-20
 """Powers are rounded to multiples of this (about a microwatt), so that their sums and differences are exact."""

@@ -36,8 +36,8 @@ from windtunnel.engine.prepare.offered_load import least_queue, offered_load
 from windtunnel.engine.prepare.prefixes import block_tokens, prompt_chains
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, compile_program, longest_contexts, round_power
-from windtunnel.engine.prepare.source import Source
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
+from windtunnel.engine.prepare.source import Source
 from windtunnel.engine.prepare.tiers import replica_tiers
 from windtunnel.engine.prepare.users import first_capacity, user_class
 from windtunnel.engine.prepare.waits import patience_draws

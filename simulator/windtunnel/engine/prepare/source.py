@@ -26,9 +26,7 @@ from windtunnel.scenario.program import ColumnRef, OpStage, Value
 _LARGEST = 2.0**53
 
 
-def drawn_lengths(
-    length: Length, rng: np.random.Generator, count: int, folder: Path, where: Location
-) -> FloatArray:
+def drawn_lengths(length: Length, rng: np.random.Generator, count: int, folder: Path, where: Location) -> FloatArray:
     """Return ``count`` whole numbers of at least 1; shape (count,). The first ones do not depend on ``count``.
 
     Files are relative to ``folder``.

@@ -282,7 +282,8 @@ def _users(prepared: PreparedRun, workloads: Records) -> Records:
 
 def _closed_first(prepared: PreparedRun) -> list[UserClass]:
     """Return the users who come again before those of sessions that arrive, because only the former have think times
-    of their own."""
+    of their own.
+    """
     return sorted(prepared.users, key=lambda users: users.think is None)
 
 

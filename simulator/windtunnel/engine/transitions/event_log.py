@@ -87,10 +87,16 @@ def _use(world: World) -> ServingUse:
         sequence_ticks=np.ascontiguousarray(servers["present"]),
         preemptions=_field(workloads, "preempted"),
         rejected=_field(workloads, "rejected"),
-        tier_blocks=np.array([_field(workloads, f"blocks_{tier + 1}") for tier in range(tiers)]),
-        tier_tokens=np.array([_field(workloads, f"tokens_{tier + 1}") for tier in range(tiers)]),
+        tier_blocks=_of_tiers(workloads, "blocks", tiers),
+        tier_tokens=_of_tiers(workloads, "tokens", tiers),
         tier_busy_ticks=busy[devices:].reshape(tiers, devices) if tiers else busy.reshape(0, devices),
     )
+
+
+def _of_tiers(workloads: Records, name: str, tiers: int) -> IntArray:
+    """Return a field that workloads have for each tier; shape (tiers, workloads)."""
+    rows = [_field(workloads, f"{name}_{tier + 1}") for tier in range(tiers)]
+    return np.array(rows, dtype=np.int64).reshape(tiers, len(workloads))
 
 
 def loads_of(prepared: PreparedRun, world: World) -> Loads | None:

@@ -24,8 +24,6 @@ from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, TIERS, cold, hot
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
-from windtunnel.engine.transitions.operation_faults import affect_step
-from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.loading import (
     admitted,
     load_no_more,
@@ -35,6 +33,8 @@ from windtunnel.engine.transitions.loading import (
     wait_for_load,
     wake,
 )
+from windtunnel.engine.transitions.operation_faults import affect_step
+from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.prefixes import (
     forget_prefixes,
     keep_answer,
