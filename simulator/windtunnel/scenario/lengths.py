@@ -69,7 +69,7 @@ class Length(Model):
 
 
 class SharedPrefix(Model):
-    """The tokens with which prompts begin alike, such as a system prompt: one for all, or one for each of ``groups``."""
+    """The tokens with which prompts begin alike, such as a system prompt: one for all, or one for each group."""
 
     tokens: Tokens | Length = Field(description="its length, one for each group")
     groups: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1_000_000)] = Field(

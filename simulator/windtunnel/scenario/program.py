@@ -45,7 +45,8 @@ class ColumnRef:
     name: str
 
 
-Value = float | ColumnRef | Length
+Value = float | ColumnRef
+TokenCount = Value | Length
 """A number, the value of a column, or a number that is drawn for each job."""
 
 
@@ -93,8 +94,8 @@ class Generate:
     """The generation of ``output`` tokens from a prompt of ``prompt`` tokens by a decoder."""
 
     model: str
-    prompt: Value
-    output: Value
+    prompt: TokenCount
+    output: TokenCount
     path: Path
     shared_prefix: SharedPrefix | None = None
 
@@ -255,7 +256,7 @@ class _Parser:
             expected += ", or {distribution: ...}"
         raise self.wrong(f"this is {str(raw)[:40]}", path, expected)
 
-    def length(self, raw: object, path: Path) -> Value:
+    def length(self, raw: object, path: Path) -> TokenCount:
         """Return a number of tokens: a number, a column, or a distribution."""
         return self.part(Length, raw, path) if isinstance(raw, dict) else self.value(raw, path)
 
@@ -306,9 +307,9 @@ def columns_used(program: Sequence[Stage]) -> Iterator[tuple[str, bool, Path]]:
                 if isinstance(value, ColumnRef):
                     yield value.name, True, (*stage.path, key)
         elif isinstance(stage, Generate):
-            for key, value in (("prompt", stage.prompt), ("output", stage.output)):
-                if isinstance(value, ColumnRef):
-                    yield value.name, True, (*stage.path, key)
+            for key, tokens in (("prompt", stage.prompt), ("output", stage.output)):
+                if isinstance(tokens, ColumnRef):
+                    yield tokens.name, True, (*stage.path, key)
         elif isinstance(stage, Streams):
             for body in stage.bodies:
                 yield from columns_used(body)

@@ -17,7 +17,7 @@ from windtunnel.engine.arrivals import TraceRows, row_draws, think_ticks
 from windtunnel.engine.prepare.source import RequestLengths, Sessions, Source, drawn_lengths
 from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.lengths import Length, Session, SharedPrefix
-from windtunnel.scenario.program import ColumnRef, Generate, Value
+from windtunnel.scenario.program import ColumnRef, Generate, TokenCount
 from windtunnel.scenario.scenario import Scenario
 
 
@@ -37,7 +37,7 @@ def request_lengths(stage: Generate, source: Source) -> RequestLengths:
     return found
 
 
-def _values(source: Source, value: Value, path: tuple[str | int, ...]) -> np.ndarray:
+def _values(source: Source, value: TokenCount, path: tuple[str | int, ...]) -> np.ndarray:
     """Return a value of every job of a source; shape (jobs,)."""
     return np.broadcast_to(source.value(value, path), (source.count,)).astype(np.int64)
 
@@ -186,7 +186,7 @@ def drawn_rows(scenario: Scenario, number: int, source: Source) -> TraceRows:
     return row_draws(rows, scenario.folder, rng, source.count, where)
 
 
-def _value(tokens: int | str | Length) -> Value:
+def _value(tokens: int | str | Length) -> TokenCount:
     if isinstance(tokens, str):
         return ColumnRef(tokens[1:])
     return tokens if isinstance(tokens, Length) else float(tokens)

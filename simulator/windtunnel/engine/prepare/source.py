@@ -21,7 +21,7 @@ from windtunnel.engine.arrivals import TraceRows
 from windtunnel.engine.arrivals.distributions import unit_variates
 from windtunnel.engine.arrivals.hash_ids import read_json_lines
 from windtunnel.scenario.lengths import Length
-from windtunnel.scenario.program import ColumnRef, OpStage, Value
+from windtunnel.scenario.program import ColumnRef, OpStage, TokenCount
 
 _LARGEST = 2.0**53
 
@@ -178,7 +178,7 @@ class Source:
         """The sessions of the workload, if its requests belong to any."""
         return next((lengths.sessions for lengths in self.requests.values() if lengths.sessions is not None), None)
 
-    def value(self, value: Value, path: tuple[str | int, ...]) -> FloatArray:
+    def value(self, value: TokenCount, path: tuple[str | int, ...]) -> FloatArray:
         """Return a value for every job; shape (jobs,), or (1,) if all jobs have the same value."""
         if isinstance(value, Length):
             if path not in self._lengths:
@@ -197,7 +197,7 @@ class Source:
         """Return the random factors of a stated service time, one for each job."""
         if stage.path not in self._variates:
             cv = stage.numbers["cv"]
-            if not isinstance(cv, float):
+            if isinstance(cv, ColumnRef):
                 raise InputError(
                     "cv must be a number, and not a column of the trace",
                     where=self.where(stage.path),

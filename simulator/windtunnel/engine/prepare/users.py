@@ -1,4 +1,4 @@
-"""Prepares the users of closed workloads and of sessions, and random draws for a number of jobs not known in advance."""
+"""Prepares the users of closed workloads and sessions, and random draws for a number of jobs not known in advance."""
 
 from __future__ import annotations
 

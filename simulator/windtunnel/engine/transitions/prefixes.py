@@ -416,7 +416,7 @@ def keep_answer(w: World, device: int, slot: int) -> None:
     answer = w.ints[w.workloads[s.work].answers + s.rank]
     if answer < 0:
         return
-    first, last = _chain(w, slot)
+    _, last = _chain(w, slot)
     partial = w.ints[last - 1]
     if w.ints[r.run_tokens + partial] == w.ints[r.run_blocks + partial] * r.block_tokens:
         partial = -1

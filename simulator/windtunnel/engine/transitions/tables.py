@@ -154,15 +154,16 @@ SEGMENT = _layout(
     "seconds watts share",
 )
 # gang: the number of devices that a job occupies. patience: its mean in seconds, or -1 if jobs wait for ever;
-# patience_draw: the column of its draws, or -1. Of workloads with users: the first user, the next job's rank or,
-# with sessions, the next session; for how many jobs random numbers were drawn; the offsets in `ints` of the signatures
-# of the jobs, and in `numbers` of their draws and of their slowdowns (-1 without stragglers); comes_again: whether a
-# user submits job after job, or session after session. sessions: the offset in `ints` of the rank of the first job of
-# each, -1 without sessions; session_count: how many there are; thinks: the offset of the ticks before each job. max_waiting: how many jobs may wait when one of these arrives, or -1;
-# rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
-# With a prefix cache: the offsets in `ints` of the place of each job's chain, of the number by which it has a home
-# device, and of the run of the blocks that it generates (-1 if no prompt holds these). With tiers: the blocks and tokens
-# that completed requests found in the first and the second one when they last started.
+# patience_draw: the column of its draws, or -1. Of workloads with users: the first user, the next job's rank or, with
+# sessions, the next session; for how many jobs random numbers were drawn; the offsets in `ints` of the signatures of
+# the jobs, and in `numbers` of their draws and of their slowdowns (-1 without stragglers); comes_again: whether a user
+# submits job after job, or session after session. sessions: the offset in `ints` of the rank of the first job of each,
+# -1 without sessions; session_count: how many there are; thinks: the offset of the ticks before each job. max_waiting:
+# how many jobs may wait when one of these arrives, or -1; rejected: the jobs that were not admitted for this reason;
+# preempted: how often one of their sequences was preempted. With a prefix cache: the offsets in `ints` of the place of
+# each job's chain, of the number by which it has a home device, and of the run of the blocks that it generates (-1 if
+# no prompt holds these). With tiers: the blocks and tokens that completed requests found in the first and the second
+# one when they last started.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signatures draws_at stretch_at "
     "comes_again sessions session_count thinks "
@@ -217,9 +218,9 @@ SEQUENCE = _layout("prompt output read chunk born ends last before later earlier
 NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4 ready")
 # A prefix cache of a device, or a tier below it. oldest, newest: first and last node of the blocks that may be removed,
 # in the order of their last use; spare: their weight. Constants: room, for blocks that no sequence uses (not of a cache
-# that shares the memory of sequences); block, the weight of a block; weights, the offset in `ints` of those of the runs.
-# Of a tier: the time that its link takes for a token; free_at: the tick until which the link is busy; busy, for how
-# long it was.
+# that shares the memory of sequences); block, the weight of a block; weights, the offset in `ints` of those of the
+# runs. Of a tier: the time that its link takes for a token; free_at: the tick until which the link is busy; busy, for
+# how long it was.
 CACHE = _layout("oldest newest spare room block weights free_at busy", "ticks_per_token")
 # What a request finds in tiers, by slot: in the first and the second one, blocks and tokens, and the tokens of these
 # that are read even so; started_*: when it last started. ready: the tick at which all blocks that it found are on the
