@@ -24,11 +24,12 @@ from windtunnel.engine.prepare.users import CapacityExceededError
 from windtunnel.engine.results import accounting
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
-from windtunnel.engine.transitions.build import Words, blank_jobs, build, think_ticks
+from windtunnel.engine.transitions.build import Words, blank_jobs, build
 from windtunnel.engine.transitions.event_log import event_log
 from windtunnel.engine.transitions.events import never_served
 from windtunnel.engine.transitions.prefix_tables import index_of, more_nodes
 from windtunnel.engine.transitions.tables import Records, World, records, unwritten_records
+from windtunnel.engine.transitions.user_tables import think_ticks
 
 Progress = Callable[[int], None]
 

@@ -24,7 +24,7 @@ from windtunnel.engine.process.plain import plain, records_of, rows
 from windtunnel.engine.results import accounting
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
-from windtunnel.engine.transitions.build import Words, build, think_ticks
+from windtunnel.engine.transitions.build import Words, build
 from windtunnel.engine.transitions.dispatch import arrive
 from windtunnel.engine.transitions.event_log import event_log
 from windtunnel.engine.transitions.events import (
@@ -41,6 +41,7 @@ from windtunnel.engine.transitions.faults import apply_fault
 from windtunnel.engine.transitions.prefix_tables import index_of, more_nodes
 from windtunnel.engine.transitions.prefixes import index_nodes
 from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, DECIDE, ENTITIES, FAULT_EVENT, NEVER
+from windtunnel.engine.transitions.user_tables import think_ticks
 from windtunnel.engine.transitions.users import next_arrival
 
 Progress = Callable[[int], None]

@@ -20,11 +20,10 @@ from windtunnel.engine.prepare.operation_faults import is_eligible, time_limit
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Segment, round_power
 from windtunnel.engine.prepare.source import ServiceTimeDraws
-from windtunnel.engine.prepare.users import UserClass
 from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
-from windtunnel.engine.transitions.heap import ROOT, heap_push
+from windtunnel.engine.transitions.heap import ROOT
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
 from windtunnel.engine.transitions.step_tables import write_engine, write_step_costs
@@ -40,7 +39,7 @@ from windtunnel.engine.transitions.tables import (
     World,
     records,
 )
-from windtunnel.engine.transitions.users import OF_WORKLOAD
+from windtunnel.engine.transitions.user_tables import submissions, think_ticks, user_rows, write_draws
 from windtunnel.engine.transitions.work import SERVER_WORDS
 from windtunnel.scenario.faults import BackOff, Ending, Failure, OperationFault, SlowCopy, Straggler
 
@@ -165,9 +164,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         intervals=records(4 * devices + rows if r.write else 1, tables.INTERVAL),
         jobs=blank_jobs(kept),
         gaps=records(4 * works + rows if serving else 1, tables.GAP),
-        users=_users(prepared, workloads),
+        users=user_rows(prepared, workloads),
         user_of=np.full(slots if prepared.users else 0, -1, dtype=np.int64),
-        submits=_submissions(prepared, r),
+        submits=submissions(prepared, r),
         think_ticks=think_ticks(prepared, 2),
         changes=records(4 * devices + 1024 if prepared.scaled else 1, tables.CHANGE),
         batches=records(series * BATCHES, tables.BATCH_OF_JOBS),
@@ -264,43 +263,6 @@ def _checkpoints(prepared: PreparedRun) -> Records:
             row.every, row.cost, row.restore = map(to_ticks, (stated.every, stated.cost, stated.restore))
             row.every = max(row.every, 1)
     return rows
-
-
-def _users(prepared: PreparedRun, workloads: Records) -> Records:
-    """Return the users of all closed workloads, who have not thought yet."""
-    rows = records(sum(users.users for users in prepared.users), tables.USER)
-    first = 0
-    for users in _closed_first(prepared):
-        mine = slice(first, first + users.users)
-        rows.work[mine] = users.work
-        if users.think is None and users.sessions is not None:
-            rows.rank[mine], rows.left[mine] = users.sessions.first[:-1], np.diff(users.sessions.first)
-        workloads[users.work].first_user = first
-        first += users.users
-    return rows
-
-
-def _closed_first(prepared: PreparedRun) -> list[UserClass]:
-    """Return the users who come again before those of sessions that arrive, because only the former have think times
-    of their own.
-    """
-    return sorted(prepared.users, key=lambda users: users.think is None)
-
-
-def _submissions(prepared: PreparedRun, r: Records) -> Records:
-    """Return the heap of the first submissions of the users."""
-    heap = records(ROOT + sum(users.users for users in prepared.users) + 2, tables.ENTRY)
-    for users in prepared.users:
-        for user, tick in enumerate(users.begins.tolist()):
-            if tick < r.end:
-                r.submits = heap_push(heap, int(r.submits), tick, users.work * OF_WORKLOAD + user)
-    return heap
-
-
-def think_ticks(prepared: PreparedRun, rounds: int) -> np.ndarray:
-    """Return the first ``rounds`` think times of all users; shape (rounds, users)."""
-    of_users = [users.think.rounds(rounds) for users in prepared.users if users.think is not None]
-    return np.concatenate([np.zeros((rounds, 0), dtype=np.int64), *of_users], 1)
 
 
 # Long: it states each field once.
@@ -423,7 +385,7 @@ def _programs(
         if prepared.policy.batch.kind == "request" and (table := prepared.batches(cls, work)) is not None:
             p.batch_at = numbers.add(np.concatenate([table.seconds, table.watts]))
             p.batch_drawn = table.drawn
-    _draws_of_users(prepared, rows, columns, ints, numbers)
+    write_draws(prepared, rows, columns, ints.add, numbers.add)
     return (
         programs,
         np.array(ways or [(0, 0)], dtype=tables.WAY).view(np.recarray),
@@ -438,25 +400,6 @@ def _design(segment: Segment, numbers: Mapping[str, int], ints: Pool) -> tuple[i
         return numbers.get(str(segment.design), -1) if numbers else -1, -1
     words, which = np.unique(segment.design, return_inverse=True)
     return -1, ints.add(np.array([numbers.get(word, -1) for word in words.tolist()], dtype=np.int64)[which])
-
-
-def _draws_of_users(
-    prepared: PreparedRun, rows: Records, columns: Mapping[int, list[ServiceTimeDraws]], ints: Pool, numbers: Pool
-) -> None:
-    """Write the random numbers of the jobs of users, which are not known in advance, into their workloads."""
-    for users in prepared.users:
-        row = rows[users.work]
-        row.capacity, row.signatures, row.sessions = users.requested, ints.add(users.signatures), -1
-        row.comes_again = users.think is not None
-        if users.sessions is not None:
-            row.sessions, row.session_count = ints.add(users.sessions.first), users.sessions.count
-            row.thinks = ints.add(users.sessions.think)
-        drawn = np.ones((users.capacity, draw_columns(prepared)))
-        for column, variates in enumerate(columns.get(users.work, [])):
-            drawn[:, column] = variates.values[: users.capacity]
-        row.draws_at = numbers.add(drawn.ravel())
-        if users.slowdown is not None:
-            row.stretch_at = numbers.add(users.slowdown)
 
 
 def _faults_of(prepared: PreparedRun, cls: int, work: int, operation: str) -> np.ndarray:
