@@ -538,7 +538,8 @@ def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:
     from windtunnel.scenario.read import read_scenario
 
     one = Planner(read_scenario(root / "scenarios" / "azure-conv-plan.yaml"), windtunnel.catalogue(), 1, None)
-    prepared = one.prepared(one.scenario)
+    [search] = one.searches
+    prepared = search.prepared(one.scenario)
     assert set(prepared.signatures) == {tuple(range(6))}
     assert len(prepared.arrival) == 19_366
 
