@@ -250,7 +250,9 @@ class Candidates:
                     entry=self.names[i],
                     device=self.devices[i].label,
                     count=int(n),
-                    group=None if (group := self.scenario.fleet[i].group) is None else group.model_dump(),
+                    group=None
+                    if (group := self.scenario.fleet[i].group) is None
+                    else group.model_dump(exclude_none=True),
                     settings={**self.choice.values, **self.choice.alternatives[i].values},
                 )
                 for i, n in enumerate(counts)

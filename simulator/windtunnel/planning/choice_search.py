@@ -302,6 +302,18 @@ class ChoiceSearch:
             below=below,
         ).run()
 
+    def consider(self, counts: Counts) -> None:
+        """Simulate a fleet that the search may have left out, if the plan allows it and it may meet the targets."""
+        within = all(n <= most for n, most in zip(counts, self.candidates.max_counts, strict=True))
+        fits = within and not self.is_excluded and self.candidates.may_be_feasible(Case(counts))
+        if fits and counts not in self.confident.verdicts and self.candidates.bounds.load(counts)[0] <= 1:
+            self.search.verdicts[counts] = self.candidates.verdicts([counts], "value")[0]
+
+    def meets_with_confidence(self, value: float) -> bool:
+        """Return whether a simulated fleet with this value of the objective meets the targets with confidence."""
+        objective = self.options.objective
+        return any(e.meets.confidence and e.objective(objective) <= value for e in self.evaluations())
+
     def evaluations(self) -> list[Evaluation]:
         """Return what was simulated for the two searches."""
         simulated = dict.fromkeys([*self.search.verdicts, *self.confident.verdicts])
@@ -402,9 +414,12 @@ class ChoiceSearch:
         """Return each candidate, what its times rest on, and why no fleet of it alone meets the targets by value."""
         prepared, search, reasons = self.run, self.search, Reasons(self.candidates, self.targets)
         accuracies = model_accuracy(prepared.compiled, prepared.classes)
+        found = [e.counts for e in self.evaluations() if e.meets.value]
         entries = []
         for i, name in enumerate(self.names):
-            label, alone = self.devices[i].label, search.alone.get(i)
+            label = self.devices[i].label
+            # Where another choice is as good, the search by value does not look for it; that with confidence may.
+            alone = None if any(sum(c) == c[i] for c in found) else search.alone.get(i)
             error = widest_error(accuracies, label)
             more = tuple((1 + alone.count if alone else 0) if i == j else 0 for j in range(self.entries))
             lower_bound = float(self.space.lower_bound(np.array([more]))[0])

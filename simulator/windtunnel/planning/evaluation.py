@@ -220,9 +220,14 @@ def front(evaluations: Sequence[Evaluation], target: JudgedTarget | None) -> lis
 
 
 def feasible(evaluations: Sequence[Evaluation], objective: str) -> list[Evaluation]:
-    """Return the fleets that meet every target by value, the best first."""
+    """Return the fleets that meet every target by value, the best first; of equal ones that with the most headroom."""
     met = [e for e in evaluations if e.meets.value]
-    return sorted(met, key=lambda e: (e.objective(objective), e.cost_usd_per_h, sum(e.counts), e.choice, e.counts))
+    return sorted(
+        met,
+        key=lambda e: (
+            e.objective(objective), e.cost_usd_per_h, sum(e.counts), -least_headroom(e), e.choice, e.counts,
+        ),
+    )  # fmt: skip
 
 
 def recommended(fleets: Sequence[Evaluation]) -> int:

@@ -18,6 +18,7 @@ from windtunnel.core.results.plan import (
 from windtunnel.engine.prepare.checks import doubtful_settings
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning import explanation
+from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.choices import Choice, Choices, values_text
@@ -95,6 +96,20 @@ class Planner:
                     search = self._without(search, error)
         if first is not None and not prepared:
             raise first
+        self._merge_excluded()
+
+    def _merge_excluded(self) -> None:
+        """State values with which nothing runs once, and not with each of the values that make no difference."""
+        by_reason: dict[str, list[ExcludedValues]] = {}
+        for excluded in self.excluded.values():
+            by_reason.setdefault(excluded.reason, []).append(excluded)
+        self.excluded = {}
+        for reason, group in by_reason.items():
+            common = {k: v for k, v in group[0].values.items() if all(e.values.get(k, v) == v for e in group)}
+            left = [search for search in self.searches if common.items() <= search.choice.values.items()]
+            whole = common and len(group) > 1 and len(left) == len(group)
+            for excluded in [ExcludedValues(common, reason)] if whole else group:
+                self.excluded[values_text(excluded.values)] = excluded
 
     def _without(self, search: ChoiceSearch, error: InputError) -> ChoiceSearch | None:
         """Return the search without the alternative that ``error`` is about; None if that leaves nothing of it.
@@ -120,16 +135,30 @@ class Planner:
         for search in order:
             search.by_value(best)
             best = min(best, search.search.value)
-        winner = next((search for search in order if search.search.value == best), None)
-        if winner is None or winner.search.best is None or not math.isfinite(best):
+        winner = next((search for search in order if search.search.best and search.search.value == best), None)
+        if winner is None or winner.search.best is None:
             return
-        if winner.candidates.verdicts([winner.search.best], "confidence")[0].met:
+        self._like(winner, winner.search.best)
+        if any(search.meets_with_confidence(best) for search in order):
             return
         above = 0.0 if any(search.search.proof == "open" for search in order) else best
-        certain = math.inf
+        certain, surest = math.inf, winner
         for search in order:
             search.with_confidence(above, certain)
-            certain = min(certain, search.confident.value)
+            if search.confident.value < certain:
+                certain, surest = search.confident.value, search
+        if surest.confident.best is not None:
+            self._like(surest, surest.confident.best)
+
+    def _like(self, search: ChoiceSearch, counts: Counts) -> None:
+        """Simulate a fleet with the other values that a whole fleet may have too, so that the best of them is chosen.
+
+        The search itself does not look for fleets that are as good as the best.
+        """
+        devices = {name: n for name, n in zip(search.names, counts, strict=True) if n}
+        for other in self.searches:
+            if devices.keys() <= set(other.names):
+                other.consider(tuple(devices.get(name, 0) for name in other.names))
 
     # Long: it has one expression for each key of the plan.
     def _answer(self, first: ChoiceSearch) -> PlanResult:
