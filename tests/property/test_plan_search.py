@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from windtunnel.app.plan import plan
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import PlanResult
 from windtunnel.planning.planner import Planner
@@ -68,8 +69,8 @@ def planned(data: dict[str, Any]) -> PlanResult:
     return Planner(scenario_from_data(data), KNOWN, 1, None).run()
 
 
-def best(plan: PlanResult, certain: bool) -> float:
-    costs = [f.cost_usd_per_h for f in plan.fleets if f.meets.confidence or not certain]
+def best(result: PlanResult, certain: bool) -> float:
+    costs = [f.cost_usd_per_h for f in result.fleets if f.meets.confidence or not certain]
     return min(costs, default=math.inf)
 
 
@@ -78,7 +79,7 @@ def best(plan: PlanResult, certain: bool) -> float:
 def test_a_search_gives_the_best_of_the_plans_written_by_hand(data: dict[str, Any]) -> None:
     found, others = planned(data), [planned(scenario) for scenario in by_hand(data)]
     for certain in (False, True):
-        assert best(found, certain) == min(best(plan, certain) for plan in others)
+        assert best(found, certain) == min(best(other, certain) for other in others)
     recommended = found.fleets[found.recommended] if found.fleets else None
     if recommended is not None:
         assert recommended.meets.confidence == any(f.meets.confidence for f in found.fleets)
@@ -86,7 +87,7 @@ def test_a_search_gives_the_best_of_the_plans_written_by_hand(data: dict[str, An
         for entry in recommended.configuration:
             assert entry.settings["policy"] in data["plan"]["search"]["policy"]
             assert (PATH in entry.settings) == entry.entry.startswith("first")
-    bounds = [plan.lower_bound.cost_usd_per_h for plan in others if plan.lower_bound.cost_usd_per_h is not None]
+    bounds = [p.lower_bound.cost_usd_per_h for p in others if p.lower_bound.cost_usd_per_h is not None]
     assert found.lower_bound.cost_usd_per_h == (min(bounds) if bounds else None)
     assert found.searched["policy"] == data["plan"]["search"]["policy"] and "policy" not in found.held
     for choice in found.choices:
@@ -177,3 +178,14 @@ def test_a_search_that_makes_no_sense_is_an_error_that_names_it(search: dict[str
 def test_where_no_value_runs_the_first_reason_is_the_error() -> None:
     with pytest.raises(InputError, match="nvfp4"):
         planned(searching(**{"models.chat.weights": ["nvfp4"]}))
+
+
+def test_a_fleet_has_its_cost_by_output_tokens_and_the_objective_may_be_given_beside_the_scenario() -> None:
+    data = SERVING | {"stop": {"time": "60 s"}}
+    found = plan(scenario_from_data(data), objective="power", workers=1)
+    assert found.objective == "power"
+    powers = [fleet.power_w for fleet in found.fleets]
+    assert powers == sorted(powers)
+    for fleet in found.fleets:
+        # 20 tokens of one request a second; the run is a minute of about 60 requests.
+        assert fleet.usd_per_million_output_tokens == pytest.approx(fleet.cost_usd_per_h / 3600 / 20 * 1e6, rel=0.35)

@@ -306,7 +306,7 @@ def test_the_number_of_workers_changes_nothing(found: PlanResult, monkeypatch: p
 
 def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: PlanResult, tmp_path: Path) -> None:
     paths = planner.save(found, tmp_path / "out")
-    assert [path.name for path in paths] == ["plan.json", "report.html"]
+    assert [path.name for path in paths] == ["plan.json", "plan.html"]
     assert json.loads(paths[0].read_text()) == json.loads(result_json(found))
     page = paths[1].read_text()
     assert "choice &lt;script&gt;" in page

@@ -265,6 +265,7 @@ class Candidates:
             energy_cost_usd_per_h=evaluation.energy_cost_usd_per_h,
             total_cost_usd_per_h=evaluation.total_cost_usd_per_h,
             carbon_kg_per_h=evaluation.carbon_kg_per_h,
+            usd_per_million_output_tokens=evaluation.usd_per_million_output_tokens,
             utilisation=evaluation.utilisation,
             p50_s=evaluation.p50_s,
             p99_s=evaluation.p99_s,

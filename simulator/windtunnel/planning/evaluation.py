@@ -37,6 +37,7 @@ class Evaluation:
     energy_cost_usd_per_h: float | None
     total_cost_usd_per_h: float | None
     carbon_kg_per_h: float | None
+    usd_per_million_output_tokens: float | None
     utilisation: float
     p99_s: float | None
     p50_s: float | None

@@ -213,8 +213,9 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
     if plan.fleets:
+        rows.insert(0, ("cost", _cost(plan.fleets[plan.recommended])))
         rows.insert(
-            0,
+            1,
             (
                 "confidence",
                 "covers the random variation of arrivals and work; lines below vary the error of the device models",
@@ -255,6 +256,20 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             )
         rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the recommended fleet: {turn}"))
     return rows
+
+
+HOURS_A_MONTH = 730
+"""The twelfth part of a year of 365 days, as clouds bill it."""
+
+
+def _cost(fleet: PlannedFleet) -> str:
+    """Return what the recommended fleet costs in a month and by tokens, and its power."""
+    parts = [f"{fleet.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month of {HOURS_A_MONTH} hours"]
+    if fleet.usd_per_million_output_tokens is not None:
+        parts.append(f"{fleet.usd_per_million_output_tokens:,.2f} USD per million output tokens at this load")
+    if fleet.energy_cost_usd_per_h is not None:
+        parts.append(f"and {fleet.energy_cost_usd_per_h * HOURS_A_MONTH:,.0f} USD of energy a month")
+    return f"{', '.join(parts)}; {quantity(fleet.power_w, 'W')} on average, {quantity(fleet.peak_power_w, 'W')} at most"
 
 
 def choice_rows(plan: PlanResult) -> list[list[str]]:

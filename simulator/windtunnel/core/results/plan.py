@@ -74,6 +74,8 @@ class PlannedFleet(Result):
     energy_cost_usd_per_h: float | None
     total_cost_usd_per_h: float | None
     carbon_kg_per_h: float | None
+    usd_per_million_output_tokens: float | None
+    """The rent of the fleet over the output tokens of the run; None where nothing generates tokens."""
     utilisation: float
     p50_s: float | None
     p99_s: float | None
