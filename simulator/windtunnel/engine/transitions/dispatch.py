@@ -27,6 +27,7 @@ from windtunnel.engine.transitions.features import (
     hot,
 )
 from windtunnel.engine.transitions.jobs import row_of
+from windtunnel.engine.transitions.loading import admitted
 from windtunnel.engine.transitions.prefixes import cached_tokens, hashed
 from windtunnel.engine.transitions.progress import forget_progress
 from windtunnel.engine.transitions.queues import (
@@ -129,7 +130,7 @@ def _of_server(w: World, device: int, slot: int) -> tuple[int, int, int, int, in
     if USERS and r.users and w.user_of[slot] >= 0:
         home = w.user_of[slot]
     home = hashed(home) % r.devices
-    running = v.reading_count + v.decoding_count
+    running = admitted(v)
     room = w.classes[w.devices[device].cls].capacity
     return w.sequences[slot].prompt, hit, v.cached, room, running, (device - home) % r.devices
 
