@@ -29,7 +29,7 @@ from windtunnel.core.architecture import (
     Layers,
     LinearAttention,
 )
-from windtunnel.core.group import Group, padded, share
+from windtunnel.core.group import Group, padded, padded_expert, share
 from windtunnel.core.ops import OPERATIONS, FloatArray, Operation, Rows
 
 HANDOVER = "pipeline hand-over"
@@ -305,9 +305,10 @@ class DividedDecoder:
         # The scores are read and written, and the tokens are ordered by expert.
         routed = 3.0 * 4.0 * experts.count + 2.0 * experts.per_token * model.width * _ACTIVATION_BYTES
         yield self._kernel("routing", routed, Amount.TOKENS, count)
+        width, expert_width = padded_expert(model.width, experts.width, group.experts_shared_by, model.weights.experts)
         values: dict[str, float | str] = {
-            "width": float(model.width),
-            "expert_width": float(experts.width),
+            "width": float(width),
+            "expert_width": float(expert_width),
             "experts": float(experts.count),
             "experts_per_token": float(experts.per_token),
             "dtype": model.weights.experts,
