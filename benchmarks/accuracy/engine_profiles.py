@@ -26,7 +26,7 @@ from windtunnel.library.closed_loop import ClosedLoop, LoopTimes, errors, loop_t
 from windtunnel.library.steps import StepPricing
 from windtunnel_models.engines import EXPERTS, FOLDER, OTHER
 from windtunnel_models.engines.fit import EngineFit, fit_times
-from windtunnel_models.models import published_formats
+from windtunnel_models.campaigns import published_cache, published_formats
 
 MARK = "  # FITTED by benchmarks/accuracy/engine_profiles.py; do not edit below this line.\n"
 MOST_LOAD = 1.5
@@ -63,13 +63,14 @@ def loop_of(row: Mapping[str, str]) -> ClosedLoop:
     linear = FORMATS.get(row["gemm_dtype"], row["gemm_dtype"])
     experts = FORMATS.get(row["expert_dtype"], row["expert_dtype"]) if row["expert_dtype"] else linear
     counts = [int(float(row[key] or 1) or 1) for key in GROUP]
+    weights = published_formats(name, f"{linear}/{experts}")
     return ClosedLoop(
         row["engine"],
         name,
         row["sku"],
         Group(*counts),
-        published_formats(name, f"{linear}/{experts}"),
-        "",
+        weights,
+        published_cache(weights, ""),
         *(float(row[key]) for key in ("users", "prompt_tokens", "output_tokens")),
     )
 

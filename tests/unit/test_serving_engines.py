@@ -35,7 +35,8 @@ from windtunnel.validation.serving import read_loops, read_measurements
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.engines import read_engine_overlay, serving_engine
 from windtunnel_models.engines.fit import fit_times
-from windtunnel_models.models import known_architecture, published_formats
+from windtunnel_models.campaigns import published_formats
+from windtunnel_models.models import known_architecture
 
 CATALOGUE = Catalogue()
 H100 = CATALOGUE.device("h100-sxm-80gb")

@@ -22,7 +22,8 @@ from windtunnel.simulation.run import record
 from windtunnel.validation.serving_files import SUFFIXES, read_results
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.engines import is_engine_overlay, read_engine_overlay, serving_engine
-from windtunnel_models.models import find_architecture, published_formats
+from windtunnel_models.campaigns import lengths_differ, published_cache, published_formats
+from windtunnel_models.models import find_architecture
 
 GROUP = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
 TEXTS = ("engine", "model", "sku", "weights", "kv_dtype")
@@ -68,8 +69,9 @@ class Deployment:
         if weights:
             linear, _, experts = weights.partition("/")
             served["weights"] = {"linear": linear, "experts": experts or linear}
-        if self.kv_dtype:
-            served["kv_dtype"] = self.kv_dtype
+        kv_dtype = published_cache(weights, self.kv_dtype)
+        if kv_dtype:
+            served["kv_dtype"] = kv_dtype
         entry: dict[str, object] = {"device": self.sku, "group": dict(self.group), "engine": self.engine}
         if self.calibration is not None:
             entry["calibration"] = str(self.calibration.resolve())
@@ -303,8 +305,8 @@ def _means(loop: MeasuredLoop, profile: ServingEngine, catalogue: Catalogue) -> 
 
     Requests of real loads differ a little in their lengths and delays, which spreads them over the time within some
     turns. Equal requests would stay in the groups in which they began, so the users begin one after the other within
-    the time of a request. If prompts are read in steps of their own, all of them wait for each other's prompts and stay
-    together; then all users begin at once.
+    the time of a request. If prompts are read in steps of their own, requests of one length wait for each other's
+    prompts and stay together; then all users begin at once, unless lengths differ in the measurements.
     """
     frontend_s = profile.frontend_s.value
     if loop.users is None:
@@ -315,7 +317,7 @@ def _means(loop: MeasuredLoop, profile: ServingEngine, catalogue: Catalogue) -> 
         # A request is outside of the engine's steps before it is in them, and so is its user.
         think = {"distribution": "deterministic", "mean": f"{frontend_s!r} s"}
         arrivals = {"process": "closed", "users": loop.users, "think": think}
-        if not profile.prefill_first:
+        if not profile.prefill_first or lengths_differ(loop.prompt, loop.output):
             together = _times(_run(loop, profile, catalogue, arrivals, loop.users), profile)[2]
             arrivals["ramp"] = f"{float(together.mean())!r} s"
         jobs = _run(loop, profile, catalogue, arrivals, TURNS * loop.users)
