@@ -19,8 +19,9 @@ _DRAWN = {(1024, 1024), (1024, 8192), (8192, 1024)}
 def published_formats(name: str, weights: str) -> str:
     """Return the formats of a measured decoder, as a column of ``Step`` states them, from those that a campaign tells.
 
-    Campaigns call block-scaled FP8 ``fp8`` and every 4-bit float ``nvfp4``. Of a mixture of experts whose published
-    checkpoint has experts in another format of the same family, it is that checkpoint; the answer is then empty.
+    Campaigns call block-scaled FP8 ``fp8`` and every 4-bit float ``nvfp4``, and give one format of all weights. Of a
+    mixture of experts whose published checkpoint has experts in a format of the same family, it is that checkpoint; the
+    answer is then empty.
 
     Args:
         name: The decoder, by its name or the path of its configuration.
@@ -30,9 +31,11 @@ def published_formats(name: str, weights: str) -> str:
         InputError: if the decoder is not known.
     """
     own = find_architecture(name)
-    told = weights.rpartition("/")[2]
+    linear, _, experts = weights.partition("/")
+    told = experts or linear
     has_experts = any(layers.experts is not None for layers in own.layers)
-    if has_experts and told != own.weights.experts and own.weights.experts in _FAMILIES.get(told, ()):
+    as_published = (own.weights.linear, own.weights.experts) == (linear, told)
+    if has_experts and not as_published and own.weights.experts in _FAMILIES.get(told, (told,)):
         return ""
     return weights
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from windtunnel.core.decoder_memory import Reserves, ShareOf
 from windtunnel.core.errors import InputError, list_choices, nearest
-from windtunnel.core.serving_engine import ENGINE_NAMES, EXPERTS, OTHER, Admission, Limits, ServingEngine
+from windtunnel.core.serving_engine import ENGINE_NAMES, EXPERTS, OTHER, Admission, FusedFor, FusedNorms, Limits, ServingEngine
 from windtunnel.core.spec import Parameter
 from windtunnel_models.reader import FileReader
 
@@ -34,6 +34,10 @@ FITTED = (
     Parameter("unseen_error", "1", "the same on other SKUs", KEYS),
 )
 """The numbers of ``core.step.EngineTimes``, which are fitted by die, and for mixtures of experts together."""
+_FITTED_NAMES = {parameter.name for parameter in FITTED}
+_LIBRARIES = ("nccl", "vllm", "sglang", "trtllm")
+_FUSED = tuple(f"{architecture}-{devices}" for architecture in ("hopper", "blackwell") for devices in (2, 4, 8))
+"""The keys of the largest buffers of fused all-reduces."""
 _PARAMETERS = {
     parameter.name: parameter
     for parameter in (
@@ -54,6 +58,8 @@ _PARAMETERS = {
         Parameter("first_token_error", "1", "factor of the 90% interval of the time to the first token", required=True),
         Parameter("logit_copies", "1", "float32 copies of the logits while tokens are sampled"),
         *(Parameter(name, "B", doc) for name, doc in _RESERVES.items()),
+        Parameter("fused_tokens", "1", "most tokens of a step whose all-reduces also normalise"),
+        Parameter("fused_bytes", "B", "largest buffer of an all-reduce that also normalises", _FUSED),
         *FITTED,
     )
 }
@@ -113,7 +119,7 @@ def _read(path: Path) -> ServingEngine:
         optional=("fitted",),
     )
     reader.check_name("engine", path.stem)
-    kernels = reader.mapping(("kernels",), required=("implementation", "fused_norms", "source"))
+    kernels = reader.mapping(("kernels",), required=("implementation", "fused_norms", "source"), optional=("fused_by",))
     scheduling = reader.mapping(("scheduling",), required=("admission", "chunked_prefill", "prefill_first", "source"))
     memory = reader.mapping(("memory",), required=("share_of", "graphs_in_share", "source"))
     for section in ("kernels", "scheduling", "memory"):
@@ -122,14 +128,22 @@ def _read(path: Path) -> ServingEngine:
     for parameter in _PARAMETERS.values():
         if parameter.required and parameter.name not in values:
             raise reader.error(("values",), f"'{parameter.name}' is missing", "a number with its source")
+    own = reader.choice(kernels["implementation"], _LIBRARIES, ("kernels", "implementation"), "library")
     limits = Limits(values["tokens"], values["sequences"])
     large = "large_memory_bytes" in values
     return ServingEngine(
         name=path.stem,
-        implementation=reader.choice(
-            kernels["implementation"], ("nccl", "vllm", "sglang", "trtllm"), ("kernels", "implementation"), "library"
+        implementation=own,
+        fused=FusedNorms(
+            FusedFor(
+                reader.choice(
+                    kernels["fused_norms"], [kind.value for kind in FusedFor], ("kernels", "fused_norms"), "decoders"
+                )
+            ),
+            reader.choice(kernels.get("fused_by", own), _LIBRARIES, ("kernels", "fused_by"), "library"),
+            values.get("fused_tokens"),
+            {key: values[f"fused_bytes.{key}"] for key in _FUSED if f"fused_bytes.{key}" in values},
         ),
-        fused_norms=bool(kernels["fused_norms"]),
         limits=limits,
         large_limits=Limits(values["large_tokens"], values["large_sequences"]) if large else limits,
         large_memory_bytes=values["large_memory_bytes"].value if large else 0.0,
@@ -155,7 +169,7 @@ def _read(path: Path) -> ServingEngine:
         frontend_s=values["frontend_s"],
         late_prompts=values["late_prompts"],
         first_token_error=values["first_token_error"],
-        values={name: value for name, value in values.items() if "." in name},
+        values={name: value for name, value in values.items() if name.partition(".")[0] in _FITTED_NAMES},
         fitted={key: tuple(skus) for key, skus in top.get("fitted", {}).items()},
         doc=str(top["doc"]),
     )

@@ -13,12 +13,14 @@ format of the weights with the norm or the activation function before it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from windtunnel.core.architecture import (
     Architecture,
@@ -31,6 +33,8 @@ from windtunnel.core.architecture import (
 )
 from windtunnel.core.group import Group, padded, padded_expert, share
 from windtunnel.core.ops import OPERATIONS, FloatArray, Operation, Rows
+
+BoolArray = npt.NDArray[np.bool_]
 
 HANDOVER = "pipeline hand-over"
 """The name of the exchange between two pipeline stages."""
@@ -78,6 +82,15 @@ class Part:
     window: int | None = None
     link: bool = False
     """Whether the part is an exchange between devices."""
+    above: float = 0.0
+    """The part runs in steps with an amount above this,"""
+    upto: float = math.inf
+    """and with at most this."""
+
+    def runs(self, amount: FloatArray) -> BoolArray:
+        """Return which amounts the part has work for."""
+        present: BoolArray = (amount > self.above) & (amount <= self.upto)
+        return present
 
     def rows(
         self, amount: FloatArray, context: Mapping[str, str], more: Mapping[str, FloatArray] | None = None
@@ -129,6 +142,19 @@ class EngineTimes:
 
 
 @dataclass(frozen=True)
+class FusedReduce:
+    """All-reduces that also add the residual and normalise.
+
+    Args:
+        implementation: Whose kernels they are; vLLM and SGLang take those of TensorRT-LLM from FlashInfer.
+        most_bytes: The largest buffer; larger ones are reduced by the engine's own all-reduce, and normalised after it.
+    """
+
+    implementation: str
+    most_bytes: float = math.inf
+
+
+@dataclass(frozen=True)
 class DividedDecoder:
     """A decoder on a group of devices.
 
@@ -137,7 +163,7 @@ class DividedDecoder:
         group: How devices divide it; it was checked.
         devices_per_node: Devices of a node, for exchanges.
         implementation: Who implements all-reduce: ``nccl`` or a serving engine.
-        fused_norms: Whether an all-reduce also adds the residual and normalises.
+        fused: The all-reduces that also normalise, if there are any.
         times: What the serving engine adds.
     """
 
@@ -145,7 +171,7 @@ class DividedDecoder:
     group: Group = field(default_factory=Group)
     devices_per_node: int = 8
     implementation: str = "nccl"
-    fused_norms: bool = False
+    fused: FusedReduce | None = None
     times: EngineTimes = field(default_factory=EngineTimes)
 
     def parts(self) -> Iterator[Part]:
@@ -189,13 +215,20 @@ class DividedDecoder:
         # Attention writes 16-bit numbers, so the conversion for the output projection is a kernel of its own.
         yield from self._linear_layer("attention output", self.model.width, inner, count, fused=False)
         if self.group.tensor > 1:
-            yield self._reduce("all-reduce of attention", count)
+            yield from self._reduce("all-reduce of attention", layers)
 
     def _grouped(self, attention: GroupedAttention, count: int) -> Iterator[Part]:
         heads = share(attention.heads, self.group.tensor)
         keys = share(attention.kv_heads, self.group.tensor)
         projected = heads * (2 if attention.output_gate else 1) + keys * (1 if attention.shared_kv else 2)
         yield from self._linear_layer("queries, keys, values", projected * attention.head_dim, self.model.width, count)
+        if attention.qk_norm == "layer":
+            # The norm of all heads together: a pass for the squares, which devices add, before that of the rotation.
+            yield self._kernel(
+                "norm of queries and keys", (heads + keys) * attention.head_dim * _ACTIVATION_BYTES, Amount.TOKENS, count
+            )
+            if self.group.tensor > 1:
+                yield self._collective("all-reduce of squares", "all_reduce", 2.0 * 4.0, Amount.TOKENS, count)
         # Rotary positions read and write queries and keys; the cache is written.
         rotated = 2.0 * (heads + keys) * attention.head_dim * _ACTIVATION_BYTES
         written = 4.0 * keys * attention.head_dim * _ACTIVATION_BYTES
@@ -306,7 +339,7 @@ class DividedDecoder:
         if layers.experts is not None:
             yield from self._experts(layers.experts, count)
         if self._reduces(layers) == 2:
-            yield self._reduce("all-reduce of feed-forward", count)
+            yield from self._reduce("all-reduce of feed-forward", layers)
 
     def _experts(self, experts: Experts, count: int) -> Iterator[Part]:
         model, group = self.model, self.group
@@ -367,12 +400,21 @@ class DividedDecoder:
         # Norms after attention or feed-forward networks write 16-bit numbers.
         rest = max(layers.norms - 2, 0)
         moved = self.model.width * (2.0 * (3.0 * wide + narrow) + routed + rest * 4.0 * wide) / (2 + rest)
-        fused = self._reduces(layers) if self.fused_norms and layers.norms == 2 else 0
-        if fused:
+        fused, most = self._reduces(layers), self._most_fused(layers)
+        if most:
             # The traffic of all layers together: fused norms have no launch of their own.
-            yield self._kernel("norms in all-reduces", fused * layers.count * moved, Amount.TOKENS)
-        if fused < layers.norms:
-            yield self._kernel("norms", moved, Amount.TOKENS, (layers.norms - fused) * layers.count)
+            all_s = fused * layers.count * moved
+            yield self._kernel("norms in all-reduces", all_s, Amount.TOKENS, upto=most)
+            if fused < layers.norms:
+                yield self._kernel("norms", moved, Amount.TOKENS, (layers.norms - fused) * layers.count, upto=most)
+        if most < math.inf:
+            yield self._kernel("norms", moved, Amount.TOKENS, layers.norms * layers.count, above=most)
+
+    def _most_fused(self, layers: Layers) -> float:
+        """Return the most tokens of a step whose all-reduces also normalise; 0 without such all-reduces."""
+        if self.fused is None or not self._reduces(layers) or layers.norms != 2:
+            return 0.0
+        return self.fused.most_bytes / (self.model.width * _ACTIVATION_BYTES) * self.group.attention_data
 
     def _reduces(self, layers: Layers) -> int:
         """Return the all-reduces of a layer: after attention, and after a feed-forward network without an exchange."""
@@ -403,16 +445,31 @@ class DividedDecoder:
         }
         return Part(name, OPERATIONS["gemm"], values, amount, {"m": 1.0 / self.group.attention_data}, count)
 
-    def _kernel(self, name: str, moved: float, amount: Amount, times: float = 1.0, flops: float = 0.0) -> Part:
+    def _kernel(
+        self,
+        name: str,
+        moved: float,
+        amount: Amount,
+        times: float = 1.0,
+        flops: float = 0.0,
+        *,
+        above: float = 0.0,
+        upto: float = math.inf,
+    ) -> Part:
         per = 1.0 / self.group.attention_data
         scale = {"bytes": moved * per, "threads": moved * per / 8.0}
         if flops:
             scale["flops"] = flops * per
-        return Part(name, OPERATIONS["kernel"], {"dtype": "bfloat16"}, amount, scale, times)
+        return Part(name, OPERATIONS["kernel"], {"dtype": "bfloat16"}, amount, scale, times, above=above, upto=upto)
 
-    def _reduce(self, name: str, count: int) -> Part:
-        size = self.model.width * _ACTIVATION_BYTES
-        return self._collective(name, "all_reduce", size, Amount.TOKENS, count)
+    def _reduce(self, name: str, layers: Layers) -> Iterator[Part]:
+        size, most = self.model.width * _ACTIVATION_BYTES, self._most_fused(layers)
+        own = self._collective(name, "all_reduce", size, Amount.TOKENS, layers.count)
+        if most and self.fused is not None:
+            fused = {**own.values, "implementation": self.fused.implementation}
+            yield replace(own, values=fused, upto=most)
+        if most < math.inf:
+            yield replace(own, above=most)
 
     def _collective(
         self, name: str, op: str, size: float, amount: Amount, count: int, workers: int | None = None

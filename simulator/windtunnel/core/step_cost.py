@@ -206,7 +206,7 @@ def _rows_of(part: Part, whole: StepLoad, each: StepLoad, micro: FloatArray, tab
     # A microbatch attends to the tokens of the prompt in those before it, so the scores of the whole chunk are divided.
     load = whole if part.amount is Amount.PROMPTS else each
     amount = load.amount(part.amount)
-    present = np.flatnonzero(amount > 0)
+    present = np.flatnonzero(part.runs(amount))
     if not len(present):
         return None
     context = table.context

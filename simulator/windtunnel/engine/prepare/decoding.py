@@ -202,7 +202,7 @@ class DecoderCosts:
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
         for part in self._parts:
             if part.amount is Amount.TOKENS:
-                self.linear[:, 1:] += self._cost(part, tokens)
+                self.linear[:, 1:] += np.where(part.runs(tokens), self._cost(part, tokens), 0.0)
             elif part.amount is Amount.HEADS:
                 self.head[:, 1:] += self._cost(part, sequences)
             elif part.amount is Amount.DECODING:
