@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,37 @@ def test_tables_of_the_simulation_give_the_step_of_an_engine_that_predict_gives(
         seconds, joules = tables.step(int(decode), decode * context, chunks, int(prefill > 0))
         assert seconds == pytest.approx(expected.duration_s[0], rel=0.02)
         assert joules + seconds * tables.idle_power_w == pytest.approx(expected.energy_j[0], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("model", "group"),
+    [("llama-3.1-8b", Group(attention_data=4)), ("qwen3-30b-a3b", Group(tensor=2, attention_data=2, expert=4))],
+)
+def test_a_request_is_on_one_copy_of_the_attention_in_steps_and_in_simulations(model: str, group: Group) -> None:
+    engine, decoder = serving_engine("vllm"), known_architecture(model)
+    tables = DecoderCosts(
+        Replica(H100, group, engine), ServedModel(decoder, "graph", "sustained"), LargestStep(1024, 64), 4096
+    )
+    divided = divided_decoder(H100, decoder, group, engine)
+    costs = []
+    for decode, prefill, before in [(0.0, 1024.0, 0.0), (0.0, 512.0, 512.0), (32.0, 256.0, 0.0), (48.0, 0.0, 0.0)]:
+        load = StepLoad(*(np.array([value]) for value in (decode, 1024.0 if decode else 0.0, prefill, before)))
+        expected = step_cost(H100, divided, load, CONTEXT)
+        chunks = [(int(before), int(prefill))] if prefill else []
+        seconds, joules = tables.step(int(decode), decode * 1024.0, chunks, int(prefill > 0))
+        assert seconds == pytest.approx(expected.duration_s[0], rel=0.01)
+        assert joules + seconds * tables.idle_power_w == pytest.approx(expected.energy_j[0], rel=0.01)
+        costs.append(seconds)
+    # The other copies wait for one prompt; several prompts are read at the same time.
+    several, _ = tables.step(0, 0.0, [(0, 512), (0, 512)], 2)
+    assert several < 0.8 * costs[0] or several == pytest.approx(tables.prompt_floor_s, rel=0.2)
+    served_ = served("vllm", 1000, 1, 1, tokens=1024)
+    parts = {key: value for key, value in asdict(group).items() if value is not None}
+    served_["fleet"] = [{"device": "h100-sxm-80gb", "count": group.devices, "engine": "vllm", "group": parts}]
+    served_["models"]["chat"] = {"catalogue": model}
+    jobs = run(served_, "process").recording.jobs
+    first_s = (jobs.first - jobs.arrival)[0] / 1e12
+    assert first_s == pytest.approx(tables.step(0, 0.0, [(0, 1000)], 1)[0], rel=1e-3)
 
 
 def test_on_another_sku_the_interval_of_a_profile_is_wider() -> None:

@@ -45,7 +45,11 @@ def test_a_token_takes_two_operations_for_each_active_weight_of_any_model() -> N
         counted = model.active_parameters
         if not model.tied and model.convention is Convention.EMBEDDING_AND_HEAD:
             counted -= model.vocabulary * model.width
-        assert work(DividedDecoder(model), {"gemm", "moe"}) == pytest.approx(2 * counted, rel=2e-3), model.name
+        found = work(DividedDecoder(model), {"gemm", "moe"})
+        if model.weights.experts == "mxfp4":
+            assert 2 * counted < found < 2.2 * counted  # these experts are padded
+        else:
+            assert found == pytest.approx(2 * counted, rel=2e-3), model.name
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-70b", "qwen3-235b-a22b", "deepseek-v3", "qwen3.5-27b"])
@@ -187,6 +191,8 @@ def test_an_indexer_reads_and_multiplies_every_key_of_the_context() -> None:
 def test_tokens_that_choose_independently_hit_fewer_experts() -> None:
     (part,) = [p for p in DividedDecoder(known_architecture("qwen3-30b-a3b")).parts() if p.name == "experts"]
     rows = part.rows(np.array([1.0, 16.0, 1e6]), CONTEXT)
+    assert np.all(rows.numbers["skew"] == 1.01)
+    rows = replace(rows, numbers={**rows.numbers, "skew": np.zeros(3)})
     hit = Moe.distinct_experts(rows.choices, rows.numbers)
     assert hit == pytest.approx([8.0, 128 * (1 - (1 - 8 / 128) ** 16), 128.0])
     balanced = Moe.distinct_experts({**rows.choices, "routing": "balanced"}, rows.numbers)

@@ -82,6 +82,8 @@ class Part:
     window: int | None = None
     link: bool = False
     """Whether the part is an exchange between devices."""
+    shared: bool = False
+    """Whether it has the tokens of all copies of the attention; other parts of a copy have its own."""
     above: float = 0.0
     """The part runs in steps with an amount above this,"""
     upto: float = math.inf
@@ -359,7 +361,7 @@ class DividedDecoder:
             "routing": "independent",
             "skew": _POPULARITY,
         }
-        yield Part("experts", OPERATIONS["moe"], values, Amount.TOKENS, {"tokens": 1.0}, count)
+        yield Part("experts", OPERATIONS["moe"], values, Amount.TOKENS, {"tokens": 1.0}, count, shared=True)
         if self.group.attention_data > 1:
             yield from self._exchange(experts, count)
 

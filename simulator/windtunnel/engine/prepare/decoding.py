@@ -195,14 +195,19 @@ class DecoderCosts:
         self.largest, self._memory_share = step, memory_share
         tokens = np.arange(1, step.tokens + 1, dtype=np.float64)
         sequences = np.arange(1, step.sequences + 1, dtype=np.float64)
+        copies = self.group.attention_data
         self.linear = np.zeros((2, step.tokens + 1))
+        self.copy = np.zeros((2, step.tokens + 1 if copies > 1 else 0))
         self.head = np.zeros((2, step.sequences + 1))
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
         for part in self._parts:
             if part.amount is Amount.TOKENS:
-                self.linear[:, 1:] += np.where(part.runs(tokens), self._cost(part, tokens), 0.0)
+                if part.shared or copies == 1:
+                    self.linear[:, 1:] += np.where(part.runs(tokens), self._cost(part, tokens), 0.0)
+                else:
+                    self.copy[:, 1:] += np.where(part.runs(copies * tokens), self._cost(part, copies * tokens), 0.0)
             elif part.amount is Amount.HEADS:
                 self.head[:, 1:] += self._cost(part, sequences)
             elif part.amount is Amount.DECODING:
@@ -215,7 +220,8 @@ class DecoderCosts:
                 by_window[window] = by_window.get(window, 0.0) + np.maximum.accumulate(whole, axis=1)
         handover = self._divided.handover()
         if handover is not None:
-            self.linear[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, tokens)
+            of = self.linear if copies == 1 else self.copy
+            of[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
         none = np.zeros((2, len(grid)))
         self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
@@ -333,7 +339,7 @@ class DecoderCosts:
         tokens, heads = -(-(decoding + read) // micro), -(-(decoding + ends_prompts) // micro)
         times = self.times
         factor = (decoding * times.decode + read * times.prefill) / max(decoding + read, 1)
-        seconds, joules = factor * (self.linear[:, tokens] + self.head[:, heads])
+        seconds, joules = factor * (self.linear[:, tokens] + self.head[:, heads] + self._of_copy(decoding, chunks, micro))
         if decoding:
             s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
             seconds, joules = seconds + times.decode * s, joules + times.decode * j
@@ -346,6 +352,20 @@ class DecoderCosts:
             operations_s = max(operations_s, self.prompt_floor_s)
         host_s = times.host_s + times.host_sequence_s * (decoding + ends_prompts)
         return operations_s + host_s, float(joules) * micro
+
+    def _of_copy(self, decoding: int, chunks: Sequence[tuple[int, int]], micro: int) -> FloatArray:
+        """Return seconds and joules of what each copy of the attention does for its own tokens, shape (2,).
+
+        Sequences are spread evenly, and a prompt is on one copy. The copy with the most tokens decides, and the others
+        wait; what they draw follows from their tokens.
+        """
+        copies, read = self.group.attention_data, sum(length for _, length in chunks)
+        if copies == 1:
+            return np.zeros(2)
+        most = -(-decoding // copies) + (-(-read // min(copies, len(chunks))) if read else 0)
+        working = (decoding + read) / (copies * most)
+        cost: FloatArray = self.copy[:, -(-most // micro)] * np.array([1.0, working])
+        return cost
 
     def prompt_attention(self, start: int, chunk: int) -> tuple[float, float]:
         """Return seconds and joules above idle of the attention of ``chunk`` prompt tokens from ``start`` on.
@@ -381,7 +401,8 @@ class DecoderCosts:
             start = np.minimum(prompts.astype(np.int64) + 1, len(running) - 1)
             stop = np.minimum((prompts + outputs).astype(np.int64), len(running) - 1)
             steps = np.maximum(outputs - 1, 0)
-            decoded = steps * (self.linear[i, 1] + self.head[i, 1]) + (running[stop] - running[start])
+            one = self.linear[i, 1] + self.head[i, 1] + self._of_copy(1, [], 1)[i]
+            decoded = steps * one + (running[stop] - running[start])
             total[i] = read[i] + self.times.decode * decoded
         total[0] += np.maximum(outputs - 1, 0) * (self.times.host_s + self.times.host_sequence_s)
         return read[0], total[0], read[1], total[1]
@@ -412,7 +433,14 @@ class DecoderCosts:
         """
         times = self.times
         factor = min(times.decode, times.prefill)
-        linear, head = factor * self.linear, factor * self.head
+        linear = self.linear
+        if self.group.attention_data > 1:
+            # Tokens that are spread evenly take the least time; energy follows from tokens at the lowest rate.
+            each = np.arange(linear.shape[1]) / self.group.attention_data
+            rate = (self.copy[1, 1:] / np.arange(1, linear.shape[1])).min()
+            seconds = np.minimum.accumulate(self.copy[0, ::-1])[::-1][np.ceil(each).astype(int)]
+            linear = linear + np.stack([seconds, each * rate])
+        linear, head = factor * linear, factor * self.head
         linear[0, 1:] += times.host_s
         head[0] += times.host_sequence_s * np.arange(head.shape[1])
         return linear, head, times.decode * self.decode

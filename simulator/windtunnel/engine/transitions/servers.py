@@ -289,6 +289,13 @@ def begin_step(w: World, device: int) -> None:
     factor = (decoding * c.decode_factor + tokens * c.prefill_factor) / float(decoding + tokens)
     step_s = factor * (w.numbers[linear] + w.numbers[head])
     step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences + 1])
+    if c.copies > 1:
+        # A prompt is on one copy of the attention, and the others wait for the copy with the most tokens.
+        most = -(-decoding // c.copies) + (-(-tokens // min(c.copies, chunks)) if tokens else 0)
+        of_copy = c.copy + -(-most // micro)
+        step_s += factor * w.numbers[of_copy]
+        working = float(decoding + tokens) / float(c.copies * most)
+        step_j += factor * (w.numbers[of_copy + c.most_tokens + 1] * working)
     if decoding:
         table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))

@@ -30,6 +30,7 @@ def write_step_costs(row: Records, costs: DecoderCosts, add: Callable[[FloatArra
     row.capacity = costs.capacity_tokens + row.state
     row.columns = costs.prefill.shape[2]
     row.linear, row.head = add(costs.flat("linear")), add(costs.flat("head"))
+    row.copy = add(costs.flat("copy")) if costs.group.attention_data > 1 else 0
     row.prefill, row.decode = add(costs.flat("prefill")), add(costs.flat("decode"))
     row.kinds, row.windows = len(costs.windows), add(costs.windows)
     row.stages, row.copies, row.stage_share = costs.group.pipeline, costs.group.attention_data, costs.stage_share
