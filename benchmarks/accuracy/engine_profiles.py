@@ -24,9 +24,9 @@ from windtunnel.core.group import Group
 from windtunnel.core.step import EngineTimes
 from windtunnel.library.closed_loop import ClosedLoop, LoopTimes, errors, loop_times
 from windtunnel.library.steps import StepPricing
+from windtunnel_models.campaigns import published_cache, published_formats
 from windtunnel_models.engines import EXPERTS, FOLDER, OTHER
 from windtunnel_models.engines.fit import EngineFit, fit_times
-from windtunnel_models.campaigns import published_cache, published_formats
 
 MARK = "  # FITTED by benchmarks/accuracy/engine_profiles.py; do not edit below this line.\n"
 MOST_LOAD = 1.5

@@ -32,10 +32,10 @@ from windtunnel.scenario.decoder import ServedModel
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 from windtunnel.validation.serving import read_loops, read_measurements
+from windtunnel_models.campaigns import published_formats
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.engines import read_engine_overlay, serving_engine
 from windtunnel_models.engines.fit import fit_times
-from windtunnel_models.campaigns import published_formats
 from windtunnel_models.models import known_architecture
 
 CATALOGUE = Catalogue()
@@ -429,3 +429,39 @@ def test_a_format_that_campaigns_call_by_its_family_is_that_of_the_published_che
     assert published_formats("minimax-m2.5", "fp8") == ""
     assert published_formats("minimax-m2.5", "nvfp4") == "nvfp4"
     assert published_formats("llama-3.1-70b", "fp8") == "fp8"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "trtllm"])
+def test_a_run_of_a_closed_loop_gives_the_times_of_its_validation(engine: str, tmp_path: Path) -> None:
+    users, prompt, output, name = 3, 700, 12, "llama-3.1-8b"
+    path = tmp_path / "m.csv"
+    path.write_text(
+        "engine,model,sku,users,prompt_tokens,output_tokens,tpot_s\n"
+        f"{engine},{name},h100-sxm-80gb,{users},{prompt},{output},0.01\n"
+    )
+    (row,) = validate_serving(path)
+    profile = serving_engine(engine)
+    data = served(engine, prompt, output, users, size=users)
+    closed = {"process": "closed", "users": users, "think": {"distribution": "deterministic", "mean": "0 s"}}
+    data["workload"][0]["arrivals"] = closed
+    together = run(data, "process").result.serving
+    closed["ramp"] = f"{together.e2e_s.mean.value!r} s"
+    data["stop"] = {"jobs": 5 * users}
+    done = run(data, "process")
+    jobs, kept = done.recording.jobs, slice(2 * users, 4 * users)
+    assert row.ttft_s == pytest.approx(float(jobs.until_first(kept).mean()) / 1e12, rel=1e-9)
+    assert row.e2e_s == pytest.approx(float(jobs.until_finish(kept).mean()) / 1e12, rel=1e-9)
+    # The statistics, the records of single jobs and the cycle of a user have the time outside of the steps.
+    outside_s = profile.frontend_s.value * 1e12
+    assert jobs.outside is not None and np.all(jobs.outside >= outside_s)
+    assert (np.all(jobs.outside == outside_s)) == (profile.late_prompts.value == 0)
+    first_s = float(jobs.until_first(slice(None)).mean()) / 1e12
+    assert done.result.serving.ttft_s.mean.value == pytest.approx(first_s, rel=1e-6)
+    assert jobs.arrival[users] == jobs.finish[0] + jobs.outside[0]
+    assert (
+        run(data, "compiled").recording.jobs.until_first(slice(None)).tolist() == jobs.until_first(slice(None)).tolist()
+    )
+
+
+def test_without_a_front_end_no_time_outside_of_steps_is_kept() -> None:
+    assert run(served("generic", 500, 4, 2), "process").recording.jobs.outside is None

@@ -8,7 +8,16 @@ from pathlib import Path
 
 from windtunnel.core.decoder_memory import Reserves, ShareOf
 from windtunnel.core.errors import InputError, list_choices, nearest
-from windtunnel.core.serving_engine import ENGINE_NAMES, EXPERTS, OTHER, Admission, FusedFor, FusedNorms, Limits, ServingEngine
+from windtunnel.core.serving_engine import (
+    ENGINE_NAMES,
+    EXPERTS,
+    OTHER,
+    Admission,
+    FusedFor,
+    FusedNorms,
+    Limits,
+    ServingEngine,
+)
 from windtunnel.core.spec import Parameter
 from windtunnel_models.reader import FileReader
 

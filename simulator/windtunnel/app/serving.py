@@ -30,10 +30,10 @@ from windtunnel.validation.serving import (
     simulated,
 )
 from windtunnel.validation.serving import means as mean_errors
+from windtunnel_models.campaigns import published_cache, published_formats
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 from windtunnel_models.engines import serving_engine
 from windtunnel_models.engines.fit import EngineFit, fit_times
-from windtunnel_models.campaigns import published_cache, published_formats
 from windtunnel_models.models import find_architecture
 
 

@@ -227,7 +227,10 @@ class DividedDecoder:
         if attention.qk_norm == "layer":
             # The norm of all heads together: a pass for the squares, which devices add, before that of the rotation.
             yield self._kernel(
-                "norm of queries and keys", (heads + keys) * attention.head_dim * _ACTIVATION_BYTES, Amount.TOKENS, count
+                "norm of queries and keys",
+                (heads + keys) * attention.head_dim * _ACTIVATION_BYTES,
+                Amount.TOKENS,
+                count,
             )
             if self.group.tensor > 1:
                 yield self._collective("all-reduce of squares", "all_reduce", 2.0 * 4.0, Amount.TOKENS, count)

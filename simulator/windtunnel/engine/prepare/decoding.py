@@ -339,7 +339,9 @@ class DecoderCosts:
         tokens, heads = -(-(decoding + read) // micro), -(-(decoding + ends_prompts) // micro)
         times = self.times
         factor = (decoding * times.decode + read * times.prefill) / max(decoding + read, 1)
-        seconds, joules = factor * (self.linear[:, tokens] + self.head[:, heads] + self._of_copy(decoding, chunks, micro))
+        seconds, joules = factor * (
+            self.linear[:, tokens] + self.head[:, heads] + self._of_copy(decoding, chunks, micro)
+        )
         if decoding:
             s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
             seconds, joules = seconds + times.decode * s, joules + times.decode * j

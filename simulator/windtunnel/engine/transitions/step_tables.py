@@ -19,6 +19,7 @@ def write_engine(row: Records, costs: DecoderCosts) -> None:
     if engine is not None:
         row.alone, row.undivided = engine.prefill_first, not engine.chunked_prefill
         row.whole = engine.admission is Admission.WHOLE
+        row.frontend_s, row.late_prompts = engine.frontend_s.value, engine.late_prompts.value
 
 
 def write_step_costs(row: Records, costs: DecoderCosts, add: Callable[[FloatArray], int]) -> None:
