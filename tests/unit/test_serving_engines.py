@@ -465,3 +465,31 @@ def test_a_run_of_a_closed_loop_gives_the_times_of_its_validation(engine: str, t
 
 def test_without_a_front_end_no_time_outside_of_steps_is_kept() -> None:
     assert run(served("generic", 500, 4, 2), "process").recording.jobs.outside is None
+
+
+def test_the_resolved_scenario_has_the_steps_and_the_memory_that_engines_decide() -> None:
+    data = served("vllm", 500, 4, 2)
+    one = run(data, "process").result.scenario
+    assert one["policy"]["batch"] | {"size": 1024, "tokens": 8192, "memory": 0.9} == one["policy"]["batch"]
+    data["fleet"].append({"device": "l4", "engine": "sglang", "batch": {"size": 64}})
+    data["policy"]["name"] = "least-loaded"
+    two = run(data, "process").result.scenario
+    own = serving_engine("sglang").limits_on(CATALOGUE.device("l4"))
+    h100, l4 = (entry["batch"] for entry in two["fleet"])
+    assert h100 == {"size": 1024, "tokens": 8192, "memory": 0.9}
+    assert (
+        l4["size"] == 64
+        and l4["tokens"] == own.tokens.value
+        and l4["memory"] == serving_engine("sglang").memory_share.value
+    )
+    # The resolved scenario is a scenario, and gives the same run.
+    again = windtunnel.run(scenario_from_data(two), catalogue=CATALOGUE, engine="process")
+    assert again.result.scenario == two and again.result.serving == run(data, "process").result.serving
+
+
+def test_limits_of_steps_of_an_entry_need_continuous_batching() -> None:
+    data = served("vllm", 500, 4, 2)
+    data["fleet"][0]["batch"] = {"size": 8}
+    data["policy"] = "fifo"
+    with pytest.raises(InputError, match="continuous"):
+        run(data, "process")

@@ -61,8 +61,8 @@ class Jobs:
     """All jobs in order of arrival, one array element each. Times are ticks, -1 where the event did not happen.
 
     ``first`` is the time of a request's first token, and ``tokens`` the number of its output tokens (0 for other jobs).
-    ``prompts`` are its prompt tokens. ``outside`` is the time that a request spends outside of the engine's steps, before
-    its first token reaches the user; it is part of its times to the first and to the last token. None where it is 0.
+    ``prompts`` are its prompt tokens. ``outside`` is the time that a request spends outside of the engine's steps
+    before its first token reaches the user, a part of its times to the first and to the last token; None for 0.
     ``energy_j`` is the energy of the job above the idle power of its devices. ``starts`` is its number of attempts;
     ``start`` and ``device`` are those of its last attempt. With a prefix cache, else None: ``blocks`` is the number of
     blocks of a request's prompt, ``hit_blocks`` how many of them the cache had when the request last started, and

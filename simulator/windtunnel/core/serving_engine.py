@@ -88,7 +88,8 @@ class FusedNorms:
             return None
         most = math.inf
         if self.most_bytes:
-            known = self.most_bytes.get(f"{device.spec.lineage.architecture.lower()}-{group.tensor}")
+            architecture = (device.spec.lineage.architecture or "").lower()
+            known = self.most_bytes.get(f"{architecture}-{group.tensor}")
             if known is None:
                 return None
             most = known.value

@@ -70,8 +70,8 @@ class StepLoad:
 class PartCost:
     """A part of steps on one device over the whole depth: times and energies are arrays of shape (n,).
 
-    ``above_idle_j`` is the energy above idle power of one device (J), on average over the copies of the attention. ``bytes`` and ``flops`` are those of the operands
-    and of the arithmetic.
+    ``above_idle_j`` is the energy above idle power of one device (J), on average over the copies of the attention.
+    ``bytes`` and ``flops`` are those of the operands and of the arithmetic.
     """
 
     name: str

@@ -40,6 +40,9 @@ WITHOUT_WINDOW = 2.0**40
 """The window of attention without one (tokens)."""
 
 
+_NO_LIMITS = Batch("continuous", 0, tokens=0, memory=0.0)
+
+
 @dataclass(frozen=True)
 class Replica:
     """The devices that serve a model together, as a fleet entry describes them.
@@ -49,12 +52,14 @@ class Replica:
         group: How they divide a decoder.
         engine: The profile of the serving engine; None: none, as for devices that do not serve decoders.
         devices_per_node: The devices of a node; None for those of the SKU.
+        limits: The limits of steps that the entry states; 0 where it states none.
     """
 
     device: Device
     group: Group = field(default_factory=Group)
     engine: ServingEngine | None = None
     devices_per_node: int | None = None
+    limits: Batch = _NO_LIMITS
 
     @property
     def memory_bytes(self) -> float:
@@ -62,17 +67,19 @@ class Replica:
         return self.device.memory_bytes * self.group.devices
 
     def largest_step(self, batch: Batch) -> LargestStep:
-        """Return the largest step: what ``batch`` states, or else what the engine has on this device."""
+        """Return the largest step: what the entry or else ``batch`` states, or what the engine has on this device."""
         if batch.kind != "continuous":
             return LargestStep(_WITHOUT_BATCH, max(batch.size, 1))
         own = None if self.engine is None else self.engine.limits_on(self.device)
-        tokens = batch.tokens or (_WITHOUT_BATCH if own is None else int(own.tokens.value))
-        return LargestStep(tokens, batch.size or (1 if own is None else int(own.sequences.value)))
+        tokens = self.limits.tokens or batch.tokens or (_WITHOUT_BATCH if own is None else int(own.tokens.value))
+        size = self.limits.size or batch.size
+        return LargestStep(tokens, size or (1 if own is None else int(own.sequences.value)))
 
     def memory_share(self, batch: Batch) -> float:
-        """Return the share of memory that may be used: what ``batch`` states, or else that of the engine."""
-        if batch.memory or self.engine is None:
-            return batch.memory or 1.0
+        """Return the share of memory that may be used: what the entry or ``batch`` states, or that of the engine."""
+        stated = self.limits.memory or batch.memory
+        if stated or self.engine is None:
+            return stated or 1.0
         return self.engine.memory_share.value
 
     @property

@@ -62,7 +62,7 @@ def take_submission(w: World, slot: int) -> None:
 
 @cold
 def think(w: World, slot: int, after: int) -> None:
-    """Let the user who waits for the job of a slot have its result in ``after`` ticks, think, and submit the next one."""
+    """Let the user who waits for the job of a slot have its result after some ticks, think, and submit the next one."""
     r, user = w.run[0], w.user_of[slot]
     if user < 0:
         return
