@@ -242,8 +242,8 @@ class DividedDecoder:
             "heads": float(heads),
             "kv_heads": float(keys),
             "head_dim": float(attention.head_dim),
-            "dtype": "bfloat16",
-            "kv_dtype": self.model.kv_dtype,
+            "dtype": self._wide,
+            "kv_dtype": self._kv_dtype,
         }
         op = OPERATIONS["attention"]
         scale = {"batch": 1.0 / self.group.attention_data}
@@ -265,7 +265,7 @@ class DividedDecoder:
             ("absorbed queries", attention.kv_rank, attention.nope_dim),
             ("absorbed output", attention.value_dim, attention.kv_rank),
         ):
-            yield self._gemm(name, n, k, Amount.TOKENS, "bfloat16", count, batch=heads)
+            yield self._gemm(name, n, k, Amount.TOKENS, self._wide, count, batch=heads)
         moved = 2.0 * (queries + compressed) * _ACTIVATION_BYTES
         yield self._kernel("rotary positions and cache", moved, Amount.TOKENS, count)
         attended = None
@@ -280,8 +280,8 @@ class DividedDecoder:
             "heads": float(heads),
             "kv_rank": float(attention.kv_rank),
             "rope_dim": float(attention.rope_dim),
-            "dtype": "bfloat16",
-            "kv_dtype": self.model.kv_dtype,
+            "dtype": self._wide,
+            "kv_dtype": self._kv_dtype,
         }
         scale = {"batch": 1.0 / self.group.attention_data}
         op = OPERATIONS["latent_attention"]
@@ -299,7 +299,7 @@ class DividedDecoder:
             "heads": float(index.heads),
             "kv_heads": 1.0,
             "head_dim": index.head_dim / 2.0,
-            "dtype": "bfloat16",
+            "dtype": self._wide,
             "kv_dtype": "fp8",
         }
         scale = {"batch": 1.0 / self.group.attention_data}
@@ -430,6 +430,16 @@ class DividedDecoder:
     # Parts.
 
     @property
+    def _wide(self) -> str:
+        """The format of 16-bit activations."""
+        return "float16" if self.model.weights.linear == "float16" else "bfloat16"
+
+    @property
+    def _kv_dtype(self) -> str:
+        """The format of the cache, whose 16-bit numbers are those of the activations."""
+        return self._wide if self.model.kv_dtype == "bfloat16" else self.model.kv_dtype
+
+    @property
     def _converted(self) -> float:
         """The bytes of an activation that a norm or an activation function writes for the product that follows."""
         return _NARROW_BYTES.get(self.model.weights.linear, _ACTIVATION_BYTES)
@@ -465,7 +475,7 @@ class DividedDecoder:
         scale = {"bytes": moved * per, "threads": moved * per / 8.0}
         if flops:
             scale["flops"] = flops * per
-        return Part(name, OPERATIONS["kernel"], {"dtype": "bfloat16"}, amount, scale, times, above=above, upto=upto)
+        return Part(name, OPERATIONS["kernel"], {"dtype": self._wide}, amount, scale, times, above=above, upto=upto)
 
     def _reduce(self, name: str, layers: Layers) -> Iterator[Part]:
         size, most = self.model.width * _ACTIVATION_BYTES, self._most_fused(layers)
@@ -484,6 +494,6 @@ class DividedDecoder:
             "devices_per_node": float(self.devices_per_node),
         }
         if op == "all_reduce":
-            values["implementation"] = self.implementation
+            values |= {"implementation": self.implementation, "dtype": self._wide}
         scale = {"bytes": size / self.group.attention_data}
         return Part(name, OPERATIONS[op], values, amount, scale, count, link=True)
