@@ -87,6 +87,11 @@ def test_an_engine_has_its_own_batch_unless_the_scenario_states_one() -> None:
     assert Replica(H100, engine=serving_engine("generic")).memory_share(own) == 0.9
     assert Replica(l4, engine=serving_engine("vllm")).largest_step(own) == LargestStep(2048, 256)
     assert Replica(H100, engine=serving_engine("vllm")).largest_step(own) == LargestStep(8192, 1024)
+    for sku, tokens in [("l4", 2048), ("l40s", 4096), ("h100-sxm-80gb", 8192), ("b200-sxm-180gb", 16384)]:
+        assert Replica(CATALOGUE.device(sku), engine=serving_engine("sglang")).largest_step(own).tokens == tokens
+    # vLLM's larger limits are slower on A100, whatever its memory.
+    a100 = Replica(CATALOGUE.device("a100-sxm-80gb"), engine=serving_engine("vllm"))
+    assert a100.largest_step(own) == LargestStep(2048, 256)
     stated = Batch("continuous", 7, tokens=512, memory=0.5)
     assert Replica(H100, engine=serving_engine("vllm")).largest_step(stated) == LargestStep(512, 7)
     assert Replica(H100, engine=serving_engine("vllm")).memory_share(stated) == 0.5

@@ -43,6 +43,8 @@ FITTED = (
     Parameter("unseen_error", "1", "the same on other SKUs", KEYS),
 )
 """The numbers of ``core.step.EngineTimes``, which are fitted by die, and for mixtures of experts together."""
+_TIERS = ("small", "medium", "large", "huge")
+"""Sizes of devices, for which engines have different limits."""
 _FITTED_NAMES = {parameter.name for parameter in FITTED}
 _LIBRARIES = ("nccl", "vllm", "sglang", "trtllm")
 _FUSED = tuple(f"{architecture}-{devices}" for architecture in ("hopper", "blackwell") for devices in (2, 4, 8))
@@ -50,11 +52,9 @@ _FUSED = tuple(f"{architecture}-{devices}" for architecture in ("hopper", "black
 _PARAMETERS = {
     parameter.name: parameter
     for parameter in (
-        Parameter("tokens", "1", "largest number of tokens in a step", required=True),
-        Parameter("sequences", "1", "largest number of sequences in a step", required=True),
-        Parameter("large_tokens", "1", "tokens on a device with large_memory_bytes or more"),
-        Parameter("large_sequences", "1", "sequences on such a device"),
-        Parameter("large_memory_bytes", "B", "the memory from which these apply"),
+        Parameter("tokens", "1", "largest number of tokens in a step, by the memory of the device", _TIERS),
+        Parameter("sequences", "1", "largest number of sequences in a step, likewise", _TIERS),
+        Parameter("from_bytes", "B", "the memory from which a size of devices begins; small ones begin at 0", _TIERS),
         Parameter("memory_share", "1", "share of the memory, as `share_of` reads it", required=True),
         Parameter("block_tokens", "1", "tokens of a block of the cache", required=True),
         Parameter("frontend_s", "s", "time of a request outside of the steps before its first token", required=True),
@@ -129,7 +129,9 @@ def _read(path: Path) -> ServingEngine:
     )
     reader.check_name("engine", path.stem)
     kernels = reader.mapping(("kernels",), required=("implementation", "fused_norms", "source"), optional=("fused_by",))
-    scheduling = reader.mapping(("scheduling",), required=("admission", "chunked_prefill", "prefill_first", "source"))
+    scheduling = reader.mapping(
+        ("scheduling",), required=("admission", "chunked_prefill", "prefill_first", "source"), optional=("smallest_on",)
+    )
     memory = reader.mapping(("memory",), required=("share_of", "graphs_in_share", "source"))
     for section in ("kernels", "scheduling", "memory"):
         reader.source(reader.at((section, "source")), (section, "source"))
@@ -138,8 +140,17 @@ def _read(path: Path) -> ServingEngine:
         if parameter.required and parameter.name not in values:
             raise reader.error(("values",), f"'{parameter.name}' is missing", "a number with its source")
     own = reader.choice(kernels["implementation"], _LIBRARIES, ("kernels", "implementation"), "library")
-    limits = Limits(values["tokens"], values["sequences"])
-    large = "large_memory_bytes" in values
+    limits = []
+    for size in _TIERS:
+        if f"tokens.{size}" not in values:
+            continue
+        for name in ("sequences", *(() if size == "small" else ("from_bytes",))):
+            if f"{name}.{size}" not in values:
+                raise reader.error(("values", name), f"'{size}' is missing", "a number with its source")
+        begins = 0.0 if size == "small" else values[f"from_bytes.{size}"].value
+        limits.append(Limits(values[f"tokens.{size}"], values[f"sequences.{size}"], begins))
+    if not limits or limits[0].from_bytes:
+        raise reader.error(("values", "tokens"), "'small' is missing", "a number with its source")
     return ServingEngine(
         name=path.stem,
         implementation=own,
@@ -153,9 +164,8 @@ def _read(path: Path) -> ServingEngine:
             values.get("fused_tokens"),
             {key: values[f"fused_bytes.{key}"] for key in _FUSED if f"fused_bytes.{key}" in values},
         ),
-        limits=limits,
-        large_limits=Limits(values["large_tokens"], values["large_sequences"]) if large else limits,
-        large_memory_bytes=values["large_memory_bytes"].value if large else 0.0,
+        limits=tuple(limits),
+        smallest_on=tuple(scheduling.get("smallest_on", ())),
         memory_share=values["memory_share"],
         reserves=replace(
             Reserves(),

@@ -100,10 +100,14 @@ class FusedNorms:
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest step of an engine on a device unless a scenario states it: tokens, and sequences."""
+    """The largest step of an engine on a device unless a scenario states it: tokens, and sequences.
+
+    It applies to devices with at least ``from_bytes`` of memory.
+    """
 
     tokens: SourcedValue
     sequences: SourcedValue
+    from_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -114,9 +118,8 @@ class ServingEngine:
         name: One of ``ENGINE_NAMES``.
         implementation: Whose all-reduce it uses.
         fused: Which of its all-reduces between devices with a link also add the residual and normalise.
-        limits: The largest step on a device with less memory than ``large_memory_bytes``.
-        large_limits: That on the other devices.
-        large_memory_bytes: Where the one ends and the other begins.
+        limits: The largest steps, by the memory of the device, the smallest first.
+        smallest_on: The beginnings of names of SKUs that have the first of these whatever their memory is.
         memory_share: The share of memory, as ``reserves.share_of`` reads it.
         reserves: What the engine keeps of the memory.
         admission: When a request is admitted.
@@ -136,9 +139,8 @@ class ServingEngine:
     name: str
     implementation: str
     fused: FusedNorms
-    limits: Limits
-    large_limits: Limits
-    large_memory_bytes: float
+    limits: Sequence[Limits]
+    smallest_on: Sequence[str]
     memory_share: SourcedValue
     reserves: Reserves
     admission: Admission
@@ -155,7 +157,9 @@ class ServingEngine:
 
     def limits_on(self, device: Device) -> Limits:
         """Return the largest step on ``device``."""
-        return self.large_limits if device.memory_bytes >= self.large_memory_bytes else self.limits
+        if device.spec.sku.startswith(tuple(self.smallest_on)):
+            return self.limits[0]
+        return next(limits for limits in reversed(self.limits) if device.memory_bytes >= limits.from_bytes)
 
     def key_of(self, model: Architecture, device: Device) -> str:
         """Return the key of a model on a device in ``values``; ``OTHER`` if the profile has no numbers for them."""
