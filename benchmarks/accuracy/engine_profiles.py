@@ -241,13 +241,14 @@ factors are regularised towards 1 and the times towards 0.
 `before` is the error without a profile: the operations alone. `held back` is that of a fit to all other configurations
 of the same engine and die, and for `other`, which serves further dies, to the other die. A configuration is one model
 in one format on one group of one device. A fit that does not lower that error is not used; then the profile has factors
-of 1 and no time. Rows of a campaign that draws lengths are priced with prompts spread over the time. Time per output token is that of a closed
-loop: {loops}
+of 1 and no time. Time per output token is that of a closed loop: all users decode in every step with the mean context,
+and prompts are spread over the time, or for SGLang are read in steps of their own. Lengths, and formats of KV caches
+that the campaigns do not tell, are those of `windtunnel_models/campaigns.py`.
+
+One campaign has rows with speculative decoding that nothing tells apart in this table: the 17 rows of TensorRT-LLM
+1.2.0rc6.post3 with DeepSeek-R1 on up to eight B200 take half the time of version rc6.post2 with few users, and its
+scripts use that version for multi-token prediction alone. They are part of all figures here.
 """
-LOOPS = (
-    "all users decode in every step\nwith the mean context, and prompts are spread over the time, or for SGLang are read in "
-    "steps of their own."
-)
 
 
 def coverage(found: Sequence[Result]) -> float:
@@ -268,7 +269,7 @@ def coverage(found: Sequence[Result]) -> float:
 
 def report(found: Sequence[Result], every: Sequence[Row], left: Mapping[str, int]) -> str:
     """Return the report."""
-    text = [HEAD.format(loops=LOOPS), "| engine | key | rows | configurations | before | held back | used |"]
+    text = [HEAD, "| engine | key | rows | configurations | before | held back | used |"]
     text.append("|---|---|---|---|---|---|---|")
     for result in found:
         count = len({row.times.loop.configuration for row in result.members})
