@@ -130,7 +130,9 @@ def _read(path: Path) -> ServingEngine:
     reader.check_name("engine", path.stem)
     kernels = reader.mapping(("kernels",), required=("implementation", "fused_norms", "source"), optional=("fused_by",))
     scheduling = reader.mapping(
-        ("scheduling",), required=("admission", "chunked_prefill", "prefill_first", "source"), optional=("smallest_on",)
+        ("scheduling",),
+        required=("admission", "chunked_prefill", "prefill_first", "limits_of_copy", "source"),
+        optional=("smallest_on",),
     )
     memory = reader.mapping(("memory",), required=("share_of", "graphs_in_share", "source"))
     for section in ("kernels", "scheduling", "memory"):
@@ -165,6 +167,7 @@ def _read(path: Path) -> ServingEngine:
             {key: values[f"fused_bytes.{key}"] for key in _FUSED if f"fused_bytes.{key}" in values},
         ),
         limits=tuple(limits),
+        limits_of_copy=bool(scheduling["limits_of_copy"]),
         smallest_on=tuple(scheduling.get("smallest_on", ())),
         memory_share=values["memory_share"],
         reserves=replace(

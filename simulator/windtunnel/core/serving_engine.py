@@ -119,6 +119,7 @@ class ServingEngine:
         implementation: Whose all-reduce it uses.
         fused: Which of its all-reduces between devices with a link also add the residual and normalise.
         limits: The largest steps, by the memory of the device, the smallest first.
+        limits_of_copy: Whether these limits are those of one copy of the attention, or of all copies together.
         smallest_on: The beginnings of names of SKUs that have the first of these whatever their memory is.
         memory_share: The share of memory, as ``reserves.share_of`` reads it.
         reserves: What the engine keeps of the memory.
@@ -140,6 +141,7 @@ class ServingEngine:
     implementation: str
     fused: FusedNorms
     limits: Sequence[Limits]
+    limits_of_copy: bool
     smallest_on: Sequence[str]
     memory_share: SourcedValue
     reserves: Reserves

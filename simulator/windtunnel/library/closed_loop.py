@@ -109,6 +109,8 @@ def loop_times(loops: Sequence[ClosedLoop], pricing: StepPricing) -> list[LoopTi
     for loop in loops:
         engine = engines[loop.engine]
         budget = engine.limits_on(pricing.device).tokens.value
+        if not engine.limits_of_copy:
+            budget /= loop.group.attention_data
         count = math.ceil(loop.prompt / budget)
         size = round(loop.prompt / count)
         fixed = {**_columns(loop), "decode": loop.users, "context": loop.prompt + loop.output / 2.0}

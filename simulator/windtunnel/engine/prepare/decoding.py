@@ -7,6 +7,7 @@ of a step, and the cost model of the device prices them. `core/step_cost.py` des
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,6 +35,8 @@ from windtunnel.scenario.decoder import ServedModel
 
 CONTEXT_GRAIN = 64
 """The distance in tokens between the points of the attention tables; values between them are interpolated."""
+MOST_TOKENS, MOST_SEQUENCES = 131_072, 4096
+"""The largest step that a scenario may state."""
 _WITHOUT_BATCH = 8192
 """The tokens of a step in which prompts are read where nothing states them."""
 WITHOUT_WINDOW = 2.0**40
@@ -70,10 +73,15 @@ class Replica:
         """Return the largest step: what the entry or else ``batch`` states, or what the engine has on this device."""
         if batch.kind != "continuous":
             return LargestStep(_WITHOUT_BATCH, max(batch.size, 1))
-        own = None if self.engine is None else self.engine.limits_on(self.device)
-        tokens = self.limits.tokens or batch.tokens or (_WITHOUT_BATCH if own is None else int(own.tokens.value))
-        size = self.limits.size or batch.size
-        return LargestStep(tokens, size or (1 if own is None else int(own.sequences.value)))
+        tokens, size = self.limits.tokens or batch.tokens, self.limits.size or batch.size
+        if self.engine is None:
+            return LargestStep(tokens or _WITHOUT_BATCH, size or 1)
+        own = self.engine.limits_on(self.device)
+        copies = self.group.attention_data if self.engine.limits_of_copy else 1
+        return LargestStep(
+            tokens or min(copies * int(own.tokens.value), MOST_TOKENS),
+            size or min(copies * int(own.sequences.value), MOST_SEQUENCES),
+        )
 
     def memory_share(self, batch: Batch) -> float:
         """Return the share of memory that may be used: what the entry or ``batch`` states, or that of the engine."""
@@ -420,19 +428,24 @@ class DecoderCosts:
         """Return seconds and joules above idle of prompts that are read together, in steps of as many tokens as fit."""
         most = self.linear.shape[1] - 1
         seconds = joules = 0.0
-        chunks: list[tuple[int, int]] = []
-        room, ends = most, 0
-        for number, prompt in enumerate(prompts):
-            start = 0
-            while start < prompt:
-                chunk = min(room, prompt - start)
+        unread = deque((0, prompt) for prompt in prompts if prompt > 0)
+        while unread:
+            room, ends = most, 0
+            chunks: list[tuple[int, int]] = []
+            left: list[tuple[int, int]] = []
+            while unread and room:
+                start, prompt = unread.popleft()
+                # A prompt is on one copy of the attention, which has its part of the tokens of a step.
+                chunk = min(room, prompt - start, most // self.group.attention_data)
                 chunks.append((start, chunk))
-                start, room = start + chunk, room - chunk
-                ends += start == prompt
-                if room == 0 or (start == prompt and number == len(prompts) - 1):
-                    s, j = self.step(0, 0.0, chunks, ends)
-                    seconds, joules = seconds + s, joules + j
-                    chunks, room, ends = [], most, 0
+                room -= chunk
+                if start + chunk == prompt:
+                    ends += 1
+                else:
+                    left.append((start + chunk, prompt))
+            unread.extendleft(reversed(left))
+            s, j = self.step(0, 0.0, chunks, ends)
+            seconds, joules = seconds + s, joules + j
         return seconds, joules
 
     def least_tables(self) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -250,13 +250,15 @@ def _take_chunks(w: World, device: int, decoding: int) -> tuple[float, float, in
     """
     v, c = w.servers[device], w.classes[w.devices[device].cls]
     room = c.most_tokens - decoding
+    # Each copy of the attention has its part of the tokens, and a prompt is on one copy.
+    most = c.most_tokens // c.copies
     seconds = joules = 0.0
     ends = tokens = v.chunks = 0
     slot = v.reading
     while slot >= 0 and room > 0:
         q = w.sequences[slot]
-        chunk = min(room, q.prompt - q.read)
-        if c.undivided and q.read == 0 and chunk < q.prompt <= c.most_tokens - decoding:
+        chunk = min(room, q.prompt - q.read, most)
+        if c.undivided and q.read == 0 and chunk < q.prompt <= min(c.most_tokens - decoding, most):
             break
         more_s, more_j = _prompt_attention(w.numbers, c, q.read, chunk)
         seconds, joules = seconds + more_s, joules + more_j
