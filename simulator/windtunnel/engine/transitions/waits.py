@@ -68,7 +68,7 @@ def _reject(w: World, slot: int) -> None:
     if r.tallying:
         w.counts[s.work, 4] += 1
     if USERS and r.users:
-        think(w, slot)
+        think(w, slot, 0)
     s.next = r.free
     r.free = slot
 
@@ -102,7 +102,7 @@ def leave(w: World, slot: int) -> None:
     if r.tallying:
         w.counts[s.work, 4] += 1
     if USERS and r.users:
-        think(w, slot)
+        think(w, slot, 0)
     queue = wait.queue
     if queue < 0:  # it is removed when a device becomes available
         return
