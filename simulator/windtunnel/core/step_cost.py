@@ -47,13 +47,31 @@ class StepLoad:
             return self.decode + (self.prefill > 0)
         return self.decode if kind is Amount.DECODING else self.prefill
 
+    def of_part(self, part: Part, copies: int) -> FloatArray:
+        """Return the amount of a part on a group with so many copies of the attention.
+
+        A request is on one copy, and the others wait for it. So parts of a copy take as long as if every copy had a
+        prompt of this length, while the experts have the tokens that there are.
+        """
+        if part.amount is Amount.TOKENS and not part.shared:
+            return self.decode + copies * self.prefill
+        return self.amount(part.amount)
+
+    def working(self, part: Part, copies: int) -> FloatArray:
+        """Return the share of the copies that work in a part, on average over its time."""
+        if part.amount is Amount.PROMPTS:
+            return np.full(self.prefill.shape, 1.0 / copies)
+        if part.amount is Amount.TOKENS and not part.shared:
+            return (self.decode + self.prefill) / np.maximum(self.of_part(part, copies), 1e-9)
+        return np.ones(self.prefill.shape)
+
 
 @dataclass(frozen=True)
 class PartCost:
     """A part of steps on one device over the whole depth: times and energies are arrays of shape (n,).
 
-    ``above_idle_j`` is the energy above idle power of one device (J). ``bytes`` and ``flops`` are those of the operands
-    and of the arithmetic.
+    ``above_idle_j`` is the energy above idle power of one device (J), on average over the copies of the attention.
+    ``bytes`` and ``flops`` are those of the operands and of the arithmetic.
     """
 
     name: str
@@ -205,14 +223,15 @@ def _rows_of(part: Part, whole: StepLoad, each: StepLoad, micro: FloatArray, tab
     """Return what a part asks for, from the load of whole steps and that of each of ``micro`` microbatches."""
     # A microbatch attends to the tokens of the prompt in those before it, so the scores of the whole chunk are divided.
     load = whole if part.amount is Amount.PROMPTS else each
-    amount = load.amount(part.amount)
-    present = np.flatnonzero(amount > 0)
+    copies = table.divided.group.attention_data
+    amount = load.of_part(part, copies)
+    present = np.flatnonzero(part.runs(amount))
     if not len(present):
         return None
     context = table.context
     some = StepLoad(load.decode[present], load.context[present], load.prefill[present], load.prefill_context[present])
     if part.amount is Amount.PROMPTS:
-        rows, share = _chunk(part, some, context, table.divided.group.attention_data)
+        rows, share = _chunk(part, some, context)
         return _Asked(part, rows, present, share / micro[present])
     attends = part.amount is Amount.DECODING and _cached(part)
     more = {"kv_tokens": _attended(part, some.context)} if attends else None
@@ -244,6 +263,7 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
     part, rows, factor, shape = asked.part, asked.rows, asked.part.times * asked.share, table.load.decode.shape
     # The engine's factor is on time and energy; the operands and the arithmetic stay.
     engine = _engine_factor(table, part)[asked.present]
+    working = table.load.working(part, table.divided.group.attention_data)[asked.present]
 
     def whole(values: FloatArray) -> FloatArray:
         filled = np.zeros(shape)
@@ -258,7 +278,7 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
         whole(engine * cost.duration_s),
         whole(engine * cost.duration_low_s),
         whole(engine * cost.duration_high_s),
-        whole(engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
+        whole(working * engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
         whole(_moved(rows)),
         whole(part.op.flops(rows.choices, rows.numbers)),
         bound,
@@ -304,14 +324,14 @@ def _attended(part: Part, context: FloatArray) -> FloatArray:
     return tokens if part.window is None else np.minimum(tokens, float(part.window))
 
 
-def _chunk(part: Part, load: StepLoad, context: Mapping[str, str], copies: int) -> tuple[Rows, FloatArray]:
+def _chunk(part: Part, load: StepLoad, context: Mapping[str, str]) -> tuple[Rows, FloatArray]:
     """Return a prefill, and the share of its time that a chunk of a prompt takes.
 
     A chunk attends to what is cached. It is priced at the rate of the prefill that ends where it ends, by its share of
     the scores. Within a window of w tokens each query has at most w
     scores; the rate is then that of a prefill of two windows.
     """
-    tokens = np.maximum(np.ceil(load.prefill / copies), 1.0)
+    tokens = np.maximum(np.ceil(load.prefill), 1.0)
     before = load.prefill_context
     until = before + tokens
     window = np.inf if part.window is None else float(part.window)

@@ -27,6 +27,13 @@ def check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass
     Raises:
         InputError: if one is missing.
     """
+    for number, entry in enumerate(scenario.fleet):
+        if entry.batch is not None and policy.batch.kind != "continuous":
+            raise InputError(
+                "limits of steps require continuous batching",
+                where=scenario.where("fleet", number, "batch"),
+                expected="policy: {batch: {kind: continuous}}, or no batch of the entry",
+            )
     if policy.route.rank_by == "each" and policy.batch.kind != "continuous":
         raise InputError(
             f"the route '{policy.route.name}' requires devices with continuous batching",

@@ -7,6 +7,7 @@ of a step, and the cost model of the device prices them. `core/step_cost.py` des
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,10 +35,15 @@ from windtunnel.scenario.decoder import ServedModel
 
 CONTEXT_GRAIN = 64
 """The distance in tokens between the points of the attention tables; values between them are interpolated."""
+MOST_TOKENS, MOST_SEQUENCES = 131_072, 4096
+"""The largest step that a scenario may state."""
 _WITHOUT_BATCH = 8192
 """The tokens of a step in which prompts are read where nothing states them."""
 WITHOUT_WINDOW = 2.0**40
 """The window of attention without one (tokens)."""
+
+
+_NO_LIMITS = Batch("continuous", 0, tokens=0, memory=0.0)
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,14 @@ class Replica:
         group: How they divide a decoder.
         engine: The profile of the serving engine; None: none, as for devices that do not serve decoders.
         devices_per_node: The devices of a node; None for those of the SKU.
+        limits: The limits of steps that the entry states; 0 where it states none.
     """
 
     device: Device
     group: Group = field(default_factory=Group)
     engine: ServingEngine | None = None
     devices_per_node: int | None = None
+    limits: Batch = _NO_LIMITS
 
     @property
     def memory_bytes(self) -> float:
@@ -62,17 +70,24 @@ class Replica:
         return self.device.memory_bytes * self.group.devices
 
     def largest_step(self, batch: Batch) -> LargestStep:
-        """Return the largest step: what ``batch`` states, or else what the engine has on this device."""
+        """Return the largest step: what the entry or else ``batch`` states, or what the engine has on this device."""
         if batch.kind != "continuous":
             return LargestStep(_WITHOUT_BATCH, max(batch.size, 1))
-        own = None if self.engine is None else self.engine.limits_on(self.device)
-        tokens = batch.tokens or (_WITHOUT_BATCH if own is None else int(own.tokens.value))
-        return LargestStep(tokens, batch.size or (1 if own is None else int(own.sequences.value)))
+        tokens, size = self.limits.tokens or batch.tokens, self.limits.size or batch.size
+        if self.engine is None:
+            return LargestStep(tokens or _WITHOUT_BATCH, size or 1)
+        own = self.engine.limits_on(self.device)
+        copies = self.group.attention_data if self.engine.limits_of_copy else 1
+        return LargestStep(
+            tokens or min(copies * int(own.tokens.value), MOST_TOKENS),
+            size or min(copies * int(own.sequences.value), MOST_SEQUENCES),
+        )
 
     def memory_share(self, batch: Batch) -> float:
-        """Return the share of memory that may be used: what ``batch`` states, or else that of the engine."""
-        if batch.memory or self.engine is None:
-            return batch.memory or 1.0
+        """Return the share of memory that may be used: what the entry or ``batch`` states, or that of the engine."""
+        stated = self.limits.memory or batch.memory
+        if stated or self.engine is None:
+            return stated or 1.0
         return self.engine.memory_share.value
 
     @property
@@ -195,14 +210,19 @@ class DecoderCosts:
         self.largest, self._memory_share = step, memory_share
         tokens = np.arange(1, step.tokens + 1, dtype=np.float64)
         sequences = np.arange(1, step.sequences + 1, dtype=np.float64)
+        copies = self.group.attention_data
         self.linear = np.zeros((2, step.tokens + 1))
+        self.copy = np.zeros((2, step.tokens + 1 if copies > 1 else 0))
         self.head = np.zeros((2, step.sequences + 1))
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
         for part in self._parts:
             if part.amount is Amount.TOKENS:
-                self.linear[:, 1:] += self._cost(part, tokens)
+                if part.shared or copies == 1:
+                    self.linear[:, 1:] += np.where(part.runs(tokens), self._cost(part, tokens), 0.0)
+                else:
+                    self.copy[:, 1:] += np.where(part.runs(copies * tokens), self._cost(part, copies * tokens), 0.0)
             elif part.amount is Amount.HEADS:
                 self.head[:, 1:] += self._cost(part, sequences)
             elif part.amount is Amount.DECODING:
@@ -215,7 +235,8 @@ class DecoderCosts:
                 by_window[window] = by_window.get(window, 0.0) + np.maximum.accumulate(whole, axis=1)
         handover = self._divided.handover()
         if handover is not None:
-            self.linear[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, tokens)
+            of = self.linear if copies == 1 else self.copy
+            of[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
         none = np.zeros((2, len(grid)))
         self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
@@ -333,7 +354,9 @@ class DecoderCosts:
         tokens, heads = -(-(decoding + read) // micro), -(-(decoding + ends_prompts) // micro)
         times = self.times
         factor = (decoding * times.decode + read * times.prefill) / max(decoding + read, 1)
-        seconds, joules = factor * (self.linear[:, tokens] + self.head[:, heads])
+        seconds, joules = factor * (
+            self.linear[:, tokens] + self.head[:, heads] + self._of_copy(decoding, chunks, micro)
+        )
         if decoding:
             s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
             seconds, joules = seconds + times.decode * s, joules + times.decode * j
@@ -346,6 +369,20 @@ class DecoderCosts:
             operations_s = max(operations_s, self.prompt_floor_s)
         host_s = times.host_s + times.host_sequence_s * (decoding + ends_prompts)
         return operations_s + host_s, float(joules) * micro
+
+    def _of_copy(self, decoding: int, chunks: Sequence[tuple[int, int]], micro: int) -> FloatArray:
+        """Return seconds and joules of what each copy of the attention does for its own tokens, shape (2,).
+
+        Sequences are spread evenly, and a prompt is on one copy. The copy with the most tokens decides, and the others
+        wait; what they draw follows from their tokens.
+        """
+        copies, read = self.group.attention_data, sum(length for _, length in chunks)
+        if copies == 1:
+            return np.zeros(2)
+        most = -(-decoding // copies) + (-(-read // min(copies, len(chunks))) if read else 0)
+        working = (decoding + read) / (copies * most)
+        cost: FloatArray = self.copy[:, -(-most // micro)] * np.array([1.0, working])
+        return cost
 
     def prompt_attention(self, start: int, chunk: int) -> tuple[float, float]:
         """Return seconds and joules above idle of the attention of ``chunk`` prompt tokens from ``start`` on.
@@ -381,7 +418,8 @@ class DecoderCosts:
             start = np.minimum(prompts.astype(np.int64) + 1, len(running) - 1)
             stop = np.minimum((prompts + outputs).astype(np.int64), len(running) - 1)
             steps = np.maximum(outputs - 1, 0)
-            decoded = steps * (self.linear[i, 1] + self.head[i, 1]) + (running[stop] - running[start])
+            one = self.linear[i, 1] + self.head[i, 1] + self._of_copy(1, [], 1)[i]
+            decoded = steps * one + (running[stop] - running[start])
             total[i] = read[i] + self.times.decode * decoded
         total[0] += np.maximum(outputs - 1, 0) * (self.times.host_s + self.times.host_sequence_s)
         return read[0], total[0], read[1], total[1]
@@ -390,19 +428,24 @@ class DecoderCosts:
         """Return seconds and joules above idle of prompts that are read together, in steps of as many tokens as fit."""
         most = self.linear.shape[1] - 1
         seconds = joules = 0.0
-        chunks: list[tuple[int, int]] = []
-        room, ends = most, 0
-        for number, prompt in enumerate(prompts):
-            start = 0
-            while start < prompt:
-                chunk = min(room, prompt - start)
+        unread = deque((0, prompt) for prompt in prompts if prompt > 0)
+        while unread:
+            room, ends = most, 0
+            chunks: list[tuple[int, int]] = []
+            left: list[tuple[int, int]] = []
+            while unread and room:
+                start, prompt = unread.popleft()
+                # A prompt is on one copy of the attention, which has its part of the tokens of a step.
+                chunk = min(room, prompt - start, most // self.group.attention_data)
                 chunks.append((start, chunk))
-                start, room = start + chunk, room - chunk
-                ends += start == prompt
-                if room == 0 or (start == prompt and number == len(prompts) - 1):
-                    s, j = self.step(0, 0.0, chunks, ends)
-                    seconds, joules = seconds + s, joules + j
-                    chunks, room, ends = [], most, 0
+                room -= chunk
+                if start + chunk == prompt:
+                    ends += 1
+                else:
+                    left.append((start + chunk, prompt))
+            unread.extendleft(reversed(left))
+            s, j = self.step(0, 0.0, chunks, ends)
+            seconds, joules = seconds + s, joules + j
         return seconds, joules
 
     def least_tables(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -412,7 +455,14 @@ class DecoderCosts:
         """
         times = self.times
         factor = min(times.decode, times.prefill)
-        linear, head = factor * self.linear, factor * self.head
+        linear = self.linear
+        if self.group.attention_data > 1:
+            # Tokens that are spread evenly take the least time; energy follows from tokens at the lowest rate.
+            each = np.arange(linear.shape[1]) / self.group.attention_data
+            rate = (self.copy[1, 1:] / np.arange(1, linear.shape[1])).min()
+            seconds = np.minimum.accumulate(self.copy[0, ::-1])[::-1][np.ceil(each).astype(int)]
+            linear = linear + np.stack([seconds, each * rate])
+        linear, head = factor * linear, factor * self.head
         linear[0, 1:] += times.host_s
         head[0] += times.host_sequence_s * np.arange(head.shape[1])
         return linear, head, times.decode * self.decode

@@ -13,7 +13,7 @@ from windtunnel.core.errors import InputError, Location, UnsupportedOperationErr
 from windtunnel.core.executor import Executor
 from windtunnel.core.group import Group
 from windtunnel.core.memory import require_memory
-from windtunnel.core.policy import Policy
+from windtunnel.core.policy import Batch, Policy
 from windtunnel.core.rng import stream
 from windtunnel.core.ticks import to_ticks
 from windtunnel.core.units import format_quantity
@@ -280,7 +280,10 @@ def _replica(scenario: Scenario, number: int, device: Device) -> Replica:
     """Return the devices of an entry that serve a decoder together."""
     entry = scenario.fleet[number]
     group = Group() if entry.group is None else entry.group.group()
-    return Replica(device, group, scenario.engine_of(number), entry.node.devices)
+    stated = entry.batch
+    size, tokens, memory = (0, 0, 0.0) if stated is None else (stated.size, stated.tokens, stated.memory)
+    limits = Batch("continuous", size or 0, tokens=tokens or 0, memory=memory or 0.0)
+    return Replica(device, group, scenario.engine_of(number), entry.node.devices, limits)
 
 
 def _check_chips(scenario: Scenario, classes: Sequence[FleetClass], rules: Mapping[int, Autoscale]) -> None:

@@ -168,8 +168,8 @@ def attains(targets: Sequence[Target], names: Sequence[str], recording: Recordin
     several = np.maximum(jobs.tokens - 1, 1)
     # A time that did not happen belongs to a job that did not complete.
     times_s: dict[str, FloatArray] = {
-        "ttft": to_second_array(np.maximum(jobs.first - jobs.arrival, 0)),
-        "e2e": to_second_array(np.maximum(jobs.finish - jobs.arrival, 0)),
+        "ttft": to_second_array(np.maximum(jobs.until_first(slice(None)), 0)),
+        "e2e": to_second_array(np.maximum(jobs.until_finish(slice(None)), 0)),
         "tpot": np.where(jobs.tokens > 1, to_second_array(np.maximum(jobs.finish - jobs.first, 0)) / several, 0.0),
     }
     asked = [target for target in targets if target.is_of_requests]

@@ -289,13 +289,15 @@ def _take_chunks(w: World, device: int, decoding: int) -> tuple[float, float, in
     """
     v, c = w.servers[device], w.classes[w.devices[device].cls]
     room = c.most_tokens - decoding
+    # Each copy of the attention has its part of the tokens, and a prompt is on one copy.
+    most = c.most_tokens // c.copies
     seconds = joules = 0.0
     ends = tokens = v.chunks = 0
     slot = v.reading
     while slot >= 0 and room > 0:
         q = w.sequences[slot]
-        chunk = min(room, q.prompt - q.read)
-        if c.undivided and q.read == 0 and chunk < q.prompt <= c.most_tokens - decoding:
+        chunk = min(room, q.prompt - q.read, most)
+        if c.undivided and q.read == 0 and chunk < q.prompt <= min(c.most_tokens - decoding, most):
             break
         more_s, more_j = _prompt_attention(w.numbers, c, q.read, chunk)
         seconds, joules = seconds + more_s, joules + more_j
@@ -330,6 +332,13 @@ def begin_step(w: World, device: int) -> None:
     factor = (decoding * c.decode_factor + tokens * c.prefill_factor) / float(decoding + tokens)
     step_s = factor * (w.numbers[linear] + w.numbers[head])
     step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences + 1])
+    if c.copies > 1:
+        # A prompt is on one copy of the attention, and the others wait for the copy with the most tokens.
+        most = -(-decoding // c.copies) + (-(-tokens // min(c.copies, chunks)) if tokens else 0)
+        of_copy = c.copy + -(-most // micro)
+        step_s += factor * w.numbers[of_copy]
+        working = float(decoding + tokens) / float(c.copies * most)
+        step_j += factor * (w.numbers[of_copy + c.most_tokens + 1] * working)
     if decoding:
         table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))

@@ -19,6 +19,7 @@ def write_engine(row: Records, costs: DecoderCosts) -> None:
     if engine is not None:
         row.alone, row.undivided = engine.prefill_first, not engine.chunked_prefill
         row.whole = engine.admission is Admission.WHOLE
+        row.frontend_s, row.late_prompts = engine.frontend_s.value, engine.late_prompts.value
 
 
 def write_step_costs(row: Records, costs: DecoderCosts, add: Callable[[FloatArray], int]) -> None:
@@ -30,6 +31,7 @@ def write_step_costs(row: Records, costs: DecoderCosts, add: Callable[[FloatArra
     row.capacity = costs.capacity_tokens + row.state
     row.columns = costs.prefill.shape[2]
     row.linear, row.head = add(costs.flat("linear")), add(costs.flat("head"))
+    row.copy = add(costs.flat("copy")) if costs.group.attention_data > 1 else 0
     row.prefill, row.decode = add(costs.flat("prefill")), add(costs.flat("decode"))
     row.kinds, row.windows = len(costs.windows), add(costs.windows)
     row.stages, row.copies, row.stage_share = costs.group.pipeline, costs.group.attention_data, costs.stage_share

@@ -112,20 +112,23 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # kind: of its devices; asks: whether the time of a batch is asked, because a fault may affect its operations. For
 # continuous batching: the tokens that the cache has room for, and the tokens in whose place the state of a sequence is;
 # points of context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow:
-# linear and head by tokens and sequences, prefill by windows and points of context, decode by sequences and points;
+# linear and head by tokens and sequences, copy by the tokens of one copy of the attention (if there are several),
+# prefill by windows and points of context, decode by sequences and points;
 # `kinds` of windows, whose tokens are at `windows`; pipeline stages, the share of the layers of the largest one, and
 # copies of the attention; step_factor: how many times as long as modelled a step takes. Of the serving engine: the
 # largest step, in tokens and sequences; whether prompts are read in steps of their own (alone), are not divided where
 # they fit (undivided), and are admitted only with room for their outputs (whole); its factors, the least seconds of a
-# step with a prompt, and the host's of a step and of a sequence. For autoscaling: the number of devices in service that
-# have a job, their device-ticks since the last decision, and the tick until which these are counted. For gangs: idle,
-# the number of available devices without a job. For designs: how many a device holds (0 if it never loads any), and the
-# ticks and the power above idle of a load.
+# step with a prompt, and the host's of a step and of a sequence; the seconds that a request spends outside of steps,
+# and how many times of reading its prompt pass before its first token is delivered. For autoscaling: the number of
+# devices in service that have a job, their device-ticks since the last decision, and the tick until which these are
+# counted. For gangs: idle, the number of available devices without a job. For designs: how many a device holds (0 if it
+# never loads any), and the ticks and the power above idle of a load.
 CLASS = _layout(
-    "first count tree leaf kind asks capacity state columns linear head prefill decode kinds windows stages copies "
-    "most_tokens most_sequences alone undivided whole "
+    "first count tree leaf kind asks capacity state columns linear copy head prefill decode kinds windows stages "
+    "copies most_tokens most_sequences alone undivided whole "
     "scaled working worked counted idle regions load_ticks",
-    "memory stage_share step_factor idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s",
+    "memory stage_share step_factor idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s "
+    "frontend_s late_prompts",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
 # of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real

@@ -69,7 +69,7 @@ def _reject(w: World, slot: int) -> None:
         w.counts[s.work, 4] += 1
     if USERS and r.users:
         end_session(w, slot)
-        think(w, slot)
+        think(w, slot, 0)
     s.next = r.free
     r.free = slot
 
@@ -104,7 +104,7 @@ def leave(w: World, slot: int) -> None:
         w.counts[s.work, 4] += 1
     if USERS and r.users:
         end_session(w, slot)
-        think(w, slot)
+        think(w, slot, 0)
     queue = wait.queue
     if queue < 0:  # it is removed when a device becomes available
         return
