@@ -30,9 +30,10 @@ VARIANTS = {
     "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
     "serving": frozenset({"SERVERS"}),
     "prefixes": frozenset({"SERVERS", "PREFIXES"}),
+    "disaggregated": frozenset({"SERVERS", "PREFIXES", "TRANSFERS"}),
     "all": _EVERYTHING,
 }
-"""The features of each variant. The last one is compiled at its first use, the others when Windtunnel is installed."""
+"""The features of each variant."""
 
 
 def variant_of(prepared: PreparedRun) -> str:
@@ -43,6 +44,8 @@ def variant_of(prepared: PreparedRun) -> str:
         return "fleet"
     if prepared.interrupts or prepared.budget_w is not None:
         return "all"
+    if prepared.disaggregated:
+        return "disaggregated"
     return "serving" if prepared.policy.batch.prefix_cache is None else "prefixes"
 
 
@@ -63,7 +66,9 @@ def needs_everything(prepared: PreparedRun) -> bool:
 @cache
 def kernel(variant: str) -> Callable[..., int]:
     """Return the loop of events with the features of a variant. Its machine code is cached beside the source."""
-    signature = types.int64(typeof(_empty()), types.FunctionType(SCORE), types.FunctionType(KEY))
+    signature = types.int64(
+        typeof(_empty()), types.FunctionType(SCORE), types.FunctionType(KEY), types.FunctionType(SCORE)
+    )
     return Variant(variant, VARIANTS[variant]).entry(advance, signature)
 
 
@@ -145,6 +150,9 @@ def _empty() -> World:
         sequences=records(0, tables.SEQUENCE),
         nodes=records(0, tables.NODE_OF_PREFIX),
         node_index=np.zeros(0, dtype=np.int64),
+        ports=records(0, tables.PORT),
+        handovers=records(0, tables.HANDOVER),
+        transfers=records(0, tables.TRANSFER),
         waits=records(0, tables.WAIT),
         rules=records(0, tables.RULE),
         progress=records(0, tables.PROGRESS_OF_JOB),
