@@ -453,7 +453,7 @@ class Planner:
 
     def _inputs(self, prepared: PreparedRun) -> ModelInputs:
         """Return the number of inputs of the device models of all candidates, and how many of them are assumed."""
-        rows = provenance(prepared.compiled, prepared.classes, prepared.designs)
+        rows = provenance(prepared.compiled, prepared.classes, prepared.designs, prepared.links)
         return ModelInputs(len(rows), sum(row.provenance == "assumed" for row in rows))
 
 
