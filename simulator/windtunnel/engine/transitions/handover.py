@@ -310,6 +310,7 @@ def strand(w: World, slot: int) -> None:
         w.handovers[r.stranded_end].next = slot
     r.stranded_end = slot
     r.strandeds += 1
+    r.last_finish = r.now
 
 
 @cold
