@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cases import memory_of
-from tests.differential.comparison import assert_same, prepared
+from tests.differential.comparison import assert_same
 from tests.differential.test_engines import EXPENSIVE, SMALL
 from tests.differential.test_prefix_cache import ready_run, requests, served
 from tests.differential.watched import run_watched

@@ -1,7 +1,7 @@
 """Events, their consequences, and the loop of the compiled engine.
 
-Events of one tick are processed in this order: completions by device, ends of transfers, ends of resets, faults in the order of their
-schedule, timers, devices that become ready, decisions, arrivals.
+Events of one tick are processed in this order: completions by device, ends of transfers, ends of resets, faults in the
+order of their schedule, timers, devices that become ready, decisions, arrivals.
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ RUN = _layout(
     "now end heap timer_count stale free next job arrived last turn fault faults_until written too_long closing "
     "unassigned unassigned_end placing placing_end waiting running completed failed dropped pausing last_finish "
     # `pausing`: the number of jobs that pause before their next attempt.
-    # `last_finish`: the last tick at which a job ended, was interrupted, or found no device to decode it. `gone`: the next tick when a device fails
-    # permanently; `ended`: 1 + the number of ended jobs at the last check whether waiting jobs can be served.
+    # `last_finish`: the last tick at which a job ended, was interrupted, or found no device to decode it. `gone`: the
+    # next tick when a device fails permanently; `ended`: 1 + the number of ended jobs at the last check whether waiting
+    # jobs can be served.
     "gone ended returned "
     # What precedes the next event. `feeding`: a device that may start work; `sweeping`: the position in the list of
     # classes whose idle devices are offered work, up to `sweep_end`; `draining`: whether power may have become
