@@ -105,6 +105,9 @@ class Network(_Model):
     latency: Seconds | None = None
 
 
+Role = Literal["prefill", "decode", "both"]
+
+
 class StepLimits(_Model):
     """Limits of the steps of an entry that serves decoders, which replace those of the policy's batch."""
 
@@ -161,6 +164,11 @@ class FleetEntry(_Model):
     )
     engine: Literal["vllm", "sglang", "trtllm", "generic"] = Field(
         "generic", description="the serving engine whose profile applies to these devices"
+    )
+    role: Role = Field(
+        "both",
+        description="what these replicas do for a request: read its prompt (prefill), produce its further tokens "
+        "(decode), or both",
     )
     node: Node = Field(Node(), description="the node of these devices; default: that of the SKU")
     batch: StepLimits | None = Field(
@@ -381,6 +389,11 @@ class PolicyParts(_Model):
         None,
         description="a waiting job interrupts a job in progress that comes after it in the order: one that later "
         "continues (resume), or starts again from its last checkpoint or the beginning (restart); default: never",
+    )
+    decode_route: Text | WeightedRoute | None = Field(
+        None,
+        description="the route that chooses the replica to which a request moves when its prompt has been read by an "
+        "entry with the role prefill; default: least-loaded",
     )
     backfill: bool = Field(
         False, description="whether later jobs may start on the devices for which a job with `gang` waits"

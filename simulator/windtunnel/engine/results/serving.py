@@ -13,8 +13,11 @@ from windtunnel.core.results.run import (
     CostPerMillion,
     EntryUse,
     Estimate,
+    KvPair,
+    KvTransferResult,
     PrefixTier,
     Serving,
+    Spread,
     TimeDistribution,
     of_tokens,
 )
@@ -92,8 +95,60 @@ def serving_of(
         ),
         energy_per_output_token_j=energy_j / outputs if energy_j is not None and outputs else None,
         entries=entries,
+        kv_transfers=_kv_transfers(prepared, recording, mine, work),
         attainment=attained,
     )
+
+
+def _kv_transfers(
+    prepared: PreparedRun, recording: Recording, mine: BoolArray, work: int | None
+) -> KvTransferResult | None:
+    """Return the transfers of KV caches of the jobs ``mine``; None where no request moves."""
+    found = recording.transfers
+    if found is None:
+        return None
+    of_jobs = mine[found.job]
+    classes = prepared.class_of_device()
+    sender, receiver = classes[found.sender[of_jobs]], classes[found.receiver[of_jobs]]
+    size = np.zeros(len(sender))
+    for cls, link in prepared.links.items():
+        here = receiver == cls
+        size[here] = found.tokens[of_jobs][here] * link.token_bytes + link.state_bytes
+    asked, began, landed = (to_second_array(ticks[of_jobs]) for ticks in (found.asked, found.began, found.landed))
+    pairs = []
+    for first, second in sorted({*zip(sender.tolist(), receiver.tolist(), strict=True)}):
+        between = (sender == first) & (receiver == second)
+        pairs.append(
+            KvPair(
+                prepared.classes[first].name,
+                prepared.classes[second].name,
+                int(between.sum()),
+                float(size[between].sum()),
+                float(size[between].sum() / max(float((landed - began)[between].sum()), 1e-12)),
+            )
+        )
+    span_s = recording.end / 1e12
+    busiest = 0.0
+    if work is None and span_s:
+        for devices in (found.sender, found.receiver):
+            busy = np.bincount(devices, weights=(found.landed - found.began).astype(np.float64))
+            busiest = max(busiest, float(busy.max(initial=0.0)) / recording.end)
+    return KvTransferResult(
+        count=len(size),
+        tokens=int(found.tokens[of_jobs].sum()),
+        bytes=float(size.sum()),
+        waiting_s=_spread(began - asked),
+        transfer_s=_spread(landed - began),
+        busiest_link=busiest if work is None else None,
+        pairs=pairs,
+    )
+
+
+def _spread(seconds: FloatArray) -> Spread | None:
+    """Return mean and percentiles of some times; None without any."""
+    if not len(seconds):
+        return None
+    return Spread(float(seconds.mean()), *(float(np.quantile(seconds, q)) for q in (0.5, 0.95, 0.99)))
 
 
 def _of(counts: IntArray, work: int | None) -> int:
@@ -210,7 +265,8 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
     groups, first = np.unique(group_of_job[decoded], return_index=True)
     for number, mine in zip(groups.tolist(), np.split(decoded, first[1:]), strict=True):
         here = slice(*np.searchsorted(group, [number, number + 1]).tolist())
-        low = np.searchsorted(end[here], jobs.first[mine], side="right")
+        # A gap begins with its step. A request that has come from another device was not in the step before.
+        low = np.searchsorted(end[here] - ticks[here], jobs.first[mine], side="left")
         high = np.searchsorted(end[here], jobs.finish[mine], side="right")
         largest[mine] = _largest_within(ticks[here], low, high)
     own = np.flatnonzero(~shared)
@@ -291,6 +347,7 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         cost_per_million_usd=_merged_cost([part.cost_per_million_usd for part in parts]),
         energy_per_output_token_j=_mean(part.energy_per_output_token_j for part in parts),
         entries=list(map(_merged_use, zip(*(part.entries for part in parts), strict=True))),
+        kv_transfers=_merged_transfers([part.kv_transfers for part in parts if part.kv_transfers is not None]),
         attainment=attained,
     )
 
@@ -317,6 +374,35 @@ def _merged_tier(rows: Sequence[PrefixTier]) -> PrefixTier:
         hit_rate=_mean(row.hit_rate for row in rows),
         hit_tokens=sum(row.hit_tokens for row in rows),
         loading=_mean(row.loading for row in rows),
+    )
+
+
+def _merged_transfers(parts: Sequence[KvTransferResult]) -> KvTransferResult | None:
+    """Return the transfers of replications: counts are totals, times are means."""
+    if not parts:
+        return None
+    names = dict.fromkeys((pair.sender, pair.receiver) for part in parts for pair in part.pairs)
+    pairs = []
+    for name in names:
+        same = [pair for part in parts for pair in part.pairs if (pair.sender, pair.receiver) == name]
+        size = math.fsum(pair.bytes for pair in same)
+        seconds = math.fsum(pair.bytes / pair.bytes_per_s for pair in same if pair.bytes_per_s)
+        pairs.append(KvPair(*name, sum(pair.count for pair in same), size, size / max(seconds, 1e-12)))
+
+    def spread(found: Sequence[Spread | None]) -> Spread | None:
+        known = [one for one in found if one is not None]
+        if not known:
+            return None
+        return Spread(*(math.fsum(getattr(one, f) for one in known) / len(known) for f in Spread.FIGURES))
+
+    return KvTransferResult(
+        count=sum(part.count for part in parts),
+        tokens=sum(part.tokens for part in parts),
+        bytes=math.fsum(part.bytes for part in parts),
+        waiting_s=spread([part.waiting_s for part in parts]),
+        transfer_s=spread([part.transfer_s for part in parts]),
+        busiest_link=_mean(part.busiest_link for part in parts),
+        pairs=pairs,
     )
 
 

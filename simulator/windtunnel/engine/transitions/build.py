@@ -23,6 +23,7 @@ from windtunnel.engine.prepare.source import ServiceTimeDraws
 from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
+from windtunnel.engine.transitions.handover_tables import ports, write_decoders, write_role
 from windtunnel.engine.transitions.heap import ROOT
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
@@ -136,6 +137,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         node_index=index_of(len(nodes)),
         caches=caches,
         loads=records(slots if r.levels > 1 else 0, tables.LOAD),
+        ports=ports(prepared),
+        handovers=records(slots if r.disaggregated else 0, tables.HANDOVER),
+        transfers=records(rows if r.disaggregated else 1, tables.TRANSFER),
         waits=records(slots if r.waits else 0, tables.WAIT),
         rules=_rules(prepared),
         progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
@@ -144,7 +148,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         resident=resident_rows(prepared, designs),
         draws=np.ones((slots, r.draws + r.stretched)),
         ends=records(ROOT + devices + 2, tables.ENTRY),
-        timers=records(ROOT + 2 * queues + 1024 if batching or r.waits else 64, tables.ENTRY),
+        timers=records(ROOT + 2 * queues + 1024 if batching or r.waits or r.disaggregated else 64, tables.ENTRY),
         tree=tree,
         idle=idle,
         classes=class_rows,
@@ -272,6 +276,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     serving, batching = policy.batch.kind == "continuous", policy.batch.kind == "request"
     run = records(1, tables.RUN)
     r = run[0]
+    r.handing = r.handing_end = r.stranded = r.stranded_end = r.freed = -1
     r.unassigned = r.unassigned_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
     r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
     r.faults_until = MAX_TICKS if prepared.faults is None else 0
@@ -317,6 +322,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.signature_classes = ints.add(np.array([c for s in prepared.signatures for c in sorted(s)], dtype=np.int64))
     r.queue_at, r.queues_of = ints.add(queue_at), ints.add(queues_of)
     r.all_classes = ints.add(np.arange(len(classes)))
+    write_decoders(prepared, ints.add, r)
     return run
 
 
@@ -484,6 +490,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
             write_step_costs(row, decoders[0], numbers.add)
             write_engine(row, decoders[0])
             row.step_factor = prepared.step_factors.get(fleet_class.number, 1.0)
+            write_role(row, prepared, fleet_class)
         size += node_count
         ends.append(size)
     if prepared.policy.route.score is None:

@@ -38,12 +38,14 @@ PREFIXES = True
 """Prefix caches of devices with continuous batching."""
 TIERS = True
 """Tiers below prefix caches, from which blocks are loaded."""
+TRANSFERS = True
+"""Devices that only read prompts, and send the KV cache of each to a device that decodes."""
 SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "TIERS",
+    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "TIERS", "TRANSFERS",
     "SIMPY",
 )  # fmt: skip
 

@@ -6,9 +6,9 @@ recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is
 if the serving engine reserves whole contexts, when its output fits too. With a prefix cache (`prefixes`) a prompt is
 read from the first token on that the cache does not have. `engine/prepare/decoding.py` computes the cost of a step.
 
-Sequences are slots in doubly linked lists of their device, so memory is proportional to the number of jobs present.
-Decoding sequences are also in a list in the order in which they end. A sequence enters it once in hundreds of steps,
-and each step examines only its first element.
+A device that only reads prompts hands each request over when its prompt has been read (`handover`). A device that
+decodes it reserves memory for it, and takes it into the batch when its KV cache has arrived, between two steps, as the
+schedulers of engines do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,17 @@ from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, TIERS, cold, hot
+from windtunnel.engine.transitions.features import (
+    INTERRUPTS,
+    OPERATION_FAULTS,
+    PREFIXES,
+    QUESTIONS,
+    TIERS,
+    TRANSFERS,
+    cold,
+    hot,
+)
+from windtunnel.engine.transitions.handover import hold, send, take_handed, take_landed
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.loading import (
     admitted,
@@ -35,91 +45,29 @@ from windtunnel.engine.transitions.loading import (
 )
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
-from windtunnel.engine.transitions.prefixes import (
-    forget_prefixes,
-    keep_answer,
-    look_up,
-    make_room,
-    release_prompt,
-    use_prompt,
-)
+from windtunnel.engine.transitions.prefixes import forget_prefixes, keep_answer, make_room, release_prompt
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop
+from windtunnel.engine.transitions.sequences import (
+    append_decoding,
+    append_reading,
+    has_room,
+    needed_tokens,
+    release_memory,
+    remove_decoding,
+    reserve,
+    sequences_of,
+    tokens_made,
+)
 from windtunnel.engine.transitions.tables import (
     FAILED_OPERATION,
     PER_SECOND,
+    PREFILLS,
     SHARED_MEMORY,
     TOO_MANY,
     Records,
     World,
 )
 from windtunnel.engine.transitions.work import proceed, settle
-
-# Lists of sequences.
-
-
-@hot
-def _reads(w: World, device: int, slot: int) -> None:
-    """Append the sequence to those in prefill."""
-    v = w.servers[device]
-    w.slots[slot].next, w.sequences[slot].before = -1, v.reading_end
-    if v.reading_end < 0:
-        v.reading = slot
-    else:
-        w.slots[v.reading_end].next = slot
-    v.reading_end = slot
-    v.reading_count += 1
-
-
-@hot
-def _decodes(w: World, device: int, slot: int) -> None:
-    """Append the sequence to the decoding ones, and insert it after those that end after the same step."""
-    v, q = w.servers[device], w.sequences[slot]
-    w.slots[slot].next, q.before = -1, v.decoding_end
-    if v.decoding_end < 0:
-        v.decoding = slot
-    else:
-        w.slots[v.decoding_end].next = slot
-    v.decoding_end = slot
-    v.decoding_count += 1
-    before = v.ending_end
-    while before >= 0 and w.sequences[before].ends > q.ends:
-        before = w.sequences[before].earlier
-    q.earlier = before
-    if before < 0:
-        q.later = v.ending
-        v.ending = slot
-    else:
-        q.later = w.sequences[before].later
-        w.sequences[before].later = slot
-    if q.later < 0:
-        v.ending_end = slot
-    else:
-        w.sequences[q.later].earlier = slot
-    w.decoding_of[device, w.slots[slot].work] += 1
-
-
-@hot
-def _decodes_no_more(w: World, device: int, slot: int) -> None:
-    v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
-    if q.before < 0:
-        v.decoding = s.next
-    else:
-        w.slots[q.before].next = s.next
-    if s.next < 0:
-        v.decoding_end = q.before
-    else:
-        w.sequences[s.next].before = q.before
-    v.decoding_count -= 1
-    if q.earlier < 0:
-        v.ending = q.later
-    else:
-        w.sequences[q.earlier].later = q.later
-    if q.later < 0:
-        v.ending_end = q.earlier
-    else:
-        w.sequences[q.later].earlier = q.earlier
-    w.decoding_of[device, s.work] -= 1
-
 
 # The cost of a step.
 
@@ -154,41 +102,6 @@ def _prompt_attention(numbers: Any, c: Records, start: int, chunk: int) -> tuple
     return seconds, joules
 
 
-# Memory.
-
-
-@hot
-def _needs(w: World, device: int, slot: int) -> int:
-    """Return the tokens for which the memory of a sequence that does not run is needed, less its state."""
-    if PREFIXES and w.run[0].caching:
-        return look_up(w, device, slot)
-    needs: int = w.sequences[slot].prompt
-    return needs
-
-
-@hot
-def _admit(w: World, device: int, slot: int, needs: int) -> None:
-    """Reserve memory for the prompt of a sequence, and let it be read."""
-    v, c = w.servers[device], w.classes[w.devices[device].cls]
-    v.cached += needs + c.state
-    v.promised += w.sequences[slot].output
-    if PREFIXES and w.run[0].caching:
-        use_prompt(w, device, slot, c.capacity - v.cached - v.decoding_count)
-        if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
-            wait_for_load(w, device, slot)
-            return
-    _reads(w, device, slot)
-
-
-@hot
-def _release(w: World, device: int, slot: int, held: int) -> None:
-    """Release the memory of a sequence that holds so many tokens."""
-    v = w.servers[device]
-    v.cached -= held + w.classes[w.devices[device].cls].state
-    if PREFIXES and w.run[0].caching:
-        v.cached += release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
-
-
 # Steps.
 
 
@@ -201,8 +114,8 @@ def _preempt_youngest(w: World, device: int) -> None:
         slot = v.loading_end
         q = w.sequences[slot]
         load_no_more(w, device, slot)
-        _release(w, device, slot, q.prompt)
-        v.promised -= q.output
+        release_memory(w, device, slot, q.prompt)
+        v.promised -= tokens_made(w.classes[w.devices[device].cls], q)
     elif v.reading_count:
         slot = v.reading_end
         q = w.sequences[slot]
@@ -212,16 +125,16 @@ def _preempt_youngest(w: World, device: int) -> None:
         else:
             w.slots[q.before].next = -1
         v.reading_count -= 1
-        _release(w, device, slot, q.prompt)
-        v.promised -= q.output
+        release_memory(w, device, slot, q.prompt)
+        v.promised -= tokens_made(w.classes[w.devices[device].cls], q)
     else:
         slot = v.decoding_end
         q = w.sequences[slot]
-        _decodes_no_more(w, device, slot)
+        remove_decoding(w, device, slot)
         made = 1 + v.steps - q.born
         held = q.prompt + made
         v.attended -= held
-        _release(w, device, slot, held)
+        release_memory(w, device, slot, held)
         v.promised -= q.output - made
         w.slots[slot].energy += v.per_token - q.joules_at_birth
         q.last = r.now
@@ -233,39 +146,73 @@ def _preempt_youngest(w: World, device: int) -> None:
 
 
 @hot
-def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
-    """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
-    needed = v.cached + needs + c.state
-    if c.whole:
-        return bool(needed + q.output + v.promised <= c.capacity or admitted(v) == 0)
-    return bool(needed + v.decoding_count <= c.capacity)
+def _admit(w: World, device: int, slot: int, needs: int) -> None:
+    """Reserve memory for the prompt of a sequence, and let it be read when what is loaded for it is there."""
+    reserve(w, device, slot, needs)
+    if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
+        wait_for_load(w, device, slot)
+        return
+    append_reading(w, device, slot)
+
+
+@hot
+def _join(w: World, device: int) -> None:
+    """Take the requests into the batch whose KV cache has arrived. Each has its first token now.
+
+    Blocks of its prompt that a tier of this device had were not sent, and are waited for.
+    """
+    while w.ports[device].landed:
+        slot = take_landed(w, device)
+        if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
+            wait_for_load(w, device, slot)
+        else:
+            _has_read(w, device, slot)
+
+
+@hot
+def _join_loaded(w: World, device: int) -> None:
+    """Let the sequences continue whose blocks are loaded: those with the rest of their KV cache here join the batch."""
+    slot = next_loaded(w, device)
+    while slot >= 0:
+        if TRANSFERS and w.sequences[slot].read == w.sequences[slot].prompt:
+            _has_read(w, device, slot)
+        else:
+            append_reading(w, device, slot)
+        slot = next_loaded(w, device)
 
 
 @hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
+    if TRANSFERS and r.disaggregated:
+        _join(w, device)
     accepts = is_available(w, device)
     if TIERS:
-        slot = next_loaded(w, device)
-        while slot >= 0:
-            _reads(w, device, slot)
-            slot = next_loaded(w, device)
-    while admitted(v) < c.most_sequences:
+        _join_loaded(w, device)
+    while sequences_of(w, device) < c.most_sequences:
         if v.off >= 0:
             slot = v.off
-            needs = _needs(w, device, slot)
-            if not _has_room(c, v, w.sequences[slot], needs):
+            needs = needed_tokens(w, device, slot)
+            if not has_room(w, device, slot, needs):
                 break
             v.off = w.slots[slot].next
             _admit(w, device, slot, needs)
+            continue
+        if TRANSFERS and r.disaggregated and w.ports[device].awaiting >= 0:
+            slot = w.ports[device].awaiting
+            needs = needed_tokens(w, device, slot)
+            if not has_room(w, device, slot, needs):
+                break
+            reserve(w, device, slot, needs)
+            send(w, device, slot)
             continue
         queue = best_queue(w, device, -math.inf, -1) if accepts else -1
         if queue < 0:
             break
         slot = w.queues[queue].head
-        needs = _needs(w, device, slot)
-        if not _has_room(c, v, w.sequences[slot], needs):
+        needs = needed_tokens(w, device, slot)
+        if not has_room(w, device, slot, needs):
             break
         slot = pop(w, queue)
         started(w, device, slot)
@@ -276,6 +223,10 @@ def _fill(w: World, device: int) -> None:
         _admit(w, device, slot, needs)
     while v.cached + v.decoding_count > c.capacity and (admitted(v) > v.decoding_count or v.decoding_count > 1):
         _preempt_youngest(w, device)
+    if TRANSFERS and r.disaggregated and w.ports[device].reserved:
+        # The memory of requests whose KV cache is on its way is not taken back, not even for a last sequence.
+        while v.cached + v.decoding_count > c.capacity and v.decoding_count:
+            _preempt_youngest(w, device)
     if PREFIXES and r.caching == SHARED_MEMORY and v.cached + v.decoding_count + w.caches[device].spare > c.capacity:
         make_room(w, device, c.capacity - v.cached - v.decoding_count)
 
@@ -435,6 +386,10 @@ def deliver(w: World, device: int) -> None:
 def _has_read(w: World, device: int, slot: int) -> None:
     """End the prefill of a sequence, which produces a token."""
     r, v, q = w.run[0], w.servers[device], w.sequences[slot]
+    if TRANSFERS and q.output > 1 and w.classes[w.devices[device].cls].role == PREFILLS:
+        v.promised -= 1
+        hold(w, device, slot)
+        return
     if w.jobs[row_of(w, w.slots[slot].job)].first == -1:
         record_first_token(w, device, slot, r.now)
     else:
@@ -443,14 +398,14 @@ def _has_read(w: World, device: int, slot: int) -> None:
     v.promised -= 1
     q.last = r.now
     if q.output == 1:
-        _release(w, device, slot, q.prompt + 1)
+        release_memory(w, device, slot, q.prompt + 1)
         _finish(w, device, slot)
         return
     v.attended += q.prompt + 1
     q.joules_at_birth = v.per_token
     q.born = v.steps
     q.ends = v.steps + q.output - 1
-    _decodes(w, device, slot)
+    append_decoding(w, device, slot)
 
 
 @hot
@@ -488,10 +443,10 @@ def end_step(w: World, device: int) -> None:
     while v.ending >= 0 and w.sequences[v.ending].ends == v.steps:
         slot = v.ending
         q = w.sequences[slot]
-        _decodes_no_more(w, device, slot)
+        remove_decoding(w, device, slot)
         held = q.prompt + q.output
         v.attended -= held
-        _release(w, device, slot, held)
+        release_memory(w, device, slot, held)
         w.slots[slot].energy += v.per_token - q.joules_at_birth
         _finish(w, device, slot)
     for _ in range(v.chunks):
@@ -518,7 +473,7 @@ def take_sequence(w: World, device: int) -> int:
     if v.decoding >= 0:
         slot: int = v.decoding
         w.slots[slot].energy += v.per_token - w.sequences[slot].joules_at_birth
-        _decodes_no_more(w, device, slot)
+        remove_decoding(w, device, slot)
         if PREFIXES and w.run[0].caching:
             release_prompt(w, device, slot, True)
         return slot
@@ -531,8 +486,12 @@ def take_sequence(w: World, device: int) -> int:
     if TIERS and v.loading >= 0:
         slot = v.loading
         load_no_more(w, device, slot)
-        release_prompt(w, device, slot, False)
+        release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
         return slot
+    if TRANSFERS and w.run[0].disaggregated:
+        slot = take_handed(w, device)
+        if slot >= 0:
+            return slot
     slot = v.off
     if slot >= 0:
         v.off = w.slots[slot].next
