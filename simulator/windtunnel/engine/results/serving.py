@@ -13,13 +13,11 @@ from windtunnel.core.results.run import (
     CostPerMillion,
     EntryUse,
     Estimate,
-    KvPair,
-    KvTransferResult,
     Serving,
-    Spread,
     TimeDistribution,
     of_tokens,
 )
+from windtunnel.core.results.transfers import KvPair, KvTransferResult, Spread
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.sample import BatchedSample

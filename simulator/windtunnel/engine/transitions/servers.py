@@ -138,6 +138,18 @@ def _join(w: World, device: int) -> None:
 
 
 @hot
+def _receive_next(w: World, device: int) -> bool:
+    """Reserve memory for the first request that awaits it, and let its KV cache be sent; return whether there is room."""
+    slot = w.ports[device].awaiting
+    needs = needed_tokens(w, device, slot)
+    if not has_room(w, device, slot, needs):
+        return False
+    reserve(w, device, slot, needs)
+    send(w, device, slot)
+    return True
+
+
+@hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
@@ -155,12 +167,8 @@ def _fill(w: World, device: int) -> None:
             append_reading(w, device, slot)
             continue
         if TRANSFERS and r.disaggregated and w.ports[device].awaiting >= 0:
-            slot = w.ports[device].awaiting
-            needs = needed_tokens(w, device, slot)
-            if not has_room(w, device, slot, needs):
+            if not _receive_next(w, device):
                 break
-            reserve(w, device, slot, needs)
-            send(w, device, slot)
             continue
         queue = best_queue(w, device, -math.inf, -1) if accepts else -1
         if queue < 0:
@@ -175,6 +183,13 @@ def _fill(w: World, device: int) -> None:
             w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
         reserve(w, device, slot, needs)
         append_reading(w, device, slot)
+    _hold_to_memory(w, device)
+
+
+@hot
+def _hold_to_memory(w: World, device: int) -> None:
+    """Preempt sequences, and remove blocks of the prefix cache, until the tokens of the next step have memory."""
+    r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     while v.cached + v.decoding_count > c.capacity and (v.reading_count or v.decoding_count > 1):
         _preempt_youngest(w, device)
     if TRANSFERS and r.disaggregated and w.ports[device].reserved:
