@@ -139,7 +139,7 @@ def _join(w: World, device: int) -> None:
 
 @hot
 def _receive_next(w: World, device: int) -> bool:
-    """Reserve memory for the first request that awaits it, and let its KV cache be sent; return whether there is room."""
+    """Reserve memory for the first request that awaits it, and send its KV cache; return whether there is room."""
     slot = w.ports[device].awaiting
     needs = needed_tokens(w, device, slot)
     if not has_room(w, device, slot, needs):
