@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Cost, Device, StrArray
 from windtunnel.core.ops import FloatArray, Rows
+from windtunnel.core.speculation import PASS_HOST_SHARE
 from windtunnel.core.step import HANDOVER, Amount, DividedDecoder, Part
 
 IntArray = npt.NDArray[np.int64]
@@ -39,12 +40,21 @@ class StepLoad:
     prefill: FloatArray
     prefill_context: FloatArray
 
-    def amount(self, kind: Amount) -> FloatArray:
-        """Return what a part is in proportion to; a step with a prompt is read as one that completes it."""
+    @property
+    def producing(self) -> FloatArray:
+        """Sequences that produce a token; a step with a prompt is read as one that completes it."""
+        return self.decode + (self.prefill > 0)
+
+    def amount(self, kind: Amount, query_tokens: int = 1, *, drafts: bool = False) -> FloatArray:
+        """Return what a part is in proportion to.
+
+        Each decoding sequence has ``query_tokens`` tokens, of which all give logits. A draft (``drafts``) gives those
+        of one token of each of them, and none of prompts.
+        """
         if kind is Amount.TOKENS:
-            return self.decode + self.prefill
+            return self.decode * query_tokens + self.prefill
         if kind is Amount.HEADS:
-            return self.decode + (self.prefill > 0)
+            return self.decode if drafts else self.decode * query_tokens + (self.prefill > 0)
         return self.decode if kind is Amount.DECODING else self.prefill
 
 
@@ -158,6 +168,8 @@ def _together(device: Device, table: StepTable, micro: FloatArray, costs: Sequen
     devices = divided.group.devices
     energy_j = devices * device.idle_power_w * duration_s + divided.group.stage_devices * micro * above_j
     known = divided.times.provenance
+    if divided.passes and divided.times.host_s:
+        known = max(int(PASS_HOST_SHARE.provenance), known or 0)
     error = divided.times.error_factor
     return StepCost(
         duration_s=duration_s,
@@ -177,46 +189,74 @@ def _together(device: Device, table: StepTable, micro: FloatArray, costs: Sequen
 def _host_s(divided: DividedDecoder, load: StepLoad, operations_s: FloatArray) -> FloatArray:
     """Return the time of the host in which no operation runs (s), where the operations take ``operations_s``."""
     times = divided.times
-    launches_s = np.where(load.prefill > 0, times.prompt_layer_s * divided.model.layer_count, 0.0)
+    launches_s = np.where(load.prefill > 0, times.prompt_layer_s * divided.prompt_layers, 0.0)
     waiting_s = np.maximum(launches_s - operations_s, 0.0)
-    return waiting_s + times.host_s + times.host_sequence_s * load.amount(Amount.HEADS)
+    return waiting_s + step_host_s(divided, load.decode) + times.host_sequence_s * load.producing
+
+
+def step_host_s(divided: DividedDecoder, decoding: FloatArray) -> FloatArray:
+    """Return the time of the host in steps with so many decoding sequences, without that of each sequence (s)."""
+    drafting = np.where(decoding > 0, PASS_HOST_SHARE.value * divided.draft_passes, 0.0)
+    return divided.times.host_s * (1.0 + drafting)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The rows of a part whose cost is needed: those at the indices ``present`` of a table take ``share`` of them."""
+    """The rows of a part whose cost is needed: those at the indices ``present`` of a table take ``share`` of them.
+
+    ``engine`` is the factor of the serving engine on their time, and ``devices`` how many devices of a stage run the
+    part, as a share of them.
+    """
 
     part: Part
     rows: Rows
     present: IntArray
     share: FloatArray | float
+    engine: FloatArray
+    devices: float = 1.0
 
 
 def _asked(table: StepTable, micro: FloatArray) -> list[_Asked | None]:
     """Return what each part of a table asks for; None where no step has its amount."""
-    load = table.load
+    divided, load = table.divided, table.load
     each = StepLoad(load.decode / micro, load.context, load.prefill / micro, load.prefill_context)
-    handover = table.divided.handover()
-    parts = [*table.divided.parts(), *([] if handover is None else [handover])]
-    return [_rows_of(part, load, each, micro, table) for part in parts]
+    handover = divided.handover()
+    parts = [*divided.parts(), *([] if handover is None else [handover])]
+    found = [_rows_of(part, load, each, micro, table, divided) for part in parts]
+    for some in divided.passes:
+        # Drafts have no pipeline stages, and so one microbatch.
+        own = load if some.reads_prompts else replace(load, prefill=np.zeros_like(load.prefill))
+        found += [_rows_of(part, own, own, micro, table, some.decoder, drafts=True) for part in some.parts()]
+    return found
 
 
-def _rows_of(part: Part, whole: StepLoad, each: StepLoad, micro: FloatArray, table: StepTable) -> _Asked | None:
+def _rows_of(
+    part: Part,
+    whole: StepLoad,
+    each: StepLoad,
+    micro: FloatArray,
+    table: StepTable,
+    divided: DividedDecoder,
+    *,
+    drafts: bool = False,
+) -> _Asked | None:
     """Return what a part asks for, from the load of whole steps and that of each of ``micro`` microbatches."""
     # A microbatch attends to the tokens of the prompt in those before it, so the scores of the whole chunk are divided.
     load = whole if part.amount is Amount.PROMPTS else each
-    amount = load.amount(part.amount)
+    amount = load.amount(part.amount, divided.query_tokens, drafts=drafts)
     present = np.flatnonzero(amount > 0)
     if not len(present):
         return None
     context = table.context
     some = StepLoad(load.decode[present], load.context[present], load.prefill[present], load.prefill_context[present])
+    engine = _engine_factor(divided, whole, part, drafts=drafts)[present]
+    devices = divided.group.stage_devices / table.divided.group.stage_devices
     if part.amount is Amount.PROMPTS:
-        rows, share = _chunk(part, some, context, table.divided.group.attention_data)
-        return _Asked(part, rows, present, share / micro[present])
+        rows, share = _chunk(part, some, context, divided.group.attention_data)
+        return _Asked(part, rows, present, share / micro[present], engine, devices)
     attends = part.amount is Amount.DECODING and _cached(part)
     more = {"kv_tokens": _attended(part, some.context)} if attends else None
-    return _Asked(part, part.rows(amount[present], context, more), present, 1.0)
+    return _Asked(part, part.rows(amount[present], context, more), present, 1.0, engine, devices)
 
 
 def _priced(device: Device, asked: Sequence[Rows], intervals: bool) -> Iterator[Cost]:
@@ -243,7 +283,7 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
     """Return the cost of a part for every step; steps without its amount cost nothing."""
     part, rows, factor, shape = asked.part, asked.rows, asked.part.times * asked.share, table.load.decode.shape
     # The engine's factor is on time and energy; the operands and the arithmetic stay.
-    engine = _engine_factor(table, part)[asked.present]
+    engine = asked.engine
 
     def whole(values: FloatArray) -> FloatArray:
         filled = np.zeros(shape)
@@ -258,7 +298,7 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
         whole(engine * cost.duration_s),
         whole(engine * cost.duration_low_s),
         whole(engine * cost.duration_high_s),
-        whole(engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
+        whole(asked.devices * engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
         whole(_moved(rows)),
         whole(part.op.flops(rows.choices, rows.numbers)),
         bound,
@@ -266,14 +306,14 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
     )
 
 
-def _engine_factor(table: StepTable, part: Part) -> FloatArray:
+def _engine_factor(divided: DividedDecoder, load: StepLoad, part: Part, *, drafts: bool) -> FloatArray:
     """Return the factor of the serving engine on the time of a part in each step."""
-    times, load = table.divided.times, table.load
-    if part.amount is Amount.DECODING:
+    times = divided.times
+    if part.amount is Amount.DECODING or (drafts and part.amount is Amount.HEADS):
         return np.full(load.decode.shape, times.decode)
     if part.amount is Amount.PROMPTS:
         return np.full(load.decode.shape, times.prefill)
-    return times.factor(load.decode, load.prefill)
+    return times.factor(load.decode * divided.query_tokens, load.prefill)
 
 
 def _distinct(rows: Rows) -> tuple[Rows, IntArray]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from windtunnel.core.architecture import (
     FORMAT_BITS,
@@ -16,10 +17,11 @@ from windtunnel.core.architecture import (
     Layers,
     Weights,
 )
-from windtunnel.core.errors import InputError, Location
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.speculation import HEADS, MOST_TOKENS, Draft, Speculation, draft_of
 from windtunnel.core.step_op import KV_FORMATS, parse_weights
 from windtunnel.core.yamlfile import Document
-from windtunnel.scenario.fields import Model, Natural, Text, as_custom
+from windtunnel.scenario.fields import Model, Natural, Text, as_custom, whole
 from windtunnel_models.models import known_architecture, read_architecture
 
 _OWN = ("layers", "width", "heads", "feed_forward")
@@ -34,6 +36,7 @@ class ServedModel:
     architecture: Architecture
     dispatch: str
     clock: str
+    speculation: Speculation | None = None
 
 
 class WeightFormats(Model):
@@ -41,6 +44,58 @@ class WeightFormats(Model):
 
     linear: Text | None = None
     experts: Text | None = None
+
+
+Acceptance = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class StatedSpeculation(Model):
+    """Speculative decoding: a draft proposes tokens, and the decoder verifies them in one step."""
+
+    draft: Text = Field(
+        description="another model of the scenario or of the catalogue, or eagle, mtp, medusa or ngram"
+    )
+    tokens: Annotated[int, BeforeValidator(whole), Field(ge=0, le=MOST_TOKENS)] = Field(
+        description="how many tokens are drafted for each sequence in a step; 0: none"
+    )
+    acceptance: Acceptance | Annotated[list[Acceptance], Field(min_length=1, max_length=MOST_TOKENS)] = Field(
+        description="the probability that a drafted token is accepted if those before it are, by position; the last "
+        "one also holds for later positions"
+    )
+    draft_tensor: Natural | None = Field(
+        None, description="devices that share the draft: 1, or as many as share the decoder, which is the default"
+    )
+
+    def speculation(
+        self, target: Architecture, drafts: Mapping[str, Architecture], where: Callable[[str], Location]
+    ) -> Speculation | None:
+        """Return the speculative decoding of ``target``; None if no token is drafted.
+
+        Args:
+            target: The decoder that verifies.
+            drafts: The decoders of the scenario by name.
+            where: Returns the place of a key.
+
+        Raises:
+            InputError: if there is no such draft.
+        """
+        if self.draft in HEADS:
+            draft = draft_of(self.draft, target)
+        elif self.draft in drafts:
+            draft = Draft(self.draft, drafts[self.draft], owns_ends=True)
+        else:
+            try:
+                draft = Draft(self.draft, known_architecture(self.draft), owns_ends=True)
+            except InputError as error:
+                near = nearest(self.draft, (*HEADS, *drafts)) or error.nearest
+                raise InputError(
+                    f"there is no draft '{self.draft}'",
+                    where=where("draft"),
+                    expected=f"a model of the scenario or of `windtunnel models`, or {list_choices(HEADS)}",
+                    nearest=near,
+                ) from None
+        accepted = self.acceptance if isinstance(self.acceptance, list) else [self.acceptance]
+        return Speculation(draft, self.tokens, tuple(accepted), self.draft_tensor) if self.tokens else None
 
 
 class DecoderModel(Model):
@@ -62,6 +117,9 @@ class DecoderModel(Model):
     gated: bool | None = None
     dispatch: Literal["device", "graph", "eager"] = "graph"
     clock: Literal["burst", "sustained"] = "sustained"
+    speculation: StatedSpeculation | None = Field(
+        None, description="speculative decoding; default: each step gives one token of each sequence"
+    )
 
     @model_validator(mode="after")
     def _stated_once(self) -> DecoderModel:
@@ -157,7 +215,7 @@ def _check_format(text: str) -> None:
 
 def served_models(models: dict[str, DecoderModel], document: Document) -> dict[str, ServedModel]:
     """Return the decoders of a scenario by name; raises InputError with the place of the first one that is wrong."""
-    served: dict[str, ServedModel] = {}
+    found_by_name: dict[str, Architecture] = {}
     for name, model in models.items():
         way = "catalogue" if model.catalogue is not None else "config" if model.config is not None else None
         where = document.where(("models", name) if way is None else ("models", name, way))
@@ -166,5 +224,15 @@ def served_models(models: dict[str, DecoderModel], document: Document) -> dict[s
         except InputError as error:
             # A configuration file is a place of its own.
             raise (error if error.where.file else error.at(where)) from None
-        served[name] = ServedModel(found, model.dispatch, model.clock)
-    return served
+        found_by_name[name] = found
+    return {name: _served(name, model, found_by_name, document) for name, model in models.items()}
+
+
+def _served(name: str, model: DecoderModel, known: Mapping[str, Architecture], document: Document) -> ServedModel:
+    """Return the decoder ``name`` of the scenario, where ``known`` has the architectures of all of them."""
+    path = ("models", name, "speculation")
+    stated = model.speculation
+    speculation = (
+        None if stated is None else stated.speculation(known[name], known, lambda key: document.where((*path, key)))
+    )
+    return ServedModel(known[name], model.dispatch, model.clock, speculation)

@@ -91,6 +91,7 @@ def check_batches(
     Raises:
         InputError: if it does not.
     """
+    check_speculation(scenario, policy, workloads, compiled)
     if policy.batch.kind == "none":
         return
     for number, entry in enumerate(scenario.fleet):
@@ -123,6 +124,32 @@ def check_batches(
                 where=scenario.where("fleet", class_number, "streams"),
                 expected="streams: 1",
             )
+
+
+def check_speculation(
+    scenario: Scenario, policy: Policy, workloads: Sequence[JobClass], compiled: Mapping[tuple[int, int], Compiled]
+) -> None:
+    """Check that steps have room for drafted tokens; raises InputError if not, and without continuous batching."""
+    for class_number, job_number in compiled:
+        for stage in flattened(workloads[job_number].program):
+            speculation = scenario.served_models[stage.model].speculation if isinstance(stage, Generate) else None
+            if speculation is None or not isinstance(stage, Generate):
+                continue
+            place = scenario.where("models", stage.model, "speculation")
+            if policy.batch.kind != "continuous":
+                raise InputError(
+                    f"the speculative decoding of '{stage.model}' requires continuous batching",
+                    where=place,
+                    expected="policy: {name: ..., batch: {kind: continuous}}",
+                )
+            decoder, queries = compiled[class_number, job_number].decoder, speculation.query_tokens
+            if decoder is not None and policy.batch.size > decoder.largest.sequences:
+                raise InputError(
+                    f"a step of {decoder.largest.tokens:,} tokens has no room for {policy.batch.size:,} sequences of "
+                    f"{queries} tokens each",
+                    where=scenario.where("policy", "batch", "size"),
+                    expected=f"at most {decoder.largest.tokens // queries:,}, or more tokens",
+                )
 
 
 def check_gangs(

@@ -15,6 +15,7 @@ import numpy as np
 
 from windtunnel.core.decoder_memory import (
     GENERIC_RESERVES,
+    Beside,
     LargestStep,
     Reserves,
     check_fits,
@@ -27,8 +28,9 @@ from windtunnel.core.group import Group
 from windtunnel.core.policy import Batch
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.serving_engine import ServingEngine, divided_decoder
-from windtunnel.core.step import Amount, EngineTimes, Part
-from windtunnel.core.step_cost import MICROBATCH_TOKENS, IntArray, StepLoad, causal_scores, step_cost
+from windtunnel.core.speculation import Speculation
+from windtunnel.core.step import Amount, DraftPasses, EngineTimes, Part
+from windtunnel.core.step_cost import MICROBATCH_TOKENS, IntArray, StepLoad, causal_scores, step_cost, step_host_s
 from windtunnel.core.ticks import FloatArray
 from windtunnel.scenario.decoder import ServedModel
 
@@ -103,8 +105,17 @@ class DecoderCostCache:
     def __getitem__(self, model: str) -> DecoderCosts:
         if model not in self._costs:
             served, longest = self._models[model], self._longest[model]
-            self._costs[model] = _costs(self.replica, served, self._step, self._memory_share, longest)
+            step = verifying(self._step, served.speculation)
+            self._costs[model] = _costs(self.replica, served, step, self._memory_share, longest)
         return self._costs[model]
+
+
+def verifying(step: LargestStep, speculation: Speculation | None) -> LargestStep:
+    """Return the largest step where sequences have drafted tokens: no more sequences than it has room for."""
+    queries = 1 if speculation is None else speculation.query_tokens
+    if queries == 1:
+        return step
+    return LargestStep(step.tokens, max(min(step.sequences, step.tokens // queries), 1), queries)
 
 
 _CACHE_SIZE = 16
@@ -172,9 +183,12 @@ class DecoderCosts:
         # Kernels of engines were measured launched one by one or in a graph, and the host is no part of device time.
         engine = replica.engine if model.dispatch != "device" else None
         self._engine = engine
-        self._divided = divided_decoder(self.device, self.model, self.group, engine, replica.devices_per_node)
+        self._check_draft(longest)
+        self._divided = divided_decoder(
+            self.device, self.model, self.group, engine, replica.devices_per_node, model.speculation
+        )
         self._context = {"dispatch": model.dispatch, "clock": model.clock}
-        self._parts = list(self._divided.parts())
+        self._parts = list(self._divided.every_part())
         missing = sorted({part.op.name for part in self._parts if not self.device.runs(part.op.name)})
         if missing:
             raise UnsupportedOperationError(
@@ -183,6 +197,7 @@ class DecoderCosts:
             )
         grid = np.arange(0, longest + 2 * CONTEXT_GRAIN, CONTEXT_GRAIN, dtype=np.float64)
         grid[0] = 1.0
+        self.beside = Beside(model.speculation)
         self.memory = decoder_memory(
             self.model,
             self.group,
@@ -191,34 +206,84 @@ class DecoderCosts:
             memory_share=memory_share,
             reserves=replica.reserves,
             context=max(longest // 2, 1),
+            beside=self.beside,
         )
         self.largest, self._memory_share = step, memory_share
         tokens = np.arange(1, step.tokens + 1, dtype=np.float64)
-        sequences = np.arange(1, step.sequences + 1, dtype=np.float64)
         self.linear = np.zeros((2, step.tokens + 1))
-        self.head = np.zeros((2, step.sequences + 1))
+        self.head = np.zeros((2, step.sequences * self.query_tokens + 1))
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
-        for part in self._parts:
-            if part.amount is Amount.TOKENS:
-                self.linear[:, 1:] += self._cost(part, tokens)
-            elif part.amount is Amount.HEADS:
-                self.head[:, 1:] += self._cost(part, sequences)
-            elif part.amount is Amount.DECODING:
-                self.decode[:, 1:, :] += self._decoding(part, sequences, grid)
-            else:
-                window = WITHOUT_WINDOW if part.window is None else float(part.window)
-                whole = self._cost(part, np.ones(1), {"kv_tokens": grid, "batch": np.ones(1)})
-                # A prompt runs on one of the copies of the attention.
-                whole[1] /= self.group.attention_data
-                by_window[window] = by_window.get(window, 0.0) + np.maximum.accumulate(whole, axis=1)
+        for part in self._divided.parts():
+            self._add(part, tokens, grid, by_window, self.group)
+        for some in self._divided.passes:
+            for part in some.parts():
+                self._add(part, tokens, grid, by_window, some.decoder.group, drafts=some)
         handover = self._divided.handover()
         if handover is not None:
             self.linear[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
         none = np.zeros((2, len(grid)))
         self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
+
+    def _add(
+        self,
+        part: Part,
+        tokens: FloatArray,
+        grid: FloatArray,
+        by_window: dict[float, FloatArray],
+        group: Group,
+        drafts: DraftPasses | None = None,
+    ) -> None:
+        """Add a part to the tables.
+
+        A draft has one token of each decoding sequence, and logits of each, unless it processes the same tokens as the
+        decoder. What it does in proportion to decoding sequences is in the table ``decode``.
+        """
+        sequences = np.arange(1, self.decode.shape[1], dtype=np.float64)
+        if part.amount is Amount.PROMPTS:
+            window = WITHOUT_WINDOW if part.window is None else float(part.window)
+            whole = self._cost(part, np.ones(1), {"kv_tokens": grid, "batch": np.ones(1)}, group)
+            # A prompt runs on one of the copies of the attention.
+            whole[1] /= self.group.attention_data
+            by_window[window] = by_window.get(window, 0.0) + np.maximum.accumulate(whole, axis=1)
+        elif part.amount is Amount.DECODING:
+            self.decode[:, 1:, :] += self._decoding(part, sequences, grid, group)
+        elif part.amount is Amount.TOKENS and (drafts is None or drafts.reads_prompts):
+            self.linear[:, 1:] += self._cost(part, tokens, group=group)
+        elif drafts is None:
+            self.head[:, 1:] += self._cost(part, np.arange(1, self.head.shape[1], dtype=np.float64))
+        else:
+            self.decode[:, 1:, :] += self._cost(part, sequences, group=group)[:, :, None]
+
+    def _check_draft(self, longest: int) -> None:
+        """Check that the draft supports the longest context."""
+        speculation = self.served.speculation
+        draft = None if speculation is None else speculation.draft.model
+        if draft is not None and draft.max_context is not None and longest > draft.max_context:
+            raise InputError(
+                f"a request has a context of {longest:,} tokens, and the draft {draft.name} supports "
+                f"{draft.max_context:,}",
+                expected="a draft that supports the contexts of the requests",
+            )
+
+    @property
+    def query_tokens(self) -> int:
+        """The tokens of each decoding sequence that a step processes; above 1 with speculative decoding."""
+        return self._divided.query_tokens
+
+    @property
+    def tokens_per_step(self) -> float:
+        """The expected number of tokens that a decoding sequence produces in a step."""
+        speculation = self.served.speculation
+        return 1.0 if speculation is None else speculation.expected_tokens
+
+    @property
+    def drafting_host_s(self) -> float:
+        """What drafting adds to the host's time of a step (s)."""
+        one = np.ones(1)
+        return float(step_host_s(self._divided, one)[0] - step_host_s(self._divided, 0.0 * one)[0])
 
     @property
     def times(self) -> EngineTimes:
@@ -228,7 +293,7 @@ class DecoderCosts:
     @property
     def prompt_floor_s(self) -> float:
         """The least time of the operations of a step that reads a prompt (s)."""
-        return self.times.prompt_layer_s * self.model.layer_count
+        return self.times.prompt_layer_s * self._divided.prompt_layers
 
     @property
     def stage_share(self) -> float:
@@ -292,7 +357,8 @@ class DecoderCosts:
         Each copy of the attention has a part of the cache, and holds whole requests.
         """
         memory = self.memory
-        cached = tokens * memory.kv_bytes_per_token + memory.state_bytes_per_sequence
+        # A step reserves room for the drafted tokens of each sequence.
+        cached = (tokens + self.query_tokens - 1) * memory.kv_bytes_per_token + memory.state_bytes_per_sequence
         return self.reserved_bytes + cached * self.group.devices
 
     @property
@@ -309,7 +375,8 @@ class DecoderCosts:
             self.largest,
             memory_share=self._memory_share,
             reserves=self.replica.reserves,
-            tokens=max(tokens, 1),
+            tokens=max(tokens, 1) + self.query_tokens - 1,
+            beside=self.beside,
         )
 
     def microbatches(self, decoding: int, read: int) -> int:
@@ -323,16 +390,17 @@ class DecoderCosts:
         """Return seconds and joules above idle of one step.
 
         Args:
-            decoding: The number of sequences that produce one token each.
+            decoding: The number of sequences that decode; each has ``query_tokens`` tokens in the step.
             context: The sum of their contexts (tokens).
             chunks: The start and the length of each chunk of a prompt in the step (tokens).
             ends_prompts: The number of prompts that the step completes, each of which produces its first token.
         """
         read = sum(length for _, length in chunks)
         micro = self.microbatches(decoding, read)
-        tokens, heads = -(-(decoding + read) // micro), -(-(decoding + ends_prompts) // micro)
+        verified = decoding * self.query_tokens
+        tokens, heads = -(-(verified + read) // micro), -(-(verified + ends_prompts) // micro)
         times = self.times
-        factor = (decoding * times.decode + read * times.prefill) / max(decoding + read, 1)
+        factor = (verified * times.decode + read * times.prefill) / max(verified + read, 1)
         seconds, joules = factor * (self.linear[:, tokens] + self.head[:, heads])
         if decoding:
             s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
@@ -345,6 +413,7 @@ class DecoderCosts:
         if read:
             operations_s = max(operations_s, self.prompt_floor_s)
         host_s = times.host_s + times.host_sequence_s * (decoding + ends_prompts)
+        host_s += self.drafting_host_s if decoding else 0.0
         return operations_s + host_s, float(joules) * micro
 
     def prompt_attention(self, start: int, chunk: int) -> tuple[float, float]:
@@ -365,6 +434,8 @@ class DecoderCosts:
     def alone(self, prompts: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return the costs of requests that are served one at a time; arrays of the shape of ``prompts``.
 
+        With speculative decoding they are those of the expected number of steps.
+
         Returns:
             The seconds until the first token, the seconds in total, and the joules above idle of both.
         """
@@ -380,10 +451,11 @@ class DecoderCosts:
             running = np.concatenate([[0.0, 0.0], np.cumsum(step_s)])
             start = np.minimum(prompts.astype(np.int64) + 1, len(running) - 1)
             stop = np.minimum((prompts + outputs).astype(np.int64), len(running) - 1)
-            steps = np.maximum(outputs - 1, 0)
-            decoded = steps * (self.linear[i, 1] + self.head[i, 1]) + (running[stop] - running[start])
-            total[i] = read[i] + self.times.decode * decoded
-        total[0] += np.maximum(outputs - 1, 0) * (self.times.host_s + self.times.host_sequence_s)
+            steps, own = np.maximum(outputs - 1, 0), self.query_tokens
+            decoded = steps * (self.linear[i, own] + self.head[i, own]) + (running[stop] - running[start])
+            total[i] = read[i] + self.times.decode * decoded / self.tokens_per_step
+        host_s = self.times.host_s + self.times.host_sequence_s + self.drafting_host_s
+        total[0] += np.maximum(outputs - 1, 0) * host_s / self.tokens_per_step
         return read[0], total[0], read[1], total[1]
 
     def reading(self, prompts: Sequence[int]) -> tuple[float, float]:
@@ -414,7 +486,8 @@ class DecoderCosts:
         factor = min(times.decode, times.prefill)
         linear, head = factor * self.linear, factor * self.head
         linear[0, 1:] += times.host_s
-        head[0] += times.host_sequence_s * np.arange(head.shape[1])
+        # Each sequence has at most so many positions that give logits.
+        head[0] += times.host_sequence_s * np.arange(head.shape[1]) / self.query_tokens
         return linear, head, times.decode * self.decode
 
     def least_prefill(self, prompts: FloatArray) -> FloatArray:
@@ -432,19 +505,28 @@ class DecoderCosts:
             seconds = seconds + rates[upper] * causal_scores(prompts, window)
         return self.times.prefill * seconds / self.group.attention_data
 
-    def _decoding(self, part: Part, sequences: FloatArray, grid: FloatArray) -> FloatArray:
+    def _decoding(self, part: Part, sequences: FloatArray, grid: FloatArray, group: Group) -> FloatArray:
         if all(column.name != "kv_tokens" for column in part.op.columns):
-            return self._cost(part, sequences)[:, :, None]
+            return self._cost(part, sequences, group=group)[:, :, None]
         attended = grid if part.window is None else np.minimum(grid, float(part.window))
         points, place, weight = _thinned(grid)
-        priced = self._cost(part, sequences[:, None], {"kv_tokens": attended[points][None, :]})
+        priced = self._cost(part, sequences[:, None], {"kv_tokens": attended[points][None, :]}, group)
         return priced[:, :, place] + (priced[:, :, place + 1] - priced[:, :, place]) * weight
 
-    def _cost(self, part: Part, amount: FloatArray, more: Mapping[str, FloatArray] | None = None) -> FloatArray:
-        """Return seconds and joules above idle (stacked) of a part, for the devices of one stage over all layers."""
+    def _cost(
+        self,
+        part: Part,
+        amount: FloatArray,
+        more: Mapping[str, FloatArray] | None = None,
+        group: Group | None = None,
+    ) -> FloatArray:
+        """Return seconds and joules above idle (stacked) of a part, for the devices of one stage over all layers.
+
+        ``group`` has the devices that run it, if these are not those of the decoder.
+        """
         cost = self.device.cost(part.rows(amount, self._context, more), intervals=False)
         above_idle = np.maximum(cost.power_w - self.device.idle_power_w, 0.0)
-        return part.times * np.stack([cost.duration_s, cost.duration_s * above_idle * self.group.stage_devices])
+        return part.times * np.stack([cost.duration_s, cost.duration_s * above_idle * (group or self.group).stage_devices])
 
 
 def _thinned(grid: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:

@@ -219,11 +219,16 @@ def _check_division(scenario: Scenario, fleet_class: FleetClass, job_class: JobC
     """Check that the group of a class divides the decoders of a workload."""
     for stage in flattened(job_class.program):
         if isinstance(stage, Generate):
+            served = scenario.served_models[stage.model]
             try:
-                fleet_class.replica.group.check(scenario.served_models[stage.model].architecture)
+                fleet_class.replica.group.check(served.architecture)
+                if served.speculation is not None:
+                    served.speculation.group_of(fleet_class.replica.group)
             except InputError as error:
                 key = (error.where.field,) if error.where.field is not None else ()
                 where = scenario.where("fleet", fleet_class.number, "group", *key)
+                if key == ("draft_tensor",):
+                    where = scenario.where("models", stage.model, "speculation", *key)
                 raise InputError(error.problem, where=where, expected=error.expected, nearest=error.nearest) from None
 
 
