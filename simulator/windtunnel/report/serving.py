@@ -12,6 +12,7 @@ from windtunnel.core.results.run import (
     Estimate,
     RunResult,
     Serving,
+    SpeculationUse,
     TimeDistribution,
     TokenEstimate,
     WorkloadResult,
@@ -96,8 +97,20 @@ def lines(result: RunResult) -> list[str]:
         hit = serving.prefix_hit_rate
         events.append(text if hit is None else f"{text}, which had {share(hit)} of the blocks")
     found += [", ".join(events)] if events else []
+    found += [] if serving.speculation is None else [speculation_text(serving.speculation)]
     costs = cost_text(serving)
     return [*found, costs] if costs else found
+
+
+def speculation_text(use: SpeculationUse) -> str:
+    """Return how drafted tokens were accepted: "speculative decoding: 2.8 tokens in a step of a sequence, ..."."""
+    if use.mean_acceptance_length is None:
+        return "speculative decoding: no step drafted tokens"
+    text = f"speculative decoding: {number(use.mean_acceptance_length)} tokens in a step of a sequence"
+    if use.acceptance_rate is None:
+        return text
+    places = ", ".join(share(accepted) for accepted in use.acceptance_by_position)
+    return f"{text}, {share(use.acceptance_rate)} of drafted tokens accepted (by position {places})"
 
 
 def use_text(entry: EntryUse) -> str:
@@ -176,6 +189,10 @@ def _tiles(serving: Serving) -> list[Tile]:
         preemptions = plural(serving.preemptions, "preemption")
         rejected = f", {serving.rejected:,} rejected" if serving.rejected else ""
         items.append(Tile("KV cache peak", share(serving.kv_peak), preemptions + rejected))
+    drafted = serving.speculation
+    if drafted is not None and drafted.mean_acceptance_length is not None and drafted.acceptance_rate is not None:
+        rate_text = f"{share(drafted.acceptance_rate)} of drafted tokens accepted"
+        items.append(Tile("Tokens in a step", number(drafted.mean_acceptance_length), rate_text))
     return items
 
 

@@ -101,6 +101,22 @@ class EntryUse(Result):
     kv_peak: float | None
 
 
+@dataclass(frozen=True)
+class SpeculationUse(Result):
+    """How the drafted tokens of the steps of decoding sequences were accepted, also beyond the ends of outputs."""
+
+    steps: int
+    """In how many steps tokens were drafted, each sequence counted on its own."""
+    drafted_tokens: int
+    accepted_tokens: int
+    acceptance_rate: float | None
+    """The share of the drafted tokens that were accepted; None if none was drafted."""
+    mean_acceptance_length: float | None
+    """The mean number of tokens of a step: the accepted ones, and the one of the decoder itself."""
+    acceptance_by_position: Sequence[float]
+    """The share of the steps that accepted the token at each position, and so all before it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Serving(Result):
     """Token times (s), rates and costs of the jobs that generate tokens; ``TokenEstimate`` has both intervals."""
@@ -127,6 +143,8 @@ class Serving(Result):
     rejected: int = 0
     cost_per_million_usd: CostPerMillion = CostPerMillion()
     energy_per_output_token_j: float | None = None
+    speculation: SpeculationUse | None = None
+    """None without speculative decoding."""
     entries: Sequence[EntryUse] = ()
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)
     """``slo_attainment`` with its interval."""

@@ -50,7 +50,7 @@ def needs_everything(prepared: PreparedRun) -> bool:
     """Return whether a run needs rare features, from autoscaling to faults of operations."""
     if prepared.scaled or prepared.real or prepared.users or prepared.progresses or prepared.ganging:
         return True
-    if has_waits(prepared) or prepared.reconfigures:
+    if has_waits(prepared) or prepared.reconfigures or prepared.drafted_tokens:
         return True
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
         return True
@@ -165,6 +165,7 @@ def _empty() -> World:
         numbers=np.zeros(0),
         queues=records(0, tables.QUEUE),
         decoding_of=np.zeros((0, 1), dtype=np.int64),
+        accepted=np.zeros((0, 1), dtype=np.int64),
         faults=records(0, tables.FAULT),
         operation_faults=records(0, tables.OPERATION_FAULT),
         line=np.zeros(0, dtype=np.int64),

@@ -85,6 +85,7 @@ def _use(world: World) -> ServingUse:
         sequence_ticks=np.ascontiguousarray(servers["present"]),
         preemptions=_field(workloads, "preempted"),
         rejected=_field(workloads, "rejected"),
+        accepted=world.accepted,
     )
 
 

@@ -116,15 +116,17 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # copies of the attention; step_factor: how many times as long as modelled a step takes. Of the serving engine: the
 # largest step, in tokens and sequences; whether prompts are read in steps of their own (alone), are not divided where
 # they fit (undivided), and are admitted only with room for their outputs (whole); its factors, the least seconds of a
-# step with a prompt, and the host's of a step and of a sequence. For autoscaling: the number of devices in service that
+# step with a prompt, and the host's of a step and of a sequence. For speculative decoding: queries, the tokens of each
+# decoding sequence in a step (1 without), and the host's seconds of drafting. For autoscaling: the number of devices in service that
 # have a job, their device-ticks since the last decision, and the tick until which these are counted. For gangs: idle,
 # the number of available devices without a job. For designs: how many a device holds (0 if it never loads any), and the
 # ticks and the power above idle of a load.
 CLASS = _layout(
     "first count tree leaf kind asks capacity state columns linear head prefill decode kinds windows stages copies "
-    "most_tokens most_sequences alone undivided whole "
+    "most_tokens most_sequences alone undivided whole queries "
     "scaled working worked counted idle regions load_ticks",
-    "memory stage_share step_factor idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s",
+    "memory stage_share step_factor idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s "
+    "drafting_s",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
 # of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real
@@ -158,10 +160,11 @@ SEGMENT = _layout(
 # and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
 # rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
 # With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
-# device.
+# device. With speculative decoding: the offset in `ints` of two random words, and in `numbers` of the probabilities that
+# at least 1, 2, ... drafted tokens are accepted.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
-    "patience_draw max_waiting rejected preempted chains homes",
+    "patience_draw max_waiting rejected preempted chains homes draft_keys reached",
     "patience",
 )
 # thoughts: how often the user has thought.
@@ -203,8 +206,11 @@ SERVER = _layout(
 # chunk: those in the present step. born, ends: the steps after which it began to decode and ends; joules_at_birth: its
 # device's per_token at its beginning. last: when it was preempted, or began to decode. before: link of its list;
 # later, earlier: links of the list of ending sequences. With a prefix cache: found, hits: runs and blocks that it found
-# there; using: the runs whose blocks stay for it.
-SEQUENCE = _layout("prompt output read chunk born ends last before later earlier found hits using", "joules_at_birth")
+# there; using: the runs whose blocks stay for it. With speculative decoding: made, the tokens that it has produced since
+# it began to decode, with the first one.
+SEQUENCE = _layout(
+    "prompt output read chunk born ends last before later earlier found hits using made", "joules_at_birth"
+)
 # A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
 # users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.
 NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4")
@@ -378,6 +384,8 @@ class World(NamedTuple):
     queues: Records
     decoding_of: np.ndarray
     """The number of decoding sequences, by device and workload."""
+    accepted: np.ndarray
+    """With speculative decoding: how often 0, 1, ... drafted tokens were accepted, by workload."""
     faults: Records
     operation_faults: Records
     line: Any
