@@ -49,6 +49,11 @@ class WeightFormats(Model):
 Acceptance = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
+def _listed(value: object) -> object:
+    """Return a single number as a list of one."""
+    return value if isinstance(value, list) else [value]
+
+
 class StatedSpeculation(Model):
     """Speculative decoding: a draft proposes tokens, and the decoder verifies them in one step."""
 
@@ -58,7 +63,11 @@ class StatedSpeculation(Model):
     tokens: Annotated[int, BeforeValidator(whole), Field(ge=0, le=MOST_TOKENS)] = Field(
         description="how many tokens are drafted for each sequence in a step; 0: none"
     )
-    acceptance: Acceptance | Annotated[list[Acceptance], Field(min_length=1, max_length=MOST_TOKENS)] = Field(
+    acceptance: Annotated[
+        list[Acceptance],
+        BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+        Field(min_length=1, max_length=MOST_TOKENS),
+    ] = Field(
         description="the probability that a drafted token is accepted if those before it are, by position; the last "
         "one also holds for later positions"
     )
@@ -94,8 +103,7 @@ class StatedSpeculation(Model):
                     expected=f"a model of the scenario or of `windtunnel models`, or {list_choices(HEADS)}",
                     nearest=near,
                 ) from None
-        accepted = self.acceptance if isinstance(self.acceptance, list) else [self.acceptance]
-        return Speculation(draft, self.tokens, tuple(accepted), self.draft_tensor) if self.tokens else None
+        return Speculation(draft, self.tokens, tuple(self.acceptance), self.draft_tensor) if self.tokens else None
 
 
 class DecoderModel(Model):
