@@ -696,6 +696,8 @@ def known_part(data: dict[str, Any]) -> dict[str, Any]:
     """Return a scenario without the features that the oracle does not know."""
     part = copy.deepcopy(data)
     part["policy"].pop("batch", None)
+    for model in part.get("models", {}).values():
+        model.pop("speculation", None)
     if part["policy"].get("route") in ("kv-aware", "prefix-aware", "prefix-and-load", "session-affinity"):
         part["policy"]["route"] = "least-loaded"
     for key in ("power_budget", "autoscale"):
