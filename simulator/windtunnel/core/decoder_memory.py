@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from windtunnel.core.adapters import Adapters, adapter_bytes
 from windtunnel.core.architecture import (
     FORMAT_BITS,
     Architecture,
@@ -134,21 +135,36 @@ class LargestStep:
 
 @dataclass(frozen=True)
 class Held:
-    """What one device holds beside the decoder (bytes): a draft, and what its cache takes for a token and a sequence."""
+    """What one device holds beside the decoder (bytes).
 
-    draft_bytes: float = 0.0
+    ``weights_bytes`` of a draft and of adapters; what the cache of the draft takes for a token, and for a sequence.
+    """
+
+    weights_bytes: float = 0.0
     kv_bytes_per_token: float = 0.0
     state_bytes_per_sequence: float = 0.0
 
 
 @dataclass(frozen=True)
 class Beside:
-    """What a replica holds beside its decoder: a draft."""
+    """What a replica holds beside its decoder: a draft, and the slots of adapters."""
 
     speculation: Speculation | None = None
+    adapters: Adapters | None = None
 
-    def on(self, group: Group, step: LargestStep, context: int | None) -> Held:
-        """Return what each device of ``group`` holds; raises InputError if the draft cannot be divided among it."""
+    def on(self, model: Architecture, group: Group, context: int | None) -> Held:
+        """Return what each device of ``group`` holds beside ``model``.
+
+        Raises:
+            InputError: if the draft cannot be divided among the group.
+        """
+        held = self._draft(group, context)
+        if self.adapters is None:
+            return held
+        slots_bytes = self.adapters.slots * adapter_bytes(model, group, self.adapters.rank)
+        return replace(held, weights_bytes=held.weights_bytes + slots_bytes)
+
+    def _draft(self, group: Group, context: int | None) -> Held:
         if self.speculation is None or not self.speculation.tokens:
             return Held()
         draft, own = self.speculation.draft, self.speculation.group_of(group)
@@ -256,7 +272,7 @@ def decoder_memory(
     stages = [_Stage(model, group, first=True, last=group.pipeline == 1)]
     if group.pipeline > 1:
         stages.append(_Stage(model, group, first=False, last=True))
-    more = None if beside is None else beside.on(group, step, context)
+    more = None if beside is None else beside.on(model, group, context)
     found = [_memory(stage, device_bytes, step, memory_share, reserves, context, more or Held()) for stage in stages]
     return min(found, key=lambda memory: (memory.kv_capacity_tokens, memory.kv_bytes))
 
@@ -443,7 +459,7 @@ def _memory(
     context: int | None,
     more: Held,
 ) -> DecoderMemory:
-    weights = stage.weights_bytes() + more.draft_bytes
+    weights = stage.weights_bytes() + more.weights_bytes
     activations = stage.activation_bytes(step, reserves)
     workspace = reserves.workspace_bytes.value
     exchanges = reserves.communication_bytes.value if stage.group.devices > 1 else 0.0

@@ -72,6 +72,8 @@ class Part:
     window: int | None = None
     link: bool = False
     """Whether the part is an exchange between devices."""
+    slices: int = 0
+    """The linear layers that a product joins, each of which may have adapters; 0 for other parts."""
 
     def rows(
         self, amount: FloatArray, context: Mapping[str, str], more: Mapping[str, FloatArray] | None = None
@@ -154,6 +156,7 @@ class DividedDecoder:
         query_tokens: The tokens of each decoding sequence that a step processes: the last one, and drafted ones.
         joined: The hidden states that a projection joins into one before the first layer; see ``speculation.Draft``.
         passes: The passes of a draft that precede those of the decoder.
+        adapter_rank: The rank of LoRA adapters; 0 without.
     """
 
     model: Architecture
@@ -165,6 +168,7 @@ class DividedDecoder:
     query_tokens: int = 1
     joined: int = 0
     passes: tuple[DraftPasses, ...] = ()
+    adapter_rank: int = 0
 
     @property
     def draft_passes(self) -> int:
@@ -233,7 +237,10 @@ class DividedDecoder:
         heads = share(attention.heads, self.group.tensor)
         keys = share(attention.kv_heads, self.group.tensor)
         projected = heads * (2 if attention.output_gate else 1) + keys * (1 if attention.shared_kv else 2)
-        yield from self._linear_layer("queries, keys, values", projected * attention.head_dim, self.model.width, count)
+        joined = 2 if attention.shared_kv else 3
+        yield from self._linear_layer(
+            "queries, keys, values", projected * attention.head_dim, self.model.width, count, slices=joined
+        )
         # Rotary positions read and write queries and keys; the cache is written.
         rotated = 2.0 * (heads + keys) * attention.head_dim * _ACTIVATION_BYTES
         written = 4.0 * keys * attention.head_dim * _ACTIVATION_BYTES
@@ -346,7 +353,7 @@ class DividedDecoder:
                 continue
             inner = share(width, group.tensor)
             ways = 2 if gated else 1
-            yield from self._linear_layer(f"{name}: up", ways * inner, model.width, count)
+            yield from self._linear_layer(f"{name}: up", ways * inner, model.width, count, slices=ways)
             moved = inner * (ways * _ACTIVATION_BYTES + self._converted)
             yield self._kernel(f"{name}: activation", moved, Amount.TOKENS, count)
             yield from self._linear_layer(f"{name}: down", model.width, inner, count)
@@ -432,9 +439,15 @@ class DividedDecoder:
         """The bytes of an activation that a norm or an activation function writes for the product that follows."""
         return _NARROW_BYTES.get(self.model.weights.linear, _ACTIVATION_BYTES)
 
-    def _linear_layer(self, name: str, n: int, k: int, count: int, *, fused: bool = True) -> Iterator[Part]:
-        """Yield a GEMM with the weights' format; ``fused``: the kernel before it writes its input in that format."""
-        yield self._gemm(name, n, k, Amount.TOKENS, self.model.weights.linear, count, fused=fused)
+    def _linear_layer(
+        self, name: str, n: int, k: int, count: int, *, fused: bool = True, slices: int = 1
+    ) -> Iterator[Part]:
+        """Yield a GEMM with the weights' format, which joins ``slices`` layers.
+
+        ``fused``: the kernel before it writes its input in that format.
+        """
+        product = self._gemm(name, n, k, Amount.TOKENS, self.model.weights.linear, count, fused=fused)
+        yield replace(product, slices=slices)
 
     def _gemm(
         self, name: str, n: int, k: int, amount: Amount, stored: str, count: int, batch: int = 1, *, fused: bool = True

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from windtunnel.core.adapters import adapter_rows
 from windtunnel.core.device import Cost, Device, StrArray
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.speculation import PASS_HOST_SHARE
@@ -33,12 +34,14 @@ class StepLoad:
         context: Tokens that each of them attends to, on average.
         prefill: Tokens of a prompt in the step; it is read as one prompt.
         prefill_context: Tokens of that prompt that earlier steps have processed.
+        adapters: LoRA adapters of the sequences; None without.
     """
 
     decode: FloatArray
     context: FloatArray
     prefill: FloatArray
     prefill_context: FloatArray
+    adapters: FloatArray | None = None
 
     @property
     def producing(self) -> FloatArray:
@@ -223,11 +226,29 @@ def _asked(table: StepTable, micro: FloatArray) -> list[_Asked | None]:
     handover = divided.handover()
     parts = [*divided.parts(), *([] if handover is None else [handover])]
     found = [_rows_of(part, load, each, micro, table, divided) for part in parts]
+    found += _adapter_rows(table, each)
     for some in divided.passes:
         # Drafts have no pipeline stages, and so one microbatch.
         own = load if some.reads_prompts else replace(load, prefill=np.zeros_like(load.prefill))
         found += [_rows_of(part, own, own, micro, table, some.decoder, drafts=True) for part in some.parts()]
     return found
+
+
+def _adapter_rows(table: StepTable, each: StepLoad) -> list[_Asked | None]:
+    """Return what the adapters of sequences ask for, from the load of a microbatch."""
+    divided, adapters = table.divided, table.load.adapters
+    if adapters is None or not divided.adapter_rank:
+        return []
+    present = np.flatnonzero(adapters > 0)
+    if not len(present):
+        return []
+    tokens = each.amount(Amount.TOKENS, divided.query_tokens)[present]
+    engine = divided.times.factor(table.load.decode * divided.query_tokens, table.load.prefill)[present]
+    rows = adapter_rows(divided, divided.adapter_rank, tokens, adapters[present], table.context)
+    return [
+        _Asked(Part(name, some.op, {}, Amount.TOKENS, times=times), some, present, 1.0, engine)
+        for name, times, some in rows
+    ]
 
 
 def _rows_of(

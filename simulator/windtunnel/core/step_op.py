@@ -66,6 +66,8 @@ class Step(Operation):
             doc=f"what drafts them in the step: a model as above, or {', '.join(HEADS)}; empty: nothing",
         ),
         _amount("draft_tensor", 0, "devices that share the draft; 0: as many as share the model"),
+        _amount("adapters", 0, "LoRA adapters that the sequences of the step use"),
+        _amount("rank", 16, "the rank of their slots"),
     )
 
     @classmethod

@@ -26,8 +26,8 @@ from windtunnel_models.engines import serving_engine
 from windtunnel_models.models import find_architecture
 
 GROUP = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
-SPECULATIVE = ("query_tokens", "draft_tensor")
-AMOUNTS = ("decode", "context", "prefill", "prefill_context")
+EXTRAS = ("query_tokens", "draft_tensor", "rank")
+AMOUNTS = ("decode", "context", "prefill", "prefill_context", "adapters")
 _SMALLEST = LargestStep(tokens=1, sequences=1)
 """What an engine reserves memory for at least; a step states no other."""
 
@@ -69,7 +69,7 @@ class StepPricing:
         load = StepLoad(*(numbers[name] for name in AMOUNTS))
         _check_load(load, model)
         context = {column.name: choices[column.name] for column in CONTEXT}
-        names = (*GROUP, *SPECULATIVE)
+        names = (*GROUP, *EXTRAS)
         groups, which = np.unique(np.stack([numbers[name] for name in names]), axis=1, return_inverse=True)
         tables = []
         for place, counts in enumerate(groups.T.tolist()):
@@ -134,7 +134,7 @@ class StepPricing:
         profile = self.engines.get(engine) or serving_engine(engine)
         speculation = self._speculation(model, draft, counts)
         divided = divided_decoder(self.device, model, group, profile, speculation=speculation)
-        divided = replace(divided, query_tokens=counts["query_tokens"])
+        divided = replace(divided, query_tokens=counts["query_tokens"], adapter_rank=counts["rank"])
         missing = sorted({part.op.name for part in divided.every_part() if not self.device.runs(part.op.name)})
         if missing:
             raise UnsupportedOperationError(

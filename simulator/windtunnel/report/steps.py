@@ -33,6 +33,7 @@ def step_lines(device: str, rows: Rows, cost: StepPrediction) -> list[str]:
         f"{numbers['decode']:,.0f} sequences decode with a context of {numbers['context']:,.0f}"
         * (numbers["decode"] > 0),
         _speculation(numbers, rows.choices["draft"]) * (numbers["decode"] > 0),
+        f"{plural(int(numbers['adapters']), 'adapter')} of rank {numbers['rank']:,.0f}" * (numbers["adapters"] > 0),
         f"{numbers['prefill']:,.0f} tokens of a prompt after {numbers['prefill_context']:,.0f}"
         * (numbers["prefill"] > 0),
     ]

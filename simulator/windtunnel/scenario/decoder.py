@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from windtunnel.core.adapters import Adapters
 from windtunnel.core.architecture import (
     FORMAT_BITS,
     Architecture,
@@ -21,7 +22,7 @@ from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.speculation import HEADS, MOST_TOKENS, Draft, Speculation, draft_of
 from windtunnel.core.step_op import KV_FORMATS, parse_weights
 from windtunnel.core.yamlfile import Document
-from windtunnel.scenario.fields import Model, Natural, Text, as_custom, whole
+from windtunnel.scenario.fields import Model, Natural, Quantity, Text, as_custom, whole
 from windtunnel_models.models import known_architecture, read_architecture
 
 _OWN = ("layers", "width", "heads", "feed_forward")
@@ -37,6 +38,7 @@ class ServedModel:
     dispatch: str
     clock: str
     speculation: Speculation | None = None
+    adapters: Adapters | None = None
 
 
 class WeightFormats(Model):
@@ -106,6 +108,49 @@ class StatedSpeculation(Model):
         return Speculation(draft, self.tokens, tuple(self.acceptance), self.draft_tensor) if self.tokens else None
 
 
+class StatedAdapters(Model):
+    """LoRA adapters: their number and rank, and where a replica keeps them."""
+
+    count: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1_000_000)] = Field(
+        description="how many there are; requests name them by numbers from 1 on, and 0 is the model without any"
+    )
+    rank: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1024)] = Field(
+        16, description="the rank of a slot, which every adapter takes; vLLM's --max-lora-rank"
+    )
+    slots: Annotated[int, BeforeValidator(whole), Field(ge=1, le=64)] = Field(
+        1, description="adapters in the memory of a replica's devices, and in its batch; vLLM's --max-loras"
+    )
+    host: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="adapters in the memory of a replica's host; vLLM's --max-cpu-loras; default: all"
+    )
+    storage: Annotated[float, Quantity("B/s", positive=True)] | None = Field(
+        None, description="the rate at which adapters that the host does not hold are read"
+    )
+    popularity: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = Field(
+        1.0, description="exponent of the power law (Zipf) by which requests that name no adapter get one; 0: uniform"
+    )
+
+    @model_validator(mode="after")
+    def _places(self) -> StatedAdapters:
+        if self.host is not None and self.host < self.slots:
+            raise as_custom(
+                InputError(f"the host holds {self.host} adapters, and the devices {self.slots}", expected="host >= slots")
+            )
+        if (self.host is not None and self.host < self.count) != (self.storage is not None):
+            raise as_custom(
+                InputError(
+                    "adapters that the host does not hold are read from storage",
+                    expected="storage (such as 2 GB/s) if host is less than count, and neither otherwise",
+                )
+            )
+        return self
+
+    def adapters(self) -> Adapters:
+        """Return the same without text."""
+        host = min(self.count if self.host is None else self.host, self.count)
+        return Adapters(self.count, self.rank, self.slots, host, self.storage or 0.0, self.popularity)
+
+
 class DecoderModel(Model):
     """A decoder-only transformer: `catalogue`, `config`, or `layers`, `width`, `heads` and `feed_forward`."""
 
@@ -128,6 +173,7 @@ class DecoderModel(Model):
     speculation: StatedSpeculation | None = Field(
         None, description="speculative decoding; default: each step gives one token of each sequence"
     )
+    adapters: StatedAdapters | None = Field(None, description="LoRA adapters of the requests; default: none")
 
     @model_validator(mode="after")
     def _stated_once(self) -> DecoderModel:
@@ -243,4 +289,5 @@ def _served(name: str, model: DecoderModel, known: Mapping[str, Architecture], d
     speculation = (
         None if stated is None else stated.speculation(known[name], known, lambda key: document.where((*path, key)))
     )
-    return ServedModel(known[name], model.dispatch, model.clock, speculation)
+    adapters = None if model.adapters is None else model.adapters.adapters()
+    return ServedModel(known[name], model.dispatch, model.clock, speculation, adapters)

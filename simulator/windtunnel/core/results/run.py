@@ -117,6 +117,19 @@ class SpeculationUse(Result):
     """The share of the steps that accepted the token at each position, and so all before it."""
 
 
+@dataclass(frozen=True)
+class AdapterUse(Result):
+    """How often requests found their LoRA adapter in a slot when they were admitted."""
+
+    hits: int
+    loads: int
+    """How often an adapter was loaded into a slot."""
+    storage_reads: int
+    """How many of these loads the host did not hold."""
+    hit_rate: float | None
+    """Hits over hits and loads; None without either."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Serving(Result):
     """Token times (s), rates and costs of the jobs that generate tokens; ``TokenEstimate`` has both intervals."""
@@ -145,6 +158,8 @@ class Serving(Result):
     energy_per_output_token_j: float | None = None
     speculation: SpeculationUse | None = None
     """None without speculative decoding."""
+    adapters: AdapterUse | None = None
+    """None without LoRA adapters."""
     entries: Sequence[EntryUse] = ()
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)
     """``slo_attainment`` with its interval."""

@@ -91,7 +91,7 @@ def check_batches(
     Raises:
         InputError: if it does not.
     """
-    check_speculation(scenario, policy, workloads, compiled)
+    check_decoders(scenario, policy, workloads, compiled)
     if policy.batch.kind == "none":
         return
     for number, entry in enumerate(scenario.fleet):
@@ -126,14 +126,27 @@ def check_batches(
             )
 
 
-def check_speculation(
+def check_decoders(
     scenario: Scenario, policy: Policy, workloads: Sequence[JobClass], compiled: Mapping[tuple[int, int], Compiled]
 ) -> None:
-    """Check that steps have room for drafted tokens; raises InputError if not, and without continuous batching."""
+    """Check that steps have room for drafted tokens.
+
+    Raises:
+        InputError: if not, and for drafts and adapters without continuous batching.
+    """
     for class_number, job_number in compiled:
         for stage in flattened(workloads[job_number].program):
-            speculation = scenario.served_models[stage.model].speculation if isinstance(stage, Generate) else None
-            if speculation is None or not isinstance(stage, Generate):
+            if not isinstance(stage, Generate):
+                continue
+            served = scenario.served_models[stage.model]
+            if served.adapters is not None and policy.batch.kind != "continuous":
+                raise InputError(
+                    f"the adapters of '{stage.model}' require continuous batching",
+                    where=scenario.where("models", stage.model, "adapters"),
+                    expected="policy: {name: ..., batch: {kind: continuous}}",
+                )
+            speculation = served.speculation
+            if speculation is None:
                 continue
             place = scenario.where("models", stage.model, "speculation")
             if policy.batch.kind != "continuous":

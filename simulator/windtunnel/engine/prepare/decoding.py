@@ -7,12 +7,14 @@ of a step, and the cost model of the device prices them. `core/step_cost.py` des
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from windtunnel.core.adapters import adapter_bytes, adapter_rows
 from windtunnel.core.decoder_memory import (
     GENERIC_RESERVES,
     Beside,
@@ -25,6 +27,7 @@ from windtunnel.core.decoder_memory import (
 from windtunnel.core.device import Device, ModelAccuracy
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.group import Group
+from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.policy import Batch
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.serving_engine import ServingEngine, divided_decoder
@@ -187,6 +190,8 @@ class DecoderCosts:
         self._divided = divided_decoder(
             self.device, self.model, self.group, engine, replica.devices_per_node, model.speculation
         )
+        if model.adapters is not None:
+            self._divided = replace(self._divided, adapter_rank=model.adapters.rank)
         self._context = {"dispatch": model.dispatch, "clock": model.clock}
         self._parts = list(self._divided.every_part())
         missing = sorted({part.op.name for part in self._parts if not self.device.runs(part.op.name)})
@@ -197,7 +202,7 @@ class DecoderCosts:
             )
         grid = np.arange(0, longest + 2 * CONTEXT_GRAIN, CONTEXT_GRAIN, dtype=np.float64)
         grid[0] = 1.0
-        self.beside = Beside(model.speculation)
+        self.beside = Beside(model.speculation, model.adapters)
         self.memory = decoder_memory(
             self.model,
             self.group,
@@ -223,9 +228,43 @@ class DecoderCosts:
         handover = self._divided.handover()
         if handover is not None:
             self.linear[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, tokens)
+        self.adapted = self._adapted(tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
         none = np.zeros((2, len(grid)))
         self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
+
+    def _adapted(self, tokens: FloatArray) -> FloatArray:
+        """Return what 0, 1, ... adapters add to steps of 0, 1, ... tokens; shape (2, slots + 1, tokens + 1)."""
+        adapters = self.served.adapters
+        slots = 0 if adapters is None else adapters.slots
+        table = np.zeros((2, slots + 1, len(tokens) + 1))
+        if adapters is not None:
+            each, active = np.arange(1.0, slots + 1), np.broadcast_to(tokens, (slots, len(tokens)))
+            rows_of = adapter_rows(self._divided, adapters.rank, active, each[:, None], self._context)
+            for _, times, rows in rows_of:
+                table[:, 1:, 1:] += times * self._priced(rows, self.group)
+        return table
+
+    @property
+    def adapter_load_s(self) -> float:
+        """The time to copy an adapter from the memory of the host into a slot, on all devices at once (s)."""
+        adapters = self.served.adapters
+        if adapters is None:
+            return 0.0
+        size = adapter_bytes(self.model, self.group, adapters.rank)
+        copy = OPERATIONS["copy"]
+        complete = copy.complete({"bytes": math.ceil(size), "direction": "h2d", "memory": "pinned"})
+        choices = {name: value for name, value in complete.items() if isinstance(value, str)}
+        numbers = {name: np.array([value]) for name, value in complete.items() if not isinstance(value, str)}
+        return float(self.device.cost(Rows(copy, choices, numbers), intervals=False).duration_s[0])
+
+    @property
+    def adapter_read_s(self) -> float:
+        """The time to read an adapter from storage, whole (s); 0 if the host holds all of them."""
+        adapters = self.served.adapters
+        if adapters is None or not adapters.storage_bytes_s:
+            return 0.0
+        return adapter_bytes(self.model, Group(), adapters.rank) / adapters.storage_bytes_s
 
     def _add(
         self,
@@ -385,7 +424,12 @@ class DecoderCosts:
         return min(wanted, self.group.pipeline)
 
     def step(
-        self, decoding: int, context: float, chunks: Sequence[tuple[int, int]], ends_prompts: int
+        self,
+        decoding: int,
+        context: float,
+        chunks: Sequence[tuple[int, int]],
+        ends_prompts: int,
+        adapters: int = 0,
     ) -> tuple[float, float]:
         """Return seconds and joules above idle of one step.
 
@@ -394,6 +438,7 @@ class DecoderCosts:
             context: The sum of their contexts (tokens).
             chunks: The start and the length of each chunk of a prompt in the step (tokens).
             ends_prompts: The number of prompts that the step completes, each of which produces its first token.
+            adapters: The LoRA adapters of the sequences.
         """
         read = sum(length for _, length in chunks)
         micro = self.microbatches(decoding, read)
@@ -401,7 +446,7 @@ class DecoderCosts:
         tokens, heads = -(-(verified + read) // micro), -(-(verified + ends_prompts) // micro)
         times = self.times
         factor = (verified * times.decode + read * times.prefill) / max(verified + read, 1)
-        seconds, joules = factor * (self.linear[:, tokens] + self.head[:, heads])
+        seconds, joules = factor * (self.linear[:, tokens] + self.head[:, heads] + self.adapted[:, adapters, tokens])
         if decoding:
             s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
             seconds, joules = seconds + times.decode * s, joules + times.decode * j
@@ -524,9 +569,13 @@ class DecoderCosts:
 
         ``group`` has the devices that run it, if these are not those of the decoder.
         """
-        cost = self.device.cost(part.rows(amount, self._context, more), intervals=False)
+        return part.times * self._priced(part.rows(amount, self._context, more), group or self.group)
+
+    def _priced(self, rows: Rows, group: Group) -> FloatArray:
+        """Return seconds and joules above idle (stacked) of an operation on every device of a stage of ``group``."""
+        cost = self.device.cost(rows, intervals=False)
         above_idle = np.maximum(cost.power_w - self.device.idle_power_w, 0.0)
-        return part.times * np.stack([cost.duration_s, cost.duration_s * above_idle * (group or self.group).stage_devices])
+        return np.stack([cost.duration_s, cost.duration_s * above_idle * group.stage_devices])
 
 
 def _thinned(grid: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:

@@ -287,6 +287,11 @@ class PreparedRun:
         return batch_table(job_class.program, self.classes[cls].device, job_class.source, self.policy.batch.size)
 
     @property
+    def adapting(self) -> bool:
+        """Whether requests use adapters."""
+        return any(compiled.adapters is not None for compiled in self.compiled.values())
+
+    @property
     def drafted_tokens(self) -> int:
         """The most tokens that are drafted for a sequence in a step; 0 without speculative decoding."""
         return max((c.decoder.query_tokens for c in self.compiled.values() if c.decoder is not None), default=1) - 1

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, TokenGaps
+from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, TokenGaps
 from windtunnel.core.results.run import (
+    AdapterUse,
     CostPerMillion,
     EntryUse,
     Estimate,
@@ -91,9 +92,29 @@ def serving_of(
         ),
         energy_per_output_token_j=energy_j / outputs if energy_j is not None and outputs else None,
         speculation=None if use is None else _speculation(use.accepted, prepared, work),
+        adapters=None if use is None else _adapters(use, prepared, work),
         entries=entries,
         attainment=attained,
     )
+
+
+def _adapters(use: ServingUse, prepared: PreparedRun, work: int | None) -> AdapterUse | None:
+    """Return how requests of a workload, or of all, found their adapters; None if none has any."""
+    mine = {number for (_, number), c in prepared.compiled.items() if c.adapters is not None and work in (None, number)}
+    if not mine:
+        return None
+    return _adapter_use(*(_of(n, work) for n in (use.adapter_hits, use.adapter_loads, use.adapter_reads)))
+
+
+def _adapter_use(hits: int, loads: int, reads: int) -> AdapterUse:
+    return AdapterUse(hits, loads, reads, hits / (hits + loads) if hits + loads else None)
+
+
+def _merged_adapters(parts: Sequence[AdapterUse]) -> AdapterUse | None:
+    """Return the use over replications, whose counts are added."""
+    if not parts:
+        return None
+    return _adapter_use(*(sum(getattr(part, name) for part in parts) for name in ("hits", "loads", "storage_reads")))
 
 
 def _speculation(accepted: IntArray, prepared: PreparedRun, work: int | None) -> SpeculationUse | None:
@@ -308,6 +329,7 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         rejected=sum(part.rejected for part in parts),
         cost_per_million_usd=_merged_cost([part.cost_per_million_usd for part in parts]),
         energy_per_output_token_j=_mean(part.energy_per_output_token_j for part in parts),
+        adapters=_merged_adapters([part.adapters for part in parts if part.adapters is not None]),
         speculation=_merged_speculation([part.speculation for part in parts if part.speculation is not None]),
         entries=list(map(_merged_use, zip(*(part.entries for part in parts), strict=True))),
         attainment=attained,

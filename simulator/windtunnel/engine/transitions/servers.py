@@ -22,8 +22,10 @@ from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.prepare.programs import WATT_GRAIN
+from windtunnel.engine.transitions.adapters import forget_adapters, lacks_slot, release_adapter, use_adapter
 from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.features import (
+    ADAPTERS,
     INTERRUPTS,
     OPERATION_FAULTS,
     PREFIXES,
@@ -36,7 +38,7 @@ from windtunnel.engine.transitions.jobs import deliver_first_token, ended, recor
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.prefixes import forget_prefixes, look_up, make_room, release_prompt, use_prompt
-from windtunnel.engine.transitions.queues import best_queue, is_available, pop
+from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, pop, push
 from windtunnel.engine.transitions.speculation import queries_of, verify
 from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
 from windtunnel.engine.transitions.work import proceed, settle
@@ -168,6 +170,8 @@ def _admit(w: World, device: int, slot: int, needs: int) -> None:
     v.promised += w.sequences[slot].output
     if PREFIXES and w.run[0].caching:
         use_prompt(w, device, slot, _room(c, v))
+    if ADAPTERS and w.run[0].adapting:
+        use_adapter(w, device, slot)
     _reads(w, device, slot)
 
 
@@ -178,6 +182,8 @@ def _release(w: World, device: int, slot: int, held: int) -> None:
     v.cached -= held + w.classes[w.devices[device].cls].state
     if PREFIXES and w.run[0].caching:
         v.cached += release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
+    if ADAPTERS and w.run[0].adapting:
+        release_adapter(w, device, slot)
 
 
 # Steps.
@@ -244,9 +250,13 @@ def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
+    passed_off, passed = False, -1
     while v.reading_count + v.decoding_count < c.most_sequences:
-        if v.off >= 0:
+        if v.off >= 0 and not passed_off:
             slot = v.off
+            if ADAPTERS and r.adapting and lacks_slot(w, device, slot):
+                passed_off = True
+                continue
             needs = _needs(w, device, slot)
             if not _has_room(c, v, w.sequences[slot], needs):
                 break
@@ -257,6 +267,12 @@ def _fill(w: World, device: int) -> None:
         if queue < 0:
             break
         slot = w.queues[queue].head
+        if ADAPTERS and r.adapting and lacks_slot(w, device, slot):
+            # Others may pass it; it returns to its place below.
+            slot = pop(w, queue)
+            w.slots[slot].next = passed
+            passed = slot
+            continue
         needs = _needs(w, device, slot)
         if not _has_room(c, v, w.sequences[slot], needs):
             break
@@ -265,6 +281,11 @@ def _fill(w: World, device: int) -> None:
         if PREFIXES and r.caching:
             w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
         _admit(w, device, slot, needs)
+    if ADAPTERS and r.adapting:
+        while passed >= 0:
+            slot = passed
+            passed = w.slots[slot].next
+            push(w, own_queue(w, device, slot), slot)
     while _room(c, v) < 0 and (v.reading_count or v.decoding_count > 1):
         _preempt_youngest(w, device)
     if PREFIXES and r.caching == SHARED_MEMORY and v.spare > _room(c, v):
@@ -320,6 +341,10 @@ def begin_step(w: World, device: int) -> None:
     factor = (verified * c.decode_factor + tokens * c.prefill_factor) / float(verified + tokens)
     step_s = factor * (w.numbers[linear] + w.numbers[head])
     step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences * queries_of(c) + 1])
+    if ADAPTERS and r.adapting and v.adapters:
+        at = c.adapted + v.adapters * (c.most_tokens + 1) + (linear - c.linear)
+        step_s += factor * w.numbers[at]
+        step_j += factor * w.numbers[at + (c.slots + 1) * (c.most_tokens + 1)]
     if decoding:
         table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
@@ -335,6 +360,8 @@ def begin_step(w: World, device: int) -> None:
         seconds += c.drafting_s
     joules = joules + micro * step_j
     seconds, joules = seconds * c.step_factor, joules * c.step_factor
+    if ADAPTERS:
+        seconds += v.loading_s
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         r.too_long = 1
@@ -345,6 +372,8 @@ def begin_step(w: World, device: int) -> None:
         return
     v.began = d.began = r.now
     v.peak = max(v.peak, v.cached + verified)
+    if ADAPTERS:
+        v.loading_s = 0.0
     d.slot = 0
     if OPERATION_FAULTS and len(w.operation_faults):
         ticks = affect_step(w, device, ticks)
@@ -538,6 +567,8 @@ def take_sequence(w: World, device: int) -> int:
     v.reading_count = v.chunks = v.cached = v.attended = v.promised = v.produced = 0
     if PREFIXES and w.run[0].caching:
         forget_prefixes(w, device)
+    if ADAPTERS and w.run[0].adapting:
+        forget_adapters(w, device)
     return -1
 
 

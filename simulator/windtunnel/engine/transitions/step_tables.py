@@ -11,7 +11,7 @@ from windtunnel.core.serving_engine import Admission
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.transitions.tables import Records
+from windtunnel.engine.transitions.tables import ADAPTER, Records, records
 
 
 def write_engine(row: Records, costs: DecoderCosts) -> None:
@@ -36,8 +36,27 @@ def write_step_costs(row: Records, costs: DecoderCosts, add: Callable[[FloatArra
     row.columns = costs.prefill.shape[2]
     row.linear, row.head = add(costs.flat("linear")), add(costs.flat("head"))
     row.prefill, row.decode = add(costs.flat("prefill")), add(costs.flat("decode"))
+    adapters = costs.served.adapters
+    if adapters is not None:
+        row.slots, row.host = adapters.slots, adapters.host if adapters.storage_bytes_s else 0
+        row.adapted = add(costs.flat("adapted"))
+        row.load_adapter_s, row.read_adapter_s = costs.adapter_load_s, costs.adapter_read_s
     row.kinds, row.windows = len(costs.windows), add(costs.windows)
     row.stages, row.copies, row.stage_share = costs.group.pipeline, costs.group.attention_data, costs.stage_share
+
+
+def write_adapters(
+    prepared: PreparedRun, r: Records, classes: Records, workloads: Records, add: Callable[[np.ndarray], int]
+) -> Records:
+    """Write the adapters of all jobs with ``add``, which stores an array of whole numbers; return the places."""
+    workloads.adapters = -1
+    if not prepared.adapting:
+        return records(0, ADAPTER)
+    for (_, work), compiled in prepared.compiled.items():
+        if compiled.adapters is not None and workloads[work].adapters < 0:
+            workloads[work].adapters = add(compiled.adapters)
+    r.adapting, r.adapter_places = 1, int((classes.slots + classes.host).max())
+    return records(prepared.device_count * int(r.adapter_places), ADAPTER)
 
 
 def write_acceptance(
