@@ -46,9 +46,10 @@ def memory_of(
     stated = DecoderModel(**model)
     decoder = stated.architecture("model", Path(), Location())
     speculation = stated.speculation and stated.speculation.speculation(decoder, {"small": decoder}, lambda _: Location())
+    adapters = stated.adapters.adapters() if stated.adapters else None
     drafted = speculation.tokens if speculation else 0
     step = LargestStep(step_tokens, size, 1 + drafted)
-    memory = decoder_memory(decoder, Group(), 0.0, step, memory_share=share, beside=Beside(speculation))
+    memory = decoder_memory(decoder, Group(), 0.0, step, memory_share=share, beside=Beside(speculation, adapters))
     blocks = -(-(tokens + drafted) // memory.block_tokens)
     needed = memory.kv_bytes_per_token * memory.block_tokens * blocks - min(memory.kv_bytes, 0.0)
     within_share = (needed - memory.graph_bytes) / share

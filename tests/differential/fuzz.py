@@ -268,6 +268,7 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
     add_domains(data)
     add_designs(data)
     add_speculation(data)
+    add_adapters(data)
     add_prefixes(data)
     return data, rows
 
@@ -319,6 +320,23 @@ def add_speculation(data: dict[str, Any]) -> None:
             "acceptance": draw.choice([0, 1, 0.6, [0.9, 0.5]]),
         }
     }
+
+
+def add_adapters(data: dict[str, Any]) -> None:
+    """Let requests use adapters, from random numbers of their own."""
+    draw = Draw(f"{data['seed']} adapters")
+    if data["policy"].get("batch", {}).get("kind") != "continuous" or draw.some(0.5):
+        return
+    count, slots = draw.randint(1, 6), draw.randint(1, 3)
+    stated: dict[str, Any] = {"count": count, "slots": slots, "rank": 8, "popularity": draw.choice([0, 1, 3])}
+    if draw.some(0.5) and slots < count:
+        stated |= {"host": draw.randint(slots, count - 1), "storage": "2 GB/s"}
+    data["models"]["small"] = data["models"]["small"] | {"adapters": stated}
+    if draw.some(0.5):
+        data["policy"]["route"] = "adapter-affinity"
+    for one in data["workload"]:
+        if draw.some(0.2):
+            one["ops"][0]["generate"]["adapter"] = draw.randint(0, count)
 
 
 def add_prefixes(data: dict[str, Any]) -> None:
@@ -492,6 +510,7 @@ def features(data: dict[str, Any]) -> set[str]:
         "closed": any(one["arrivals"]["process"] == "closed" for one in data["workload"]),
         "continuous": data["policy"].get("batch", {}).get("kind") == "continuous",
         "prefix caches": "prefix_cache" in data["policy"].get("batch", {}),
+        "adapters": "adapters" in data["models"]["small"],
         "speculation": "speculation" in data["models"]["small"],
         "request": data["policy"].get("batch", {}).get("kind") == "request",
         "faults": bool(faults & plain),

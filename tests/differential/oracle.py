@@ -698,7 +698,12 @@ def known_part(data: dict[str, Any]) -> dict[str, Any]:
     part["policy"].pop("batch", None)
     for model in part.get("models", {}).values():
         model.pop("speculation", None)
-    if part["policy"].get("route") in ("kv-aware", "prefix-aware", "prefix-and-load", "session-affinity"):
+        model.pop("adapters", None)
+    for one in part["workload"]:
+        for op in one["ops"]:
+            if "generate" in op:
+                op["generate"].pop("adapter", None)
+    if part["policy"].get("route") in ("kv-aware", "prefix-aware", "prefix-and-load", "session-affinity", "adapter-affinity"):
         part["policy"]["route"] = "least-loaded"
     for key in ("power_budget", "autoscale"):
         part.pop(key, None)

@@ -20,6 +20,7 @@ SPECULATION = {"draft": "ngram", "tokens": 2, "acceptance": 0.5}
 SERVICE = {"service": {"mean": "1 ms"}}
 GENERATE = {"generate": {"model": "m", "prompt": 10, "output": 5}}
 DRAFTED = {"generate": {"model": "d", "prompt": 10, "output": 5}}
+ADAPTED = {"generate": {"model": "a", "prompt": 10, "output": 5}}
 OTHER = {"generate": {"model": "n", "prompt": 10, "output": 5}}
 STREAMS = {"streams": [[{"launch": {}}], [{"launch": {}}]]}
 GPU = {"device": "h100-sxm-80gb"}
@@ -47,7 +48,7 @@ def outcome(
         "schema": 1,
         "name": "refused",
         "fleet": fleet or [GPU],
-        "models": {"m": MODEL, "n": MODEL, "d": MODEL | {"speculation": SPECULATION}},
+        "models": {"m": MODEL, "n": MODEL, "d": MODEL | {"speculation": SPECULATION}, "a": MODEL | {"adapters": {"count": 2}}},
         "workload": [
             {
                 "name": f"w{i}",
@@ -98,6 +99,10 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
     ],
     "speculative decoding with pipeline stages": [
         ([[DRAFTED]], {"policy": batch("continuous"), "fleet": [{**GPU, "count": 2, "group": {"pipeline": 2}}]})
+    ],
+    "LoRA adapters without continuous batching": [
+        ([[ADAPTED]], {}),
+        ([[ADAPTED]], {"policy": batch("request")}),
     ],
     "preemption with an order by arrival": [([[SERVICE]], {"policy": {"name": "fifo", "preemption": "resume"}})],
     "preemption with batches": [

@@ -25,12 +25,12 @@ _BYTES, _PARTIAL_BYTES = 2.0, 4.0
 _BYTES_OF_A_THREAD = 8.0
 
 KERNEL_TIME = assumed(
+    2.0,
     1.0,
-    0.5,
-    3.0,
-    "the time of the kernels of adapters, relative to kernels that move the same bytes: those of Punica and vLLM gather "
-    "the adapter of each token, so they may be slower; in a trace of vLLM 0.6 they took 7.2 of 35 s of a 7B decoder with "
-    "rank 64 on an A100 (vllm-project/vllm#10062)",
+    4.0,
+    "the time of the kernels of adapters, relative to kernels that move the same bytes, because they gather the adapter of "
+    "each token: between 1 and the 4 of vLLM 0.6, whose kernels took 7.2 of 35 s of a 7B decoder with rank 64 on an A100 "
+    "(vllm-project/vllm#10062); later kernels are faster",
 )
 
 

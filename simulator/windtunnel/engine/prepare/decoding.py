@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from windtunnel.core.adapters import adapter_bytes, adapter_rows
+from windtunnel.core.adapters import KERNEL_TIME, adapter_bytes, adapter_rows
 from windtunnel.core.decoder_memory import (
     GENERIC_RESERVES,
     Beside,
@@ -31,7 +31,7 @@ from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.policy import Batch
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.serving_engine import ServingEngine, divided_decoder
-from windtunnel.core.speculation import Speculation
+from windtunnel.core.speculation import PASS_HOST_SHARE, Speculation
 from windtunnel.core.step import Amount, DraftPasses, EngineTimes, Part
 from windtunnel.core.step_cost import MICROBATCH_TOKENS, IntArray, StepLoad, causal_scores, step_cost, step_host_s
 from windtunnel.core.ticks import FloatArray
@@ -357,8 +357,13 @@ class DecoderCosts:
 
     @property
     def engine_sources(self) -> Mapping[str, SourcedValue]:
-        """The numbers of the serving engine on which the costs depend, by name."""
-        return {} if self._engine is None else self._engine.sources(self.model, self.device)
+        """The numbers of the serving engine, of drafting and of adapters on which the costs depend, by name."""
+        found = {} if self._engine is None else self._engine.sources(self.model, self.device)
+        if self._divided.draft_passes:
+            found["speculation.pass_host_share"] = PASS_HOST_SHARE
+        if self.served.adapters is not None:
+            found["adapters.kernel_time"] = KERNEL_TIME
+        return found
 
     @cached_property
     def accuracy(self) -> ModelAccuracy:
