@@ -330,7 +330,7 @@ class WeightedRoute(_Model):
     weights: dict[Text, Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]] = Field(
         min_length=1,
         description="numbers by what they multiply: jobs, backlog_s, estimate_s, cost_usd, energy_j, hit_tokens, "
-        "kv_tokens, running, turns_from_home",
+        "kv_tokens, running, turns_from_home, has_adapter",
     )
 
 

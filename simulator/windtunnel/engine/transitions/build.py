@@ -25,7 +25,7 @@ from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_
 from windtunnel.engine.transitions.heap import ROOT, heap_push
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
-from windtunnel.engine.transitions.step_tables import write_engine, write_step_costs
+from windtunnel.engine.transitions.step_tables import write_acceptance, write_adapters, write_engine, write_step_costs
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -110,6 +110,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     run = _run_record(prepared, ints, queue_at, queues_of)
     r = run[0]
     nodes = write_prefixes(prepared, ints.add, r, workloads)
+    accepted = write_acceptance(prepared, workloads, ints.add, numbers.add)
     # The words of the designs follow each other, because no other word begins like them.
     load_words = [words(f"load design {name}") for name in designs]
     r.load_word = min(load_words, default=0)
@@ -149,10 +150,10 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         ways=ways,
         segments=segments,
         workloads=workloads,
-        ints=ints.array(),
-        numbers=numbers.array(),
         queues=queue_rows,
         decoding_of=np.zeros((devices if serving else 0, works), dtype=np.int64),
+        adapters=write_adapters(prepared, r, class_rows, workloads, ints.add),
+        accepted=accepted,
         faults=records(0, tables.FAULT),
         operation_faults=operation_faults,
         line=np.zeros(devices, dtype=np.int64),
@@ -171,6 +172,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         counts=np.zeros((works if series else 0, 5), dtype=np.int64),
         spans=records(SPANS if series else 0, tables.SPAN),
         hours=np.zeros(HOURS),
+        # All arrays are in the pools.
+        ints=ints.array(),
+        numbers=numbers.array(),
     )
 
 

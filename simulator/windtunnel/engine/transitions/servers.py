@@ -20,14 +20,26 @@ import numpy as np
 
 from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
+from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.prepare.programs import WATT_GRAIN
+from windtunnel.engine.transitions.adapters import forget_adapters, lacks_slot, release_adapter, use_adapter
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.features import (
+    ADAPTERS,
+    INTERRUPTS,
+    OPERATION_FAULTS,
+    PREFIXES,
+    QUESTIONS,
+    SPECULATION,
+    cold,
+    hot,
+)
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.prefixes import forget_prefixes, look_up, make_room, release_prompt, use_prompt
-from windtunnel.engine.transitions.queues import best_queue, is_available, pop
+from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, pop, push
+from windtunnel.engine.transitions.speculation import queries_of, verify
 from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
 from windtunnel.engine.transitions.work import proceed, settle
 
@@ -135,6 +147,13 @@ def _prompt_attention(numbers: Any, c: Records, start: int, chunk: int) -> tuple
 
 
 @hot
+def _room(c: Records, v: Records) -> int:
+    """Return the tokens for which there is memory beside the present ones and what the next step may add to them."""
+    room: int = c.capacity - v.cached - v.decoding_count * queries_of(c)
+    return room
+
+
+@hot
 def _needs(w: World, device: int, slot: int) -> int:
     """Return the tokens for which the memory of a sequence that does not run is needed, less its state."""
     if PREFIXES and w.run[0].caching:
@@ -150,7 +169,9 @@ def _admit(w: World, device: int, slot: int, needs: int) -> None:
     v.cached += needs + c.state
     v.promised += w.sequences[slot].output
     if PREFIXES and w.run[0].caching:
-        use_prompt(w, device, slot, c.capacity - v.cached - v.decoding_count)
+        use_prompt(w, device, slot, _room(c, v))
+    if ADAPTERS and w.run[0].adapting:
+        use_adapter(w, device, slot)
     _reads(w, device, slot)
 
 
@@ -161,9 +182,22 @@ def _release(w: World, device: int, slot: int, held: int) -> None:
     v.cached -= held + w.classes[w.devices[device].cls].state
     if PREFIXES and w.run[0].caching:
         v.cached += release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
+    if ADAPTERS and w.run[0].adapting:
+        release_adapter(w, device, slot)
 
 
 # Steps.
+
+
+@hot
+def _made(w: World, device: int, slot: int) -> int:
+    """Return the tokens that a sequence has produced since it began to decode, with the first one."""
+    q = w.sequences[slot]
+    if SPECULATION and w.classes[w.devices[device].cls].queries > 1:
+        counted: int = q.made
+        return counted
+    made: int = 1 + w.servers[device].steps - q.born
+    return made
 
 
 @cold
@@ -186,7 +220,7 @@ def _preempt_youngest(w: World, device: int) -> None:
         slot = v.decoding_end
         q = w.sequences[slot]
         _decodes_no_more(w, device, slot)
-        made = 1 + v.steps - q.born
+        made = _made(w, device, slot)
         held = q.prompt + made
         v.attended -= held
         _release(w, device, slot, held)
@@ -203,10 +237,12 @@ def _preempt_youngest(w: World, device: int) -> None:
 @hot
 def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
     """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
-    needed = v.cached + needs + c.state
+    needed = needs + c.state
     if c.whole:
-        return bool(needed + q.output + v.promised <= c.capacity or v.reading_count + v.decoding_count == 0)
-    return bool(needed + v.decoding_count <= c.capacity)
+        present = v.reading_count + v.decoding_count
+        drafted = (queries_of(c) - 1) * (present + 1)
+        return bool(v.cached + needed + q.output + v.promised + drafted <= c.capacity or present == 0)
+    return bool(needed <= _room(c, v))
 
 
 @hot
@@ -214,9 +250,13 @@ def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
+    passed_off, passed = False, -1
     while v.reading_count + v.decoding_count < c.most_sequences:
-        if v.off >= 0:
+        if v.off >= 0 and not passed_off:
             slot = v.off
+            if ADAPTERS and r.adapting and lacks_slot(w, device, slot):
+                passed_off = True
+                continue
             needs = _needs(w, device, slot)
             if not _has_room(c, v, w.sequences[slot], needs):
                 break
@@ -227,6 +267,12 @@ def _fill(w: World, device: int) -> None:
         if queue < 0:
             break
         slot = w.queues[queue].head
+        if ADAPTERS and r.adapting and lacks_slot(w, device, slot):
+            # Others may pass it; it returns to its place below.
+            slot = pop(w, queue)
+            w.slots[slot].next = passed
+            passed = slot
+            continue
         needs = _needs(w, device, slot)
         if not _has_room(c, v, w.sequences[slot], needs):
             break
@@ -235,15 +281,20 @@ def _fill(w: World, device: int) -> None:
         if PREFIXES and r.caching:
             w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
         _admit(w, device, slot, needs)
-    while v.cached + v.decoding_count > c.capacity and (v.reading_count or v.decoding_count > 1):
+    if ADAPTERS and r.adapting:
+        while passed >= 0:
+            slot = passed
+            passed = w.slots[slot].next
+            push(w, own_queue(w, device, slot), slot)
+    while _room(c, v) < 0 and (v.reading_count or v.decoding_count > 1):
         _preempt_youngest(w, device)
-    if PREFIXES and r.caching == SHARED_MEMORY and v.cached + v.decoding_count + v.spare > c.capacity:
-        make_room(w, device, c.capacity - v.cached - v.decoding_count)
+    if PREFIXES and r.caching == SHARED_MEMORY and v.spare > _room(c, v):
+        make_room(w, device, _room(c, v))
 
 
 @hot
 def _take_chunks(w: World, device: int, decoding: int) -> tuple[float, float, int, int]:
-    """Choose the chunks of prompts of a step in which ``decoding`` sequences decode.
+    """Choose the chunks of prompts of a step in which sequences decode ``decoding`` tokens.
 
     Returns:
         The seconds and the joules of their attention, their tokens, and the number of prompts that end.
@@ -281,23 +332,28 @@ def begin_step(w: World, device: int) -> None:
     # With prompts in steps of their own, the decoding sequences pause until all prompts are read.
     v.pausing = c.alone and v.reading >= 0
     decoding = 0 if v.pausing else v.decoding_count
-    seconds, joules, tokens, ends = _take_chunks(w, device, decoding)
+    verified = decoding * queries_of(c)
+    seconds, joules, tokens, ends = _take_chunks(w, device, verified)
     chunks = v.chunks
     if chunks == 0 and decoding == 0:
         return
     # A group with pipeline stages works on as many microbatches as it has stages, and each waits for the slowest stage.
     micro = min(max(decoding, -(-tokens // MICROBATCH_TOKENS), 1), c.stages) if c.stages > 1 else 1
-    linear, head = c.linear + -(-(decoding + tokens) // micro), c.head + -(-(decoding + ends) // micro)
-    factor = (decoding * c.decode_factor + tokens * c.prefill_factor) / float(decoding + tokens)
+    linear, head = c.linear + -(-(verified + tokens) // micro), c.head + -(-(verified + ends) // micro)
+    factor = (verified * c.decode_factor + tokens * c.prefill_factor) / float(verified + tokens)
     step_s = factor * (w.numbers[linear] + w.numbers[head])
-    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences + 1])
+    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences * queries_of(c) + 1])
+    # A prompt is on one copy of the attention, and the others wait for the copy with the most tokens.
+    most = -(-decoding // c.copies) * queries_of(c) + (-(-tokens // min(c.copies, chunks)) if tokens else 0)
     if c.copies > 1:
-        # A prompt is on one copy of the attention, and the others wait for the copy with the most tokens.
-        most = -(-decoding // c.copies) + (-(-tokens // min(c.copies, chunks)) if tokens else 0)
         of_copy = c.copy + -(-most // micro)
         step_s += factor * w.numbers[of_copy]
-        working = float(decoding + tokens) / float(c.copies * most)
+        working = float(verified + tokens) / float(c.copies * most)
         step_j += factor * (w.numbers[of_copy + c.most_tokens + 1] * working)
+    if ADAPTERS and r.adapting and v.adapters:
+        at = c.adapted + v.adapters * (c.most_tokens + 1) + min(c.copies * -(-most // micro), c.most_tokens)
+        step_s += factor * w.numbers[at]
+        step_j += factor * w.numbers[at + (c.slots + 1) * (c.most_tokens + 1)]
     if decoding:
         table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
@@ -309,8 +365,12 @@ def begin_step(w: World, device: int) -> None:
     if tokens:
         seconds = max(seconds, c.prompt_s)
     seconds += c.host_s + c.host_sequence_s * (decoding + ends)
+    if SPECULATION and decoding:
+        seconds += c.drafting_s
     joules = joules + micro * step_j
     seconds, joules = seconds * c.step_factor, joules * c.step_factor
+    if ADAPTERS:
+        seconds += v.loading_s
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         r.too_long = 1
@@ -320,7 +380,9 @@ def begin_step(w: World, device: int) -> None:
     if INTERRUPTS and r.gated and not may_draw(w, device, watts):
         return
     v.began = d.began = r.now
-    v.peak = max(v.peak, v.cached + decoding)
+    v.peak = max(v.peak, v.cached + verified)
+    if ADAPTERS:
+        v.loading_s = 0.0
     d.slot = 0
     if OPERATION_FAULTS and len(w.operation_faults):
         ticks = affect_step(w, device, ticks)
@@ -399,6 +461,9 @@ def _has_read(w: World, device: int, slot: int) -> None:
     q.joules_at_birth = v.per_token
     q.born = v.steps
     q.ends = v.steps + q.output - 1
+    if SPECULATION and w.classes[w.devices[device].cls].queries > 1:
+        # It is not known in advance after which step it ends.
+        q.made, q.ends = 1, FAR
     _decodes(w, device, slot)
 
 
@@ -409,6 +474,29 @@ def note_use(w: World, device: int) -> None:
     ticks = float(w.run[0].now - v.began)
     v.held += float(v.cached) * ticks
     v.present += float(v.reading_count + v.decoding_count) * ticks
+
+
+@hot
+def _end_decoding(w: World, device: int, slot: int) -> None:
+    """End a sequence that has produced all of its output."""
+    v, q = w.servers[device], w.sequences[slot]
+    _decodes_no_more(w, device, slot)
+    held = q.prompt + q.output
+    v.attended -= held
+    _release(w, device, slot, held)
+    w.slots[slot].energy += v.per_token - q.joules_at_birth
+    _finish(w, device, slot)
+
+
+@hot
+def _end_complete(w: World, device: int) -> None:
+    """End the decoding sequences that have produced all of their output."""
+    slot = w.servers[device].decoding
+    while slot >= 0:
+        following = w.slots[slot].next
+        if w.sequences[slot].made == w.sequences[slot].output:
+            _end_decoding(w, device, slot)
+        slot = following
 
 
 @hot
@@ -424,25 +512,24 @@ def end_step(w: World, device: int) -> None:
     decoding = 0 if v.pausing else v.decoding_count
     note_use(w, device)
     d.slot = -1
-    v.tokens += decoding
+    speculating = SPECULATION and w.classes[d.cls].queries > 1
     if v.pausing:
         if v.produced == 0:
             v.produced = v.began
     else:
         v.steps += 1
-        v.cached += decoding
-        v.attended += decoding
-        v.promised -= decoding
+        made: Any = np.int64(decoding)
+        if SPECULATION and speculating:
+            made = verify(w, device)
+        v.tokens += made
+        v.cached += made
+        v.attended += made
+        v.promised -= made
         _record_gaps(w, device)
+        if SPECULATION and speculating:
+            _end_complete(w, device)
     while v.ending >= 0 and w.sequences[v.ending].ends == v.steps:
-        slot = v.ending
-        q = w.sequences[slot]
-        _decodes_no_more(w, device, slot)
-        held = q.prompt + q.output
-        v.attended -= held
-        _release(w, device, slot, held)
-        w.slots[slot].energy += v.per_token - q.joules_at_birth
-        _finish(w, device, slot)
+        _end_decoding(w, device, v.ending)
     for _ in range(v.chunks):
         slot = v.reading
         q = w.sequences[slot]
@@ -489,6 +576,8 @@ def take_sequence(w: World, device: int) -> int:
     v.reading_count = v.chunks = v.cached = v.attended = v.promised = v.produced = 0
     if PREFIXES and w.run[0].caching:
         forget_prefixes(w, device)
+    if ADAPTERS and w.run[0].adapting:
+        forget_adapters(w, device)
     return -1
 
 

@@ -57,6 +57,8 @@ RUN = _layout(
     # be indexed again. Constants: the blocks of a cache of its own; the weight of a block; the runs of the longest
     # chain; the offsets in `ints` of the weights, blocks and tokens of the runs.
     "caching nodes free_node reindexing cache_blocks block_weight longest_chain run_weights run_blocks run_tokens "
+    # For adapters: whether any are used, how many a device has places for, and the number of the last use.
+    "adapting adapter_places adapter_turn "
     # For streams: the first free task.
     "free_task "
     # For gangs: whether some jobs occupy several devices, and whether later jobs may start while one waits.
@@ -118,16 +120,19 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # largest step, in tokens and sequences; whether prompts are read in steps of their own (alone), are not divided where
 # they fit (undivided), and are admitted only with room for their outputs (whole); its factors, the least seconds of a
 # step with a prompt, and the host's of a step and of a sequence; the seconds that a request spends outside of steps,
-# and how many times of reading its prompt pass before its first token is delivered. For autoscaling: the number of
-# devices in service that have a job, their device-ticks since the last decision, and the tick until which these are
-# counted. For gangs: idle, the number of available devices without a job. For designs: how many a device holds (0 if it
-# never loads any), and the ticks and the power above idle of a load.
+# and how many times of reading its prompt pass before its first token is delivered. For speculative decoding: queries,
+# the tokens of each decoding sequence in a step (1 without), and the host's seconds of drafting. For adapters: slots;
+# how many the host holds (0: all); the table `adapted` of seconds, then joules, by adapters and tokens; the seconds of a
+# copy into a slot and of a read. For autoscaling: the number of devices in service that have a job, their device-ticks
+# since the last decision, and the tick until which these are counted. For gangs: idle, the number of available devices
+# without a job. For designs: how many a device holds (0 if it never loads any), and the ticks and the power above idle
+# of a load.
 CLASS = _layout(
     "first count tree leaf kind asks capacity state columns linear copy head prefill decode kinds windows stages "
-    "copies most_tokens most_sequences alone undivided whole "
+    "copies most_tokens most_sequences alone undivided whole queries slots host adapted "
     "scaled working worked counted idle regions load_ticks",
     "memory stage_share step_factor idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s "
-    "frontend_s late_prompts",
+    "drafting_s load_adapter_s read_adapter_s frontend_s late_prompts",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
 # of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real
@@ -161,10 +166,13 @@ SEGMENT = _layout(
 # and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
 # rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
 # With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
-# device.
+# device. With speculative decoding: the offset in `ints` of two random words, and in `numbers` of the probabilities that
+# at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of each job, or -1; how often
+# an admitted sequence found its adapter in a slot, and how often one was loaded, and of these read from storage.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
-    "patience_draw max_waiting rejected preempted chains homes",
+    "patience_draw max_waiting rejected preempted chains homes draft_keys reached "
+    "adapters adapter_hits adapter_loads adapter_reads",
     "patience",
 )
 # thoughts: how often the user has thought.
@@ -194,20 +202,27 @@ GAP = _layout("ticks tokens end work of")
 # the device was unreachable. peak: the largest number of tokens for which a step needed memory; tokens: of prompts and
 # outputs that it has processed. per_token: joules of a sequence decoding since the start of the run. Over the steps so
 # far, times their ticks: held, cached tokens; present, sequences. With a prefix cache: oldest, newest: first and last
-# node of the blocks that may be removed, in the order of their last use; spare: their weight.
+# node of the blocks that may be removed, in the order of their last use; spare: their weight. With adapters: adapters, how
+# many the sequences of the batch use; loading_s: what loads add to the next step.
 SERVER = _layout(
     "chunks cached promised attended steps began pausing produced "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
-    "tokens oldest newest spare",
-    "per_token held present",
+    "tokens oldest newest spare adapters",
+    "per_token held present loading_s",
 )
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
 # and after a preemption also its output so far. output: tokens still to produce. read: processed tokens of the prompt;
 # chunk: those in the present step. born, ends: the steps after which it began to decode and ends; joules_at_birth: its
 # device's per_token at its beginning. last: when it was preempted, or began to decode. before: link of its list;
 # later, earlier: links of the list of ending sequences. With a prefix cache: found, hits: runs and blocks that it found
-# there; using: the runs whose blocks stay for it.
-SEQUENCE = _layout("prompt output read chunk born ends last before later earlier found hits using", "joules_at_birth")
+# there; using: the runs whose blocks stay for it. With speculative decoding: made, the tokens that it has produced since
+# it began to decode, with the first one.
+SEQUENCE = _layout(
+    "prompt output read chunk born ends last before later earlier found hits using made", "joules_at_birth"
+)
+# A place for an adapter, of a device or behind these of its host: its number (0: none), the sequences that use it, and the
+# number of its last use.
+ADAPTER = _layout("number users used")
 # A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
 # users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.
 NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4")
@@ -381,6 +396,9 @@ class World(NamedTuple):
     queues: Records
     decoding_of: np.ndarray
     """The number of decoding sequences, by device and workload."""
+    adapters: Records
+    accepted: np.ndarray
+    """With speculative decoding: how often 0, 1, ... drafted tokens were accepted, by workload."""
     faults: Records
     operation_faults: Records
     line: Any
