@@ -311,7 +311,8 @@ class TokenGaps:
     """The times between consecutive tokens: ``weights[i]`` tokens of ``workload[i]`` had the gap ``ticks[i]``.
 
     They ended at ``end[i]``. ``of[i]`` is the job whose tokens they are, or -1 - device for a token of each sequence
-    that the device decoded then.
+    that the device decoded then. ``cuts`` has a row (job, device, end) for each time that a device was lost with a job
+    that had produced tokens, the last one at the tick ``end``; shape (cuts, 3).
     """
 
     ticks: TickArray
@@ -319,6 +320,7 @@ class TokenGaps:
     end: TickArray
     workload: IntArray
     of: IntArray
+    cuts: IntArray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
 
 
 @dataclass(frozen=True)

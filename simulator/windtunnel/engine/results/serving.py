@@ -192,10 +192,41 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
         low = np.searchsorted(end[here], jobs.first[mine], side="right")
         high = np.searchsorted(end[here], jobs.finish[mine], side="right")
         largest[mine] = _largest_within(ticks[here], low, high)
+    _replace_of_moved(largest, jobs, gaps, (group, end, ticks), works)
     own = np.flatnonzero(~shared)
     own = own[(gaps.end[own] > jobs.first[gaps.of[own]]) & (jobs.first[gaps.of[own]] >= 0)]
     np.maximum.at(largest, gaps.of[own], gaps.ticks[own])
     return largest
+
+
+def _replace_of_moved(
+    largest: TickArray, jobs: Jobs, gaps: TokenGaps, steps: tuple[IntArray, TickArray, TickArray], works: int
+) -> None:
+    """Replace the largest gaps in steps of the jobs that were on several devices, or on one that was lost.
+
+    Args:
+        largest: The largest gaps by job.
+        jobs: The jobs.
+        gaps: The gaps.
+        steps: The group, the end and the ticks of each step, by group and end.
+        works: The number of workloads, by which a group is numbered.
+    """
+    group, end, ticks = steps
+    decoded = (jobs.status == COMPLETED) & (jobs.tokens > 1) & (jobs.first >= 0)
+    cuts = gaps.cuts[decoded[gaps.cuts[:, 0]]]
+    resumed = np.flatnonzero(np.isin(gaps.of, cuts[:, 0]))
+    for job in np.unique(cuts[:, 0]).tolist():
+        returns = np.sort(gaps.end[resumed[gaps.of[resumed] == job]])
+        stays = [(int(device), int(cut)) for _, device, cut in cuts[cuts[:, 0] == job].tolist()]
+        since, found = int(jobs.first[job]), 0
+        for device, until in [*sorted(stays, key=lambda stay: stay[1]), (int(jobs.device[job]), int(jobs.finish[job]))]:
+            number = device * works + int(jobs.workload[job])
+            here = slice(*np.searchsorted(group, [number, number + 1]).tolist())
+            low, high = np.searchsorted(end[here], [since, until], side="right").tolist()
+            found = max(found, int(ticks[here][low:high].max(initial=0)))
+            later = returns[returns > until]
+            since = int(later[0]) if len(later) else int(jobs.finish[job])
+        largest[job] = found
 
 
 def _largest_within(values: TickArray, low: IntArray, high: IntArray) -> TickArray:

@@ -23,7 +23,6 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
     jobs, written = world.jobs[: len(arrival)], world.intervals[: r.written]
     start, finish, first, device, lost = (_field(jobs, name) for name in ("start", "finish", "first", "on", "lost"))
     interrupted = written[(written.lane < 0) & (written.name > 0)]
-    gaps = world.gaps[: r.gaps]
     controller, changes = answers.controller, world.changes[: r.changes]
     faults = world.operation_faults
     return EventLog(
@@ -40,7 +39,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         lost=lost,
         energy=np.ascontiguousarray(jobs.energy),
         intervals=_intervals(prepared, world, words),
-        gaps=TokenGaps(*(_field(gaps, name) for name in ("ticks", "tokens", "end", "work", "of")))
+        gaps=_gaps_of_servers(world.gaps[: r.gaps])
         if r.serving
         else _gaps(prepared, work, rank, start, finish, first, device, lost),
         interruptions=Interruptions(*(_field(interrupted, name) for name in ("start", "end", "name"))),
@@ -85,6 +84,15 @@ def _use(world: World) -> ServingUse:
         sequence_ticks=np.ascontiguousarray(servers["present"]),
         preemptions=_field(workloads, "preempted"),
         rejected=_field(workloads, "rejected"),
+    )
+
+
+def _gaps_of_servers(rows: Records) -> TokenGaps:
+    """Return the gaps between the tokens of continuous batches."""
+    gaps, cuts = rows[rows.tokens > 0], rows[rows.tokens == 0]
+    return TokenGaps(
+        *(_field(gaps, name) for name in ("ticks", "tokens", "end", "work", "of")),
+        cuts=np.stack([_field(cuts, name) for name in ("of", "ticks", "end")], axis=1),
     )
 
 

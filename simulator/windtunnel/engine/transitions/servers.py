@@ -22,12 +22,13 @@ from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.features import INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_token, count_decoding
+from windtunnel.engine.transitions.features import CLASSES, INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, cold, hot
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.prefixes import forget_prefixes, look_up, make_room, release_prompt, use_prompt
-from windtunnel.engine.transitions.queues import best_queue, is_available, pop
+from windtunnel.engine.transitions.queues import best_queue, is_available, pop, precedes
 from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
 from windtunnel.engine.transitions.work import proceed, settle
 
@@ -45,6 +46,21 @@ def _reads(w: World, device: int, slot: int) -> None:
         w.slots[v.reading_end].next = slot
     v.reading_end = slot
     v.reading_count += 1
+
+
+@cold
+def _reads_no_more(w: World, device: int, slot: int) -> None:
+    """Remove the sequence from those in prefill."""
+    v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
+    if q.before < 0:
+        v.reading = s.next
+    else:
+        w.slots[q.before].next = s.next
+    if s.next < 0:
+        v.reading_end = q.before
+    else:
+        w.sequences[s.next].before = q.before
+    v.reading_count -= 1
 
 
 @hot
@@ -73,6 +89,8 @@ def _decodes(w: World, device: int, slot: int) -> None:
     else:
         w.sequences[q.later].earlier = slot
     w.decoding_of[device, w.slots[slot].work] += 1
+    if CLASSES and w.run[0].fair:
+        count_decoding(w, device, slot, 1)
 
 
 @hot
@@ -96,6 +114,8 @@ def _decodes_no_more(w: World, device: int, slot: int) -> None:
     else:
         w.sequences[q.later].earlier = q.earlier
     w.decoding_of[device, s.work] -= 1
+    if CLASSES and w.run[0].fair:
+        count_decoding(w, device, slot, -1)
 
 
 # The cost of a step.
@@ -167,37 +187,117 @@ def _release(w: World, device: int, slot: int, held: int) -> None:
 
 
 @cold
-def _preempt_youngest(w: World, device: int) -> None:
-    """Preempt the sequence that came last: release its memory; its tokens are recomputed later."""
-    r, v = w.run[0], w.servers[device]
+def _made(w: World, device: int, slot: int) -> int:
+    """Return the tokens that a decoding sequence has made since it was read last."""
+    made: int = 1 + w.servers[device].steps - w.sequences[slot].born
+    return made
+
+
+@cold
+def _last_token(w: World, device: int, slot: int) -> int:
+    """Return the tick of the last token of a decoding sequence, before the present step."""
+    v = w.servers[device]
+    tick: int = max(v.produced if v.produced else v.began, w.sequences[slot].last)
+    return tick
+
+
+@cold
+def _preempt(w: World, device: int, slot: int) -> None:
+    """Preempt a sequence between two steps: release its memory; its tokens are recomputed later."""
+    r, v, q = w.run[0], w.servers[device], w.sequences[slot]
     r.preemptions += 1
-    if v.reading_count:
-        slot = v.reading_end
-        q = w.sequences[slot]
-        v.reading_end = q.before
-        if q.before < 0:
-            v.reading = -1
-        else:
-            w.slots[q.before].next = -1
-        v.reading_count -= 1
-        _release(w, device, slot, q.prompt)
-        v.promised -= q.output
-    else:
-        slot = v.decoding_end
-        q = w.sequences[slot]
-        _decodes_no_more(w, device, slot)
-        made = 1 + v.steps - q.born
-        held = q.prompt + made
-        v.attended -= held
-        _release(w, device, slot, held)
-        v.promised -= q.output - made
-        w.slots[slot].energy += v.per_token - q.joules_at_birth
-        q.last = r.now
-        q.prompt, q.output = held, q.output - made
-    q.read = 0
     w.workloads[w.slots[slot].work].preempted += 1
-    w.slots[slot].next = v.off
-    v.off = slot
+    if q.read < q.prompt:
+        if PREFIXES and CLASSES and r.caching and r.outranks:
+            # Prompts behind this one may begin with blocks that it has not read, and none of them has been read yet.
+            while v.reading_end != slot:
+                _put_back(w, device, v.reading_end)
+        _put_back(w, device, slot)
+        return
+    made = _made(w, device, slot)
+    # The step before this one has ended now, unless prompts were read in steps of their own since then.
+    q.last = max(v.produced, q.last) if v.produced else r.now
+    _decodes_no_more(w, device, slot)
+    held = q.prompt + made
+    v.attended -= held
+    _release(w, device, slot, held)
+    v.promised -= q.output - made
+    w.slots[slot].energy += v.per_token - q.joules_at_birth
+    q.prompt, q.output = held, q.output - made
+    _waits_off(w, device, slot)
+
+
+@cold
+def _put_back(w: World, device: int, slot: int) -> None:
+    """Release the memory of a sequence in prefill, which will be read from the beginning."""
+    v, q = w.servers[device], w.sequences[slot]
+    _reads_no_more(w, device, slot)
+    _release(w, device, slot, q.prompt)
+    v.promised -= q.output
+    _waits_off(w, device, slot)
+
+
+@cold
+def _waits_off(w: World, device: int, slot: int) -> None:
+    """Let a sequence without memory wait to be resumed: before the others, or at its place in the order."""
+    r, v = w.run[0], w.servers[device]
+    w.sequences[slot].read = 0
+    before, following = -1, v.off
+    if CLASSES and r.outranks:
+        while following >= 0 and precedes(w, following, slot):
+            before, following = following, w.slots[following].next
+    w.slots[slot].next = following
+    if before < 0:
+        v.off = slot
+    else:
+        w.slots[before].next = slot
+
+
+@cold
+def _first_victim(w: World, device: int, slot: int, needs: int) -> int:
+    """Return the last sequence in the order of the policy, if a sequence comes before it and gets room in its place.
+
+    It is preempted only if all sequences that come after the one of ``slot`` together leave it the room. It needs the
+    memory of ``needs`` tokens; -1 if none is preempted.
+    """
+    v, c = w.servers[device], w.classes[w.devices[device].cls]
+    key = w.slots[slot].key
+    last, freed, count = -1, 0, 0
+    for first in (v.reading, v.decoding):
+        other = first
+        while other >= 0:
+            if w.slots[other].key > key:
+                q = w.sequences[other]
+                freed += q.prompt + c.state
+                if c.whole:
+                    freed += q.output
+                elif q.read == q.prompt:
+                    freed += _made(w, device, other) + 1
+                count += 1
+                if last < 0 or precedes(w, last, other):
+                    last = other
+            other = w.slots[other].next
+    if count == 0:
+        return -1
+    needed = v.cached + needs + c.state + (w.sequences[slot].output + v.promised if c.whole else v.decoding_count)
+    enough = needed - freed <= c.capacity or count == v.reading_count + v.decoding_count
+    return last if enough else -1
+
+
+@cold
+def _last_of(w: World, device: int) -> int:
+    """Return the sequence that is preempted if memory is full: the youngest, or the last in the order of the policy."""
+    v = w.servers[device]
+    youngest: int = v.reading_end if v.reading_count else v.decoding_end
+    if not (CLASSES and w.run[0].outranks):
+        return youngest
+    for first in (v.reading, v.decoding):
+        slot = first
+        while slot >= 0:
+            if precedes(w, youngest, slot):
+                youngest = slot
+            slot = w.slots[slot].next
+    return youngest
 
 
 @hot
@@ -210,33 +310,49 @@ def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
 
 
 @hot
+def _next_in(w: World, device: int, accepts: bool) -> tuple[int, int]:
+    """Return the sequence that a device admits next, and its queue: -1 if it is preempted and waits in none.
+
+    Preempted sequences come first, or with ``outranks``, unless a waiting one precedes them by the order of the policy.
+    """
+    r, slot = w.run[0], w.servers[device].off
+    if slot >= 0 and not (CLASSES and r.outranks):
+        return slot, -1
+    queue = best_queue(w, device, -math.inf, -1) if accepts else -1
+    if queue < 0 or (CLASSES and slot >= 0 and w.slots[slot].key <= w.slots[w.queues[queue].head].key):
+        return slot, -1
+    return w.queues[queue].head, queue
+
+
+@hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
-    while v.reading_count + v.decoding_count < c.most_sequences:
-        if v.off >= 0:
-            slot = v.off
-            needs = _needs(w, device, slot)
-            if not _has_room(c, v, w.sequences[slot], needs):
-                break
-            v.off = w.slots[slot].next
-            _admit(w, device, slot, needs)
-            continue
-        queue = best_queue(w, device, -math.inf, -1) if accepts else -1
-        if queue < 0:
+    while (CLASSES and r.outranks) or v.reading_count + v.decoding_count < c.most_sequences:
+        slot, queue = _next_in(w, device, accepts)
+        if slot < 0:
             break
-        slot = w.queues[queue].head
         needs = _needs(w, device, slot)
-        if not _has_room(c, v, w.sequences[slot], needs):
-            break
-        slot = pop(w, queue)
-        started(w, device, slot)
-        if PREFIXES and r.caching:
-            w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
+        is_full = CLASSES and v.reading_count + v.decoding_count >= c.most_sequences
+        if is_full or not _has_room(c, v, w.sequences[slot], needs):
+            victim = _first_victim(w, device, slot, needs) if CLASSES and r.outranks else -1
+            if victim < 0:
+                break
+            _preempt(w, device, victim)
+            continue
+        if queue < 0:
+            v.off = w.slots[slot].next
+        else:
+            pop(w, queue)
+            if CLASSES and r.fair and w.slots[slot].starts == 0:
+                charge_prompt(w, device, slot)
+            started(w, device, slot)
+            if PREFIXES and r.caching:
+                w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
         _admit(w, device, slot, needs)
     while v.cached + v.decoding_count > c.capacity and (v.reading_count or v.decoding_count > 1):
-        _preempt_youngest(w, device)
+        _preempt(w, device, _last_of(w, device))
     if PREFIXES and r.caching == SHARED_MEMORY and v.cached + v.decoding_count + v.spare > c.capacity:
         make_room(w, device, c.capacity - v.cached - v.decoding_count)
 
@@ -309,6 +425,8 @@ def begin_step(w: World, device: int) -> None:
     ticks: Any = np.int64(scaled)
     watts: Any = np.rint(joules / seconds / WATT_GRAIN) * WATT_GRAIN
     if INTERRUPTS and r.gated and not may_draw(w, device, watts):
+        if v.decoding_count and v.produced == 0:
+            v.produced = r.now
         return
     v.began = d.began = r.now
     v.peak = max(v.peak, v.cached + decoding)
@@ -381,6 +499,8 @@ def _has_read(w: World, device: int, slot: int) -> None:
         _gap(w, r.now - q.last, 1, w.slots[slot].work, w.slots[slot].job)
     v.cached += 1
     v.promised -= 1
+    if CLASSES and r.fair:
+        charge_token(w, device, slot)
     q.last = r.now
     if q.output == 1:
         _release(w, device, slot, q.prompt + 1)
@@ -425,6 +545,8 @@ def end_step(w: World, device: int) -> None:
         v.attended += decoding
         v.promised -= decoding
         _record_gaps(w, device)
+        if CLASSES and r.fair:
+            charge_step(w, device)
     while v.ending >= 0 and w.sequences[v.ending].ends == v.steps:
         slot = v.ending
         q = w.sequences[slot]
@@ -452,41 +574,80 @@ def end_step(w: World, device: int) -> None:
 
 
 @cold
-def take_sequence(w: World, device: int) -> int:
-    """Remove a sequence from a device whose batch is given up, the decoding ones first; -1 if none is left."""
+def _so_far(w: World, device: int, slot: int) -> tuple[int, int]:
+    """Return how many tokens a sequence has produced, and when it produced the last one."""
+    s, q = w.slots[slot], w.sequences[slot]
+    made = q.prompt - w.ints[w.workloads[s.work].prompts + s.rank]
+    if q.read == q.prompt:
+        return made + _made(w, device, slot), _last_token(w, device, slot)
+    return made, q.last
+
+
+@cold
+def cut_off(w: World, device: int) -> None:
+    """Note what the sequences of a device have delivered, which becomes unreachable now."""
     v = w.servers[device]
-    if v.decoding >= 0:
-        slot: int = v.decoding
+    for first in (v.decoding, v.reading, v.off):
+        slot = first
+        while slot >= 0:
+            q = w.sequences[slot]
+            q.delivered, q.seen = _so_far(w, device, slot)
+            slot = w.slots[slot].next
+
+
+@cold
+def _interrupt(w: World, device: int, slot: int) -> int:
+    """Let a sequence whose cache is lost begin again: its prompt and the tokens that it has delivered are read.
+
+    Returns how many tokens it has delivered.
+    """
+    d, s, q = w.devices[device], w.slots[slot], w.sequences[slot]
+    work = w.workloads[s.work]
+    if d.linked:
+        q.delivered, q.seen = _so_far(w, device, slot)
+    q.last = q.seen
+    if q.delivered:
+        _gap(w, device, 0, s.work, s.job)
+        w.gaps[w.run[0].gaps - 1].end = q.last
+    q.prompt = w.ints[work.prompts + s.rank] + q.delivered
+    q.output = w.ints[work.outputs + s.rank] - q.delivered
+    q.read = q.chunk = 0
+    delivered: int = q.delivered
+    return delivered
+
+
+@cold
+def take_sequence(w: World, device: int) -> tuple[int, int]:
+    """Remove a sequence from a device whose batch is given up, the decoding ones first.
+
+    Returns:
+        The sequence, or -1 if none is left, and how many tokens it has delivered.
+    """
+    v = w.servers[device]
+    slot: int = v.decoding
+    if slot >= 0:
         w.slots[slot].energy += v.per_token - w.sequences[slot].joules_at_birth
+        delivered = _interrupt(w, device, slot)
         _decodes_no_more(w, device, slot)
         if PREFIXES and w.run[0].caching:
             release_prompt(w, device, slot, True)
-        return slot
+        return slot, delivered
     if v.reading >= 0:
         slot = v.reading
         v.reading = w.slots[slot].next
         if PREFIXES and w.run[0].caching:
             release_prompt(w, device, slot, True)
-        return slot
+        return slot, _interrupt(w, device, slot)
     slot = v.off
     if slot >= 0:
         v.off = w.slots[slot].next
-        return slot
+        return slot, _interrupt(w, device, slot)
     slot = v.undelivered
     if slot >= 0:
         v.undelivered = w.slots[slot].next
-        return slot
+        return slot, _interrupt(w, device, slot)
     v.reading_end = -1
     v.reading_count = v.chunks = v.cached = v.attended = v.promised = v.produced = 0
     if PREFIXES and w.run[0].caching:
         forget_prefixes(w, device)
-    return -1
-
-
-@cold
-def restart(w: World, slot: int) -> None:
-    """Let a sequence begin again from its whole prompt."""
-    s, q = w.slots[slot], w.sequences[slot]
-    work = w.workloads[s.work]
-    q.prompt, q.output = w.ints[work.prompts + s.rank], w.ints[work.outputs + s.rank]
-    q.read = q.chunk = 0
+    return -1, 0

@@ -75,6 +75,9 @@ RUN = _layout(
     "progresses preempting contested "
     # For designs: whether devices may have to load any, and the word of the first load.
     "reconfigures load_word "
+    # Queues of each owner, a device or a signature: one, or one for each workload (request-level batches) or flow
+    # (`fair`: fair queueing). `outranks`: requests preempt those of a continuous batch that come after them.
+    "lines fair outranks "
     # Offsets in `ints` of: the classes of signature s (from signature_at + s), the queues that class c serves (from
     # queue_at + c) and all classes.
     "signature_at signature_classes queue_at queues_of all_classes",
@@ -158,10 +161,10 @@ SEGMENT = _layout(
 # and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
 # rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
 # With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
-# device.
+# device. With fair queueing: flows, the offset of the flow of each job, or -1 - flow if all have one.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
-    "patience_draw max_waiting rejected preempted chains homes",
+    "patience_draw max_waiting rejected preempted chains homes flows",
     "patience",
 )
 # thoughts: how often the user has thought.
@@ -180,7 +183,8 @@ JOB = _layout("arrival start finish first on:4 rank:4 signature:4 work:2 starts:
 BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
 SPAN = _layout("", "power waiting")
 CHANGE = _layout("tick on before after")
-# of: the job whose token it is, or -1 - device for a token of each decoding sequence of a device.
+# of: the job whose token it is, or -1 - device for a token of each decoding sequence of a device. A row without tokens
+# says that the job's last token on the device `ticks`, which lost it, was at `end`.
 GAP = _layout("ticks tokens end work of")
 # What continuous batching needs of a device. chunks: how many sequences in prefill the present step processes. cached:
 # tokens for which memory is reserved; promised: output tokens to come, for which room is kept if requests are admitted
@@ -203,8 +207,17 @@ SERVER = _layout(
 # chunk: those in the present step. born, ends: the steps after which it began to decode and ends; joules_at_birth: its
 # device's per_token at its beginning. last: when it was preempted, or began to decode. before: link of its list;
 # later, earlier: links of the list of ending sequences. With a prefix cache: found, hits: runs and blocks that it found
-# there; using: the runs whose blocks stay for it.
-SEQUENCE = _layout("prompt output read chunk born ends last before later earlier found hits using", "joules_at_birth")
+# there; using: the runs whose blocks stay for it. When its device became unreachable or was lost: delivered, its tokens
+# until then; seen: when it produced the last one.
+SEQUENCE = _layout(
+    "prompt output read chunk born ends last before later earlier found hits using delivered seen", "joules_at_birth"
+)
+# A flow of fair queueing. first, end: the flows of its priority are those from first up to end. prompt, output: what a
+# token counts.
+FLOW = _layout("first end prompt output")
+# What a flow was served by one device, or with a central queue by all, and how many of its requests wait there. latest:
+# of the first flow of a priority, the flow of this priority whose last waiting request left last, or -1.
+SHARE = _layout("served waiting latest")
 # A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
 # users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.
 NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4")
@@ -377,7 +390,11 @@ class World(NamedTuple):
     numbers: Any
     queues: Records
     decoding_of: np.ndarray
-    """The number of decoding sequences, by device and workload."""
+    """The number of decoding sequences, by device and workload, and then by flow."""
+    flows: Records
+    """The flows of fair queueing."""
+    shares: Records
+    """What each flow was served, at device * flows + flow; with a central queue by flow."""
     faults: Records
     operation_faults: Records
     line: Any
