@@ -85,7 +85,12 @@ def scenario(seed: int) -> tuple[dict[str, Any], Habits, list[dict[str, Any]], i
         "seed": seed,
         "models": {"small": MODEL},
         "fleet": [
-            {"device": "l4", "name": f"d{n}", "calibration": "none", "memory": memory_of(MODEL, room, tokens, size, 1.0)}
+            {
+                "device": "l4",
+                "name": f"d{n}",
+                "calibration": "none",
+                "memory": memory_of(MODEL, room, tokens, size, 1.0),
+            }
             for n in range(draw.randint(1, 3))
         ],
         "workload": work,
@@ -123,7 +128,9 @@ def check(seed: int, *engines: Callable[[PreparedRun], Recording]) -> Oracle:
         columns = (jobs.device, jobs.start, jobs.first, jobs.finish, jobs.starts, jobs.status == FAILED)
         found = list(zip(*(column.astype(int).tolist() for column in columns), strict=True))
         different = [i for i, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other]
-        assert not different, f"seed {seed}, request {different[0]}: {found[different[0]]} and not {wanted[different[0]]}"
+        assert not different, (
+            f"seed {seed}, request {different[0]}: {found[different[0]]} and not {wanted[different[0]]}"
+        )
         assert recording.use is not None and int(recording.use.preemptions.sum()) == oracle.preemptions
         if jobs.hit_blocks is not None:
             hits = [request.noted for request in oracle.requests]

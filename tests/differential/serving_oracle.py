@@ -66,7 +66,9 @@ def toy_run(ready: PreparedRun, habits: Habits, toy: Toy) -> PreparedRun:
         costs.replica = replace(costs.replica, engine=engine)
         costs._divided = replace(costs._divided, times=EngineTimes())
         costs._flat = {}
-        tokens, heads, grid = (np.arange(n) for n in (*(t.shape[1] for t in (costs.linear, costs.head)), costs.decode.shape[2]))
+        tokens, heads, grid = (
+            np.arange(n) for n in (*(t.shape[1] for t in (costs.linear, costs.head)), costs.decode.shape[2])
+        )
         linear = np.where(tokens > 0, toy.step + toy.token * tokens, 0) / 1e12
         head = toy.head * heads / 1e12
         decode = toy.context * heads[:, None] * (grid * CONTEXT_GRAIN) / 1e12
@@ -145,7 +147,9 @@ class Replica:
 class Oracle:
     """One run. ``cache``: None, 0 for a cache in the KV memory, or the blocks of one of its own."""
 
-    def __init__(self, ready: PreparedRun, habits: Habits, toy: Toy, cache: int | None, rules: Sequence[tuple[str, int]]):
+    def __init__(
+        self, ready: PreparedRun, habits: Habits, toy: Toy, cache: int | None, rules: Sequence[tuple[str, int]]
+    ):
         self.habits, self.toy, self.cache, self.rules = habits, toy, cache, rules
         self.routed = ready.policy.route.score is not None
         self.outranks = ready.policy.preemption != "none"
@@ -155,7 +159,9 @@ class Oracle:
         self.latest: dict[tuple[int, float], int] = {}
         self.fair = ready.policy.fair
         names = sorted({w.workload.tenant or w.workload.name for w in ready.workloads})
-        self.weights = {n: 1.0 if self.fair is None else self.fair.weights.get(name, 1.0) for n, name in enumerate(names)}
+        self.weights = {
+            n: 1.0 if self.fair is None else self.fair.weights.get(name, 1.0) for n, name in enumerate(names)
+        }
         decoder = next(iter(ready.compiled.values())).decoder
         assert decoder is not None
         size = decoder.largest
@@ -171,7 +177,10 @@ class Oracle:
         ):
             program = next(p for (_, w), p in ready.compiled.items() if w == work)
             assert program.prompts is not None and program.outputs is not None
-            prompt, output = (int(np.broadcast_to(a, (rank + 1,))[rank]) if a.size == 1 else int(a[rank]) for a in (program.prompts, program.outputs))
+            prompt, output = (
+                int(np.broadcast_to(a, (rank + 1,))[rank]) if a.size == 1 else int(a[rank])
+                for a in (program.prompts, program.outputs)
+            )
             workload = ready.workloads[work].workload
             key = -float(workload.priority) if by_priority else 0.0
             flow = names.index(workload.tenant or workload.name)
@@ -257,7 +266,16 @@ class Oracle:
     def _next(self, queue: list[Request], owner: int) -> Request | None:
         if self.fair is None:
             return min(queue, key=lambda q: q.rank, default=None)
-        return min(queue, key=lambda q: (q.key, self.served[owner, q.flow, q.key], min(o.number for o in queue if (o.flow, o.key) == (q.flow, q.key)), q.number), default=None)
+        return min(
+            queue,
+            key=lambda q: (
+                q.key,
+                self.served[owner, q.flow, q.key],
+                min(o.number for o in queue if (o.flow, o.key) == (q.flow, q.key)),
+                q.number,
+            ),
+            default=None,
+        )
 
     def _take(self, queue: list[Request], request: Request, owner: int) -> None:
         queue.remove(request)
@@ -349,7 +367,9 @@ class Oracle:
         queue, owner = self._owner(replica)
         while True:
             waiting = self._next(queue, owner) if replica.up else None
-            back = (min(replica.off, key=lambda q: q.rank) if self.outranks else replica.off[0]) if replica.off else None
+            back = (
+                (min(replica.off, key=lambda q: q.rank) if self.outranks else replica.off[0]) if replica.off else None
+            )
             q = back or waiting
             if self.outranks and back and waiting and waiting.key < back.key:
                 q = waiting

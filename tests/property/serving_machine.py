@@ -320,4 +320,3 @@ class ServingMachine(RuleBasedStateMachine):
         for device in sorted(self.cut):
             self.run.cause(LINK_UP, device)
         finished(self.run, self.was_cut)
-

@@ -340,12 +340,31 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class StepWork:
+    """What the completed steps of the replicas of one class did.
+
+    ``tokens[n]`` and ``heads[n]``: how many microbatches had n tokens, and n sequences that produced a token.
+    ``decoded``: tokens of decoding sequences, which attended to ``contexts`` tokens together. ``chunks``: those of
+    prompts, which end after ``spans`` tokens of their prompts together, and have ``scores`` pairs of a token and one
+    that it attends to.
+    """
+
+    tokens: IntArray
+    heads: IntArray
+    decoded: int
+    contexts: int
+    chunks: int
+    spans: float
+    scores: float
+
+
+@dataclass(frozen=True)
 class ServingUse:
     """How requests used devices with continuous batching, and which were not served as they arrived.
 
     By device, empty without continuous batching: ``peak_tokens``, the largest number of tokens for which the KV cache
     had to have room; ``token_ticks`` and ``sequence_ticks``, the integrals over the steps of the cached tokens and of
-    the sequences. By workload: ``preemptions`` of sequences because the cache was full, and ``rejected`` jobs, which
+    the sequences. By class, empty without continuous batching: ``work``. By workload: ``preemptions`` of sequences because the cache was full, and ``rejected`` jobs, which
     were not admitted.
     """
 
@@ -354,6 +373,7 @@ class ServingUse:
     sequence_ticks: FloatArray
     preemptions: IntArray
     rejected: IntArray
+    work: Sequence[StepWork] = ()
 
 
 @dataclass(frozen=True)

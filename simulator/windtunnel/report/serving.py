@@ -107,6 +107,8 @@ def use_text(entry: EntryUse) -> str:
         parts.append(f"{number(entry.mean_sequences)} sequences on average")
     if entry.kv_mean is not None:
         parts.append(f"KV cache {share(entry.kv_mean)} full, {share(entry.kv_peak)} at its peak")
+    if entry.peak_flops is not None and entry.peak_bandwidth is not None:
+        parts.append(f"{share(entry.peak_flops)} of peak FLOP/s and {share(entry.peak_bandwidth)} of peak bandwidth")
     return ", ".join(parts)
 
 
@@ -209,9 +211,12 @@ def _use(serving: Serving) -> Markup:
             NOTHING if entry.mean_sequences is None else number(entry.mean_sequences),
             NOTHING if entry.kv_mean is None else share(entry.kv_mean),
             NOTHING if entry.kv_peak is None else share(entry.kv_peak),
+            NOTHING if entry.peak_flops is None else share(entry.peak_flops),
+            NOTHING if entry.peak_bandwidth is None else share(entry.peak_bandwidth),
             f"{serving.kv_capacity_tokens.get(entry.entry, 0):,}",
         ]
         for entry in serving.entries
     ]
-    header = ["Fleet entry", "Any sequence", "Mean sequences", "KV cache, mean", "KV cache, peak", "KV cache, tokens"]
+    header = ["Fleet entry", "Any sequence", "Mean sequences", "KV cache, mean", "KV cache, peak"]
+    header += ["Peak FLOP/s", "Peak bandwidth", "KV cache, tokens"]
     return page.table("Use of a replica over the rented time", header, rows, name="serving-use")

@@ -99,6 +99,10 @@ class EntryUse(Result):
     mean_sequences: float | None
     kv_mean: float | None
     kv_peak: float | None
+    peak_flops: float | None = None
+    """The share of the peak arithmetic that steps used, each part of a step against the peak of its number format."""
+    peak_bandwidth: float | None = None
+    """The share of the peak bandwidth of memory, by the bytes of operands, each moved once."""
 
 
 @dataclass(frozen=True, kw_only=True)

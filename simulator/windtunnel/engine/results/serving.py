@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, TokenGaps
+from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, StepWork, TokenGaps
 from windtunnel.core.results.run import (
     CostPerMillion,
     EntryUse,
@@ -17,7 +17,7 @@ from windtunnel.core.results.run import (
     TimeDistribution,
     of_tokens,
 )
-from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
+from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray, to_second_array
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.statistics import estimates, over_replications
@@ -129,8 +129,23 @@ def _entries(prepared: PreparedRun, recording: Recording, work: int | None) -> l
             kv_mean = float(use.token_ticks[members].sum()) / rented / capacity
             kv_peak = float(use.peak_tokens[members].max()) / capacity
         busy = float(devices.busy_ticks[members].sum()) / rented if rented else 0.0
-        found.append(EntryUse(c.name, busy, mean_sequences, kv_mean, kv_peak))
+        shares: tuple[float | None, float | None] = (None, None)
+        if use is not None and len(use.work) and rented:
+            shares = _peak_shares(prepared, c.number, use.work[c.number], rented / TICKS_PER_SECOND)
+        found.append(EntryUse(c.name, busy, mean_sequences, kv_mean, kv_peak, *shares))
     return found
+
+
+def _peak_shares(prepared: PreparedRun, cls: int, work: StepWork, rented_s: float) -> tuple[float | None, float | None]:
+    """Return the shares of peak arithmetic and of peak bandwidth that the steps of a class used."""
+    decoder = next((p.decoder for (c, _), p in prepared.compiled.items() if c == cls and p.decoder is not None), None)
+    if decoder is None:
+        return None, None
+    flops_s, moved_s = decoder.rates(work)
+    return (
+        None if flops_s is None else flops_s / rented_s,
+        None if moved_s is None else moved_s / rented_s,
+    )
 
 
 # Attainment.
@@ -317,6 +332,8 @@ def _merged_use(rows: Sequence[EntryUse]) -> EntryUse:
         mean_sequences=_mean(row.mean_sequences for row in rows),
         kv_mean=_mean(row.kv_mean for row in rows),
         kv_peak=_mean(row.kv_peak for row in rows),
+        peak_flops=_mean(row.peak_flops for row in rows),
+        peak_bandwidth=_mean(row.peak_bandwidth for row in rows),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import IntArray, Loads, Progress, ServingUse, TokenGaps
+from windtunnel.core.recording import IntArray, Loads, Progress, ServingUse, StepWork, TokenGaps
 from windtunnel.core.ticks import LONGEST, TickArray
 from windtunnel.engine.event_log import EventLog, Interruptions, Intervals, StateChanges
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
@@ -54,7 +54,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         corrupted=int(r.corrupted) if len(faults) else None,
         fault_occurrences={int(fault.number): (int(fault.eligible), int(fault.affected)) for fault in faults},
         preemptions=int(r.preemptions),
-        use=_use(world),
+        use=_use(prepared, world),
         progress=progress_of(prepared, world),
         loads=loads_of(prepared, world),
         scaled=[] if controller is None else controller.scaled,
@@ -75,7 +75,7 @@ def progress_of(prepared: PreparedRun, world: World) -> Progress | None:
     return Progress(int(o.checkpoint), int(o.restore), int(o.lost), int(o.checkpoints), int(o.preemptions))
 
 
-def _use(world: World) -> ServingUse:
+def _use(prepared: PreparedRun, world: World) -> ServingUse:
     """Return the use of each device with continuous batching, and what was not served as it arrived."""
     servers, workloads = world.servers, world.workloads
     return ServingUse(
@@ -84,7 +84,19 @@ def _use(world: World) -> ServingUse:
         sequence_ticks=np.ascontiguousarray(servers["present"]),
         preemptions=_field(workloads, "preempted"),
         rejected=_field(workloads, "rejected"),
+        work=[_work(world, c.number, slice(c.first, c.first + c.count)) for c in prepared.classes]
+        if len(servers)
+        else [],
     )
+
+
+def _work(world: World, cls: int, members: slice) -> StepWork:
+    """Return what the completed steps of a class did."""
+    servers, (tokens, heads) = world.servers[members], world.step_counts[cls]
+    decoded, contexts, chunks, spans, scores = (
+        servers[name].sum().item() for name in ("decoded", "contexts", "chunks_read", "spans", "scores")
+    )
+    return StepWork(np.trim_zeros(tokens, "b"), np.trim_zeros(heads, "b"), decoded, contexts, chunks, spans, scores)
 
 
 def _gaps_of_servers(rows: Records) -> TokenGaps:

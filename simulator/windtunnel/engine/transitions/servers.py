@@ -387,6 +387,24 @@ def _take_chunks(w: World, device: int, decoding: int) -> tuple[float, float, in
 
 
 @hot
+def _microbatches(c: Records, decoding: int, tokens: int) -> int:
+    """Return into how many microbatches a step with so many tokens of prompts is divided.
+
+    A group with pipeline stages works on as many as it has stages, and each waits for the slowest stage.
+    """
+    return min(max(decoding, -(-tokens // MICROBATCH_TOKENS), 1), c.stages) if c.stages > 1 else 1
+
+
+@hot
+def _count_step(w: World, device: int, decoding: int, tokens: int, ends: int) -> None:
+    """Count a completed step, for the shares of the device's peak rates."""
+    cls = w.devices[device].cls
+    micro = _microbatches(w.classes[cls], decoding, tokens)
+    w.step_counts[cls, 0, -(-(decoding + tokens) // micro)] += micro
+    w.step_counts[cls, 1, -(-(decoding + ends) // micro)] += micro
+
+
+@hot
 def begin_step(w: World, device: int) -> None:
     """Begin the device's next step if it has work, and power for it."""
     r, d, v = w.run[0], w.devices[device], w.servers[device]
@@ -399,8 +417,7 @@ def begin_step(w: World, device: int) -> None:
     chunks = v.chunks
     if chunks == 0 and decoding == 0:
         return
-    # A group with pipeline stages works on as many microbatches as it has stages, and each waits for the slowest stage.
-    micro = min(max(decoding, -(-tokens // MICROBATCH_TOKENS), 1), c.stages) if c.stages > 1 else 1
+    micro = _microbatches(c, decoding, tokens)
     linear, head = c.linear + -(-(decoding + tokens) // micro), c.head + -(-(decoding + ends) // micro)
     factor = (decoding * c.decode_factor + tokens * c.prefill_factor) / float(decoding + tokens)
     step_s = factor * (w.numbers[linear] + w.numbers[head])
@@ -536,6 +553,9 @@ def end_step(w: World, device: int) -> None:
     note_use(w, device)
     d.slot = -1
     v.tokens += decoding
+    v.decoded += decoding
+    if decoding:
+        v.contexts += v.attended
     if v.pausing:
         if v.produced == 0:
             v.produced = v.began
@@ -556,12 +576,18 @@ def end_step(w: World, device: int) -> None:
         _release(w, device, slot, held)
         w.slots[slot].energy += v.per_token - q.joules_at_birth
         _finish(w, device, slot)
+    read: Any = np.int64(0)
+    ends = 0
+    v.chunks_read += v.chunks
     for _ in range(v.chunks):
         slot = v.reading
         q = w.sequences[slot]
+        v.scores += float(q.chunk) * (float(q.read) + float(q.chunk + 1) / 2.0)
         q.read += q.chunk
-        v.tokens += q.chunk
+        v.spans += float(q.read)
+        read += q.chunk
         if q.read == q.prompt:
+            ends += 1
             v.reading = w.slots[slot].next
             if v.reading < 0:
                 v.reading_end = -1
@@ -570,6 +596,8 @@ def end_step(w: World, device: int) -> None:
             v.reading_count -= 1
             _has_read(w, device, slot)
     v.chunks = 0
+    v.tokens += read
+    _count_step(w, device, decoding, read, ends)
     r.feeding = device
 
 

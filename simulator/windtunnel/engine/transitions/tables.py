@@ -195,12 +195,14 @@ GAP = _layout("ticks tokens end work of")
 # the device was unreachable. peak: the largest number of tokens for which a step needed memory; tokens: of prompts and
 # outputs that it has processed. per_token: joules of a sequence decoding since the start of the run. Over the steps so
 # far, times their ticks: held, cached tokens; present, sequences. With a prefix cache: oldest, newest: first and last
-# node of the blocks that may be removed, in the order of their last use; spare: their weight.
+# node of the blocks that may be removed, in the order of their last use; spare: their weight. Of completed steps:
+# decoded, tokens of decoding sequences; contexts, what these attended to; chunks_read, chunks of prompts; spans, the
+# tokens up to their ends; scores, pairs of a token and one that it attends to.
 SERVER = _layout(
     "chunks cached promised attended steps began pausing produced "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
-    "tokens oldest newest spare",
-    "per_token held present",
+    "tokens oldest newest spare decoded contexts chunks_read",
+    "per_token held present scores spans",
 )
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
 # and after a preemption also its output so far. output: tokens still to produce. read: processed tokens of the prompt;
@@ -391,6 +393,9 @@ class World(NamedTuple):
     queues: Records
     decoding_of: np.ndarray
     """The number of decoding sequences, by device and workload, and then by flow."""
+    step_counts: np.ndarray
+    """How many microbatches of completed steps had so many tokens (0), or sequences that produced a token (1); shape
+    (classes, 2, numbers)."""
     flows: Records
     """The flows of fair queueing."""
     shares: Records
