@@ -364,8 +364,8 @@ class ServingUse:
 
     By device, empty without continuous batching: ``peak_tokens``, the largest number of tokens for which the KV cache
     had to have room; ``token_ticks`` and ``sequence_ticks``, the integrals over the steps of the cached tokens and of
-    the sequences. By class, empty without continuous batching: ``work``. By workload: ``preemptions`` of sequences because the cache was full, and ``rejected`` jobs, which
-    were not admitted.
+    the sequences. By class, empty without continuous batching: ``work``. By workload: ``preemptions`` of sequences
+    because the cache was full or for a request that precedes them, and ``rejected`` jobs, which were not admitted.
     """
 
     peak_tokens: IntArray

@@ -12,6 +12,7 @@ from windtunnel.core.results.run import (
     Estimate,
     RunResult,
     Serving,
+    TenantUse,
     TimeDistribution,
     TokenEstimate,
     WorkloadResult,
@@ -39,6 +40,8 @@ TIMES = {
     "ITL": "inter-token latency: the time between two consecutive tokens; every gap counts once",
     "End-to-end latency": "from a request's arrival to its last token",
 }
+MOST_TENANTS, MOST_ROWS = 6, 100
+"""How many tenants the summary and the report show."""
 _SHORT = {"End-to-end latency": "end to end"}
 
 
@@ -89,6 +92,7 @@ def lines(result: RunResult) -> list[str]:
             f"{rate(serving.input_tokens_per_s, 'prompt tokens')}, {rate(serving.output_tokens_per_s, 'output tokens')}"
         )
     found += [f"{entry.entry}: {use_text(entry)}" for entry in serving.entries[:6]]
+    found += [_tenant_text(tenant) for tenant in serving.tenants[:MOST_TENANTS]]
     events = [plural(serving.preemptions, "preemption")] if serving.preemptions else []
     events += [f"{serving.rejected:,} rejected"] if serving.rejected else []
     if serving.prefix_hit_tokens is not None:
@@ -110,6 +114,14 @@ def use_text(entry: EntryUse) -> str:
     if entry.peak_flops is not None and entry.peak_bandwidth is not None:
         parts.append(f"{share(entry.peak_flops)} of peak FLOP/s and {share(entry.peak_bandwidth)} of peak bandwidth")
     return ", ".join(parts)
+
+
+def _tenant_text(tenant: TenantUse) -> str:
+    """Return what a tenant was served: "tenant acme (weight 2): 120 of 200 requests, 14,000 prompt tokens ..."."""
+    weight = "" if tenant.weight is None else f" (weight {number(tenant.weight)})"
+    text = f"tenant {tenant.tenant}{weight}: {tenant.completed:,} of {tenant.arrived:,} requests, "
+    text += f"{tenant.input_tokens:,} prompt tokens and {tenant.output_tokens:,} output tokens"
+    return text if tenant.ttft_mean_s is None else f"{text}, TTFT {quantity(tenant.ttft_mean_s, 's')} on average"
 
 
 def cost_text(serving: Serving) -> str:
@@ -150,6 +162,7 @@ def section(result: RunResult) -> Markup | None:
         page.table(caption, ["Metric", *STATISTICS], rows, name="serving-times") if rows else None,
         _classes(result),
         _use(serving),
+        _tenants(serving),
     )
 
 
@@ -220,3 +233,24 @@ def _use(serving: Serving) -> Markup:
     header = ["Fleet entry", "Any sequence", "Mean sequences", "KV cache, mean", "KV cache, peak"]
     header += ["Peak FLOP/s", "Peak bandwidth", "KV cache, tokens"]
     return page.table("Use of a replica over the rented time", header, rows, name="serving-use")
+
+
+def _tenants(serving: Serving) -> Markup | None:
+    """Return a row for each tenant; None where none is stated."""
+    if not serving.tenants:
+        return None
+    rows = [
+        [
+            tenant.tenant,
+            NOTHING if tenant.weight is None else number(tenant.weight),
+            f"{tenant.arrived:,}",
+            f"{tenant.completed:,}",
+            f"{tenant.input_tokens:,}",
+            f"{tenant.output_tokens:,}",
+            NOTHING if tenant.ttft_mean_s is None else quantity(tenant.ttft_mean_s, "s"),
+        ]
+        for tenant in serving.tenants[:MOST_ROWS]
+    ]
+    shown = f"The {MOST_ROWS} tenants with most tokens" if len(serving.tenants) > MOST_ROWS else "Tenants"
+    header = ["Tenant", "Weight", "Arrived", "Completed", "Prompt tokens", "Output tokens", "TTFT mean"]
+    return page.table(shown, header, rows, name="tenants")

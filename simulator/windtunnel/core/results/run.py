@@ -105,6 +105,22 @@ class EntryUse(Result):
     """The share of the peak bandwidth of memory, by the bytes of operands, each moved once."""
 
 
+@dataclass(frozen=True)
+class TenantUse(Result):
+    """The requests of one tenant. Tokens are those of completed requests, and the time that of requests that have one.
+
+    ``weight`` is its share in fair queueing, None without it.
+    """
+
+    tenant: str
+    weight: float | None
+    arrived: int
+    completed: int
+    input_tokens: int
+    output_tokens: int
+    ttft_mean_s: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Serving(Result):
     """Token times (s), rates and costs of the jobs that generate tokens; ``TokenEstimate`` has both intervals."""
@@ -132,6 +148,8 @@ class Serving(Result):
     cost_per_million_usd: CostPerMillion = CostPerMillion()
     energy_per_output_token_j: float | None = None
     entries: Sequence[EntryUse] = ()
+    tenants: Sequence[TenantUse] = ()
+    """The tenants of all workloads, those with most tokens first; empty where no workload and no policy states any."""
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)
     """``slo_attainment`` with its interval."""
 

@@ -389,10 +389,11 @@ class DecoderCosts:
     def _amounts(self, part: Part, work: StepWork) -> tuple[float, float]:
         """Return the FLOP and the bytes of operands of a part in completed steps, on one device of each stage."""
         one, context = np.ones(1), 0.0
+        amounts: FloatArray
         more: dict[str, FloatArray] | None = None
         if part.amount in (Amount.TOKENS, Amount.HEADS):
             counts = work.tokens if part.amount is Amount.TOKENS else work.heads
-            amounts = np.flatnonzero(counts[1:]) + 1.0
+            amounts = (np.flatnonzero(counts[1:]) + 1).astype(np.float64)
             flops_of = moved_of = counts[1:][counts[1:] > 0].astype(np.float64)
         elif part.amount is Amount.DECODING:
             amounts = one * (

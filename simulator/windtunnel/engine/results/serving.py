@@ -21,6 +21,7 @@ from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray, to_se
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.statistics import estimates, over_replications
+from windtunnel.engine.results.tenants import merged_tenants, tenants_of
 from windtunnel.engine.results.times import Steady
 from windtunnel.scenario.program import Generate
 from windtunnel.scenario.target import Target
@@ -90,6 +91,7 @@ def serving_of(
         ),
         energy_per_output_token_j=energy_j / outputs if energy_j is not None and outputs else None,
         entries=entries,
+        tenants=tenants_of(prepared, recording) if work is None else [],
         attainment=attained,
     )
 
@@ -314,6 +316,7 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         rejected=sum(part.rejected for part in parts),
         cost_per_million_usd=_merged_cost([part.cost_per_million_usd for part in parts]),
         energy_per_output_token_j=_mean(part.energy_per_output_token_j for part in parts),
+        tenants=merged_tenants([part.tenants for part in parts]),
         entries=list(map(_merged_use, zip(*(part.entries for part in parts), strict=True))),
         attainment=attained,
     )

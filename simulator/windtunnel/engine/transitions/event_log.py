@@ -102,10 +102,8 @@ def _work(world: World, cls: int, members: slice) -> StepWork:
 def _gaps_of_servers(rows: Records) -> TokenGaps:
     """Return the gaps between the tokens of continuous batches."""
     gaps, cuts = rows[rows.tokens > 0], rows[rows.tokens == 0]
-    return TokenGaps(
-        *(_field(gaps, name) for name in ("ticks", "tokens", "end", "work", "of")),
-        cuts=np.stack([_field(cuts, name) for name in ("of", "ticks", "end")], axis=1),
-    )
+    ticks, tokens, end, work, of = (_field(gaps, name) for name in ("ticks", "tokens", "end", "work", "of"))
+    return TokenGaps(ticks, tokens, end, work, of, np.stack([_field(cuts, name) for name in ("of", "ticks", "end")], 1))
 
 
 def loads_of(prepared: PreparedRun, world: World) -> Loads | None:
