@@ -6,15 +6,20 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 from tests.cases import memory_of
 from tests.differential.comparison import prepared
 from tests.differential.serving_oracle import Habits, Oracle, Toy, rows_of, toy_run
 
 from windtunnel.core.recording import FAILED, Recording
+from windtunnel.engine.prepare import decoding
+from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.prepared import PreparedRun
 
 MODEL = {
@@ -70,10 +75,10 @@ def scenario(seed: int) -> tuple[dict[str, Any], Habits, list[dict[str, Any]], i
         "order": order,
         "batch": {"kind": "continuous", "size": size, "tokens": tokens, "memory": 1.0},
     }
-    cache = None
+    blocks = None
     if cached:
-        cache = draw.choice([0, 0, 3, 9])
-        policy["batch"]["prefix_cache"] = {"blocks": cache} if cache else {}
+        blocks = draw.choice([0, 0, 3, 9])
+        policy["batch"]["prefix_cache"] = {"blocks": blocks} if blocks else {}
     if draw.random() < 0.5:
         tenants = sorted({w.get("tenant", w["name"]) for w in work})
         policy["fair"] = draw.choice([{}, {"weights": {tenants[0]: 3.0}}, {"prompt": 2, "output": 0.5}])
@@ -102,25 +107,41 @@ def scenario(seed: int) -> tuple[dict[str, Any], Habits, list[dict[str, Any]], i
         when = draw.choice([{"at": ["2 ms", "9 ms"], "duration": "3 ms"}, {"mtbf": "8 ms", "mttr": "1 ms"}])
         data["faults"] = [{"kind": "failure", "on_failure": becomes, "max_attempts": draw.choice([2, 5]), **when}]
     habits = Habits(alone=draw.random() < 0.3, undivided=draw.random() < 0.3, whole=draw.random() < 0.3)
-    return data, habits, rows, cache
+    return data, habits, rows, blocks
 
 
-def ready_run(seed: int) -> tuple[PreparedRun, Oracle]:
-    """Return a prepared run, and the oracle for it."""
-    data, habits, rows, cache = scenario(seed)
-    with tempfile.TemporaryDirectory() as folder:
+def _free(
+    _costs: DecoderCosts, _part: object, amount: np.ndarray, more: Mapping[str, np.ndarray] | None = None
+) -> np.ndarray:
+    """Return no cost in the place of that of a part, because the toy replaces it."""
+    return np.zeros((2, *np.broadcast_shapes(amount.shape, *(values.shape for values in (more or {}).values()))))
+
+
+@cache
+def ready_run(seed: int) -> PreparedRun:
+    """Return a scenario, prepared with the costs of the toy."""
+    data, habits, rows, _ = scenario(seed)
+    with tempfile.TemporaryDirectory() as folder, patch.object(DecoderCosts, "_cost", _free):
+        decoding._cache.clear()
         if rows:
             path = Path(folder) / "rows.jsonl"
             path.write_text("\n".join(map(json.dumps, rows)))
             data["workload"][0]["arrivals"]["file"] = str(path)
         ready = toy_run(prepared(data), habits, Toy())
+        decoding._cache.clear()
+    return ready
+
+
+def oracle_of(seed: int) -> Oracle:
+    """Return the oracle for a scenario."""
+    data, habits, _, blocks = scenario(seed)
     rules = [(fault["on_failure"], fault["max_attempts"]) for fault in data.get("faults", [])]
-    return ready, Oracle(ready, habits, Toy(), cache, rules)
+    return Oracle(ready_run(seed), habits, Toy(), blocks, rules)
 
 
 def check(seed: int, *engines: Callable[[PreparedRun], Recording]) -> Oracle:
     """Run a scenario by the oracle and by engines; AssertionError if a request or a count differs."""
-    ready, oracle = ready_run(seed)
+    ready, oracle = ready_run(seed), oracle_of(seed)
     wanted = rows_of(oracle.run())
     for engine in engines:
         recording = engine(ready)

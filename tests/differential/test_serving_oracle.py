@@ -11,17 +11,17 @@ from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.transitions import queues, servers
 
-SEEDS = [*range(24), 102, 106, 111, 131, 168, 211]
+SEEDS = range(40)
 
 
 def test_both_engines_batch_as_the_oracle_does() -> None:
     oracles = [check(seed, process.run, compiled.run) for seed in SEEDS]
     # The seeds have what the oracle is for.
     requests = [oracle.requests for oracle in oracles]
-    assert sum(oracle.preemptions > 0 for oracle in oracles) >= 5
-    assert sum(oracle.outranks and oracle.preemptions > 0 for oracle in oracles) >= 2
+    assert sum(oracle.preemptions > 0 for oracle in oracles) >= 8
+    assert sum(oracle.outranks and oracle.preemptions > 0 for oracle in oracles) >= 5
     assert sum(oracle.fair is not None for oracle in oracles) >= 8
-    assert sum(any(r.noted for r in rows) for rows in requests) >= 5
+    assert sum(any(r.noted for r in rows) for rows in requests) >= 8
     assert sum(any(r.starts > 1 and 0 <= r.first < r.start for r in rows) for rows in requests) >= 4
 
 
