@@ -35,7 +35,7 @@ def _equal(w: Any, slot: int, other: int) -> bool:
     return bool(s.key < t.key or (s.key == t.key and s.job > t.job))
 
 
-def _any_victim(w: Any, device: int, slot: int, needs: int) -> int:
+def _no_victim(w: Any, device: int, slot: int, needs: int) -> int:
     """No sequence is preempted for another one."""
     return -1
 
@@ -50,7 +50,7 @@ def _never_lifted(w: Any, queue: int) -> None:
     [
         (servers, "charge_prompt", _no_charge),
         (servers, "precedes", _equal),
-        (servers, "_first_victim", _any_victim),
+        (servers, "first_victim", _no_victim),
         (queues, "joins", _never_lifted),
     ],
 )

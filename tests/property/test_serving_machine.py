@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.property.serving_machine import SCENARIOS, Books, ServingMachine, finished, ready
 
 from windtunnel.core.errors import InvariantError
-from windtunnel.engine.transitions import faults, queues, servers
+from windtunnel.engine.transitions import faults, losses, queues, servers
 from windtunnel.engine.transitions.tables import World
 
 STEPS = settings(
@@ -64,11 +64,6 @@ def _delivers_again(right: Callable[..., Any]) -> Callable[..., Any]:
     return interrupt
 
 
-def _overfills(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A sequence is admitted to a cache that has room for its prompt alone."""
-    return lambda c, v, q, needs: right(c, v, q, needs - v.decoding_count - 20)
-
-
 def _forgets_who_waits(right: Callable[..., Any]) -> Callable[..., Any]:
     """A request that leaves its queue still counts as waiting."""
     return lambda w, queue: None
@@ -79,8 +74,7 @@ def _forgets_who_waits(right: Callable[..., Any]) -> Callable[..., Any]:
     [
         (servers, "_release", _leaks),
         (faults, "take_sequence", _loses_a_request),
-        (servers, "_interrupt", _delivers_again),
-        (servers, "_has_room", _overfills),
+        (losses, "_interrupt", _delivers_again),
         (queues, "leaves", _forgets_who_waits),
     ],
 )

@@ -13,7 +13,8 @@ from tests.differential.serving_fuzz import MODEL
 import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import COMPLETED
-from windtunnel.core.results.run import Serving, TenantUse
+from windtunnel.core.results.run import Serving
+from windtunnel.core.results.use import TenantUse
 from windtunnel.engine.results.serving import largest_gaps
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run

@@ -8,15 +8,14 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from windtunnel.core.results.run import (
-    EntryUse,
     Estimate,
     RunResult,
     Serving,
-    TenantUse,
     TimeDistribution,
     TokenEstimate,
     WorkloadResult,
 )
+from windtunnel.core.results.use import EntryUse, TenantUse
 from windtunnel.report import page
 from windtunnel.report.numbers import (
     NOTHING,

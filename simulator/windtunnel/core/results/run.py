@@ -9,6 +9,7 @@ from typing import Protocol
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
 from windtunnel.core.results.faults import FaultResult, ProgressResult
+from windtunnel.core.results.use import EntryUse, TenantUse
 
 
 @dataclass(frozen=True)
@@ -84,41 +85,6 @@ class CostPerMillion(Result):
     input: float | None = None
     output: float | None = None
     total: float | None = None
-
-
-@dataclass(frozen=True)
-class EntryUse(Result):
-    """How the replicas of one fleet entry were used: means over them and over the time for which they were rented.
-
-    ``kv_mean`` and ``kv_peak`` are shares of the KV cache, None where requests are not batched continuously.
-    """
-
-    entry: str
-    busy: float
-    """The share of the time in which a replica had any sequence in a step."""
-    mean_sequences: float | None
-    kv_mean: float | None
-    kv_peak: float | None
-    peak_flops: float | None = None
-    """The share of the peak arithmetic that steps used, each part of a step against the peak of its number format."""
-    peak_bandwidth: float | None = None
-    """The share of the peak bandwidth of memory, by the bytes of operands, each moved once."""
-
-
-@dataclass(frozen=True)
-class TenantUse(Result):
-    """The requests of one tenant. Tokens are those of completed requests, and the time that of requests that have one.
-
-    ``weight`` is its share in fair queueing, None without it.
-    """
-
-    tenant: str
-    weight: float | None
-    arrived: int
-    completed: int
-    input_tokens: int
-    output_tokens: int
-    ttft_mean_s: float | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ import numpy as np
 from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, StepWork, TokenGaps
 from windtunnel.core.results.run import (
     CostPerMillion,
-    EntryUse,
     Estimate,
     Serving,
     TimeDistribution,
     of_tokens,
 )
+from windtunnel.core.results.use import EntryUse
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray, to_second_array
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.sample import BatchedSample

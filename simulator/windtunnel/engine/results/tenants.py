@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from windtunnel.core.recording import COMPLETED, IntArray, Recording
-from windtunnel.core.results.run import TenantUse
+from windtunnel.core.results.use import TenantUse
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.tenants import tenant_of

@@ -26,7 +26,7 @@ from windtunnel.engine.transitions.flow_tables import write_flows
 from windtunnel.engine.transitions.heap import ROOT, heap_push
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
-from windtunnel.engine.transitions.step_tables import write_engine, write_step_costs
+from windtunnel.engine.transitions.step_tables import step_counts, write_engine, write_step_costs
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -157,7 +157,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         numbers=numbers.array(),
         queues=queue_rows,
         decoding_of=np.zeros((devices if serving else 0, works + len(flows)), dtype=np.int64),
-        step_counts=np.zeros((len(class_rows), 2, _longest_count(class_rows)), dtype=np.int64),
+        step_counts=step_counts(class_rows),
         flows=flows,
         shares=shares,
         faults=records(0, tables.FAULT),
@@ -545,11 +545,6 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
         tree.winner[row.leaf : end] = row.first + np.arange(end - row.leaf)
         fill_tree(tree[row.tree - ROOT : end], int(row.leaf - row.tree) + ROOT)
     return rows, tree, np.zeros(0, dtype=np.int64)
-
-
-def _longest_count(classes: Records) -> int:
-    """Return the largest number of tokens or of sequences in a step of continuous batches, and one more."""
-    return 1 + max(int(classes.most_tokens.max(initial=0)), int(classes.most_sequences.max(initial=0)))
 
 
 def _largest_batch(prepared: PreparedRun) -> int:

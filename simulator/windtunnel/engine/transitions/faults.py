@@ -20,10 +20,10 @@ from windtunnel.engine.transitions.features import (
 )
 from windtunnel.engine.transitions.gangs import all_linked, any_down, change_speed, disband, leader_of
 from windtunnel.engine.transitions.jobs import ended, interrupted, row_of, stops, waits_again
+from windtunnel.engine.transitions.losses import cut_off, deliver, take_sequence
 from windtunnel.engine.transitions.power import release, shed
 from windtunnel.engine.transitions.progress import discard_progress, lose_progress
 from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
-from windtunnel.engine.transitions.servers import cut_off, deliver, take_sequence
 from windtunnel.engine.transitions.single import complete, deliver_first_tokens
 from windtunnel.engine.transitions.streams import deliver_jobs, remove_job, take_job
 from windtunnel.engine.transitions.tables import SINGLE, STREAM, Records, World

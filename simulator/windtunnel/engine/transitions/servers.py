@@ -24,12 +24,13 @@ from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_token, count_decoding
 from windtunnel.engine.transitions.features import CLASSES, INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, cold, hot
-from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
+from windtunnel.engine.transitions.jobs import ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
-from windtunnel.engine.transitions.prefixes import forget_prefixes, look_up, make_room, release_prompt, use_prompt
+from windtunnel.engine.transitions.prefixes import look_up, make_room, release_prompt, use_prompt
 from windtunnel.engine.transitions.queues import best_queue, is_available, pop, precedes
 from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
+from windtunnel.engine.transitions.victims import first_victim, last_of, made_since_read
 from windtunnel.engine.transitions.work import proceed, settle
 
 # Lists of sequences.
@@ -94,7 +95,8 @@ def _decodes(w: World, device: int, slot: int) -> None:
 
 
 @hot
-def _decodes_no_more(w: World, device: int, slot: int) -> None:
+def decodes_no_more(w: World, device: int, slot: int) -> None:
+    """Remove the sequence from the decoding ones."""
     v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
     if q.before < 0:
         v.decoding = s.next
@@ -187,14 +189,7 @@ def _release(w: World, device: int, slot: int, held: int) -> None:
 
 
 @cold
-def _made(w: World, device: int, slot: int) -> int:
-    """Return the tokens that a decoding sequence has made since it was read last."""
-    made: int = 1 + w.servers[device].steps - w.sequences[slot].born
-    return made
-
-
-@cold
-def _last_token(w: World, device: int, slot: int) -> int:
+def last_token(w: World, device: int, slot: int) -> int:
     """Return the tick of the last token of a decoding sequence, before the present step."""
     v = w.servers[device]
     tick: int = max(v.produced if v.produced else v.began, w.sequences[slot].last)
@@ -214,10 +209,10 @@ def _preempt(w: World, device: int, slot: int) -> None:
                 _put_back(w, device, v.reading_end)
         _put_back(w, device, slot)
         return
-    made = _made(w, device, slot)
+    made = made_since_read(w, device, slot)
     # The step before this one has ended now, unless prompts were read in steps of their own since then.
     q.last = max(v.produced, q.last) if v.produced else r.now
-    _decodes_no_more(w, device, slot)
+    decodes_no_more(w, device, slot)
     held = q.prompt + made
     v.attended -= held
     _release(w, device, slot, held)
@@ -253,53 +248,6 @@ def _waits_off(w: World, device: int, slot: int) -> None:
         w.slots[before].next = slot
 
 
-@cold
-def _first_victim(w: World, device: int, slot: int, needs: int) -> int:
-    """Return the last sequence in the order of the policy, if a sequence comes before it and gets room in its place.
-
-    It is preempted only if all sequences that come after the one of ``slot`` together leave it the room. It needs the
-    memory of ``needs`` tokens; -1 if none is preempted.
-    """
-    v, c = w.servers[device], w.classes[w.devices[device].cls]
-    key = w.slots[slot].key
-    last, freed, count = -1, 0, 0
-    for first in (v.reading, v.decoding):
-        other = first
-        while other >= 0:
-            if w.slots[other].key > key:
-                q = w.sequences[other]
-                freed += q.prompt + c.state
-                if c.whole:
-                    freed += q.output
-                elif q.read == q.prompt:
-                    freed += _made(w, device, other) + 1
-                count += 1
-                if last < 0 or precedes(w, last, other):
-                    last = other
-            other = w.slots[other].next
-    if count == 0:
-        return -1
-    needed = v.cached + needs + c.state + (w.sequences[slot].output + v.promised if c.whole else v.decoding_count)
-    enough = needed - freed <= c.capacity or count == v.reading_count + v.decoding_count
-    return last if enough else -1
-
-
-@cold
-def _last_of(w: World, device: int) -> int:
-    """Return the sequence that is preempted if memory is full: the youngest, or the last in the order of the policy."""
-    v = w.servers[device]
-    youngest: int = v.reading_end if v.reading_count else v.decoding_end
-    if not (CLASSES and w.run[0].outranks):
-        return youngest
-    for first in (v.reading, v.decoding):
-        slot = first
-        while slot >= 0:
-            if precedes(w, youngest, slot):
-                youngest = slot
-            slot = w.slots[slot].next
-    return youngest
-
-
 @hot
 def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
     """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
@@ -325,6 +273,18 @@ def _next_in(w: World, device: int, accepts: bool) -> tuple[int, int]:
 
 
 @hot
+def _starts(w: World, device: int, slot: int, queue: int) -> None:
+    """Take a sequence that is about to be admitted from its queue."""
+    r = w.run[0]
+    pop(w, queue)
+    if CLASSES and r.fair and w.slots[slot].starts == 0:
+        charge_prompt(w, device, slot)
+    started(w, device, slot)
+    if PREFIXES and r.caching:
+        w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
+
+
+@hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
@@ -336,7 +296,7 @@ def _fill(w: World, device: int) -> None:
         needs = _needs(w, device, slot)
         is_full = CLASSES and v.reading_count + v.decoding_count >= c.most_sequences
         if is_full or not _has_room(c, v, w.sequences[slot], needs):
-            victim = _first_victim(w, device, slot, needs) if CLASSES and r.outranks else -1
+            victim = first_victim(w, device, slot, needs) if CLASSES and r.outranks else -1
             if victim < 0:
                 break
             _preempt(w, device, victim)
@@ -344,15 +304,17 @@ def _fill(w: World, device: int) -> None:
         if queue < 0:
             v.off = w.slots[slot].next
         else:
-            pop(w, queue)
-            if CLASSES and r.fair and w.slots[slot].starts == 0:
-                charge_prompt(w, device, slot)
-            started(w, device, slot)
-            if PREFIXES and r.caching:
-                w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
+            _starts(w, device, slot, queue)
         _admit(w, device, slot, needs)
+    _keep_within_memory(w, device)
+
+
+@hot
+def _keep_within_memory(w: World, device: int) -> None:
+    """Preempt sequences until the others have memory for their next tokens, and then remove cached blocks."""
+    r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     while v.cached + v.decoding_count > c.capacity and (v.reading_count or v.decoding_count > 1):
-        _preempt(w, device, _last_of(w, device))
+        _preempt(w, device, last_of(w, device))
     if PREFIXES and r.caching == SHARED_MEMORY and v.cached + v.decoding_count + v.spare > c.capacity:
         make_room(w, device, c.capacity - v.cached - v.decoding_count)
 
@@ -454,7 +416,7 @@ def begin_step(w: World, device: int) -> None:
 
 
 @hot
-def _gap(w: World, ticks: int, tokens: int, work: int, of: int) -> None:
+def gap(w: World, ticks: int, tokens: int, work: int, of: int) -> None:
     """Record that ``tokens`` tokens of a workload followed their predecessors after ``ticks``; see ``tables.GAP``."""
     r = w.run[0]
     g = w.gaps[r.gaps]
@@ -471,14 +433,14 @@ def _record_gaps(w: World, device: int) -> None:
         slot = v.decoding
         while slot >= 0:
             since = max(v.produced, w.sequences[slot].last)
-            _gap(w, r.now - since, 1, w.slots[slot].work, w.slots[slot].job)
+            gap(w, r.now - since, 1, w.slots[slot].work, w.slots[slot].job)
             slot = w.slots[slot].next
         v.produced = 0
         return
     for work in range(r.workloads):
         count = w.decoding_of[device, work]
         if count:
-            _gap(w, r.now - v.began, count, work, -1 - device)
+            gap(w, r.now - v.began, count, work, -1 - device)
 
 
 @hot
@@ -491,21 +453,6 @@ def _finish(w: World, device: int, slot: int) -> None:
         w.servers[device].undelivered = slot
 
 
-@cold
-def deliver(w: World, device: int) -> None:
-    """Deliver what was produced while the device was unreachable."""
-    v = w.servers[device]
-    for first in (v.undelivered, v.decoding, v.reading, v.off):
-        slot = first
-        while slot >= 0:
-            following = w.slots[slot].next
-            deliver_first_token(w, slot)
-            if first == v.undelivered:
-                ended(w, device, slot, True)
-            slot = following
-    v.undelivered = -1
-
-
 @hot
 def _has_read(w: World, device: int, slot: int) -> None:
     """End the prefill of a sequence, which produces a token."""
@@ -513,7 +460,7 @@ def _has_read(w: World, device: int, slot: int) -> None:
     if w.jobs[row_of(w, w.slots[slot].job)].first == -1:
         record_first_token(w, device, slot, r.now)
     else:
-        _gap(w, r.now - q.last, 1, w.slots[slot].work, w.slots[slot].job)
+        gap(w, r.now - q.last, 1, w.slots[slot].work, w.slots[slot].job)
     v.cached += 1
     v.promised -= 1
     if CLASSES and r.fair:
@@ -570,7 +517,7 @@ def end_step(w: World, device: int) -> None:
     while v.ending >= 0 and w.sequences[v.ending].ends == v.steps:
         slot = v.ending
         q = w.sequences[slot]
-        _decodes_no_more(w, device, slot)
+        decodes_no_more(w, device, slot)
         held = q.prompt + q.output
         v.attended -= held
         _release(w, device, slot, held)
@@ -599,83 +546,3 @@ def end_step(w: World, device: int) -> None:
     v.tokens += read
     _count_step(w, device, decoding, read, ends)
     r.feeding = device
-
-
-@cold
-def _so_far(w: World, device: int, slot: int) -> tuple[int, int]:
-    """Return how many tokens a sequence has produced, and when it produced the last one."""
-    s, q = w.slots[slot], w.sequences[slot]
-    made = q.prompt - w.ints[w.workloads[s.work].prompts + s.rank]
-    if q.read == q.prompt:
-        return made + _made(w, device, slot), _last_token(w, device, slot)
-    return made, q.last
-
-
-@cold
-def cut_off(w: World, device: int) -> None:
-    """Note what the sequences of a device have delivered, which becomes unreachable now."""
-    v = w.servers[device]
-    for first in (v.decoding, v.reading, v.off):
-        slot = first
-        while slot >= 0:
-            q = w.sequences[slot]
-            q.delivered, q.seen = _so_far(w, device, slot)
-            slot = w.slots[slot].next
-
-
-@cold
-def _interrupt(w: World, device: int, slot: int) -> int:
-    """Let a sequence whose cache is lost begin again: its prompt and the tokens that it has delivered are read.
-
-    Returns how many tokens it has delivered.
-    """
-    d, s, q = w.devices[device], w.slots[slot], w.sequences[slot]
-    work = w.workloads[s.work]
-    if d.linked:
-        q.delivered, q.seen = _so_far(w, device, slot)
-    q.last = q.seen
-    if q.delivered:
-        _gap(w, device, 0, s.work, s.job)
-        w.gaps[w.run[0].gaps - 1].end = q.last
-    q.prompt = w.ints[work.prompts + s.rank] + q.delivered
-    q.output = w.ints[work.outputs + s.rank] - q.delivered
-    q.read = q.chunk = 0
-    delivered: int = q.delivered
-    return delivered
-
-
-@cold
-def take_sequence(w: World, device: int) -> tuple[int, int]:
-    """Remove a sequence from a device whose batch is given up, the decoding ones first.
-
-    Returns:
-        The sequence, or -1 if none is left, and how many tokens it has delivered.
-    """
-    v = w.servers[device]
-    slot: int = v.decoding
-    if slot >= 0:
-        w.slots[slot].energy += v.per_token - w.sequences[slot].joules_at_birth
-        delivered = _interrupt(w, device, slot)
-        _decodes_no_more(w, device, slot)
-        if PREFIXES and w.run[0].caching:
-            release_prompt(w, device, slot, True)
-        return slot, delivered
-    if v.reading >= 0:
-        slot = v.reading
-        v.reading = w.slots[slot].next
-        if PREFIXES and w.run[0].caching:
-            release_prompt(w, device, slot, True)
-        return slot, _interrupt(w, device, slot)
-    slot = v.off
-    if slot >= 0:
-        v.off = w.slots[slot].next
-        return slot, _interrupt(w, device, slot)
-    slot = v.undelivered
-    if slot >= 0:
-        v.undelivered = w.slots[slot].next
-        return slot, _interrupt(w, device, slot)
-    v.reading_end = -1
-    v.reading_count = v.chunks = v.cached = v.attended = v.promised = v.produced = 0
-    if PREFIXES and w.run[0].caching:
-        forget_prefixes(w, device)
-    return -1, 0

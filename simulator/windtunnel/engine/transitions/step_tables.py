@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from windtunnel.core.serving_engine import Admission
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.decoding import DecoderCosts
@@ -33,3 +35,9 @@ def write_step_costs(row: Records, costs: DecoderCosts, add: Callable[[FloatArra
     row.prefill, row.decode = add(costs.flat("prefill")), add(costs.flat("decode"))
     row.kinds, row.windows = len(costs.windows), add(costs.windows)
     row.stages, row.copies, row.stage_share = costs.group.pipeline, costs.group.attention_data, costs.stage_share
+
+
+def step_counts(classes: Records) -> np.ndarray:
+    """Return no counts of steps yet, with room for the largest number of tokens or of sequences in a step."""
+    largest = max(int(classes.most_tokens.max(initial=0)), int(classes.most_sequences.max(initial=0)))
+    return np.zeros((len(classes), 2, 1 + largest), dtype=np.int64)
