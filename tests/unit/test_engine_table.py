@@ -105,9 +105,15 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
         ([[ADAPTED]], {"policy": batch("request")}),
     ],
     "preemption with an order by arrival": [([[SERVICE]], {"policy": {"name": "fifo", "preemption": "resume"}})],
-    "preemption with batches": [
+    "preemption with request-level batches": [
         ([[SERVICE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "request", "size": 2}}}),
-        ([[GENERATE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "continuous"}}}),
+    ],
+    "`preemption: restart` with continuous batching": [
+        ([[GENERATE]], {"policy": {**batch("continuous"), "name": "priority", "preemption": "restart"}})
+    ],
+    "fair shares without continuous batching": [([[SERVICE]], {"policy": {"name": "fifo", "fair": {}}})],
+    "fair shares with an order other than `arrival` and `priority`": [
+        ([[GENERATE]], {"policy": {**batch("continuous"), "name": "shortest-job-first", "fair": {}}})
     ],
     "preemption with `streams` above 1, or with `streams` in a program": [
         ([[SERVICE]], {"policy": PREEMPTIVE, "fleet": [{**GPU, "streams": 2}]}),

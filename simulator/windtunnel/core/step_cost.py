@@ -343,7 +343,7 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
         whole(engine * cost.duration_low_s),
         whole(engine * cost.duration_high_s),
         whole(asked.working * engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
-        whole(_moved(rows)),
+        whole(moved_bytes(rows)),
         whole(part.op.flops(rows.choices, rows.numbers)),
         bound,
         int(cost.provenance.max()),
@@ -374,7 +374,8 @@ def _distinct(rows: Rows) -> tuple[Rows, IntArray]:
     return replace(rows, numbers={name: values[first] for name, values in rows.numbers.items()}), which
 
 
-def _moved(rows: Rows) -> FloatArray:
+def moved_bytes(rows: Rows) -> FloatArray:
+    """Return the bytes of the operands of operations, each read or written once, or those that an exchange sends."""
     moved = rows.op.operand_bytes(rows.choices, rows.numbers)
     return moved if np.any(moved) else rows.numbers.get("bytes", np.zeros(rows.shape))
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
 from windtunnel.core.results.faults import FaultResult, ProgressResult
+from windtunnel.core.results.use import EntryUse, TenantUse
 
 
 @dataclass(frozen=True)
@@ -87,21 +88,6 @@ class CostPerMillion(Result):
 
 
 @dataclass(frozen=True)
-class EntryUse(Result):
-    """How the replicas of one fleet entry were used: means over them and over the time for which they were rented.
-
-    ``kv_mean`` and ``kv_peak`` are shares of the KV cache, None where requests are not batched continuously.
-    """
-
-    entry: str
-    busy: float
-    """The share of the time in which a replica had any sequence in a step."""
-    mean_sequences: float | None
-    kv_mean: float | None
-    kv_peak: float | None
-
-
-@dataclass(frozen=True)
 class SpeculationUse(Result):
     """How the drafted tokens of the steps of decoding sequences were accepted, also beyond the ends of outputs."""
 
@@ -161,6 +147,8 @@ class Serving(Result):
     adapters: AdapterUse | None = None
     """None without LoRA adapters."""
     entries: Sequence[EntryUse] = ()
+    tenants: Sequence[TenantUse] = ()
+    """The tenants of all workloads, those with most tokens first; empty where no workload and no policy states any."""
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)
     """``slo_attainment`` with its interval."""
 

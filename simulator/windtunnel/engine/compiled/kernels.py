@@ -50,6 +50,8 @@ def needs_everything(prepared: PreparedRun) -> bool:
     """Return whether a run needs rare features, from autoscaling to faults of operations."""
     if prepared.scaled or prepared.real or prepared.users or prepared.progresses or prepared.ganging:
         return True
+    if prepared.flows is not None or prepared.outranks:
+        return True
     if has_waits(prepared) or prepared.reconfigures or prepared.drafted_tokens or prepared.adapting:
         return True
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
@@ -167,6 +169,9 @@ def _empty() -> World:
         decoding_of=np.zeros((0, 1), dtype=np.int64),
         adapters=records(0, tables.ADAPTER),
         accepted=np.zeros((0, 1), dtype=np.int64),
+        step_counts=np.zeros((0, 2, 1), dtype=np.int64),
+        flows=records(0, tables.FLOW),
+        shares=records(0, tables.SHARE),
         faults=records(0, tables.FAULT),
         operation_faults=records(0, tables.OPERATION_FAULT),
         line=np.zeros(0, dtype=np.int64),

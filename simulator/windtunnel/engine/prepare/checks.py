@@ -257,11 +257,17 @@ def check_progress(prepared: PreparedRun) -> None:
                 where=where,
                 expected="order: priority, or another order than arrival",
             )
-        if policy.batch.kind != "none":
+        if policy.batch.kind == "request":
             raise InputError(
                 "preemption interrupts single jobs and does not support batches",
                 where=where,
                 expected="a policy without batch, or without preemption",
+            )
+        if prepared.outranks and policy.preemption == "restart":
+            raise InputError(
+                "a request of a continuous batch keeps the tokens that it has delivered when it is preempted",
+                where=where,
+                expected="preemption: resume",
             )
         for number, kind in kinds.items():
             _check_single(kind, "preemption", where, prepared.classes[number].name)

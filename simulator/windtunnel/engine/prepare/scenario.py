@@ -38,6 +38,7 @@ from windtunnel.engine.prepare.prefixes import PromptChains, block_tokens, promp
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
+from windtunnel.engine.prepare.tenants import job_flows
 from windtunnel.engine.prepare.users import first_capacity, user_class
 from windtunnel.engine.prepare.waits import patience_draws
 from windtunnel.scenario.arrivals import Closed, Trace
@@ -129,6 +130,7 @@ def prepare(
         expected_ticks=to_ticks(expected_s),
         chains=[_chains(w, block, compiled) for w in workloads] if block else [],
         block_tokens=block,
+        flows=job_flows(scenario, policy, workloads),
         sampled=scenario.records != "none",
         slowdown=None if streamed else straggler_slowdowns(scenario.faults, scenario.seed, names, workload_of, rank),
         users=[user_class(scenario, w.number, w.source.count, s) for w, s in zip(closed, of_users, strict=True)],

@@ -8,21 +8,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, TokenGaps
+from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, StepWork, TokenGaps
 from windtunnel.core.results.run import (
     AdapterUse,
     CostPerMillion,
-    EntryUse,
     Estimate,
     Serving,
     SpeculationUse,
     TimeDistribution,
     of_tokens,
 )
-from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
+from windtunnel.core.results.use import EntryUse
+from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray, to_second_array
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.statistics import estimates, over_replications
+from windtunnel.engine.results.tenants import merged_tenants, tenants_of
 from windtunnel.engine.results.times import Steady
 from windtunnel.scenario.program import Generate
 from windtunnel.scenario.target import Target
@@ -94,6 +95,7 @@ def serving_of(
         speculation=None if use is None else _speculation(use.accepted, prepared, work),
         adapters=None if use is None else _adapters(use, prepared, work),
         entries=entries,
+        tenants=tenants_of(prepared, recording) if work is None else [],
         attainment=attained,
     )
 
@@ -190,8 +192,23 @@ def _entries(prepared: PreparedRun, recording: Recording, work: int | None) -> l
             kv_mean = float(use.token_ticks[members].sum()) / rented / capacity
             kv_peak = float(use.peak_tokens[members].max()) / capacity
         busy = float(devices.busy_ticks[members].sum()) / rented if rented else 0.0
-        found.append(EntryUse(c.name, busy, mean_sequences, kv_mean, kv_peak))
+        shares: tuple[float | None, float | None] = (None, None)
+        if use is not None and len(use.work) and rented:
+            shares = _peak_shares(prepared, c.number, use.work[c.number], rented / TICKS_PER_SECOND)
+        found.append(EntryUse(c.name, busy, mean_sequences, kv_mean, kv_peak, *shares))
     return found
+
+
+def _peak_shares(prepared: PreparedRun, cls: int, work: StepWork, rented_s: float) -> tuple[float | None, float | None]:
+    """Return the shares of peak arithmetic and of peak bandwidth that the steps of a class used."""
+    decoder = next((p.decoder for (c, _), p in prepared.compiled.items() if c == cls and p.decoder is not None), None)
+    if decoder is None:
+        return None, None
+    flops_s, moved_s = decoder.rates(work)
+    return (
+        None if flops_s is None else flops_s / rented_s,
+        None if moved_s is None else moved_s / rented_s,
+    )
 
 
 # Attainment.
@@ -253,10 +270,41 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
         low = np.searchsorted(end[here], jobs.first[mine], side="right")
         high = np.searchsorted(end[here], jobs.finish[mine], side="right")
         largest[mine] = _largest_within(ticks[here], low, high)
+    _replace_of_moved(largest, jobs, gaps, (group, end, ticks), works)
     own = np.flatnonzero(~shared)
     own = own[(gaps.end[own] > jobs.first[gaps.of[own]]) & (jobs.first[gaps.of[own]] >= 0)]
     np.maximum.at(largest, gaps.of[own], gaps.ticks[own])
     return largest
+
+
+def _replace_of_moved(
+    largest: TickArray, jobs: Jobs, gaps: TokenGaps, steps: tuple[IntArray, TickArray, TickArray], works: int
+) -> None:
+    """Replace the largest gaps in steps of the jobs that were on several devices, or on one that was lost.
+
+    Args:
+        largest: The largest gaps by job.
+        jobs: The jobs.
+        gaps: The gaps.
+        steps: The group, the end and the ticks of each step, by group and end.
+        works: The number of workloads, by which a group is numbered.
+    """
+    group, end, ticks = steps
+    decoded = (jobs.status == COMPLETED) & (jobs.tokens > 1) & (jobs.first >= 0)
+    cuts = gaps.cuts[decoded[gaps.cuts[:, 0]]]
+    resumed = np.flatnonzero(np.isin(gaps.of, cuts[:, 0]))
+    for job in np.unique(cuts[:, 0]).tolist():
+        returns = np.sort(gaps.end[resumed[gaps.of[resumed] == job]])
+        stays = [(int(device), int(cut)) for _, device, cut in cuts[cuts[:, 0] == job].tolist()]
+        since, found = int(jobs.first[job]), 0
+        for device, until in [*sorted(stays, key=lambda stay: stay[1]), (int(jobs.device[job]), int(jobs.finish[job]))]:
+            number = device * works + int(jobs.workload[job])
+            here = slice(*np.searchsorted(group, [number, number + 1]).tolist())
+            low, high = np.searchsorted(end[here], [since, until], side="right").tolist()
+            found = max(found, int(ticks[here][low:high].max(initial=0)))
+            later = returns[returns > until]
+            since = int(later[0]) if len(later) else int(jobs.finish[job])
+        largest[job] = found
 
 
 def _largest_within(values: TickArray, low: IntArray, high: IntArray) -> TickArray:
@@ -331,6 +379,7 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         energy_per_output_token_j=_mean(part.energy_per_output_token_j for part in parts),
         adapters=_merged_adapters([part.adapters for part in parts if part.adapters is not None]),
         speculation=_merged_speculation([part.speculation for part in parts if part.speculation is not None]),
+        tenants=merged_tenants([part.tenants for part in parts]),
         entries=list(map(_merged_use, zip(*(part.entries for part in parts), strict=True))),
         attainment=attained,
     )
@@ -349,6 +398,8 @@ def _merged_use(rows: Sequence[EntryUse]) -> EntryUse:
         mean_sequences=_mean(row.mean_sequences for row in rows),
         kv_mean=_mean(row.kv_mean for row in rows),
         kv_peak=_mean(row.kv_peak for row in rows),
+        peak_flops=_mean(row.peak_flops for row in rows),
+        peak_bandwidth=_mean(row.peak_bandwidth for row in rows),
     )
 
 

@@ -40,13 +40,14 @@ SPECULATION = True
 """Speculative decoding: sequences whose tokens of a step depend on what is accepted."""
 ADAPTERS = True
 """LoRA adapters, which take slots of devices with continuous batching."""
+CLASSES = True
+"""Continuous batches that share fairly between tenants, or in which requests preempt others by their order."""
 SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "SPECULATION", "ADAPTERS",
-    "SIMPY",
+    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "SPECULATION", "ADAPTERS", "CLASSES", "SIMPY",
 )  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -81,3 +81,10 @@ def write_acceptance(
             workloads[work].draft_keys = add_int(np.array(words, dtype=np.int64))
             workloads[work].reached = add(speculation.reached)
     return np.zeros((len(prepared.workloads) if most else 0, most + 1), dtype=np.int64)
+
+
+def step_counts(classes: Records) -> np.ndarray:
+    """Return no counts of steps yet, with room for the largest number of tokens or of sequences in a step."""
+    positions = classes.most_sequences * np.maximum(classes.queries, 1)
+    largest = max(int(classes.most_tokens.max(initial=0)), int(positions.max(initial=0)))
+    return np.zeros((len(classes), 2, 1 + largest), dtype=np.int64)
