@@ -11,6 +11,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.prefixes import _find
+from windtunnel.engine.transitions.servers import _made
 from windtunnel.engine.transitions.tables import SHARED_MEMORY
 
 
@@ -48,7 +49,7 @@ class Watched(process._Run):
         if r.caching and r.caching != SHARED_MEMORY:
             assert v.spare <= r.cache_blocks and not users
         elif w.devices[device].slot >= 0 and (v.reading_count + v.decoding_count > 1 or r.disaggregated):
-            assert v.cached + v.decoding_count + v.spare <= c.capacity
+            assert v.cached + v.decoding_count * c.queries + v.spare <= c.capacity
 
     def hold_blocks(self, device: int, users: Counter[int]) -> None:
         w: Any = self.world
@@ -89,7 +90,7 @@ class Watched(process._Run):
             slot = first
             while slot >= 0:
                 q = w.sequences[slot]
-                yield slot, q.prompt + (1 + v.steps - q.born if first == v.decoding else 0)
+                yield slot, q.prompt + (_made(w, device, slot) if first == v.decoding else 0)
                 slot = w.slots[slot].next
         if w.run[0].disaggregated:
             slot = w.ports[device].holding

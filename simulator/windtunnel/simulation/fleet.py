@@ -12,7 +12,7 @@ from windtunnel import policies
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, Policy, PrefixCache, Route
+from windtunnel.core.policy import Batch, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.policies.weighted import weighted_route
 from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, WeightedRoute
@@ -58,6 +58,7 @@ def _stated_policy(scenario: Scenario) -> Policy:
         )
     preemption = stated.preemption or "none"
     decode_route = _route(scenario, stated.decode_route, "decode_route") if stated.decode_route is not None else None
+    fair = None if stated.fair is None else FairShares(stated.fair.weights, stated.fair.prompt, stated.fair.output)
     if stated.name is not None:
         named = _located(
             partial(policies.named, stated.name, batch, scenario.folder, scenario.outside_code),
@@ -65,12 +66,12 @@ def _stated_policy(scenario: Scenario) -> Policy:
             "policy",
             "name",
         )
-        return replace(named, preemption=preemption, backfill=stated.backfill, decode_route=decode_route)
+        return replace(named, preemption=preemption, backfill=stated.backfill, decode_route=decode_route, fair=fair)
     made_order = partial(policies.order_named, stated.order or "arrival", scenario.folder, scenario.outside_code)
     route = _route(scenario, stated.route or "central", "route")
     order = _located(made_order, scenario, "policy", "order")
     name = f"{route.name} / {order.name}"
-    return Policy(name, route, order, batch, preemption, decode_route, stated.backfill)
+    return Policy(name, route, order, batch, preemption, decode_route, stated.backfill, fair)
 
 
 def _route(scenario: Scenario, stated: str | WeightedRoute, key: str) -> Route:
@@ -127,13 +128,14 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
                 network_bytes_per_s=scenario.network.bandwidth if linked else None,
                 network_latency_s=scenario.network.latency if linked else None,
             )
-            if device.power_limit_w < device.idle_power_w:
-                raise InputError(
-                    f"{device.label} would draw {device.idle_power_w:g} W idle and {device.power_limit_w:g} W at most",
-                    expected="power: {idle: ..., max: ...} with idle <= max",
-                )
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "device")) from None
+        if device.power_limit_w < device.idle_power_w:
+            raise InputError(
+                f"{device.label} would draw {device.idle_power_w:g} W idle and {device.power_limit_w:g} W at most",
+                where=scenario.where("fleet", i, "power", "idle" if entry.power.max is None else "max"),
+                expected="power: {idle: ..., max: ...} with idle <= max",
+            )
         devices.append(device)
     return devices
 

@@ -38,12 +38,18 @@ PREFIXES = True
 """Prefix caches of devices with continuous batching."""
 TRANSFERS = True
 """Devices that only read prompts, and send the KV cache of each to a device that decodes."""
+SPECULATION = True
+"""Speculative decoding: sequences whose tokens of a step depend on what is accepted."""
+ADAPTERS = True
+"""LoRA adapters, which take slots of devices with continuous batching."""
+CLASSES = True
+"""Continuous batches that share fairly between tenants, or in which requests preempt others by their order."""
 SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "TRANSFERS", "SIMPY",
+    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "SPECULATION", "ADAPTERS", "CLASSES", "TRANSFERS", "SIMPY",
 )  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])
