@@ -11,8 +11,8 @@ from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.prefixes import _find
-from windtunnel.engine.transitions.servers import _made
 from windtunnel.engine.transitions.tables import SHARED_MEMORY
+from windtunnel.engine.transitions.victims import made_since_read
 
 
 def run_watched(prepared: PreparedRun) -> Recording:
@@ -90,7 +90,7 @@ class Watched(process._Run):
             slot = first
             while slot >= 0:
                 q = w.sequences[slot]
-                yield slot, q.prompt + (_made(w, device, slot) if first == v.decoding else 0)
+                yield slot, q.prompt + (made_since_read(w, device, slot) if first == v.decoding else 0)
                 slot = w.slots[slot].next
         if w.run[0].disaggregated:
             slot = w.ports[device].holding

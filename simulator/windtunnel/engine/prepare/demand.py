@@ -463,28 +463,34 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
 def _decoding(compiled: Compiled, ranks: np.ndarray, size: int, most: int) -> _Minimum:
     """Return the demand of decoding on devices to which KV caches are sent, in batches of at most ``size`` sequences.
 
-    The first token comes with the cache, so that each further one is a step of the sequence.
+    The first token comes with the cache, and each step gives at most as many tokens as it verifies. A step verifies at
+    least the tokens that it gives.
     """
     costs = compiled.decoder
     assert costs is not None and compiled.prompts is not None and compiled.outputs is not None  # noqa: S101
     prompts = compiled.prompts[ranks].astype(np.float64)
     decoded = compiled.outputs[ranks].astype(np.float64) - 1
-    size, most = min(size, costs.head.shape[1] - 1), min(most, costs.linear.shape[1] - 1)
+    queries = costs.query_tokens
+    size, most = min(size, costs.decode.shape[1] - 1), min(most, costs.linear.shape[1] - 1)
+    positions = size * queries
+    steps = decoded / queries
     least_linear, least_head, least_decode = costs.least_tables()
     totals: list[FloatArray] = []
     for i in (0, 1):  # seconds, then joules
-        linear, head = _lower_envelope(least_linear[i, 1 : most + 1]), _lower_envelope(least_head[i, 1 : size + 1])
-        a_token = float((linear[:size] / np.arange(1, min(size, most) + 1)).min())
-        a_head = float((head / np.arange(1, size + 1)).min())
+        linear, head = _lower_envelope(least_linear[i, 1 : most + 1]), _lower_envelope(least_head[i, 1 : positions + 1])
+        a_token = float((linear[:positions] / np.arange(1, min(positions, most) + 1)).min())
+        a_head = float((head / np.arange(1, positions + 1)).min())
         alpha, beta = _attention(least_decode[i], size, float(np.mean(prompts + decoded / 2)))
-        attended = decoded * alpha + beta * (decoded * prompts + decoded * (decoded + 1) / 2)
+        attended = steps * alpha + beta * steps * (prompts + np.maximum(decoded - queries, 0.0) / 2 + 1.0)
         share = costs.stage_share if i == 0 else 1.0
         totals.append(share * (decoded * (a_token + a_head) + attended))
     gap = float(
-        least_linear[0, 1 : most + 1].min() + least_head[0, 1 : size + 1].min() + least_decode[0, 1 : size + 1].min()
+        least_linear[0, 1 : most + 1].min()
+        + least_head[0, 1 : positions + 1].min()
+        + least_decode[0, 1 : size + 1].min()
     )
     none = np.zeros_like(decoded)
-    return _Minimum({"device": totals[0]}, {"device": none}, decoded * gap, none, totals[1], gap)
+    return _Minimum({"device": totals[0]}, {"device": none}, np.ceil(steps) * gap, none, totals[1], gap)
 
 
 def _alone_first(costs: DecoderCosts, prompts: FloatArray, most: int, size: int) -> FloatArray:

@@ -240,13 +240,14 @@ def _choose_to_decode(w: World, score: Any, slot: int) -> int:
             port, d = w.ports[device], w.devices[device]
             full = port.awaiting >= 0 or sequences_of(w, device) >= c.most_sequences
             full = full or not has_room(w, device, slot, w.sequences[slot].prompt)
-            prompt, hit, kv, kv_room, running, turns = _of_server(w, device, slot)
+            prompt, hit, kv, kv_room, running, turns, adapter = _of_server(w, device, slot)
             present = zero + (d.present if r.routed else sequences_of(w, device) + port.waiting)
             backlog = float(max(d.ready - r.now, 0)) / PER_SECOND
             score_0, score_1 = score(
                 Candidate(
                     present, backlog, estimate, p.mean, p.price * estimate, energy, slack, zero + port.turn,
                     p.preference, 0.0, prompt, hit, kv, kv_room, running, turns,
+                    adapter,
                 )
             )  # fmt: skip
             if best < 0 or full != best_full:
