@@ -149,7 +149,6 @@ class Serving(Result):
     """None without LoRA adapters."""
     entries: Sequence[EntryUse] = ()
     kv_transfers: KvTransferResult | None = None
-    """None where no request moves between replicas."""
     tenants: Sequence[TenantUse] = ()
     """The tenants of all workloads, those with most tokens first; empty where no workload and no policy states any."""
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)

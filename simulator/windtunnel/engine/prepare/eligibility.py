@@ -30,6 +30,7 @@ class Signature(NamedTuple):
     decoders: tuple[int, ...]
 
 
+# Long: it determines the sets of both roles for each workload.
 def eligibility(
     scenario: Scenario,
     policy: Policy,

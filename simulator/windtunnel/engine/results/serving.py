@@ -42,6 +42,7 @@ def generates(prepared: PreparedRun, work: int | None) -> bool:
     )
 
 
+# Long: it states each figure of the section once.
 def serving_of(
     distributions: Mapping[str, TimeDistribution],
     work: int | None,
@@ -406,6 +407,7 @@ def attainment(work: int | None, prepared: PreparedRun, recording: Recording, st
     return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
 
 
+# Long: it states each figure of the section once.
 def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistribution]) -> Serving | None:
     """Return the requests of replications: counts are totals, other values are means; ``merged`` has the times."""
     if not parts:
