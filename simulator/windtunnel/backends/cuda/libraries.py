@@ -24,7 +24,7 @@ import numpy as np
 
 from windtunnel.backends.common.host_work import NO_SUSTAINED
 from windtunnel.backends.common.plans import fft_data, gemm_data
-from windtunnel.backends.common.trials import KernelOperations, error_share, free_all
+from windtunnel.backends.common.trials import KernelOperations, error_share, free_all, parts_of
 from windtunnel.backends.cuda.context import CupyContext
 from windtunnel.core.columns import Columns, numbers_of
 from windtunnel.core.errors import (
@@ -443,20 +443,22 @@ class LibraryTrial:
         raise self.accelerator.make_error(LaunchError, self.work.what, problem)
 
     def _replay(self, count: int) -> float:
-        """Return the device time of a graph of ``count`` calls."""
+        """Return the device time of ``count`` calls, by graphs of at most `LARGEST_GRAPH`."""
         driver, context = self.libraries.driver, self.libraries.context
         first, last = context.event(), context.event()
-        if count not in self._graphs:
+        parts = parts_of(count)
+        for size in sorted({*parts} - {*self._graphs}):
             self.accelerator.synchronize()
             with self.libraries.driving("capture a graph"):
                 driver.make_current()
-                self._graphs[count] = self._captured(count)
-                self._graphs[count].launch(stream=context.default.native)  # the first launch prepares the graph
+                self._graphs[size] = self._captured(size)
+                self._graphs[size].launch(stream=context.default.native)  # the first launch prepares the graph
         self.accelerator.synchronize()
         first.record()
         with self.libraries.driving("replay a graph"):
             driver.make_current()
-            self._graphs[count].launch(stream=context.default.native)
+            for size in parts:
+                self._graphs[size].launch(stream=context.default.native)
         last.record()
         last.synchronize()
         return last.elapsed_s(first)
