@@ -3,8 +3,8 @@
     python benchmarks/gpu/measure.py --out times.csv                    # medians by CUDA events
     ncu --kernel-name regex:^wt_ --clock-control none ... python benchmarks/gpu/measure.py --once
 
-A row is one launch. Arrays of the streaming kernels are several times the L2 cache; `wt_banks` and the kernels of arithmetic
-use hardly any memory. `bytes` and `flops` are what an ideal kernel moves and computes, counted by hand.
+A row is one launch. Arrays of the streaming kernels are several times the L2 cache; `wt_banks` and the kernels of
+arithmetic use hardly any memory. `bytes` and `flops` are what an ideal kernel moves and computes, counted by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ N = 1 << 26
 SIDE = 8192
 MATRIX = 2048
 BLOCK = 256
-MODE = "-arch=sm_90"
 
 Row = tuple[str, str, Any, Any, int, Sequence[Any], float, float]
 """Name, kernel, grid, block, dynamic shared bytes, arguments, ideal bytes, flops."""
@@ -38,7 +37,9 @@ def rows(b: dict[str, Any]) -> list[Row]:
     one = i4(small)
     made: list[Row] = [("empty", "wt_empty", 1, 32, 0, (), 0, 0)]
 
-    def plain(name: str, kernel: str, arguments: Sequence[Any], moved: float, flops: float = 0.0, count: int = N) -> None:
+    def plain(
+        name: str, kernel: str, arguments: Sequence[Any], moved: float, flops: float = 0.0, count: int = N
+    ) -> None:
         made.append((name, kernel, -(-count // BLOCK), BLOCK, 0, arguments, moved, flops))
 
     plain("copy", "wt_copy", (f, h, n), 8 * N)
@@ -84,7 +85,9 @@ def rows(b: dict[str, Any]) -> list[Row]:
     for stride in (0, 1, 2, 4, 8, 16, 32):
         plain(f"shared memory with stride {stride}", "wt_banks", (h, one, i4(stride), i4(2048)), 4 * small, 0, small)
     for ways in (1, 2, 4, 32):
-        plain(f"divergent {ways} ways", "wt_divergent", (h, one, i4(ways), i4(1024)), 4 * small, 2.0 * small * 1024, small)
+        plain(
+            f"divergent {ways} ways", "wt_divergent", (h, one, i4(ways), i4(1024)), 4 * small, 2.0 * small * 1024, small
+        )
     plain("loops of 1 to 32 times 32", "wt_uneven_loop", (h, one, i4(1024)), 4 * small, 2.0 * small * 528, small)
     made.append(("stencil naive", "wt_stencil_naive", (SIDE // 32, SIDE // 8), (32, 8), 0, (f, h, i4(SIDE)), 8 * SIDE**2, 5 * SIDE**2))  # fmt: skip
     made.append(("stencil shared", "wt_stencil_shared", (SIDE // 32, SIDE // 8), (32, 8), 0, (f, h, i4(SIDE)), 8 * SIDE**2, 5 * SIDE**2))  # fmt: skip
@@ -134,7 +137,9 @@ def main() -> None:
         function = module.get_function(kernel)
         sides = [(*((side,) if isinstance(side, int) else side), 1, 1)[:3] for side in (grid, block)]
 
-        def launch(function: Any = function, sides: Any = sides, arguments: Any = arguments, shared: int = shared) -> None:
+        def launch(
+            function: Any = function, sides: Any = sides, arguments: Any = arguments, shared: int = shared
+        ) -> None:
             function(*sides, tuple(arguments), shared_mem=shared, stream=stream)
 
         if given.once:

@@ -103,7 +103,9 @@ class Kernel:
 
         def launch(*arguments: Any) -> None:
             device = windtunnel.device("h200-sxm-141gb")
-            held = {id(a): (a, device.to_device(np.ascontiguousarray(a))) for a in arguments if isinstance(a, np.ndarray)}
+            held = {
+                id(a): (a, device.to_device(np.ascontiguousarray(a))) for a in arguments if isinstance(a, np.ndarray)
+            }
             given = [held[id(a)][1] if isinstance(a, np.ndarray) else a for a in arguments]
             device.launch(self.kernel, grid, block, *given, shared_bytes=more[1] if len(more) > 1 else 0)
             for array, buffer in held.values():
@@ -159,9 +161,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Module
 
 
 @pytest.mark.parametrize("module", SAME)
-def test_the_emulator_computes_what_the_gpu_computed(
-    programs: Callable[[str], ModuleType], module: str
-) -> None:
+def test_the_emulator_computes_what_the_gpu_computed(programs: Callable[[str], ModuleType], module: str) -> None:
     loaded = programs(module)
     for name in SAME[module]:
         for output, found in getattr(loaded, f"program_{name}")().items():

@@ -136,7 +136,9 @@ def recorded(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     case["tools"] = {}
     for tool in TOOLS if code != 124 else ("synccheck", "racecheck"):  # it does not end: a tool may still say why
         more = ["--racecheck-report", "all"] if tool == "racecheck" else []
-        code, said = ran(["compute-sanitizer", "--tool", tool, *more, "--print-limit", "6", "--error-exitcode", "9", str(program)])
+        code, said = ran(
+            ["compute-sanitizer", "--tool", tool, *more, "--print-limit", "6", "--error-exitcode", "9", str(program)]
+        )
         said = said.replace(str(HERE) + "/", "").replace(str(folder) + "/", "")
         summary = re.findall(r"^=+ (?:ERROR|RACECHECK) SUMMARY: (.*)$", said, re.M)
         kept = [line for line in said.splitlines() if "Host Frame" not in line and "Saved host backtrace" not in line]

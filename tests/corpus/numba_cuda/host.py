@@ -32,7 +32,13 @@ def program_to_device_and_back():
     back = held.copy_to_host()
     given = np.empty(10)
     held.copy_to_host(given)
-    return {"before": before, "back": back, "given": given, "shape": np.array(held.shape), "bytes": np.array([held.nbytes])}
+    return {
+        "before": before,
+        "back": back,
+        "given": given,
+        "shape": np.array(held.shape),
+        "bytes": np.array([held.nbytes]),
+    }
 
 
 def program_device_array_and_like():

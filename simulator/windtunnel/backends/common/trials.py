@@ -38,8 +38,8 @@ _CHUNK = 1 << 20
 MAX_SETS = 256
 """Maximum number of sets of operands. Tiny operands fit into caches in any case."""
 LARGEST_GRAPH = 1024
-"""Operations in one graph. A measurement of power repeats an operation for a second: hundreds of thousands of times, for
-which a graph of that size takes longer to capture than to replay."""
+"""Maximum number of operations in one graph. A measurement of power repeats an operation for a second, hundreds of
+thousands of times, and a graph of that size takes longer to capture than to replay."""
 
 
 def parts_of(count: int) -> list[int]:

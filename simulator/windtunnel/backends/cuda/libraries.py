@@ -2,7 +2,7 @@
 
 Operands are the context's own buffers, and so is a transform's working memory; what cuBLAS allocates for itself is not
 visible. cuBLAS stores matrices by columns. A matrix stored by rows is the transpose of one stored by columns, so
-C = A B is computed as C' = B' A' without moving any data. For int8, B is stored by columns (`LibraryCall.b_by_columns`).
+C = A B is computed as C' = B' A' without moving any data. For int8, B is stored by columns.
 
 The math mode is set on a separate cuBLAS handle, so that CuPy's own handle does not change. Each call states whether
 fp32 may be rounded to TF32 (`LibraryCall`). CuPy does not call cuBLAS while a stream is captured, but it captures
@@ -85,8 +85,8 @@ class LibraryCall:
     """NumPy type of alpha and beta, which depends on the compute type."""
     description: str
     b_by_columns: bool = False
-    """Whether ``b`` is stored by columns. cuBLAS 13.1 on an H200 has products of int8 stored by rows for some sizes only
-    (128 x 128 x 128, not 100 x 100 x 100 or 72 x 32 x 48), and those without the tensor cores: 12 times slower at 4096."""
+    """Whether ``b`` is stored by columns, as int8 requires: cuBLAS 13.1 on an H200 multiplies int8 matrices stored by
+    rows for some sizes only (128 x 128 x 128, not 100 x 100 x 100), and 12 times slower (4096 x 4096 x 4096)."""
 
 
 @dataclass

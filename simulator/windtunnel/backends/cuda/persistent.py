@@ -268,7 +268,8 @@ class PersistentKernel:
     def hang(self, problem: str) -> DeviceHang:
         """Return the error for replies that did not arrive. It says why the kernel ended, if it has."""
         ended = f"; the kernel {self.host.ended}" if self.host.ended else ""
-        return self.context.error(DeviceHang, "call the persistent kernel", problem + ended)
+        error: DeviceHang = self.context.error(DeviceHang, "call the persistent kernel", problem + ended)
+        return error
 
 
 @dataclass(frozen=True)
