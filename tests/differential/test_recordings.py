@@ -177,3 +177,7 @@ def test_numba_contracts_a_product_and_a_sum_which_the_emulator_rounds_separatel
     recorded = array_of(PROGRAMS["threads", "matmul_with_tiles"]["outputs"]["c"])
     assert not np.array_equal(found, recorded)
     np.testing.assert_allclose(found, recorded, rtol=30 * 2.0**-24)
+    fused = programs("arithmetic").program_fma_and_contraction()
+    for name, same in (("fused", True), ("plain", False)):
+        recorded = array_of(PROGRAMS["arithmetic", "fma_and_contraction"]["outputs"][name])
+        assert np.array_equal(fused[name], recorded) is same
