@@ -433,6 +433,11 @@ class Scenario(_Model):
         """Keep the document that the scenario was read from, the programs of its workloads, and its decoders."""
         self._document, self._programs, self._served = document, list(programs), served
 
+    @property
+    def document(self) -> Document:
+        """The document that the scenario was read from."""
+        return self._document
+
     def where(self, *path: str | int) -> Location:
         """Return the location of the value at ``path`` in the scenario's file."""
         return self._document.where(path)
