@@ -144,9 +144,8 @@ class Serving(Result):
     cost_per_million_usd: CostPerMillion = CostPerMillion()
     energy_per_output_token_j: float | None = None
     speculation: SpeculationUse | None = None
-    """None without speculative decoding."""
+    """None without speculative decoding; so are ``adapters`` and ``kv_transfers`` without what they are about."""
     adapters: AdapterUse | None = None
-    """None without LoRA adapters."""
     entries: Sequence[EntryUse] = ()
     kv_transfers: KvTransferResult | None = None
     tenants: Sequence[TenantUse] = ()
