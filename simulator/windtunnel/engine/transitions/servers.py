@@ -218,6 +218,7 @@ def _receive_next(w: World, device: int) -> bool:
     return True
 
 
+# Long: every step passes through it, and a call takes time.
 @hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
