@@ -32,8 +32,7 @@ transfer attains 69%), because the campaigns do not state theirs.
 `stated`: the row says how many groups read prompts and how many decode. `not stated`: it does not, and one of each is
 simulated. Rows of one configuration and one number of users then differ by a factor of two in the time per output
 token (4.7 and 9.8 ms with 4 users): some of them have speculative decoding, or more groups, which the table does not
-say. So their errors say little about the model. Where a row has no number of users, it is the product of the decode
-groups, their copies of the attention and the batch of each copy, which is the number of users of other rows.
+say. So their errors say little about the model. Rows without a number of users are left out.
 
 `MAPE`: mean absolute percentage error. `coverage`: share of rows whose measured value is in the 90% interval.
 
@@ -54,11 +53,7 @@ def table_of(truth: Path) -> tuple[Table, list[bool]]:
 def _columns(row: Mapping[str, str]) -> dict[str, str]:
     linear = FORMATS.get(row["gemm_dtype"], row["gemm_dtype"])
     experts = FORMATS.get(row["expert_dtype"], row["expert_dtype"]) if row["expert_dtype"] else linear
-    users = row["users"]
-    if not users:
-        copies = [float(row[name] or 1) or 1.0 for name in ("decode_workers", "decode_batch", "decode_attention_data")]
-        users = str(copies[0] * copies[1] * copies[2])
-    return {"model": row["model"].rsplit("/", 1)[-1].lower(), "weights": f"{linear}/{experts}", "users": users}
+    return {"model": row["model"].rsplit("/", 1)[-1].lower(), "weights": f"{linear}/{experts}"}
 
 
 def main(truth: Path, out: Path) -> None:

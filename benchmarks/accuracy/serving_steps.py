@@ -63,7 +63,7 @@ def rows(path: Path, mode: str = "agg") -> Iterator[dict[str, str]]:
     with gzip.open(path, "rt") as file:
         for row in csv.DictReader(file):
             key = tuple(row.values())
-            usable = row["mode"] == mode and (row["users"] or mode == "disagg") and row["tpot_s"]
+            usable = row["mode"] == mode and row["users"] and row["tpot_s"]
             if usable and key not in seen and not float(row["ttft_s"] or 0.0) > LONGEST_TTFT_S:
                 seen.add(key)
                 yield row

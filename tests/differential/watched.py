@@ -12,6 +12,7 @@ from windtunnel.engine.process import engine as process
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.prefixes import _find
 from windtunnel.engine.transitions.tables import SHARED_MEMORY
+from windtunnel.engine.transitions.victims import made_since_read
 
 
 def run_watched(prepared: PreparedRun) -> Recording:
@@ -51,7 +52,7 @@ class Watched(process._Run):
             spare = 0
         several = v.reading_count + v.decoding_count + v.loading_count > 1
         if w.devices[device].slot >= 0 and (several or r.disaggregated):
-            assert v.cached + v.decoding_count + spare <= c.capacity
+            assert v.cached + v.decoding_count * c.queries + spare <= c.capacity
 
     def hold_blocks(self, device: int, users: Counter[int]) -> None:
         """The blocks that sequences use, and those that may be removed, agree with the caches of a device."""
@@ -102,7 +103,7 @@ class Watched(process._Run):
             slot = first
             while slot >= 0:
                 q = w.sequences[slot]
-                yield slot, q.prompt + (1 + v.steps - q.born if first == v.decoding else 0)
+                yield slot, q.prompt + (made_since_read(w, device, slot) if first == v.decoding else 0)
                 slot = w.slots[slot].next
         if w.run[0].disaggregated:
             slot = w.ports[device].holding

@@ -11,7 +11,7 @@ import pytest
 
 import windtunnel
 from windtunnel.core.errors import InputError
-from windtunnel.core.results.run import KvTransferResult
+from windtunnel.core.results.transfers import KvTransferResult
 from windtunnel.engine.prepare.demand import minimum_demand
 from windtunnel.engine.prepare.handover import nodes_of
 from windtunnel.planning.bounds import Replicated
@@ -145,6 +145,12 @@ def test_a_route_chooses_the_decode_replica_among_those_with_room() -> None:
     recording = record(scenario_from_data(data), CATALOGUE, "process")
     assert recording.transfers is not None
     assert np.bincount(recording.transfers.receiver)[1:].tolist() == [3, 3, 3]
+    # The first writer would be chosen each time, and has room for one request.
+    data["policy"]["decode_route"] = {"weights": {"estimate_s": 1}}
+    data["policy"]["batch"]["size"] = 1
+    recording = record(scenario_from_data(data), CATALOGUE, "process")
+    assert recording.transfers is not None
+    assert len(set(recording.transfers.receiver[:3].tolist())) == 3
     data["policy"]["decode_route"] = "session-affinity"
     data["workload"][0]["arrivals"] = {
         "process": "closed", "users": 1, "think": {"distribution": "deterministic", "mean": "1 ms"}

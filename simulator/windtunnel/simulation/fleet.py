@@ -12,7 +12,7 @@ from windtunnel import policies
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, CacheTier, Policy, PrefixCache, Route
+from windtunnel.core.policy import Batch, CacheTier, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.policies.weighted import weighted_route
 from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, StatedPrefixCache, WeightedRoute
@@ -67,6 +67,7 @@ def _stated_policy(scenario: Scenario) -> Policy:
         )
     preemption = stated.preemption or "none"
     decode_route = _route(scenario, stated.decode_route, "decode_route") if stated.decode_route is not None else None
+    fair = None if stated.fair is None else FairShares(stated.fair.weights, stated.fair.prompt, stated.fair.output)
     if stated.name is not None:
         named = _located(
             partial(policies.named, stated.name, batch, scenario.folder, scenario.outside_code),
@@ -74,12 +75,12 @@ def _stated_policy(scenario: Scenario) -> Policy:
             "policy",
             "name",
         )
-        return replace(named, preemption=preemption, backfill=stated.backfill, decode_route=decode_route)
+        return replace(named, preemption=preemption, backfill=stated.backfill, decode_route=decode_route, fair=fair)
     made_order = partial(policies.order_named, stated.order or "arrival", scenario.folder, scenario.outside_code)
     route = _route(scenario, stated.route or "central", "route")
     order = _located(made_order, scenario, "policy", "order")
     name = f"{route.name} / {order.name}"
-    return Policy(name, route, order, batch, preemption, decode_route, stated.backfill)
+    return Policy(name, route, order, batch, preemption, decode_route, stated.backfill, fair)
 
 
 def _route(scenario: Scenario, stated: str | WeightedRoute, key: str) -> Route:

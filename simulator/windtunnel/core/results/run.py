@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
 from windtunnel.core.results.faults import FaultResult, ProgressResult
+from windtunnel.core.results.transfers import KvTransferResult
+from windtunnel.core.results.use import EntryUse, TenantUse
 
 
 @dataclass(frozen=True)
@@ -87,18 +89,19 @@ class CostPerMillion(Result):
 
 
 @dataclass(frozen=True)
-class EntryUse(Result):
-    """How the replicas of one fleet entry were used: means over them and over the time for which they were rented.
+class SpeculationUse(Result):
+    """How the drafted tokens of the steps of decoding sequences were accepted, also beyond the ends of outputs."""
 
-    ``kv_mean`` and ``kv_peak`` are shares of the KV cache, None where requests are not batched continuously.
-    """
-
-    entry: str
-    busy: float
-    """The share of the time in which a replica had any sequence in a step."""
-    mean_sequences: float | None
-    kv_mean: float | None
-    kv_peak: float | None
+    steps: int
+    """In how many steps tokens were drafted, each sequence counted on its own."""
+    drafted_tokens: int
+    accepted_tokens: int
+    acceptance_rate: float | None
+    """The share of the drafted tokens that were accepted; None if none was drafted."""
+    mean_acceptance_length: float | None
+    """The mean number of tokens of a step: the accepted ones, and the one of the decoder itself."""
+    acceptance_by_position: Sequence[float]
+    """The share of the steps that accepted the token at each position, and so all before it."""
 
 
 @dataclass(frozen=True)
@@ -119,51 +122,16 @@ class PrefixTier(Result):
 
 
 @dataclass(frozen=True)
-class Spread(Result):
-    """The mean and percentiles of times (s), without intervals."""
+class AdapterUse(Result):
+    """How often requests found their LoRA adapter in a slot when they were admitted."""
 
-    FIGURES: ClassVar = ("mean", "p50", "p95", "p99")
-
-    mean: float
-    p50: float
-    p95: float
-    p99: float
-
-
-@dataclass(frozen=True)
-class KvPair(Result):
-    """The KV caches that one fleet entry sent to another; ``bytes_per_s`` is the mean rate of a transfer."""
-
-    sender: str
-    receiver: str
-    count: int
-    bytes: float
-    bytes_per_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class KvTransferResult(Result):
-    """The transfers of KV caches from replicas that read prompts to replicas that decode.
-
-    Attributes:
-        count: How many ended.
-        tokens: The tokens that were sent. What the receiver's prefix cache had was not.
-        bytes: The bytes that the receivers got.
-        waiting_s: The time from the end of a prompt's prefill until its transfer began: for memory of the receiver, and
-            for the links of both.
-        transfer_s: The time of a transfer.
-        busiest_link: The largest share of the run for which the link of one replica was busy in one direction; None for
-            a single workload.
-        pairs: The same by the fleet entries of sender and receiver.
-    """
-
-    count: int
-    tokens: int
-    bytes: float
-    waiting_s: Spread | None
-    transfer_s: Spread | None
-    busiest_link: float | None
-    pairs: Sequence[KvPair] = ()
+    hits: int
+    loads: int
+    """How often an adapter was loaded into a slot."""
+    storage_reads: int
+    """How many of these loads the host did not hold."""
+    hit_rate: float | None
+    """Hits over hits and loads; None without either."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,9 +162,13 @@ class Serving(Result):
     rejected: int = 0
     cost_per_million_usd: CostPerMillion = CostPerMillion()
     energy_per_output_token_j: float | None = None
+    speculation: SpeculationUse | None = None
+    """None without speculative decoding; so are ``adapters`` and ``kv_transfers`` without what they are about."""
+    adapters: AdapterUse | None = None
     entries: Sequence[EntryUse] = ()
     kv_transfers: KvTransferResult | None = None
-    """None where no request moves between replicas."""
+    tenants: Sequence[TenantUse] = ()
+    """The tenants of all workloads, those with most tokens first; empty where no workload and no policy states any."""
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)
     """``slo_attainment`` with its interval."""
 

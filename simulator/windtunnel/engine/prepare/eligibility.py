@@ -30,6 +30,7 @@ class Signature(NamedTuple):
     decoders: tuple[int, ...]
 
 
+# Long: it determines the sets of both roles for each workload.
 def eligibility(
     scenario: Scenario,
     policy: Policy,
@@ -56,33 +57,45 @@ def eligibility(
         able = [c for c in classes if (c.number, job_class.number) in compiled]
         if not able:
             raise _no_device(scenario, job_class, excluded)
-        ranks = rank[members]
         moves = any(c.role == "prefill" for c in able)
         readers = [c for c in able if c.role != "decode"]
         decoders = [c for c in able if c.role != "prefill"] if moves else []
-        columns = []
-        for found in (readers, decoders) if moves else (readers,):
-            fits = np.zeros((len(ranks), len(found)), dtype=bool)
-            for column, fleet_class in enumerate(found):
-                need = _needed_bytes(fleet_class, compiled[fleet_class.number, job_class.number])
-                fits[:, column] = (need if need.size == 1 else need[ranks]) <= fleet_class.usable_bytes(policy.batch)
-            if not fits.any(axis=1).all():
-                job = int(ranks[np.argmin(fits.any(axis=1))])
-                raise _no_memory(scenario, policy, found, compiled, job_class, job)
-            columns.append(fits)
+        sets = (readers, decoders) if moves else (readers,)
+        columns = [_fits(scenario, policy, found, compiled, job_class, rank[members]) for found in sets]
         whole = np.concatenate(columns, axis=1)
         # Usually all jobs of a workload fit the same devices; this test avoids sorting a million equal rows.
         same = (whole == whole[0]).all()
         patterns, inverse = (whole[:1], None) if same else np.unique(whole, axis=0, return_inverse=True)
         codes = []
         for pattern in patterns:
-            sets = (
-                tuple(c.number for c, fit in zip(found, part, strict=True) if fit)
-                for found, part in ((readers, pattern[: len(readers)]), (decoders, pattern[len(readers) :]))
-            )
-            codes.append(signatures.setdefault(Signature(job_class.gang, *sets), len(signatures)))
+            able_to_read = tuple(c.number for c, fit in zip(readers, pattern, strict=False) if fit)
+            able_to_decode = tuple(c.number for c, fit in zip(decoders, pattern[len(readers) :], strict=True) if fit)
+            signature = Signature(job_class.gang, able_to_read, able_to_decode)
+            codes.append(signatures.setdefault(signature, len(signatures)))
         eligible[members] = codes[0] if inverse is None else np.array(codes)[inverse.reshape(-1)]
     return list(signatures), eligible
+
+
+def _fits(
+    scenario: Scenario,
+    policy: Policy,
+    able: Sequence[FleetClass],
+    compiled: Mapping[tuple[int, int], Compiled],
+    job_class: JobClass,
+    ranks: np.ndarray,
+) -> np.ndarray:
+    """Return whether each class has memory for each job; shape (jobs, classes).
+
+    Raises:
+        InputError: if no class has memory for a job.
+    """
+    fits = np.zeros((len(ranks), len(able)), dtype=bool)
+    for column, fleet_class in enumerate(able):
+        need = _needed_bytes(fleet_class, compiled[fleet_class.number, job_class.number])
+        fits[:, column] = (need if need.size == 1 else need[ranks]) <= fleet_class.usable_bytes(policy.batch)
+    if not fits.any(axis=1).all():
+        raise _no_memory(scenario, policy, able, compiled, job_class, int(ranks[np.argmin(fits.any(axis=1))]))
+    return fits
 
 
 def _needed_bytes(fleet_class: FleetClass, program: Compiled) -> FloatArray:

@@ -127,7 +127,7 @@ class AutoscaleController:
     def _waiting(self, w: World, fleet_class: FleetClass) -> int:
         """Return how many jobs wait that devices of the class can run."""
         r = w.run[0]
-        works = r.workloads if r.batch else 1
+        works = r.lines
         awaiting = 0
         if r.disaggregated and w.classes[fleet_class.number].role != PREFILLS:
             first = fleet_class.first

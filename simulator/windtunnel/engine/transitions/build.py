@@ -10,24 +10,28 @@ from typing import Any, get_args
 import numpy as np
 
 from windtunnel.core.policy import Index, OwnFunction
-from windtunnel.core.rng import key_words
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
 from windtunnel.engine.prepare.designs import design_numbers, resident_rows
-from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.jobs import draw_columns, draws
-from windtunnel.engine.prepare.operation_faults import is_eligible, time_limit
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Segment, round_power
 from windtunnel.engine.prepare.source import ServiceTimeDraws
 from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
+from windtunnel.engine.transitions.fault_tables import faults_of, operation_fault_rows, rules_of
+from windtunnel.engine.transitions.flow_tables import write_flows
 from windtunnel.engine.transitions.handover_tables import ports, write_decoders, write_role
 from windtunnel.engine.transitions.heap import ROOT
-from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
-from windtunnel.engine.transitions.step_tables import write_engine, write_step_costs
+from windtunnel.engine.transitions.step_tables import (
+    step_counts,
+    write_acceptance,
+    write_adapters,
+    write_engine,
+    write_step_costs,
+)
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -42,10 +46,8 @@ from windtunnel.engine.transitions.tables import (
 )
 from windtunnel.engine.transitions.user_tables import submissions, think_ticks, user_rows, write_draws
 from windtunnel.engine.transitions.work import SERVER_WORDS
-from windtunnel.scenario.faults import BackOff, Ending, Failure, OperationFault, SlowCopy, Straggler
+from windtunnel.scenario.faults import OperationFault, Straggler
 
-REAL_ATTEMPTS = 3
-"""The largest number of starts of a job that a real device fails to execute; it equals that of modelled devices."""
 FAR_ABOVE = 4096
 """The number of devices above which the fleet is assumed not to fit into the cache."""
 ROWS, SLOTS = 65_536, 1024
@@ -106,12 +108,16 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     ints, numbers = Pool(np.int64), Pool(np.float64)
     designs = design_numbers(prepared)
     programs, ways, segments, workloads = _programs(prepared, words, ints, numbers, designs)
-    operation_faults = _operation_faults(prepared, ints)
+    operation_faults = operation_fault_rows(prepared, ints.add)
     class_rows, tree, idle = _classes(prepared, numbers)
-    queue_at, queues_of, queues = _queues_by_class(prepared, batching)
+    lines = works if batching else 1 if prepared.flows is None else len(prepared.flows.flows)
+    queue_at, queues_of, queues = _queues_by_class(prepared, lines)
     run = _run_record(prepared, ints, queue_at, queues_of)
     r = run[0]
+    r.lines = lines
+    flows, shares = write_flows(prepared, ints.add, workloads)
     nodes, caches = write_prefixes(prepared, ints.add, r, workloads)
+    accepted = write_acceptance(prepared, workloads, ints.add, numbers.add)
     # The words of the designs follow each other, because no other word begins like them.
     load_words = [words(f"load design {name}") for name in designs]
     r.load_word = min(load_words, default=0)
@@ -141,7 +147,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         handovers=records(slots if r.disaggregated else 0, tables.HANDOVER),
         transfers=records(rows if r.disaggregated else 1, tables.TRANSFER),
         waits=records(slots if r.waits else 0, tables.WAIT),
-        rules=_rules(prepared),
+        rules=rules_of(prepared),
         progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
         checkpoints=_checkpoints(prepared),
         overhead=records(1, tables.OVERHEAD),
@@ -156,10 +162,13 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         ways=ways,
         segments=segments,
         workloads=workloads,
-        ints=ints.array(),
-        numbers=numbers.array(),
         queues=queue_rows,
-        decoding_of=np.zeros((devices if serving else 0, works), dtype=np.int64),
+        decoding_of=np.zeros((devices if serving else 0, works + len(flows)), dtype=np.int64),
+        adapters=write_adapters(prepared, r, class_rows, workloads, ints.add),
+        accepted=accepted,
+        step_counts=step_counts(class_rows),
+        flows=flows,
+        shares=shares,
         faults=records(0, tables.FAULT),
         operation_faults=operation_faults,
         line=np.zeros(devices, dtype=np.int64),
@@ -178,6 +187,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         counts=np.zeros((works if series else 0, 5), dtype=np.int64),
         spans=records(SPANS if series else 0, tables.SPAN),
         hours=np.zeros(HOURS),
+        # All arrays are in the pools.
+        ints=ints.array(),
+        numbers=numbers.array(),
     )
 
 
@@ -306,8 +318,9 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.waits = has_waits(prepared)
     r.progresses = prepared.progresses
     r.preempting = {"none": tables.NOT_PREEMPTED, "resume": tables.RESUMED, "restart": tables.RESTARTED}[
-        policy.preemption
+        "none" if prepared.outranks else policy.preemption
     ]
+    r.fair, r.outranks = prepared.flows is not None, prepared.outranks
     r.ganging, r.backfill = prepared.ganging, policy.backfill
     r.reconfigures = prepared.reconfigures
     r.careful = r.careful or r.ganging or r.reconfigures
@@ -367,7 +380,7 @@ def _programs(
                         ends_body = s is body[-1]
                         row = _segment(s, columns.get(work, []), ints, numbers, words)
                         ends = (engine, ends_body, ends_body and place == len(phase) - 1)
-                        faults = _faults_of(prepared, cls, work, s.name)
+                        faults = faults_of(prepared, cls, work, s.name)
                         asks = prepared.classes[cls].executor is not None
                         needs = _design(s, designs if cls in prepared.designs else {}, ints)
                         segments.append(
@@ -408,58 +421,6 @@ def _design(segment: Segment, numbers: Mapping[str, int], ints: Pool) -> tuple[i
     return -1, ints.add(np.array([numbers.get(word, -1) for word in words.tolist()], dtype=np.int64)[which])
 
 
-def _faults_of(prepared: PreparedRun, cls: int, work: int, operation: str) -> np.ndarray:
-    """Return the faults that may affect an operation of a workload on a class, by their row in the table of faults."""
-    faults = [fault for fault in prepared.scenario.faults if isinstance(fault, OperationFault)]
-    rows = [
-        row
-        for row, fault in enumerate(faults)
-        if fault.affects(operation) and is_eligible(prepared, fault, prepared.classes[cls], work)
-    ]
-    return np.array(rows, dtype=np.int64)
-
-
-def _rules(prepared: PreparedRun) -> Records:
-    """Return what happens to interrupted jobs: of real devices, then of each fault of the scenario."""
-    rows = records(1 + len(prepared.scenario.faults), tables.RULE)
-    rows.longest, rows.factor = MAX_TICKS, 1.0
-    rows[tables.REAL_RULE].becomes, rows[tables.REAL_RULE].attempts = MIGRATE, REAL_ATTEMPTS
-    for row, fault in zip(rows[1:], prepared.scenario.faults, strict=True):
-        if not isinstance(fault, Failure | Ending):
-            continue
-        row.becomes, row.attempts = JOBS[fault.on_failure], fault.max_attempts
-        if isinstance(fault.pause, BackOff):
-            row.first, row.factor = to_ticks(fault.pause.first), fault.pause.factor
-            row.longest = MAX_TICKS if fault.pause.max is None else to_ticks(fault.pause.max)
-        elif fault.pause is not None:
-            row.first = to_ticks(fault.pause)
-    return rows
-
-
-def _operation_faults(prepared: PreparedRun, ints: Pool) -> Records:
-    """Return the faults of single operations, which have not affected any operation yet."""
-    scenario = prepared.scenario
-    faults = [(i, fault) for i, fault in enumerate(scenario.faults) if isinstance(fault, OperationFault)]
-    rows = records(len(faults), tables.OPERATION_FAULT)
-    for row, (number, fault) in zip(rows, faults, strict=True):
-        row.number, row.ticks, row.factor = number, -1, 1.0
-        row.limit = -1 if fault.max_occurrences is None else fault.max_occurrences
-        row.call, row.after = fault.call or 0, 0 if fault.after is None else to_ticks(fault.after)
-        if isinstance(fault, Ending):
-            row.kind, row.ticks = ENDS, time_limit(fault)
-        elif isinstance(fault, SlowCopy):
-            row.kind, row.factor = SLOWS, fault.factor
-        else:
-            row.kind = CORRUPTS
-        if fault.probability is not None:
-            row.probability = fault.probability
-            keys = [
-                key_words(scenario.seed, "faults", str(number), fault.kind, w.workload.name) for w in prepared.workloads
-            ]
-            row.keys_at = ints.add(np.array(keys, dtype=np.int64).ravel())
-    return rows
-
-
 def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np.ndarray]:
     """Return the classes, and the trees of their devices, or with a central queue the indexes of idle ones."""
     rows = records(len(prepared.classes), tables.CLASS)
@@ -477,7 +438,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
         if designs is not None and prepared.reconfigures:
             row.regions, row.load_ticks, row.load_w = designs.regions, designs.load_ticks, designs.load_w
         row.asks = any(
-            len(_faults_of(prepared, cls, work, segment.name))
+            len(faults_of(prepared, cls, work, segment.name))
             for (cls, work), compiled in prepared.compiled.items()
             if cls == fleet_class.number
             for segment in compiled.segments()
@@ -546,16 +507,15 @@ def _segment(
     return (tables.BY_JOB, 0, ticks.add(segment.ticks), 0, watts_at, lane, name, 0.0, watts)
 
 
-def _queues_by_class(prepared: PreparedRun, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return which central queues each class serves, and the number of queues."""
-    works = len(prepared.workloads) if batching else 1
+def _queues_by_class(prepared: PreparedRun, lines: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return which central queues each class serves, and the number of queues; each owner has so many ``lines``."""
     if prepared.policy.route.score is not None:
         empty = np.zeros(len(prepared.classes) + 1, dtype=np.int64)
-        return empty, np.zeros(1, dtype=np.int64), prepared.device_count * works
+        return empty, np.zeros(1, dtype=np.int64), prepared.device_count * lines
     of: list[list[int]] = [[] for _ in prepared.classes]
     for number, signature in enumerate(prepared.signatures):
         for cls in signature:
-            of[cls] += range(number * works, (number + 1) * works)
+            of[cls] += range(number * lines, (number + 1) * lines)
     at = np.cumsum([0, *(len(queues) for queues in of)]).astype(np.int64)
     flat = np.array([queue for queues in of for queue in queues] or [0], dtype=np.int64)
-    return at, flat, len(prepared.signatures) * works
+    return at, flat, len(prepared.signatures) * lines

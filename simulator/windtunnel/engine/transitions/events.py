@@ -228,7 +228,7 @@ def room(w: World) -> int:
     r = w.run[0]
     if r.write and r.written + 2 * r.devices + (2 + r.engines) * r.running + 2 + len(w.tasks) > len(w.intervals):
         return MORE_INTERVALS
-    if SERVERS and r.serving and r.gaps + r.workloads + min(r.batch_size, len(w.slots)) + 2 > len(w.gaps):
+    if SERVERS and r.serving and r.gaps + r.workloads + r.running + 2 > len(w.gaps):
         return MORE_GAPS
     # The end of a transfer, or of a step with prompts, lets both its sender and its receivers admit requests.
     filled = 2 if TRANSFERS and r.disaggregated else 1
@@ -284,13 +284,10 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
         remaining = {c.first: c.count - int(gone[c.first : c.first + c.count].sum()) for c in prepared.classes}
         return not any(_may_start(w, first, count) for first, count in remaining.items())
     lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
-    slot = int(r.stranded)
-    while slot >= 0:
-        if not lost.issuperset(prepared.decode_signatures[w.slots[slot].signature]):
-            return False
-        slot = int(w.handovers[slot].next)
+    if _decodable(prepared, w, lost):
+        return False
     waiting = [number for number in range(len(w.queues)) if w.queues[number].head >= 0]
-    per_owner = r.workloads if r.batch else 1
+    per_owner = r.lines
     if r.routed:
         if not all(gone[number // per_owner] for number in waiting):
             return False
@@ -303,6 +300,16 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
     else:
         signatures = {number // per_owner for number in waiting}
     return all(lost.issuperset(prepared.signatures[signature]) for signature in signatures)
+
+
+def _decodable(prepared: PreparedRun, w: World, lost: set[int]) -> bool:
+    """Return whether a class that is not ``lost`` could decode a request that waits for a device which does."""
+    slot = int(w.run[0].stranded)
+    while slot >= 0:
+        if not lost.issuperset(prepared.decode_signatures[w.slots[slot].signature]):
+            return True
+        slot = int(w.handovers[slot].next)
+    return False
 
 
 def _may_start(w: World, device: int, remaining: int) -> bool:

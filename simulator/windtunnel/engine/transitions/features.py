@@ -40,12 +40,18 @@ TIERS = True
 """Tiers below prefix caches, from which blocks are loaded."""
 TRANSFERS = True
 """Devices that only read prompts, and send the KV cache of each to a device that decodes."""
+SPECULATION = True
+"""Speculative decoding: sequences whose tokens of a step depend on what is accepted."""
+ADAPTERS = True
+"""LoRA adapters, which take slots of devices with continuous batching."""
+CLASSES = True
+"""Continuous batches that share fairly between tenants, or in which requests preempt others by their order."""
 SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "TIERS", "TRANSFERS",
+    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "TIERS", "SPECULATION", "ADAPTERS", "CLASSES", "TRANSFERS",
     "SIMPY",
 )  # fmt: skip
 

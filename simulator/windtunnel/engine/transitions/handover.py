@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.engine.transitions.adapters import release_adapter
 from windtunnel.engine.transitions.clock import set_timer
-from windtunnel.engine.transitions.features import INTERRUPTS, PREFIXES, QUESTIONS, TRANSFERS, cold, hot
+from windtunnel.engine.transitions.features import ADAPTERS, INTERRUPTS, PREFIXES, QUESTIONS, TRANSFERS, cold, hot
 from windtunnel.engine.transitions.jobs import count_running, row_of
 from windtunnel.engine.transitions.prefixes import release_prompt
 from windtunnel.engine.transitions.queues import left, reindex
@@ -50,6 +51,9 @@ def hold(w: World, device: int, slot: int) -> None:
     p.holding = slot
     h = w.handovers[slot]
     h.sender, h.receiver, h.asked = device, -1, w.run[0].now
+    # What it has delivered, if a device is lost that it is on: before an earlier device was lost.
+    q.delivered = q.prompt - w.ints[w.workloads[w.slots[slot].work].prompts + w.slots[slot].rank]
+    q.seen = q.last
     hand(w, slot)
 
 
@@ -243,6 +247,8 @@ def _give_up(w: World, slot: int) -> None:
             v.cached -= q.prompt
         v.cached -= c.state
         q.using = using
+        if ADAPTERS and r.adapting:
+            release_adapter(w, device, slot)
     left(w, device)
     if QUESTIONS and r.scaling:
         count_running(w, device, -1)
@@ -293,6 +299,7 @@ def take_handed(w: World, device: int) -> int:
         return -1
     if PREFIXES and r.caching:
         release_prompt(w, device, slot, True)
+    w.sequences[slot].read = 0
     return int(slot)
 
 

@@ -7,9 +7,12 @@ and each step examines only its first element.
 
 from __future__ import annotations
 
-from windtunnel.engine.transitions.features import PREFIXES, TRANSFERS, hot
+from windtunnel.engine.transitions.adapters import release_adapter, use_adapter
+from windtunnel.engine.transitions.fairness import count_decoding
+from windtunnel.engine.transitions.features import ADAPTERS, CLASSES, PREFIXES, TRANSFERS, cold, hot
 from windtunnel.engine.transitions.loading import admitted
 from windtunnel.engine.transitions.prefixes import look_up, release_prompt, use_prompt
+from windtunnel.engine.transitions.speculation import queries_of, room_of
 from windtunnel.engine.transitions.tables import PREFILLS, Records, World
 
 # Lists of sequences.
@@ -26,6 +29,21 @@ def append_reading(w: World, device: int, slot: int) -> None:
         w.slots[v.reading_end].next = slot
     v.reading_end = slot
     v.reading_count += 1
+
+
+@cold
+def remove_reading(w: World, device: int, slot: int) -> None:
+    """Remove the sequence from those in prefill."""
+    v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
+    if q.before < 0:
+        v.reading = s.next
+    else:
+        w.slots[q.before].next = s.next
+    if s.next < 0:
+        v.reading_end = q.before
+    else:
+        w.sequences[s.next].before = q.before
+    v.reading_count -= 1
 
 
 @hot
@@ -54,6 +72,8 @@ def append_decoding(w: World, device: int, slot: int) -> None:
     else:
         w.sequences[q.later].earlier = slot
     w.decoding_of[device, w.slots[slot].work] += 1
+    if CLASSES and w.run[0].fair:
+        count_decoding(w, device, slot, 1)
 
 
 @hot
@@ -78,6 +98,8 @@ def remove_decoding(w: World, device: int, slot: int) -> None:
     else:
         w.sequences[q.later].earlier = q.earlier
     w.decoding_of[device, s.work] -= 1
+    if CLASSES and w.run[0].fair:
+        count_decoding(w, device, slot, -1)
 
 
 # Memory.
@@ -114,11 +136,13 @@ def needed_tokens(w: World, device: int, slot: int) -> int:
 def has_room(w: World, device: int, slot: int, needs: int) -> bool:
     """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
     v, c = w.servers[device], w.classes[w.devices[device].cls]
-    needed = v.cached + needs + c.state
+    needed = needs + c.state
     if c.whole:
-        whole = needed + tokens_made(c, w.sequences[slot]) + v.promised
-        return bool(whole <= c.capacity or sequences_of(w, device) == 0)
-    return bool(needed + v.decoding_count <= c.capacity)
+        present = sequences_of(w, device)
+        drafted = (queries_of(c) - 1) * (present + 1)
+        made = tokens_made(c, w.sequences[slot])
+        return bool(v.cached + needed + made + v.promised + drafted <= c.capacity or present == 0)
+    return bool(needed <= room_of(c, v))
 
 
 @hot
@@ -128,7 +152,9 @@ def reserve(w: World, device: int, slot: int, needs: int) -> None:
     v.cached += needs + c.state
     v.promised += tokens_made(c, w.sequences[slot])
     if PREFIXES and w.run[0].caching:
-        use_prompt(w, device, slot, c.capacity - v.cached - v.decoding_count)
+        use_prompt(w, device, slot, room_of(c, v))
+    if ADAPTERS and w.run[0].adapting:
+        use_adapter(w, device, slot)
 
 
 @hot
@@ -138,3 +164,5 @@ def release_memory(w: World, device: int, slot: int, held: int) -> None:
     v.cached -= held + w.classes[w.devices[device].cls].state
     if PREFIXES and w.run[0].caching:
         v.cached += release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
+    if ADAPTERS and w.run[0].adapting:
+        release_adapter(w, device, slot)
