@@ -36,7 +36,7 @@ from windtunnel.engine.prepare.prefixes import block_tokens, prompt_chains
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
-from windtunnel.engine.prepare.tenants import job_flows
+from windtunnel.engine.prepare.tenants import check_rate_limits, job_flows
 from windtunnel.engine.prepare.users import first_capacity, user_class
 from windtunnel.engine.prepare.waits import patience_draws
 from windtunnel.scenario.arrivals import Closed, Trace
@@ -142,6 +142,7 @@ def prepare(
     check_real(prepared)
     check_decisions(prepared)
     check_progress(prepared)
+    check_rate_limits(prepared)
     check_designs(prepared)
     if streamed:
         _check_queue(prepared)

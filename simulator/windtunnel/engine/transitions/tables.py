@@ -134,7 +134,8 @@ CLASS = _layout(
 # devices, row 1 + i for fault i of the scenario.
 RULE = _layout("becomes attempts first longest", "factor")
 # A job that waits, by slot. gives_up: the tick at which it leaves unless it has started, or -1; queue: where it waits,
-# or -1; returns_to: the device to whose queue it returns after a pause, or -1.
+# or -1; returns_to: the device to whose queue it returns after a pause, -1 if it is assigned anew, or LIMITED if a rate
+# limit lets it wait.
 WAIT = _layout("gives_up queue returns_to")
 # A workload on a class, at class * workloads + workload. *_at: offset in `numbers` of the first job's value, or -1 if
 # all jobs have one value. batch_at: offset of the seconds of a batch of one; the watts follow the seconds; -1 if the
@@ -162,9 +163,12 @@ SEGMENT = _layout(
 # rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
 # With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
 # device. With fair queueing: flows, the offset of the flow of each job, or -1 - flow if all have one.
+# With a rate limit: limit_tokens in limit_ticks; limit_waits: whether requests above it wait; buckets: its first tenant
+# in ``buckets``; tenants: the offset of the tenant of each job, or -1 if all have one.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
-    "patience_draw max_waiting rejected preempted chains homes flows",
+    "patience_draw max_waiting rejected preempted chains homes flows "
+    "limit_tokens limit_ticks limit_waits buckets tenants",
     "patience",
 )
 # thoughts: how often the user has thought.
@@ -296,6 +300,7 @@ REAL_RULE = 0
 LOST, LEFT, REJECTED = 1, 2, 3
 """How a job ended that did not complete: it failed, gave up waiting, or was not admitted."""
 NOT_CHOSEN = -2
+LIMITED = -2
 NOT_PREEMPTED, RESUMED, RESTARTED = range(3)
 """Whether jobs are preempted, and where they continue."""
 
@@ -393,6 +398,8 @@ class World(NamedTuple):
     queues: Records
     decoding_of: np.ndarray
     """The number of decoding sequences, by device and workload, and then by flow."""
+    buckets: Any
+    """The tick at which each tenant with a rate limit has all of its tokens again."""
     step_counts: np.ndarray
     """How many microbatches of completed steps had so many tokens (0), or sequences that produced a token (1); shape
     (classes, 2, numbers)."""
