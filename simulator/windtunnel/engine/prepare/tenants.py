@@ -1,4 +1,4 @@
-"""The tenants of jobs, and the flows into which fair queueing divides waiting requests.
+"""The tenants of jobs: the flows into which fair queueing divides waiting requests, and the checks of rate limits.
 
 A flow is a tenant's requests of one priority. Between priorities the order of the policy decides, so only flows of one
 priority compare the tokens that they were served.
