@@ -57,6 +57,8 @@ class Candidate(NamedTuple):
     """The sequences in its batch."""
     turns_from_home: int = 0
     """How many devices of the fleet follow the home of the request's conversation up to this one; 0 at home."""
+    has_adapter: int = 0
+    """1 if a slot of the device has the request's adapter, or it needs none; else 0."""
 
 
 class JobKey(NamedTuple):

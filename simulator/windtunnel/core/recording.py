@@ -61,7 +61,8 @@ class Jobs:
     """All jobs in order of arrival, one array element each. Times are ticks, -1 where the event did not happen.
 
     ``first`` is the time of a request's first token, and ``tokens`` the number of its output tokens (0 for other jobs).
-    ``prompts`` are its prompt tokens.
+    ``prompts`` are its prompt tokens. ``outside`` is the time that a request spends outside of the engine's steps
+    before its first token reaches the user, a part of its times to the first and to the last token; None for 0.
     ``energy_j`` is the energy of the job above the idle power of its devices. ``starts`` is its number of attempts;
     ``start`` and ``device`` are those of its last attempt. With a prefix cache, else None: ``blocks`` is the number of
     blocks of a request's prompt, ``hit_blocks`` how many of them the cache had when the request last started, and
@@ -79,12 +80,25 @@ class Jobs:
     energy_j: FloatArray
     starts: IntArray
     prompts: IntArray | None = None
+    outside: TickArray | None = None
     hits: IntArray | None = None
     blocks: IntArray | None = None
     hit_blocks: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.arrival)
+
+    def until_first(self, which: npt.NDArray[np.bool_] | slice | IntArray) -> TickArray:
+        """Return the ticks from the arrival of some jobs to their first token, for those that have one."""
+        return self._until(self.first, which)
+
+    def until_finish(self, which: npt.NDArray[np.bool_] | slice | IntArray) -> TickArray:
+        """Return the ticks from the arrival of some jobs to their end, for those that ended."""
+        return self._until(self.finish, which)
+
+    def _until(self, event: TickArray, which: npt.NDArray[np.bool_] | slice | IntArray) -> TickArray:
+        ticks: TickArray = event[which] - self.arrival[which]
+        return ticks if self.outside is None else ticks + self.outside[which]
 
     def prefix_hit_rate(self, which: npt.NDArray[np.bool_]) -> float | None:
         """Return the share of the blocks of some jobs' prompts that prefix caches had; None without such blocks."""
@@ -366,6 +380,9 @@ class ServingUse:
     had to have room; ``token_ticks`` and ``sequence_ticks``, the integrals over the steps of the cached tokens and of
     the sequences. By class, empty without continuous batching: ``work``. By workload: ``preemptions`` of sequences
     because the cache was full or for a request that precedes them, and ``rejected`` jobs, which were not admitted.
+    ``accepted``: how often 0, 1, ... drafted tokens were accepted, by workload, shape (workloads, tokens + 1); without
+    rows where nothing is drafted. ``adapter_hits``, ``adapter_loads``, ``adapter_reads``: how often a sequence was
+    admitted whose adapter was in a slot, was loaded into one, and of these was read from storage.
     """
 
     peak_tokens: IntArray
@@ -373,6 +390,10 @@ class ServingUse:
     sequence_ticks: FloatArray
     preemptions: IntArray
     rejected: IntArray
+    accepted: IntArray
+    adapter_hits: IntArray
+    adapter_loads: IntArray
+    adapter_reads: IntArray
     work: Sequence[StepWork] = ()
 
 

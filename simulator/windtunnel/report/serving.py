@@ -8,9 +8,11 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from windtunnel.core.results.run import (
+    AdapterUse,
     Estimate,
     RunResult,
     Serving,
+    SpeculationUse,
     TimeDistribution,
     TokenEstimate,
     WorkloadResult,
@@ -99,8 +101,29 @@ def lines(result: RunResult) -> list[str]:
         hit = serving.prefix_hit_rate
         events.append(text if hit is None else f"{text}, which had {share(hit)} of the blocks")
     found += [", ".join(events)] if events else []
+    found += [] if serving.adapters is None else [adapter_text(serving.adapters)]
+    found += [] if serving.speculation is None else [speculation_text(serving.speculation)]
     costs = cost_text(serving)
     return [*found, costs] if costs else found
+
+
+def adapter_text(use: AdapterUse) -> str:
+    """Return how requests found their adapters: "adapters: 71% of admitted requests found theirs in a slot, ..."."""
+    if use.hit_rate is None:
+        return "adapters: no request used one"
+    read = f", {use.storage_reads:,} of them read from storage" if use.storage_reads else ""
+    return f"adapters: {share(use.hit_rate)} of admitted requests found theirs in a slot; {plural(use.loads, 'load')}{read}"
+
+
+def speculation_text(use: SpeculationUse) -> str:
+    """Return how drafted tokens were accepted: "speculative decoding: 2.8 tokens in a step of a sequence, ..."."""
+    if use.mean_acceptance_length is None:
+        return "speculative decoding: no step drafted tokens"
+    text = f"speculative decoding: {number(use.mean_acceptance_length)} tokens in a step of a sequence"
+    if use.acceptance_rate is None:
+        return text
+    places = ", ".join(share(accepted) for accepted in use.acceptance_by_position)
+    return f"{text}, {share(use.acceptance_rate)} of drafted tokens accepted (by position {places})"
 
 
 def use_text(entry: EntryUse) -> str:
@@ -190,6 +213,13 @@ def _tiles(serving: Serving) -> list[Tile]:
         preemptions = plural(serving.preemptions, "preemption")
         rejected = f", {serving.rejected:,} rejected" if serving.rejected else ""
         items.append(Tile("KV cache peak", share(serving.kv_peak), preemptions + rejected))
+    used = serving.adapters
+    if used is not None and used.hit_rate is not None:
+        items.append(Tile("Adapter in a slot", share(used.hit_rate), plural(used.loads, "load")))
+    drafted = serving.speculation
+    if drafted is not None and drafted.mean_acceptance_length is not None and drafted.acceptance_rate is not None:
+        rate_text = f"{share(drafted.acceptance_rate)} of drafted tokens accepted"
+        items.append(Tile("Tokens in a step", number(drafted.mean_acceptance_length), rate_text))
     return items
 
 

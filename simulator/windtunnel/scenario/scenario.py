@@ -104,6 +104,20 @@ class Network(_Model):
     latency: Seconds | None = None
 
 
+class StepLimits(_Model):
+    """Limits of the steps of an entry that serves decoders, which replace those of the policy's batch."""
+
+    size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=4096)] | None = Field(
+        None, description="largest number of sequences in a step"
+    )
+    tokens: Annotated[int, BeforeValidator(whole), Field(ge=16, le=131_072)] | None = Field(
+        None, description="largest number of tokens in a step, including chunks of prompts"
+    )
+    memory: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
+        None, description="share of a device's memory, as the serving engine reads it"
+    )
+
+
 class FleetEntry(_Model):
     """``count`` devices of one SKU, reached through one API (``SKU`` or ``SKU@API``).
 
@@ -148,6 +162,11 @@ class FleetEntry(_Model):
         "generic", description="the serving engine whose profile applies to these devices"
     )
     node: Node = Field(Node(), description="the node of these devices; default: that of the SKU")
+    batch: StepLimits | None = Field(
+        None,
+        description="limits of a step with continuous batching; default: those of the policy's batch, or else of the "
+        "engine",
+    )
 
     @property
     def group_size(self) -> int:
@@ -350,7 +369,7 @@ class WeightedRoute(_Model):
     weights: dict[Text, Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]] = Field(
         min_length=1,
         description="numbers by what they multiply: jobs, backlog_s, estimate_s, cost_usd, energy_j, hit_tokens, "
-        "kv_tokens, running, turns_from_home",
+        "kv_tokens, running, turns_from_home, has_adapter",
     )
 
 

@@ -117,13 +117,14 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
                 network_bytes_per_s=scenario.network.bandwidth if entry.group_size > 1 else None,
                 network_latency_s=scenario.network.latency if entry.group_size > 1 else None,
             )
-            if device.power_limit_w < device.idle_power_w:
-                raise InputError(
-                    f"{device.label} would draw {device.idle_power_w:g} W idle and {device.power_limit_w:g} W at most",
-                    expected="power: {idle: ..., max: ...} with idle <= max",
-                )
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "device")) from None
+        if device.power_limit_w < device.idle_power_w:
+            raise InputError(
+                f"{device.label} would draw {device.idle_power_w:g} W idle and {device.power_limit_w:g} W at most",
+                where=scenario.where("fleet", i, "power", "idle" if entry.power.max is None else "max"),
+                expected="power: {idle: ..., max: ...} with idle <= max",
+            )
         devices.append(device)
     return devices
 

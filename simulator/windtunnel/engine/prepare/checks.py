@@ -27,6 +27,13 @@ def check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass
     Raises:
         InputError: if one is missing.
     """
+    for number, entry in enumerate(scenario.fleet):
+        if entry.batch is not None and policy.batch.kind != "continuous":
+            raise InputError(
+                "limits of steps require continuous batching",
+                where=scenario.where("fleet", number, "batch"),
+                expected="policy: {batch: {kind: continuous}}, or no batch of the entry",
+            )
     if policy.route.rank_by == "each" and policy.batch.kind != "continuous":
         raise InputError(
             f"the route '{policy.route.name}' requires devices with continuous batching",
@@ -91,6 +98,7 @@ def check_batches(
     Raises:
         InputError: if it does not.
     """
+    check_decoders(scenario, policy, workloads, compiled)
     if policy.batch.kind == "none":
         return
     for number, entry in enumerate(scenario.fleet):
@@ -123,6 +131,45 @@ def check_batches(
                 where=scenario.where("fleet", class_number, "streams"),
                 expected="streams: 1",
             )
+
+
+def check_decoders(
+    scenario: Scenario, policy: Policy, workloads: Sequence[JobClass], compiled: Mapping[tuple[int, int], Compiled]
+) -> None:
+    """Check that steps have room for drafted tokens.
+
+    Raises:
+        InputError: if not, and for drafts and adapters without continuous batching.
+    """
+    for class_number, job_number in compiled:
+        for stage in flattened(workloads[job_number].program):
+            if not isinstance(stage, Generate):
+                continue
+            served = scenario.served_models[stage.model]
+            if served.adapters is not None and policy.batch.kind != "continuous":
+                raise InputError(
+                    f"the adapters of '{stage.model}' require continuous batching",
+                    where=scenario.where("models", stage.model, "adapters"),
+                    expected="policy: {name: ..., batch: {kind: continuous}}",
+                )
+            speculation = served.speculation
+            if speculation is None:
+                continue
+            place = scenario.where("models", stage.model, "speculation")
+            if policy.batch.kind != "continuous":
+                raise InputError(
+                    f"the speculative decoding of '{stage.model}' requires continuous batching",
+                    where=place,
+                    expected="policy: {name: ..., batch: {kind: continuous}}",
+                )
+            decoder, queries = compiled[class_number, job_number].decoder, speculation.query_tokens
+            if decoder is not None and policy.batch.size > decoder.largest.sequences:
+                raise InputError(
+                    f"a step of {decoder.largest.tokens:,} tokens has no room for {policy.batch.size:,} sequences of "
+                    f"{queries} tokens each",
+                    where=scenario.where("policy", "batch", "size"),
+                    expected=f"at most {decoder.largest.tokens // queries:,}, or more tokens",
+                )
 
 
 def check_gangs(

@@ -316,6 +316,16 @@ class PreparedRun:
         job_class = self.workloads[work]
         return batch_table(job_class.program, self.classes[cls].device, job_class.source, self.policy.batch.size)
 
+    @property
+    def adapting(self) -> bool:
+        """Whether requests use adapters."""
+        return any(compiled.adapters is not None for compiled in self.compiled.values())
+
+    @property
+    def drafted_tokens(self) -> int:
+        """The most tokens that are drafted for a sequence in a step; 0 without speculative decoding."""
+        return max((c.decoder.query_tokens for c in self.compiled.values() if c.decoder is not None), default=1) - 1
+
     def class_of_device(self) -> np.ndarray:
         """Return the class number of each device; shape (devices,)."""
         return np.repeat(np.arange(len(self.classes)), [c.count for c in self.classes])

@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, StepWork, TokenGaps
+from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, StepWork, TokenGaps
 from windtunnel.core.results.run import (
+    AdapterUse,
     CostPerMillion,
     Estimate,
     Serving,
+    SpeculationUse,
     TimeDistribution,
     of_tokens,
 )
@@ -90,10 +92,69 @@ def serving_of(
             _per_million(cost_usd, prompts), _per_million(cost_usd, outputs), _per_million(cost_usd, prompts + outputs)
         ),
         energy_per_output_token_j=energy_j / outputs if energy_j is not None and outputs else None,
+        speculation=None if use is None else _speculation(use.accepted, prepared, work),
+        adapters=None if use is None else _adapters(use, prepared, work),
         entries=entries,
         tenants=tenants_of(prepared, recording) if work is None else [],
         attainment=attained,
     )
+
+
+def _adapters(use: ServingUse, prepared: PreparedRun, work: int | None) -> AdapterUse | None:
+    """Return how requests of a workload, or of all, found their adapters; None if none has any."""
+    mine = {number for (_, number), c in prepared.compiled.items() if c.adapters is not None and work in (None, number)}
+    if not mine:
+        return None
+    return _adapter_use(*(_of(n, work) for n in (use.adapter_hits, use.adapter_loads, use.adapter_reads)))
+
+
+def _adapter_use(hits: int, loads: int, reads: int) -> AdapterUse:
+    return AdapterUse(hits, loads, reads, hits / (hits + loads) if hits + loads else None)
+
+
+def _merged_adapters(parts: Sequence[AdapterUse]) -> AdapterUse | None:
+    """Return the use over replications, whose counts are added."""
+    if not parts:
+        return None
+    return _adapter_use(*(sum(getattr(part, name) for part in parts) for name in ("hits", "loads", "storage_reads")))
+
+
+def _speculation(accepted: IntArray, prepared: PreparedRun, work: int | None) -> SpeculationUse | None:
+    """Return how drafted tokens of a workload, or of all, were accepted; None if none of them drafts."""
+    decoders = [(number, c.decoder) for (_, number), c in prepared.compiled.items() if c.decoder is not None]
+    drafting = {number: costs.query_tokens - 1 for number, costs in decoders if costs.query_tokens > 1}
+    mine = [number for number in sorted(drafting) if work in (None, number)]
+    if not mine:
+        return None
+    counts = accepted[mine].sum(axis=0)
+    drafted = sum(int(accepted[number].sum()) * drafting[number] for number in mine)
+    return _speculation_use(counts, drafted)
+
+
+def _speculation_use(counts: IntArray, drafted: int) -> SpeculationUse:
+    """Return the rates where ``counts`` has how often 0, 1, ... tokens were accepted, of ``drafted`` ones."""
+    steps, total = int(counts.sum()), int(counts @ np.arange(len(counts)))
+    reached = np.cumsum(counts[::-1])[::-1][1:]
+    return SpeculationUse(
+        steps=steps,
+        drafted_tokens=drafted,
+        accepted_tokens=total,
+        acceptance_rate=total / drafted if drafted else None,
+        mean_acceptance_length=1.0 + total / steps if steps else None,
+        acceptance_by_position=[float(count) / steps for count in reached] if steps else [],
+    )
+
+
+def _merged_speculation(parts: Sequence[SpeculationUse]) -> SpeculationUse | None:
+    """Return the use over replications, whose steps and tokens are added."""
+    if not parts:
+        return None
+    places = max(len(part.acceptance_by_position) for part in parts)
+    reached = np.zeros(places + 1, dtype=np.int64)
+    for part in parts:
+        own = np.rint(part.steps * np.array([1.0, *part.acceptance_by_position])).astype(np.int64)
+        reached[: len(own)] += own
+    return _speculation_use(reached - np.append(reached[1:], 0), sum(part.drafted_tokens for part in parts))
 
 
 def _of(counts: IntArray, work: int | None) -> int:
@@ -164,8 +225,8 @@ def attains(targets: Sequence[Target], names: Sequence[str], recording: Recordin
     several = np.maximum(jobs.tokens - 1, 1)
     # A time that did not happen belongs to a job that did not complete.
     times_s: dict[str, FloatArray] = {
-        "ttft": to_second_array(np.maximum(jobs.first - jobs.arrival, 0)),
-        "e2e": to_second_array(np.maximum(jobs.finish - jobs.arrival, 0)),
+        "ttft": to_second_array(np.maximum(jobs.until_first(slice(None)), 0)),
+        "e2e": to_second_array(np.maximum(jobs.until_finish(slice(None)), 0)),
         "tpot": np.where(jobs.tokens > 1, to_second_array(np.maximum(jobs.finish - jobs.first, 0)) / several, 0.0),
     }
     asked = [target for target in targets if target.is_of_requests]
@@ -316,6 +377,8 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         rejected=sum(part.rejected for part in parts),
         cost_per_million_usd=_merged_cost([part.cost_per_million_usd for part in parts]),
         energy_per_output_token_j=_mean(part.energy_per_output_token_j for part in parts),
+        adapters=_merged_adapters([part.adapters for part in parts if part.adapters is not None]),
+        speculation=_merged_speculation([part.speculation for part in parts if part.speculation is not None]),
         tenants=merged_tenants([part.tenants for part in parts]),
         entries=list(map(_merged_use, zip(*(part.entries for part in parts), strict=True))),
         attainment=attained,

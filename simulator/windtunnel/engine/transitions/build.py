@@ -26,7 +26,13 @@ from windtunnel.engine.transitions.flow_tables import write_flows, write_limits
 from windtunnel.engine.transitions.heap import ROOT, heap_push
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
-from windtunnel.engine.transitions.step_tables import step_counts, write_engine, write_step_costs
+from windtunnel.engine.transitions.step_tables import (
+    step_counts,
+    write_acceptance,
+    write_adapters,
+    write_engine,
+    write_step_costs,
+)
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -114,6 +120,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     r.lines = lines
     flows, shares = write_flows(prepared, ints.add, workloads)
     nodes = write_prefixes(prepared, ints.add, r, workloads)
+    accepted = write_acceptance(prepared, workloads, ints.add, numbers.add)
     # The words of the designs follow each other, because no other word begins like them.
     load_words = [words(f"load design {name}") for name in designs]
     r.load_word = min(load_words, default=0)
@@ -153,10 +160,10 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         ways=ways,
         segments=segments,
         workloads=workloads,
-        ints=ints.array(),
-        numbers=numbers.array(),
         queues=queue_rows,
         decoding_of=np.zeros((devices if serving else 0, works + len(flows)), dtype=np.int64),
+        adapters=write_adapters(prepared, r, class_rows, workloads, ints.add),
+        accepted=accepted,
         buckets=write_limits(prepared, ints.add, workloads),
         step_counts=step_counts(class_rows),
         flows=flows,
@@ -179,6 +186,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         counts=np.zeros((works if series else 0, 5), dtype=np.int64),
         spans=records(SPANS if series else 0, tables.SPAN),
         hours=np.zeros(HOURS),
+        # All arrays are in the pools.
+        ints=ints.array(),
+        numbers=numbers.array(),
     )
 
 

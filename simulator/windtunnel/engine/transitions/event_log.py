@@ -84,6 +84,10 @@ def _use(prepared: PreparedRun, world: World) -> ServingUse:
         sequence_ticks=np.ascontiguousarray(servers["present"]),
         preemptions=_field(workloads, "preempted"),
         rejected=_field(workloads, "rejected"),
+        accepted=world.accepted,
+        adapter_hits=_field(workloads, "adapter_hits"),
+        adapter_loads=_field(workloads, "adapter_loads"),
+        adapter_reads=_field(workloads, "adapter_reads"),
         work=[_work(world, c.number, slice(c.first, c.first + c.count)) for c in prepared.classes]
         if len(servers)
         else [],

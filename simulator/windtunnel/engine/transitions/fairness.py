@@ -76,10 +76,10 @@ def charge_prompt(w: World, device: int, slot: int) -> None:
 
 
 @cold
-def charge_token(w: World, device: int, slot: int) -> None:
-    """Charge the flow of a request for its first token after a prompt."""
+def charge_tokens(w: World, device: int, slot: int, tokens: int) -> None:
+    """Charge the flow of a request for generated tokens: the first one after a prompt, and those of accepted drafts."""
     flow = flow_of(w, slot)
-    _served(w, device, flow).served += w.flows[flow].output
+    _served(w, device, flow).served += w.flows[flow].output * tokens
 
 
 @hot

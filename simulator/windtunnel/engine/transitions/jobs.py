@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.prepare.autoscaling import DRAINING, OFF, ON
 from windtunnel.engine.results.sketch import BINS_PER_E
+from windtunnel.engine.transitions.adapters import forget_adapters
 from windtunnel.engine.transitions.consequences import to_place
 from windtunnel.engine.transitions.designs import provide_designs
-from windtunnel.engine.transitions.features import DESIGNS, PREFIXES, QUESTIONS, TALLIES, USERS, WAITS, cold, hot
+from windtunnel.engine.transitions.features import (
+    ADAPTERS,
+    DESIGNS,
+    PREFIXES,
+    QUESTIONS,
+    SERVERS,
+    TALLIES,
+    USERS,
+    WAITS,
+    cold,
+    hot,
+)
 from windtunnel.engine.transitions.prefixes import forget_prefixes
 from windtunnel.engine.transitions.queues import left, own_queue, push
 from windtunnel.engine.transitions.tables import BATCHES, LOST, STRETCHES, World
@@ -87,6 +102,21 @@ def deliver_first_token(w: World, slot: int) -> None:
 
 
 @hot
+def outside_of_steps(w: World, device: int, slot: int) -> int:
+    """Return the ticks that a request spends outside of the steps of a device with continuous batching.
+
+    They are those of the engine's front end, and of the times of reading its prompt alone that pass before its first
+    token is delivered.
+    """
+    d, s = w.devices[device], w.slots[slot]
+    c, p = w.classes[d.cls], w.programs[d.cls * w.run[0].workloads + s.work]
+    if c.frontend_s == 0.0 and c.late_prompts == 0.0:
+        return 0
+    alone_s = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
+    return int(np.rint((c.frontend_s + c.late_prompts * alone_s) * TICKS_PER_SECOND))
+
+
+@hot
 def ended(w: World, device: int, slot: int, completed: bool) -> None:
     """Record that a job has completed or failed now."""
     r, s = w.run[0], w.slots[slot]
@@ -104,17 +134,20 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
         j.lost = 0 if completed else LOST
         if j.first == HELD:
             j.first = -1
+    after = 0
+    if SERVERS and ((USERS and r.users) or (TALLIES and r.tallying)):
+        after = outside_of_steps(w, device, slot)
     if TALLIES and r.tallying:
         batch = s.job // r.batch_width
         if completed:
-            tally(w, 0, s.work, batch, r.now - s.arrival)
+            tally(w, 0, s.work, batch, r.now - s.arrival + after)
         tally(w, 1, s.work, batch, s.start - s.arrival)
         w.counts[s.work, 0 if completed else 1] += 1
     left(w, device)
     if QUESTIONS and r.scaling:
         _count_running(w, device, -1)
     if USERS and r.users:
-        think(w, slot)
+        think(w, slot, after)
     s.next = r.free
     r.free = slot
 
@@ -211,6 +244,8 @@ def become(w: World, device: int, state: int) -> None:
         r.draining = r.gated
         if PREFIXES and r.caching:
             forget_prefixes(w, device)
+        if ADAPTERS and r.adapting:
+            forget_adapters(w, device)
         if DESIGNS and r.reconfigures:
             provide_designs(w, device)  # the next device that is rented in its place is set up like those at the start
     e.state = state

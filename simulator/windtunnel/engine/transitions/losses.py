@@ -6,7 +6,8 @@ read again: there, or on another device.
 
 from __future__ import annotations
 
-from windtunnel.engine.transitions.features import PREFIXES, cold
+from windtunnel.engine.transitions.adapters import forget_adapters
+from windtunnel.engine.transitions.features import ADAPTERS, PREFIXES, cold
 from windtunnel.engine.transitions.jobs import deliver_first_token, ended
 from windtunnel.engine.transitions.prefixes import forget_prefixes, release_prompt
 from windtunnel.engine.transitions.servers import decodes_no_more, gap, last_token
@@ -106,4 +107,6 @@ def take_sequence(w: World, device: int) -> tuple[int, int]:
     v.reading_count = v.chunks = v.cached = v.attended = v.promised = v.produced = 0
     if PREFIXES and w.run[0].caching:
         forget_prefixes(w, device)
+    if ADAPTERS and w.run[0].adapting:
+        forget_adapters(w, device)
     return -1, 0

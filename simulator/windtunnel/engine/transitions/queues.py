@@ -39,12 +39,18 @@ from windtunnel.engine.transitions.tables import (
 @hot
 def push(w: World, queue: int, slot: int) -> None:
     """Add a job to a queue."""
+    if CLASSES and w.run[0].fair:
+        joins(w, queue)
+    insert(w, queue, slot)
+
+
+@hot
+def insert(w: World, queue: int, slot: int) -> None:
+    """Add a job to a queue without counting it as one that begins to wait."""
     q, slots = w.queues[queue], w.slots
     if PROGRESS:
         w.run[0].contested = 1
     q.number += 1
-    if CLASSES and w.run[0].fair:
-        joins(w, queue)
     if WAITS and w.run[0].waits:
         w.waits[slot].queue = queue
     slots[slot].next = -1
@@ -71,11 +77,17 @@ def push(w: World, queue: int, slot: int) -> None:
 @hot
 def pop(w: World, queue: int) -> int:
     """Remove and return the next job of a queue."""
+    if CLASSES and w.run[0].fair:
+        leaves(w, queue)
+    return take_head(w, queue)
+
+
+@hot
+def take_head(w: World, queue: int) -> int:
+    """Remove and return the next job of a queue without counting it as one that does not wait any more."""
     q = w.queues[queue]
     slot: int = q.head
     q.number -= 1
-    if CLASSES and w.run[0].fair:
-        leaves(w, queue)
     q.head = without_root(slot, w.slots) if w.run[0].keyed else w.slots[slot].next
     if WAITS and w.run[0].waits:
         w.waits[slot].queue = -1

@@ -20,15 +20,28 @@ import numpy as np
 
 from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
+from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.prepare.programs import WATT_GRAIN
+from windtunnel.engine.transitions.adapters import lacks_slot, release_adapter, use_adapter
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_token, count_decoding
-from windtunnel.engine.transitions.features import CLASSES, INTERRUPTS, OPERATION_FAULTS, PREFIXES, QUESTIONS, cold, hot
+from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_tokens, count_decoding
+from windtunnel.engine.transitions.features import (
+    ADAPTERS,
+    CLASSES,
+    INTERRUPTS,
+    OPERATION_FAULTS,
+    PREFIXES,
+    QUESTIONS,
+    SPECULATION,
+    cold,
+    hot,
+)
 from windtunnel.engine.transitions.jobs import ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.prefixes import look_up, make_room, release_prompt, use_prompt
-from windtunnel.engine.transitions.queues import best_queue, is_available, pop, precedes
+from windtunnel.engine.transitions.queues import best_queue, insert, is_available, own_queue, pop, precedes, take_head
+from windtunnel.engine.transitions.speculation import queries_of, room_of, verify
 from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
 from windtunnel.engine.transitions.victims import first_victim, last_of, made_since_read
 from windtunnel.engine.transitions.work import proceed, settle
@@ -172,7 +185,9 @@ def _admit(w: World, device: int, slot: int, needs: int) -> None:
     v.cached += needs + c.state
     v.promised += w.sequences[slot].output
     if PREFIXES and w.run[0].caching:
-        use_prompt(w, device, slot, c.capacity - v.cached - v.decoding_count)
+        use_prompt(w, device, slot, room_of(c, v))
+    if ADAPTERS and w.run[0].adapting:
+        use_adapter(w, device, slot)
     _reads(w, device, slot)
 
 
@@ -183,6 +198,8 @@ def _release(w: World, device: int, slot: int, held: int) -> None:
     v.cached -= held + w.classes[w.devices[device].cls].state
     if PREFIXES and w.run[0].caching:
         v.cached += release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
+    if ADAPTERS and w.run[0].adapting:
+        release_adapter(w, device, slot)
 
 
 # Steps.
@@ -251,19 +268,24 @@ def _waits_off(w: World, device: int, slot: int) -> None:
 @hot
 def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
     """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
-    needed = v.cached + needs + c.state
+    needed = needs + c.state
     if c.whole:
-        return bool(needed + q.output + v.promised <= c.capacity or v.reading_count + v.decoding_count == 0)
-    return bool(needed + v.decoding_count <= c.capacity)
+        present = v.reading_count + v.decoding_count
+        drafted = (queries_of(c) - 1) * (present + 1)
+        return bool(v.cached + needed + q.output + v.promised + drafted <= c.capacity or present == 0)
+    return bool(needed <= room_of(c, v))
 
 
 @hot
-def _next_in(w: World, device: int, accepts: bool) -> tuple[int, int]:
+def _next_in(w: World, device: int, accepts: bool, passed_off: bool) -> tuple[int, int]:
     """Return the sequence that a device admits next, and its queue: -1 if it is preempted and waits in none.
 
     Preempted sequences come first, or with ``outranks``, unless a waiting one precedes them by the order of the policy.
+    With ``passed_off`` none of them is admitted.
     """
     r, slot = w.run[0], w.servers[device].off
+    if ADAPTERS and passed_off:
+        slot = -1
     if slot >= 0 and not (CLASSES and r.outranks):
         return slot, -1
     queue = best_queue(w, device, -math.inf, -1) if accepts else -1
@@ -289,10 +311,20 @@ def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
+    passed_off, passed = False, -1
     while (CLASSES and r.outranks) or v.reading_count + v.decoding_count < c.most_sequences:
-        slot, queue = _next_in(w, device, accepts)
+        slot, queue = _next_in(w, device, accepts, passed_off)
         if slot < 0:
             break
+        if ADAPTERS and r.adapting and lacks_slot(w, device, slot):
+            # Others may pass it. One that waits in a queue returns to its place below.
+            if queue < 0:
+                passed_off = True
+            else:
+                slot = take_head(w, queue)
+                w.slots[slot].next = passed
+                passed = slot
+            continue
         needs = _needs(w, device, slot)
         is_full = CLASSES and v.reading_count + v.decoding_count >= c.most_sequences
         if is_full or not _has_room(c, v, w.sequences[slot], needs):
@@ -306,6 +338,11 @@ def _fill(w: World, device: int) -> None:
         else:
             _starts(w, device, slot, queue)
         _admit(w, device, slot, needs)
+    if ADAPTERS and r.adapting:
+        while passed >= 0:
+            slot = passed
+            passed = w.slots[slot].next
+            insert(w, own_queue(w, device, slot), slot)
     _keep_within_memory(w, device)
 
 
@@ -313,28 +350,30 @@ def _fill(w: World, device: int) -> None:
 def _keep_within_memory(w: World, device: int) -> None:
     """Preempt sequences until the others have memory for their next tokens, and then remove cached blocks."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
-    while v.cached + v.decoding_count > c.capacity and (v.reading_count or v.decoding_count > 1):
+    while room_of(c, v) < 0 and (v.reading_count or v.decoding_count > 1):
         _preempt(w, device, last_of(w, device))
-    if PREFIXES and r.caching == SHARED_MEMORY and v.cached + v.decoding_count + v.spare > c.capacity:
-        make_room(w, device, c.capacity - v.cached - v.decoding_count)
+    if PREFIXES and r.caching == SHARED_MEMORY and v.spare > room_of(c, v):
+        make_room(w, device, room_of(c, v))
 
 
 @hot
 def _take_chunks(w: World, device: int, decoding: int) -> tuple[float, float, int, int]:
-    """Choose the chunks of prompts of a step in which ``decoding`` sequences decode.
+    """Choose the chunks of prompts of a step in which sequences decode ``decoding`` tokens.
 
     Returns:
         The seconds and the joules of their attention, their tokens, and the number of prompts that end.
     """
     v, c = w.servers[device], w.classes[w.devices[device].cls]
     room = c.most_tokens - decoding
+    # Each copy of the attention has its part of the tokens, and a prompt is on one copy.
+    most = c.most_tokens // c.copies
     seconds = joules = 0.0
     ends = tokens = v.chunks = 0
     slot = v.reading
     while slot >= 0 and room > 0:
         q = w.sequences[slot]
-        chunk = min(room, q.prompt - q.read)
-        if c.undivided and q.read == 0 and chunk < q.prompt <= c.most_tokens - decoding:
+        chunk = min(room, q.prompt - q.read, most)
+        if c.undivided and q.read == 0 and chunk < q.prompt <= min(c.most_tokens - decoding, most):
             break
         more_s, more_j = _prompt_attention(w.numbers, c, q.read, chunk)
         seconds, joules = seconds + more_s, joules + more_j
@@ -362,8 +401,9 @@ def _count_step(w: World, device: int, decoding: int, tokens: int, ends: int) ->
     """Count a completed step, for the shares of the device's peak rates."""
     cls = w.devices[device].cls
     micro = _microbatches(w.classes[cls], decoding, tokens)
-    w.step_counts[cls, 0, -(-(decoding + tokens) // micro)] += micro
-    w.step_counts[cls, 1, -(-(decoding + ends) // micro)] += micro
+    verified = decoding * queries_of(w.classes[cls])
+    w.step_counts[cls, 0, -(-(verified + tokens) // micro)] += micro
+    w.step_counts[cls, 1, -(-(verified + ends) // micro)] += micro
 
 
 @hot
@@ -375,15 +415,27 @@ def begin_step(w: World, device: int) -> None:
     # With prompts in steps of their own, the decoding sequences pause until all prompts are read.
     v.pausing = c.alone and v.reading >= 0
     decoding = 0 if v.pausing else v.decoding_count
-    seconds, joules, tokens, ends = _take_chunks(w, device, decoding)
+    verified = decoding * queries_of(c)
+    seconds, joules, tokens, ends = _take_chunks(w, device, verified)
     chunks = v.chunks
     if chunks == 0 and decoding == 0:
         return
     micro = _microbatches(c, decoding, tokens)
-    linear, head = c.linear + -(-(decoding + tokens) // micro), c.head + -(-(decoding + ends) // micro)
-    factor = (decoding * c.decode_factor + tokens * c.prefill_factor) / float(decoding + tokens)
+    linear, head = c.linear + -(-(verified + tokens) // micro), c.head + -(-(verified + ends) // micro)
+    factor = (verified * c.decode_factor + tokens * c.prefill_factor) / float(verified + tokens)
     step_s = factor * (w.numbers[linear] + w.numbers[head])
-    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences + 1])
+    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences * queries_of(c) + 1])
+    # A prompt is on one copy of the attention, and the others wait for the copy with the most tokens.
+    most = -(-decoding // c.copies) * queries_of(c) + (-(-tokens // min(c.copies, chunks)) if tokens else 0)
+    if c.copies > 1:
+        of_copy = c.copy + -(-most // micro)
+        step_s += factor * w.numbers[of_copy]
+        working = float(verified + tokens) / float(c.copies * most)
+        step_j += factor * (w.numbers[of_copy + c.most_tokens + 1] * working)
+    if ADAPTERS and r.adapting and v.adapters:
+        at = c.adapted + v.adapters * (c.most_tokens + 1) + min(c.copies * -(-most // micro), c.most_tokens)
+        step_s += factor * w.numbers[at]
+        step_j += factor * w.numbers[at + (c.slots + 1) * (c.most_tokens + 1)]
     if decoding:
         table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
@@ -395,8 +447,12 @@ def begin_step(w: World, device: int) -> None:
     if tokens:
         seconds = max(seconds, c.prompt_s)
     seconds += c.host_s + c.host_sequence_s * (decoding + ends)
+    if SPECULATION and decoding:
+        seconds += c.drafting_s
     joules = joules + micro * step_j
     seconds, joules = seconds * c.step_factor, joules * c.step_factor
+    if ADAPTERS:
+        seconds += v.loading_s
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         r.too_long = 1
@@ -408,7 +464,9 @@ def begin_step(w: World, device: int) -> None:
             v.produced = r.now
         return
     v.began = d.began = r.now
-    v.peak = max(v.peak, v.cached + decoding)
+    v.peak = max(v.peak, v.cached + verified)
+    if ADAPTERS:
+        v.loading_s = 0.0
     d.slot = 0
     if OPERATION_FAULTS and len(w.operation_faults):
         ticks = affect_step(w, device, ticks)
@@ -464,7 +522,7 @@ def _has_read(w: World, device: int, slot: int) -> None:
     v.cached += 1
     v.promised -= 1
     if CLASSES and r.fair:
-        charge_token(w, device, slot)
+        charge_tokens(w, device, slot, 1)
     q.last = r.now
     if q.output == 1:
         _release(w, device, slot, q.prompt + 1)
@@ -474,6 +532,9 @@ def _has_read(w: World, device: int, slot: int) -> None:
     q.joules_at_birth = v.per_token
     q.born = v.steps
     q.ends = v.steps + q.output - 1
+    if SPECULATION and w.classes[w.devices[device].cls].queries > 1:
+        # It is not known in advance after which step it ends.
+        q.made, q.ends = 1, FAR
     _decodes(w, device, slot)
 
 
@@ -484,6 +545,29 @@ def note_use(w: World, device: int) -> None:
     ticks = float(w.run[0].now - v.began)
     v.held += float(v.cached) * ticks
     v.present += float(v.reading_count + v.decoding_count) * ticks
+
+
+@hot
+def _end_decoding(w: World, device: int, slot: int) -> None:
+    """End a sequence that has produced all of its output."""
+    v, q = w.servers[device], w.sequences[slot]
+    decodes_no_more(w, device, slot)
+    held = q.prompt + q.output
+    v.attended -= held
+    _release(w, device, slot, held)
+    w.slots[slot].energy += v.per_token - q.joules_at_birth
+    _finish(w, device, slot)
+
+
+@hot
+def _end_complete(w: World, device: int) -> None:
+    """End the decoding sequences that have produced all of their output."""
+    slot = w.servers[device].decoding
+    while slot >= 0:
+        following = w.slots[slot].next
+        if w.sequences[slot].made == w.sequences[slot].output:
+            _end_decoding(w, device, slot)
+        slot = following
 
 
 @hot
@@ -499,7 +583,7 @@ def end_step(w: World, device: int) -> None:
     decoding = 0 if v.pausing else v.decoding_count
     note_use(w, device)
     d.slot = -1
-    v.tokens += decoding
+    speculating = SPECULATION and w.classes[d.cls].queries > 1
     v.decoded += decoding
     if decoding:
         v.contexts += v.attended
@@ -508,21 +592,20 @@ def end_step(w: World, device: int) -> None:
             v.produced = v.began
     else:
         v.steps += 1
-        v.cached += decoding
-        v.attended += decoding
-        v.promised -= decoding
+        made: Any = np.int64(decoding)
+        if SPECULATION and speculating:
+            made = verify(w, device)
+        v.tokens += made
+        v.cached += made
+        v.attended += made
+        v.promised -= made
         _record_gaps(w, device)
-        if CLASSES and r.fair:
+        if SPECULATION and speculating:
+            _end_complete(w, device)
+        elif CLASSES and r.fair:
             charge_step(w, device)
     while v.ending >= 0 and w.sequences[v.ending].ends == v.steps:
-        slot = v.ending
-        q = w.sequences[slot]
-        decodes_no_more(w, device, slot)
-        held = q.prompt + q.output
-        v.attended -= held
-        _release(w, device, slot, held)
-        w.slots[slot].energy += v.per_token - q.joules_at_birth
-        _finish(w, device, slot)
+        _end_decoding(w, device, v.ending)
     read: Any = np.int64(0)
     ends = 0
     v.chunks_read += v.chunks

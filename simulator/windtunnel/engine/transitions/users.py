@@ -61,8 +61,8 @@ def take_submission(w: World, slot: int) -> None:
 
 
 @cold
-def think(w: World, slot: int) -> None:
-    """Let the user who waits for the job of a slot think, and then submit the next one."""
+def think(w: World, slot: int, after: int) -> None:
+    """Let the user who waits for the job of a slot have its result after some ticks, think, and submit the next one."""
     r, user = w.run[0], w.user_of[slot]
     if user < 0:
         return
@@ -70,7 +70,7 @@ def think(w: World, slot: int) -> None:
     u = w.users[user]
     u.thoughts += 1
     r.thoughts = max(r.thoughts, u.thoughts)
-    ticks = w.think_ticks[u.thoughts, user]
+    ticks = w.think_ticks[u.thoughts, user] + after
     # With a stated end, users who would submit at it or later do not.
     if ticks < r.end - r.now:
         which = u.work * OF_WORKLOAD + user - w.workloads[u.work].first_user

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from windtunnel.engine.transitions.features import CLASSES, cold
+from windtunnel.engine.transitions.features import CLASSES, SPECULATION, cold
 from windtunnel.engine.transitions.queues import precedes
+from windtunnel.engine.transitions.speculation import queries_of, room_of
 from windtunnel.engine.transitions.tables import World
 
 
 @cold
 def made_since_read(w: World, device: int, slot: int) -> int:
     """Return the tokens that a decoding sequence has made since it was read last."""
-    made: int = 1 + w.servers[device].steps - w.sequences[slot].born
+    q = w.sequences[slot]
+    if SPECULATION and w.classes[w.devices[device].cls].queries > 1:
+        counted: int = q.made
+        return counted
+    made: int = 1 + w.servers[device].steps - q.born
     return made
 
 
@@ -33,15 +38,20 @@ def first_victim(w: World, device: int, slot: int, needs: int) -> int:
                 if c.whole:
                     freed += q.output
                 elif q.read == q.prompt:
-                    freed += made_since_read(w, device, other) + 1
+                    freed += made_since_read(w, device, other) + queries_of(c)
                 count += 1
                 if last < 0 or precedes(w, last, other):
                     last = other
             other = w.slots[other].next
     if count == 0:
         return -1
-    needed = v.cached + needs + c.state + (w.sequences[slot].output + v.promised if c.whole else v.decoding_count)
-    enough = needed - freed <= c.capacity or count == v.reading_count + v.decoding_count
+    present = v.reading_count + v.decoding_count
+    needed = needs + c.state - freed
+    if c.whole:
+        needed += w.sequences[slot].output + v.promised + (queries_of(c) - 1) * (present - count + 1)
+        enough = v.cached + needed <= c.capacity or count == present
+    else:
+        enough = needed <= room_of(c, v) or count == present
     return last if enough else -1
 
 

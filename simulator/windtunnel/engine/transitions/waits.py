@@ -69,7 +69,7 @@ def _reject(w: World, slot: int) -> None:
     if r.tallying:
         w.counts[s.work, 4] += 1
     if USERS and r.users:
-        think(w, slot)
+        think(w, slot, 0)
     s.next = r.free
     r.free = slot
 
@@ -133,7 +133,7 @@ def leave(w: World, slot: int) -> None:
     if r.tallying:
         w.counts[s.work, 4] += 1
     if USERS and r.users:
-        think(w, slot)
+        think(w, slot, 0)
     queue = wait.queue
     if wait.returns_to == LIMITED:
         r.pausing -= 1
