@@ -390,8 +390,8 @@ class DividedDecoder:
             each, ops = float(width * group.attention_data), ("all_gather", "reduce_scatter")
         for name, op, size in zip(("dispatch to experts", "combine experts"), ops, sizes, strict=True):
             exchange = self._collective(name, op, each * size, Amount.TOKENS, count, workers=devices)
-            # All tokens are gathered on every device, whoever has them; exchanges wait for the device that sends most.
-            yield replace(exchange, shared=group.expert == 1)
+            # All devices take part with all tokens, whoever has them.
+            yield replace(exchange, shared=True)
         if group.tensor > 1:
             # Each device of a copy has the results of its part of the tokens.
             yield self._collective("gather tokens", "all_gather", width * _ACTIVATION_BYTES, Amount.TOKENS, count)
