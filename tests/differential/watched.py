@@ -10,6 +10,7 @@ from windtunnel.core.recording import Recording
 from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.transitions.prefixes import _find
+from windtunnel.engine.transitions.servers import _made
 from windtunnel.engine.transitions.tables import SHARED_MEMORY
 
 
@@ -36,7 +37,7 @@ class Watched(process._Run):
             q, s = w.sequences[slot], w.slots[slot]
             chain = w.ints[w.ints[w.workloads[s.work].chains + s.rank] :][: q.using]
             users.update(chain)
-            held += q.prompt + (1 + v.steps - q.born if is_decoding else 0) + c.state - sum(tokens[i] for i in chain)
+            held += q.prompt + (_made(w, device, slot) if is_decoding else 0) + c.state - sum(tokens[i] for i in chain)
         kept = {}
         node, before = v.oldest, -1
         while node >= 0:
@@ -52,7 +53,7 @@ class Watched(process._Run):
         if r.caching != SHARED_MEMORY:
             assert v.spare <= r.cache_blocks and not users
         elif w.devices[device].slot >= 0 and v.reading_count + v.decoding_count > 1:
-            assert v.cached + v.decoding_count + v.spare <= c.capacity
+            assert v.cached + v.decoding_count * c.queries + v.spare <= c.capacity
 
     def sequences(self, device: int) -> Iterator[tuple[int, bool]]:
         w: Any = self.world

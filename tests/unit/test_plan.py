@@ -306,7 +306,7 @@ def test_the_number_of_workers_changes_nothing(found: PlanResult, monkeypatch: p
 
 def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: PlanResult, tmp_path: Path) -> None:
     paths = planner.save(found, tmp_path / "out")
-    assert [path.name for path in paths] == ["plan.json", "report.html"]
+    assert [path.name for path in paths] == ["plan.json", "plan.html"]
     assert json.loads(paths[0].read_text()) == json.loads(result_json(found))
     page = paths[1].read_text()
     assert "choice &lt;script&gt;" in page
@@ -538,7 +538,8 @@ def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:
     from windtunnel.scenario.read import read_scenario
 
     one = Planner(read_scenario(root / "scenarios" / "azure-conv-plan.yaml"), windtunnel.catalogue(), 1, None)
-    prepared = one.prepared(one.scenario)
+    [search] = one.searches
+    prepared = search.prepared(one.scenario)
     assert set(prepared.signatures) == {tuple(range(6))}
     assert len(prepared.arrival) == 19_366
 

@@ -9,6 +9,7 @@ from windtunnel.core.processors import processors
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.plan import PlanResult
 from windtunnel.planning.planner import Planner
+from windtunnel.scenario.plan import Objective, Plan
 from windtunnel.scenario.read import read_scenario
 from windtunnel.scenario.scenario import Scenario
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
@@ -19,6 +20,7 @@ def plan(
     *,
     seed: int | None = None,
     changes: Sequence[str] = (),
+    objective: Objective | None = None,
     catalogue: Catalogue | None = None,
     workers: int | None = None,
     outside_code: bool = False,
@@ -26,23 +28,27 @@ def plan(
 ) -> PlanResult:
     """Find the cheapest fleets of the scenario's candidates that meet its targets, with a lower bound on the cost.
 
-    ``workers`` is the number of processes (default: one for each processor); it does not change the answer.
-    ``outside_code`` lets a policy be code in a file outside of the scenario's folder. ``progress`` is called with the
-    number of finished simulations. Raises InputError for a scenario that is not valid.
+    ``objective`` replaces that of the scenario. ``workers`` is the number of processes (default: one for each
+    processor); it does not change the answer. ``outside_code`` lets a policy be code in a file outside of the
+    scenario's folder. ``progress`` is called with the number of finished simulations. Raises InputError for a scenario
+    that is not valid.
     """
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(Path(scenario), changes, seed=seed, outside_code=outside_code)
+    if objective is not None:
+        options = (scenario.plan or Plan()).model_copy(update={"objective": objective})
+        scenario = scenario.changed(plan=options)
     catalogue = catalogue or shipped_catalogue()
     return Planner(scenario, catalogue, workers or processors(), progress).run()
 
 
 def save(result: PlanResult, folder: Path) -> list[Path]:
-    """Write plan.json and report.html to ``folder``, each completely or not at all, and return their paths."""
+    """Write plan.json and plan.html to ``folder``, each completely or not at all, and return their paths."""
     from windtunnel.core.csvfile import write_texts
     from windtunnel.report.plan_page import render
 
     folder.mkdir(parents=True, exist_ok=True)
-    return write_texts(folder, {"plan.json": result_json(result), "report.html": render(result)})
+    return write_texts(folder, {"plan.json": result_json(result), "plan.html": render(result)})
 
 
 __all__ = ["plan", "save"]

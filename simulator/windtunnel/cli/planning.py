@@ -5,18 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from windtunnel.cli.console import CATALOG, FORMAT, OUTSIDE_CODE, SEED, Progress, pairs, print_json, print_written
 
+if TYPE_CHECKING:
+    from windtunnel.scenario.plan import Objective
+
 
 @click.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Write plan.json and report.html to this folder.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write plan.json and plan.html to this folder.")
 @SEED
 @click.option(
     "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={max_entries: 1}."
+)
+@click.option(
+    "--objective", type=click.Choice(["cost", "power", "carbon"]), help="What is minimised. Default: the scenario's."
 )
 @click.option("--workers", type=click.IntRange(1, 1024), help="Worker processes. Default: one for each core.")
 @OUTSIDE_CODE
@@ -27,6 +34,7 @@ def plan(
     out: Path | None,
     seed: int | None,
     changes: Sequence[str],
+    objective: Objective | None,
     workers: int | None,
     allow_outside_code: bool,
     catalogs: Sequence[str],
@@ -45,6 +53,7 @@ def plan(
         scenario,
         seed=seed,
         changes=changes,
+        objective=objective,
         catalogue=catalogue,
         workers=workers,
         outside_code=allow_outside_code,

@@ -15,6 +15,7 @@ from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
+from windtunnel.planning.choices import Choice
 from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.search import Verdict
 from windtunnel.planning.simulate import Case, Simulator
@@ -41,7 +42,8 @@ class Candidates:
     ``prices`` are in USD/h, one for each entry, and ``rents`` are those that a fleet pays whatever the load: 0 for an
     entry that is scaled. ``scaled`` has the rules of such entries by number. ``max_counts`` is how many devices of
     each entry a fleet may have.
-    ``notes`` collects what a reader of the plan must know.
+    ``notes`` collects what a reader of the plan must know. ``choice`` has the values that were chosen for all these
+    fleets, and ``number`` is its place among the choices.
     """
 
     scenario: Scenario
@@ -55,6 +57,8 @@ class Candidates:
     bounds: Replicated
     max_counts: Counts
     simulator: Simulator
+    choice: Choice
+    number: int
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -179,7 +183,7 @@ class Candidates:
     def evaluation(self, fleet: Case) -> Evaluation:
         """Return what was simulated of a fleet; with ``spare`` also whether it works without that many devices."""
         whole, *degraded_cases = self._cases(fleet)
-        evaluation = self.simulator.evaluations[whole]
+        evaluation = replace(self.simulator.evaluations[whole], choice=self.number)
         for case in degraded_cases:
             if not evaluation.meets.value:
                 break
@@ -219,9 +223,10 @@ class Candidates:
         for i, rule in self.scaled.items():
             least = min(rule.min * self.sizes[i], devices[i])
             numbers[i] = f"{least:,} to {devices[i]:,}" if least < devices[i] else numbers[i]
-        return " + ".join(
+        fleet = " + ".join(
             f"{number} × {name}" for number, name, n in zip(numbers, self.names, counts, strict=True) if n
         )
+        return f"{fleet}; {self.choice.text}" if self.choice.values else fleet
 
     def objective_text(self, evaluation: Evaluation) -> str:
         """Return the value of the objective of a fleet as text."""
@@ -241,8 +246,16 @@ class Candidates:
             devices=devices,
             entries=self.named(evaluation.counts),
             configuration=[
-                ConfiguredEntry(entry=name, device=device.label, count=int(n))
-                for name, device, n in zip(self.names, self.devices, counts, strict=True)
+                ConfiguredEntry(
+                    entry=self.names[i],
+                    device=self.devices[i].label,
+                    count=int(n),
+                    group=None
+                    if (group := self.scenario.fleet[i].group) is None
+                    else group.model_dump(exclude_none=True),
+                    settings={**self.choice.values, **self.choice.alternatives[i].values},
+                )
+                for i, n in enumerate(counts)
                 if n
             ],
             text=self.text(evaluation.counts),
@@ -252,6 +265,7 @@ class Candidates:
             energy_cost_usd_per_h=evaluation.energy_cost_usd_per_h,
             total_cost_usd_per_h=evaluation.total_cost_usd_per_h,
             carbon_kg_per_h=evaluation.carbon_kg_per_h,
+            usd_per_million_output_tokens=evaluation.usd_per_million_output_tokens,
             utilisation=evaluation.utilisation,
             p50_s=evaluation.p50_s,
             p99_s=evaluation.p99_s,

@@ -37,6 +37,7 @@ class Evaluation:
     energy_cost_usd_per_h: float | None
     total_cost_usd_per_h: float | None
     carbon_kg_per_h: float | None
+    usd_per_million_output_tokens: float | None
     utilisation: float
     p99_s: float | None
     p50_s: float | None
@@ -44,6 +45,8 @@ class Evaluation:
     model_accuracy: Sequence[DeviceAccuracy]
     spare_violations: str | None = None
     """Why the fleet fails without the spare devices, if it does."""
+    choice: int = 0
+    """The number of the plan's choice to which the fleet belongs."""
 
     def reaches(self, goal: str) -> bool:
         """Return whether the fleet meets every target by ``value``, or with ``confidence``."""
@@ -182,7 +185,7 @@ def explained_by_interval(before: JudgedTarget, after: JudgedTarget) -> bool:
 def next_cheapest(evaluations: Sequence[Evaluation], best: Evaluation, objective: str) -> Evaluation | None:
     """Return the most expensive of the simulated fleets that cost less than ``best`` and miss a target."""
     failed = [e for e in evaluations if not e.meets.value and e.objective(objective) < best.objective(objective)]
-    return max(failed, key=lambda e: (e.objective(objective), e.counts), default=None)
+    return max(failed, key=lambda e: (e.objective(objective), e.choice, e.counts), default=None)
 
 
 def binding_time(evaluation: Evaluation | None) -> JudgedTarget | None:
@@ -214,13 +217,18 @@ def front(evaluations: Sequence[Evaluation], target: JudgedTarget | None) -> lis
         beaten = (points <= points[i]).all(axis=1) & (points < points[i]).any(axis=1)
         if not beaten.any():
             kept.append(evaluation)
-    return sorted(kept, key=lambda e: (e.cost_usd_per_h, e.power_w, e.counts))
+    return sorted(kept, key=lambda e: (e.cost_usd_per_h, e.power_w, e.choice, e.counts))
 
 
 def feasible(evaluations: Sequence[Evaluation], objective: str) -> list[Evaluation]:
-    """Return the fleets that meet every target by value, the best first."""
+    """Return the fleets that meet every target by value, the best first; of equal ones that with the most headroom."""
     met = [e for e in evaluations if e.meets.value]
-    return sorted(met, key=lambda e: (e.objective(objective), e.cost_usd_per_h, sum(e.counts), e.counts))
+    return sorted(
+        met,
+        key=lambda e: (
+            e.objective(objective), e.cost_usd_per_h, sum(e.counts), -least_headroom(e), e.choice, e.counts,
+        ),
+    )  # fmt: skip
 
 
 def recommended(fleets: Sequence[Evaluation]) -> int:
@@ -236,7 +244,8 @@ def notable(fleets: Sequence[Evaluation], most: int) -> list[int]:
     kept: list[int] = []
     for i, e in enumerate(fleets):
         contains = (
-            all(a <= b for a, b in zip(fleets[j].counts, e.counts, strict=True))
+            fleets[j].choice == e.choice
+            and all(a <= b for a, b in zip(fleets[j].counts, e.counts, strict=True))
             and (fleets[j].meets.confidence or not e.meets.confidence)
             for j in kept
         )

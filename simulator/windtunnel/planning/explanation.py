@@ -41,8 +41,15 @@ COMPARATIVES: Mapping[str, Comparatives] = {
 }
 
 
+def closest_to_targets(evaluations: Sequence[Evaluation]) -> Evaluation | None:
+    """Return the fleet with the most headroom at its worst target; None if there is none."""
+    return max(
+        evaluations, key=lambda e: (evaluating.least_headroom(e), -e.choice, [-n for n in e.counts]), default=None
+    )
+
+
 def explain(
-    candidates: Candidates,
+    choices: Mapping[int, Candidates],
     fleets: Sequence[Evaluation],
     evaluations: Sequence[Evaluation],
     searches: Sequence[SearchResult],
@@ -50,48 +57,56 @@ def explain(
     """Return the explanation without its sentences; it simulates more fleets if needed.
 
     ``fleets`` are those of ``evaluations`` that meet the targets by value, the best first. ``searches`` are that by
-    value and that with confidence.
+    value and that with confidence, over all choices.
     """
     if not fleets:
-        closest = max(evaluations, key=lambda e: (evaluating.least_headroom(e), [-n for n in e.counts]), default=None)
+        closest = closest_to_targets(evaluations)
         return Explanation(
             binding=None,
             price_of_confidence=None,
             next_cheapest=None,
             changes=[],
-            closest=None if closest is None else ClosestFleet(candidates.text(closest.counts), violations(closest)),
+            closest=None if closest is None else ClosestFleet(_text(choices, closest), violations(closest)),
             search=[],
         )
     best, first = fleets[evaluating.recommended(fleets)], fleets[0]
-    below = evaluating.next_cheapest(evaluations, first, candidates.plan.objective) or _one_less(candidates, first)
+    objective = choices[first.choice].plan.objective
+    below = evaluating.next_cheapest(evaluations, first, objective) or _one_less(choices[first.choice], first)
     cheaper = None
     if below is not None:
-        cheaper = CheaperFleet(candidates.text(below.counts), candidates.objective_text(below), violations(below))
+        cheaper = CheaperFleet(_text(choices, below), choices[below.choice].objective_text(below), violations(below))
     goal = "confidence" if best.meets.confidence else "value"
+    alike = [e for e in evaluations if e.choice == best.choice]
     return Explanation(
         binding=evaluating.binding(best),
         headroom={target.text: target.headroom for target in best.targets},
-        price_of_confidence=_price_of_confidence(candidates, first, best),
+        price_of_confidence=_price_of_confidence(choices, first, best),
         next_cheapest=cheaper,
-        changes=Changes(candidates, best, evaluations, goal).effects(),
+        changes=Changes(choices[best.choice], best, alike, goal).effects(),
         closest=None,
-        search=_proofs(candidates, fleets, len(evaluations), *searches),
+        search=_proofs(choices, fleets, len(evaluations), *searches),
     )
 
 
-def _price_of_confidence(candidates: Candidates, first: Evaluation, best: Evaluation) -> PriceOfConfidence | None:
+def _text(choices: Mapping[int, Candidates], fleet: Evaluation) -> str:
+    return choices[fleet.choice].text(fleet.counts)
+
+
+def _price_of_confidence(
+    choices: Mapping[int, Candidates], first: Evaluation, best: Evaluation
+) -> PriceOfConfidence | None:
     """Return what the recommended fleet ``best`` costs more than the best fleet by value; None if that is certain."""
     if first.meets.confidence:
         return None
     certain = best if best.meets.confidence else None
     price = PriceOfConfidence(
-        fleet=candidates.text(first.counts),
-        objective_text=candidates.objective_text(first),
-        recommended=None if certain is None else candidates.text(certain.counts),
-        recommended_objective_text=None if certain is None else candidates.objective_text(certain),
+        fleet=_text(choices, first),
+        objective_text=choices[first.choice].objective_text(first),
+        recommended=None if certain is None else _text(choices, certain),
+        recommended_objective_text=None if certain is None else choices[certain.choice].objective_text(certain),
         doubts=violations(first),
     )
-    return replace(price, text=_difference(price, candidates.plan))
+    return replace(price, text=_difference(price, choices[first.choice].plan))
 
 
 def _difference(price: PriceOfConfidence, plan: Plan) -> str:
@@ -115,22 +130,26 @@ def _one_less(candidates: Candidates, best: Evaluation) -> Evaluation | None:
     return max(failed, key=lambda e: (e.objective(objective), e.counts), default=None)
 
 
-def limit_phrase(most: int, candidates: int) -> str:
-    """Return the limit on the entries of a fleet as a phrase; empty if it excludes no fleet."""
-    if most >= candidates:
-        return ""
-    return " of one entry" if most == 1 else f" of at most {most} entries"
+def limit_phrase(plan: Plan, candidates: int) -> str:
+    """Return the limits of the search on the fleets as a phrase; empty if they exclude no fleet."""
+    of_entries = " of one entry" if plan.max_entries == 1 else f" of at most {plan.max_entries} entries"
+    return (of_entries if plan.max_entries < candidates else "") + (" with the searched values" if plan.search else "")
 
 
 def _proofs(
-    candidates: Candidates, fleets: Sequence[Evaluation], number: int, search: SearchResult, confident: SearchResult
+    choices: Mapping[int, Candidates],
+    fleets: Sequence[Evaluation],
+    number: int,
+    search: SearchResult,
+    confident: SearchResult,
 ) -> list[str]:
     """Return what is known of fleets that are better than the best by value, and than the recommended one."""
     simulated = f"{number:,} fleet was simulated" if number == 1 else f"{number:,} fleets were simulated"
     recommended = evaluating.recommended(fleets)
+    candidates = choices[fleets[recommended].choice]
     if not recommended:
         return [f"{simulated}; {_proof(candidates, search)}."]
-    first, best = (candidates.text(fleets[i].counts) for i in (0, recommended))
+    first, best = (_text(choices, fleets[i]) for i in (0, recommended))
     return [
         f"{simulated}. To meet the targets by value for less than {first}: {_proof(candidates, search)}.",
         f"To meet them with confidence for less than {best}: {_proof(candidates, confident)}.",
@@ -138,10 +157,7 @@ def _proofs(
 
 
 def _proof(candidates: Candidates, search: SearchResult) -> str:
-    less, limit = (
-        COMPARATIVES[candidates.plan.objective].less,
-        limit_phrase(candidates.plan.max_entries, candidates.entries),
-    )
+    less, limit = COMPARATIVES[candidates.plan.objective].less, limit_phrase(candidates.plan, candidates.entries)
     if search.proof == "exhaustive":
         return f"every {less} fleet{limit} was simulated or is excluded by the lower bound"
     if search.proof == "monotone":

@@ -106,7 +106,7 @@ class Reasons:
         reason = self._of_jobs(prepared, entry) or (None if alone is None else self._of_search(entry, alone))
         if reason is None:
             return None
-        if reason.kind == "not_searched":
+        if reason.kind in ("not_searched", "not_better"):
             reason = replace(reason, objective=lower_bound)
         factor = 1.0 if error is None else error.factor
         reason = replace(reason, within_model_error=self._may_turn(entry, reason, factor))
@@ -374,15 +374,15 @@ def _entry_text(reason: EntryReason, error: TimeError | None, objective: str) ->
         why = "the number allowed" if reason.allowed is not None else f"as many as {limits[0].text} allows"
         text = f"alone, {count:,} ({why}) {'fails' if count == 1 else 'fail'}"
         text += f": {reason.violations[0]}" if reason.violations else ""
-    elif reason.kind == "not_searched":
+    elif reason.kind in ("not_searched", "not_better"):
         value, unit = reason.objective or 0.0, UNITS[objective]
         amount = format_quantity(value, "W") if unit == "W" else f"{value:,.2f} {unit}"
         suffice = f"{count:,} do not suffice, and " if count > 1 else "one does not suffice, and " if count else ""
         more = "one" if count == 0 else "more"
-        text = (
-            f"not searched further: alone, {suffice}{more} would be at {amount} or more, over {GIVE_UP:g} times the "
-            "best fleet"
-        )
+        beaten = f"over {GIVE_UP:g} times the best fleet"
+        if reason.kind == "not_better":
+            beaten = "which is no better than the best fleet with other values"
+        text = f"not searched further: alone, {suffice}{more} would be at {amount} or more, {beaten}"
     else:
         text = f"alone, {count:,} do not suffice; more were not tried, as the limit of simulated fleets was reached"
     if not reason.within_model_error or error is None:

@@ -69,8 +69,9 @@ class Alone:
     ``cannot``: no number of devices suffices, by the lower bound. ``too_few`` and ``over_rent``: by the lower bound it
     takes ``count`` devices, which is more than are allowed, or costs more than a target allows. ``largest_fails``:
     ``count`` devices, the most that are allowed and that the rent allows, fail. ``not_searched``: ``count`` devices
-    fail, and one more costs much more than the best fleet. ``limit``: ``count`` devices fail, and then the search had
-    simulated as many fleets as it may. ``count`` devices fail by simulation or by the lower bound.
+    fail, and one more costs much more than the best fleet. ``not_better``: they fail, and one more is no better than
+    the best fleet of another space. ``limit``: ``count`` devices fail, and then the search had simulated as many fleets
+    as it may. ``count`` devices fail by simulation or by the lower bound.
     """
 
     kind: str
@@ -107,7 +108,8 @@ class Search:
     """A search of ``space`` that evaluates at most ``budget`` fleets.
 
     ``known`` has the verdicts of fleets that need not be evaluated, and every fleet whose lower bound of the objective
-    is below ``above`` is known not to be the answer, unless it is in ``known``.
+    is below ``above`` is known not to be the answer, unless it is in ``known``. Fleets that are no better than
+    ``below``, the value of a fleet of another space, are not sought.
     """
 
     def __init__(
@@ -118,11 +120,13 @@ class Search:
         *,
         known: Mapping[Counts, Verdict] | None = None,
         above: float = 0.0,
+        below: float = float("inf"),
     ) -> None:
         self.space = space
         self.evaluate = evaluate
         self.budget = budget + len(known or {})
         self.above = above
+        self.below = below
         self.result = SearchResult()
         for counts, verdict in (known or {}).items():
             self._keep(counts, verdict)
@@ -166,6 +170,15 @@ class Search:
             result.best = counts
 
     @property
+    def _limit(self) -> float:
+        """The value that a fleet must be better than to be the answer."""
+        return min(self.result.value, self.below)
+
+    def _gives_up(self, lower_bound: float) -> bool:
+        """Return whether a fleet of one entry is not sought, because its value would be at least ``lower_bound``."""
+        return lower_bound > GIVE_UP * self.result.value or lower_bound >= self.below
+
+    @property
     def _spent(self) -> bool:
         return len(self.result.verdicts) >= self.budget
 
@@ -194,9 +207,10 @@ class Search:
                 elif e not in high and low[e] >= most[e]:
                     self.result.alone[e] = Alone("largest_fails", most[e])
                     active.discard(e)
-                elif self._lower_bound(self._only(e, low[e] + 1)) > GIVE_UP * self.result.value:
+                elif self._gives_up(self._lower_bound(self._only(e, low[e] + 1))):
                     if e not in high:
-                        self.result.alone[e] = Alone("not_searched", low[e])
+                        kind = "not_searched" if self._limit < self.below else "not_better"
+                        self.result.alone[e] = Alone(kind, low[e])
                     active.discard(e)
                 elif e in high:
                     probes[e] = (low[e] + high[e]) // 2
@@ -247,7 +261,7 @@ class Search:
 
     def _fleets(self) -> np.ndarray:
         """Return every fleet whose lower bound is below the best value, as rows of counts."""
-        entries, best = len(self.space.max_counts), self.result.value
+        entries, best = len(self.space.max_counts), self._limit
         blocks: list[np.ndarray] = []
         total = 0
         for kinds in range(1, min(self.space.max_entries, entries) + 1):
@@ -289,7 +303,7 @@ class Search:
         if not len(fleets):
             return np.zeros(0, dtype=bool)
         bound = self.space.lower_bound(fleets)
-        return np.asarray((bound < self.result.value * (1 - 1e-12)) & (bound >= self.above * (1 - 1e-12)))
+        return np.asarray((bound < self._limit * (1 - 1e-12)) & (bound >= self.above * (1 - 1e-12)))
 
     def _open(self, fleets: np.ndarray) -> tuple[np.ndarray, FloatArray]:
         """Return the fleets that are not decided, with the lower bound of the load of each."""

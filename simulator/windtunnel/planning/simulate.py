@@ -177,6 +177,9 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         energy_cost_usd_per_h=_mean([None if r.site is None else r.site.energy_cost_usd_per_h for r in shared]),
         total_cost_usd_per_h=_mean([None if r.site is None else r.site.cost_usd_per_h for r in shared]),
         carbon_kg_per_h=_mean([None if r.site is None else r.site.carbon_kg_per_h for r in shared]),
+        usd_per_million_output_tokens=_mean(
+            [None if r.serving is None else r.serving.cost_per_million_usd.output for r in shared]
+        ),
         utilisation=float(np.mean([r.utilisation for r in results])),
         p99_s=_mean([r.latency_s.p99.value for r in results]),
         p50_s=_mean([r.latency_s.p50.value for r in results]),

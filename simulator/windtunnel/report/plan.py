@@ -40,6 +40,8 @@ def text(plan: PlanResult) -> str:
     lines.append("")
     if plan.fleets:
         lines += [*fleet_table(listed(plan), plan.confidence), ""]
+    if plan.choices:
+        lines += [*table_lines(choice_rows(plan), "<<>"), ""]
     for label, sentence in bounds(plan):
         lines += wrap(f"{label:<12} {sentence}", width=WIDTH, subsequent_indent=" " * 13)
     lines.append("")
@@ -211,8 +213,9 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
     if plan.fleets:
+        rows.insert(0, ("cost", _cost(plan.fleets[plan.recommended])))
         rows.insert(
-            0,
+            1,
             (
                 "confidence",
                 "covers the random variation of arrivals and work; lines below vary the error of the device models",
@@ -235,12 +238,14 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         )
     )
     numbers = ", ".join(f"{name} up to {most:,}" for name, most in search.max.items())
+    keys = "".join(f", {path}" for path in plan.searched if path not in ("count", "max_entries"))
     rows.append(
         (
             "searched",
-            f"numbers of devices ({numbers}; fleets{search.limit or ' of any entries'}); held: {_settings(held)}",
+            f"numbers of devices ({numbers}; fleets{search.limit or ' of any entries'}){keys}; held: {_settings(held)}",
         )
     )
+    rows += [("left out", line) for line in excluded_rows(plan)]
     curve = plan.curve
     if curve is not None:
         first, last = curve.points[0].load, curve.points[-1].load
@@ -251,6 +256,44 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             )
         rows.append(("load curve", f"{curve.of.replace('_', ' ')} of the recommended fleet: {turn}"))
     return rows
+
+
+HOURS_A_MONTH = 730
+"""The twelfth part of a year of 365 days, as clouds bill it."""
+
+
+def _cost(fleet: PlannedFleet) -> str:
+    """Return what the recommended fleet costs in a month and by tokens, and its power."""
+    parts = [f"{fleet.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month of {HOURS_A_MONTH} hours"]
+    if fleet.usd_per_million_output_tokens is not None:
+        parts.append(f"{fleet.usd_per_million_output_tokens:,.2f} USD per million output tokens at this load")
+    if fleet.energy_cost_usd_per_h is not None:
+        parts.append(f"and {fleet.energy_cost_usd_per_h * HOURS_A_MONTH:,.0f} USD of energy a month")
+    return f"{', '.join(parts)}; {quantity(fleet.power_w, 'W')} on average, {quantity(fleet.peak_power_w, 'W')} at most"
+
+
+def choice_rows(plan: PlanResult) -> list[list[str]]:
+    """Return a header and a row for each combination of searched values that a whole fleet shares; empty if none."""
+    if not plan.choices:
+        return []
+    unit, rows = plan.lower_bound.objective_unit, [["values", "best fleet", plan.objective]]
+    for choice in plan.choices:
+        if choice.fleet is not None:
+            fleet = plan.fleets[choice.fleet]
+            rows.append(
+                [choice.text, fleet.text.removesuffix(f"; {choice.text}"), amount(_objective(plan, fleet), unit)]
+            )
+        elif choice.lower_bound is None:
+            rows.append([choice.text, "no fleet can meet the targets", NOTHING])
+        else:
+            found = "none found that is better" if plan.fleets else "none found"
+            rows.append([choice.text, found, f"at least {amount(choice.lower_bound, unit)}"])
+    return rows
+
+
+def excluded_rows(plan: PlanResult) -> list[str]:
+    """Return a sentence for each combination of searched values with which nothing runs."""
+    return [f"{', '.join(f'{path} {value}' for path, value in e.values.items())}: {e.reason}" for e in plan.excluded]
 
 
 def after_knee(curve: LoadCurve) -> float:

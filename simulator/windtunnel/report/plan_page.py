@@ -10,7 +10,17 @@ from windtunnel.core.results.plan import LoadPoint, PlannedFleet, PlanResult, Si
 from windtunnel.report import page
 from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import plural, quantity, share, value_range
-from windtunnel.report.plan import after_knee, bounds, fleet_rows, how, listed, proof, verdict
+from windtunnel.report.plan import (
+    after_knee,
+    bounds,
+    choice_rows,
+    excluded_rows,
+    fleet_rows,
+    how,
+    listed,
+    proof,
+    verdict,
+)
 from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import with_signs
 
@@ -76,6 +86,16 @@ def _page_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[s
             value, headroom = row[fixed + 2 * i : fixed + 2 * i + 2]
             by_target.append([*(row[:fixed] if i == 0 else [""] * fixed), rows[0][fixed + 2 * i], value, headroom])
     return by_target
+
+
+def _choices(plan: PlanResult) -> Markup | None:
+    if not plan.choices:
+        return None
+    header, *rows = choice_rows(plan)
+    text = "Values that a whole fleet shares. Combinations that cannot be better than the best fleet are not simulated."
+    left_out = [page.remark("Left out", line) for line in excluded_rows(plan)]
+    table = page.table("The best fleet for each combination of the searched values", header, rows, words=(0, 1))
+    return page.section("choices", "Searched values", page.prose(text), table, *left_out)
 
 
 def _explanation(plan: PlanResult) -> Markup:
@@ -249,6 +269,7 @@ def charts(plan: PlanResult) -> dict[str, ChartData]:
 SECTIONS: Sequence[Callable[[PlanResult], Markup | None]] = (
     _answer,
     _fleets,
+    _choices,
     _explanation,
     _front,
     _curve,

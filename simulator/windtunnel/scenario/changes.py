@@ -42,7 +42,15 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
     where = Location(f"{option} {change}", field=format_path(path) or None)
     if not equals or not path:
         raise InputError("this is not a change", where=where, expected="PATH=VALUE, such as fleet[0].count=3")
-    value = parse(raw, f"{option} {change}").data
+    set_value(document, path, parse(raw, f"{option} {change}").data, where)
+
+
+def set_value(document: Document, path: NodePath, value: object, where: Location) -> None:
+    """Set the value at ``path`` of the data of ``document``, which then comes from ``where``.
+
+    Raises:
+        InputError: The scenario has no such path.
+    """
     data: Any = document.data
     for i in range(len(path) - 1):
         data = _part(data, path, i, where)
@@ -55,11 +63,11 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
     if not inside and not (isinstance(data, dict) and isinstance(last, str)):
         raise InputError(f"there is no '{format_path(path)}' in the scenario", where=where)
     data[last] = value
-    # The value and its parts now come from the command line, and not from a line of the file.
+    # The value and its parts now come from there, and not from a line of the file.
     for places in (document.marks, document.key_marks, document.changes):
         for inner in [inner for inner in places if inner[: len(path)] == path]:
             del places[inner]
-    document.changes[path] = f"{option} {change}"
+    document.changes[path] = where.file or ""
 
 
 def _part(data: Any, path: NodePath, depth: int, where: Location) -> Any:

@@ -39,6 +39,10 @@ class Plan(Model):
         0.95, description="confidence of the interval whose worse bound must meet a target"
     )
     objective: Objective = "cost"
+    search: dict[Text, list[Any]] = Field(
+        default={},
+        description="values to choose among, by the path of a key of the fleet, the models or the policy",
+    )
     spare: Annotated[int, BeforeValidator(whole), Field(ge=0, le=1000)] = Field(
         0, description="devices of any one entry that may be out of service while targets on time must still be met"
     )

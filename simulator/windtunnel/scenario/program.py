@@ -92,6 +92,8 @@ class Generate:
     path: Path
     shared_prefix: int = 0
     """The tokens with which all prompts of the workload begin."""
+    adapter: Value | None = None
+    """The number of the request's LoRA adapter, 0 for none; None if the popularity of the adapters decides."""
 
 
 Stage = OpStage | Branch | Streams | Generate
@@ -159,7 +161,7 @@ class _Parser:
                 raise self.wrong("a stream holds more than operations", here, "operations and repeats only")
             yield Streams(bodies_, here)
         elif name == "generate":
-            fields = self.fields(values, here, ("model", "prompt", "output"), ("shared_prefix",))
+            fields = self.fields(values, here, ("model", "prompt", "output"), ("shared_prefix", "adapter"))
             model = fields["model"]
             if model not in self.models:
                 raise InputError(
@@ -173,7 +175,9 @@ class _Parser:
             shared = self.value(fields["shared_prefix"], (*here, "shared_prefix")) if "shared_prefix" in fields else 0.0
             if isinstance(shared, ColumnRef):
                 raise self.wrong("this is a column", (*here, "shared_prefix"), "one number of tokens for all prompts")
-            yield Generate(str(model), prompt, output, here, int(shared))
+            named = fields.get("adapter")
+            adapter = named if named is None else 0.0 if named == 0 else self.value(named, (*here, "adapter"))
+            yield Generate(str(model), prompt, output, here, int(shared), adapter)
         else:
             yield self.operation(str(name), values, here)
 

@@ -74,6 +74,8 @@ class PlannedFleet(Result):
     energy_cost_usd_per_h: float | None
     total_cost_usd_per_h: float | None
     carbon_kg_per_h: float | None
+    usd_per_million_output_tokens: float | None
+    """The rent of the fleet over the output tokens of the run; None where nothing generates tokens."""
     utilisation: float
     p50_s: float | None
     p99_s: float | None
@@ -143,6 +145,7 @@ class EntryReason(Result):
     - ``over_rent``: by the lower bound it takes at least ``count``, whose rent (``least``, USD/h) exceeds ``targets``.
     - ``largest_fails``: ``count``, the most that ``allowed`` or ``targets`` (a limit on the rent) leaves, fail.
     - ``not_searched``: ``count`` fail, and the ``objective`` of one more is at least 1.5 times that of the best fleet.
+    - ``not_better``: ``count`` fail, and one more is no better than the best fleet with other values of the search.
     - ``limit``: ``count`` fail, and then as many fleets as allowed were simulated.
 
     ``within_model_error``: the 90% factor of the error of the device's model could turn the reason.
@@ -322,6 +325,30 @@ class SearchSummary(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ComparedChoice(Result):
+    """What is known of the fleets with one combination of the searched values that a whole fleet shares.
+
+    ``fleet`` is the index of the best of them that meets the targets by value; None if none was found, or none that
+    would be better than those with other values was sought. No fleet with these values is below ``lower_bound``, in
+    the unit of the objective; None if none can meet the targets.
+    """
+
+    values: Mapping[str, object]
+    text: str
+    fleet: int | None
+    lower_bound: float | None
+    simulated: int
+
+
+@dataclass(frozen=True)
+class ExcludedValues(Result):
+    """Searched values with which nothing runs, and why: a model does not fit or does not divide, for example."""
+
+    values: Mapping[str, object]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanResult(Result):
     """The result of a plan, as plan.json holds it."""
 
@@ -344,6 +371,9 @@ class PlanResult(Result):
     """What the plan chose among: the values or the range of each key."""
     held: Mapping[str, object]
     """What was held: the keys of the scenario that the plan does not vary and that the answer depends on."""
+    choices: Sequence[ComparedChoice]
+    """The combinations of the searched values that a whole fleet shares; empty if there are none."""
+    excluded: Sequence[ExcludedValues]
     entries: Sequence[CandidateEntry]
     explanation: Explanation
     inputs: ModelInputs

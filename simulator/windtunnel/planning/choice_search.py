@@ -1,0 +1,437 @@
+"""The search of one choice of a plan: the checks, the lower bounds, and the fleets of its entries.
+
+A plan without ``plan.search`` has one choice. `planner` compares the choices and makes the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from windtunnel.core.errors import InputError, list_choices, nearest
+from windtunnel.core.recommendation import recommendation
+from windtunnel.core.results.plan import CandidateEntry, LowerBound, ModelInputs
+from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.prepare.autoscaling import rules_by_entry
+from windtunnel.engine.prepare.demand import minimum_demand
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.scenario import prepare
+from windtunnel.planning.bounds import Bound, Counts, Replicated
+from windtunnel.planning.candidates import UNITS, Candidates
+from windtunnel.planning.choices import Choice
+from windtunnel.planning.evaluation import Evaluation
+from windtunnel.planning.judge import draws
+from windtunnel.planning.reasons import Reasons
+from windtunnel.planning.search import Search, SearchResult, Space
+from windtunnel.planning.simulate import Case, Setting, Simulator, simulate, variant
+from windtunnel.scenario.plan import Plan
+from windtunnel.scenario.scenario import Scenario
+from windtunnel.simulation.fleet import fleet_devices, policy_of
+from windtunnel.simulation.redrawn import replication_seed
+from windtunnel.simulation.sources import model_accuracy, provenance, widest_error
+from windtunnel_models.catalogue import Catalogue
+
+
+@dataclass(frozen=True)
+class LowerBounds:
+    """The lower bounds on the rent (USD/h) and on the objective; infinite if no fleet is feasible."""
+
+    cost: Bound
+    objective: Bound
+
+
+class ChoiceSearch:
+    """The search of one choice; ``number`` is its place among the choices.
+
+    Raises InputError for an invalid scenario before anything runs.
+    """
+
+    def __init__(
+        self, choice: Choice, number: int, catalogue: Catalogue, workers: int, progress: Callable[[int], None] | None
+    ) -> None:
+        self.choice, self.number = choice, number
+        self.scenario = choice.scenario
+        self.catalogue = catalogue
+        self.options = self.scenario.plan or Plan()
+        self.targets = self.scenario.parsed_targets()
+        self.entries = len(self.scenario.fleet)
+        self.names = [alternative.name for alternative in choice.alternatives]
+        self.bases = [alternative.base for alternative in choice.alternatives]
+        self.devices = fleet_devices(self.scenario, catalogue)
+        self._check()
+        self.prices = self._prices()
+        self.scaled = rules_by_entry(self.scenario)
+        self.rents = np.where(np.isin(np.arange(self.entries), list(self.scaled)), 0.0, self.prices)
+        self.workers, self.progress = workers, progress
+        self.notes: list[str] = []
+        for i, rule in sorted(self.scaled.items()):
+            self.notes.append(
+                f"{self.names[i]} is scaled: its number is the most that may be rented at once (at least "
+                f"{rule.min * self.scenario.fleet[i].group_size:,}), and the cost is the mean rent"
+            )
+        self.search = self.confident = SearchResult()
+
+    def _prices(self) -> np.ndarray:
+        prices = []
+        for i, (entry, device) in enumerate(zip(self.scenario.fleet, self.devices, strict=True)):
+            price = entry.price if entry.price is not None else device.number("price_usd_per_h")
+            if price is None:
+                raise InputError(
+                    f"a plan needs the price of every candidate; {self.names[i]} has none",
+                    where=self.scenario.where("fleet", i),
+                    expected="price: 2.5 USD/h",
+                )
+            prices.append(price * 3600 * entry.group_size)
+        return np.array(prices)
+
+    def _check(self) -> None:
+        for i, entry in enumerate(self.scenario.fleet):
+            if entry.real is not None:
+                raise InputError(
+                    f"{entry.real} is a single device of this host; a plan chooses how many devices to rent",
+                    where=self.scenario.where("fleet", i, "real"),
+                    expected=f"its model: device: {entry.device}",
+                )
+        if not self.targets:
+            raise InputError(
+                "there is no target to plan for",
+                where=self.scenario.where("targets"),
+                expected="targets such as 'latency p99 <= 20 ms'",
+            )
+        site = self.scenario.site
+        if self.options.objective == "carbon" and (site is None or site.carbon is None):
+            raise InputError(
+                "the objective carbon needs the carbon intensity of the site",
+                where=self.scenario.where("plan", "objective"),
+                expected="site: {carbon: 350 g/kWh}",
+            )
+        if isinstance(self.options.max, dict):
+            for name in self.options.max:
+                if name not in self.bases:
+                    raise InputError(
+                        f"the fleet has no '{name}'",
+                        where=self.scenario.where("plan", "max", name),
+                        expected=list_choices(list(dict.fromkeys(self.bases))),
+                        nearest=nearest(name, self.bases),
+                    )
+
+    # Preparation.
+
+    def prepare(self) -> None:
+        """Prepare the run and compute the lower bounds; raises InputError if a device cannot run what it is asked."""
+        self.run = self.prepared(self.scenario)
+        demand = minimum_demand(self.run)
+        if demand.losses:
+            if not any(target.metric == "completed" for target in self.targets):
+                raise InputError(
+                    f"{' and '.join(demand.losses)}; times are those of completed jobs only, so the targets would "
+                    "favour a fleet that loses jobs",
+                    where=self.scenario.where("targets"),
+                    expected="also a target on the share of completed jobs, such as 'completed >= 99 %'",
+                )
+            self.notes.append(
+                f"{' and '.join(demand.losses)}: the work depends on the fleet; no lower bound on it is known and 0 is "
+                "used"
+            )
+        setting = Setting(
+            self.scenario, self.catalogue, self.options.confidence, 1, demand.longest_s, self.options.replications
+        )
+        self._bounds = Replicated([demand], self.targets)
+        self.simulator = Simulator(setting, self.workers, self.progress)
+        self._become_candidates()
+
+    def _become_candidates(self) -> None:
+        """Make the candidates from the bounds."""
+        self.candidates = Candidates(
+            scenario=self.scenario,
+            plan=self.options,
+            names=self.names,
+            devices=self.devices,
+            prices=self.prices,
+            rents=self.rents,
+            scaled=self.scaled,
+            demand=self._bounds.demand,
+            bounds=self._bounds,
+            max_counts=self._max_counts(self._bounds),
+            simulator=self.simulator,
+            notes=self.notes,
+            choice=self.choice,
+            number=self.number,
+        )
+        self.lower = self._lower_bounds()
+
+    def replicate(self, replications: int) -> None:
+        """Judge every fleet by so many runs; the lower bounds are then those of their mean."""
+        if replications == 1:
+            return
+        seed = self.scenario.seed
+        demands = [self._bounds.demand] + [
+            minimum_demand(self.prepared(self.scenario.reseeded(replication_seed(seed, i))))
+            for i in range(1, replications)
+        ]
+        longest = max(d.longest_s for d in demands)
+        self.simulator.setting = replace(self.simulator.setting, replications=replications, longest_s=longest)
+        self._bounds = Replicated(demands, self.targets)
+        self._become_candidates()
+
+    def close(self) -> None:
+        """End the workers."""
+        self.simulator.close()
+
+    def prepared(self, scenario: Scenario) -> PreparedRun:
+        """Return ``scenario`` with as many devices of each entry as one job occupies, prepared for a run."""
+        largest = max(w.gang or 1 for w in scenario.workload)
+        ones = variant(scenario, Case((largest,) * self.entries))
+
+        def preference(use: str, api: str, kind: str) -> float:
+            return recommendation(use).preference(api=api, kind=kind)
+
+        return prepare(ones, self.devices, policy_of(scenario), preference)
+
+    def _max_counts(self, bounds: Replicated) -> Counts:
+        """Return the largest count of each entry: the stated one, that of its rule, or four times the need."""
+        stated = self.options.max
+        counts = []
+        for i, need in enumerate(self._needs(bounds)):
+            size = self.scenario.fleet[i].group_size
+            if isinstance(stated, int):
+                counts.append(self._groups(stated, size, "max"))
+            elif isinstance(stated, dict) and self.bases[i] in stated:
+                counts.append(self._groups(stated[self.bases[i]], size, "max", self.bases[i]))
+            elif i in self.scaled:
+                counts.append(self.scaled[i].max)
+            else:
+                counts.append(max(8, math.ceil(4 * need)) if math.isfinite(need) else 8)
+        return tuple(counts)
+
+    def _groups(self, devices: int, size: int, *path: str) -> int:
+        """Return how many groups of ``size`` so many devices are; raises InputError if they are not even one."""
+        if devices < size:
+            raise InputError(
+                f"{devices} devices are less than a group of {size}",
+                where=self.scenario.where("plan", *path),
+                expected=f"at least {size}",
+            )
+        return devices // size
+
+    def _needs(self, bounds: Replicated) -> FloatArray:
+        """Return how many devices of each entry alone may be needed: about what the work takes, and one for each user.
+
+        An entry that cannot run some jobs may be needed for the others.
+        """
+        demand = bounds.demand
+        if not demand.complete:
+            bounds = Replicated([replace(demand, complete=True)], [])
+        of_users = demand.users * max(demand.gang)
+        alone = np.array(
+            [bounds.load(self._only(i, max(demand.gang)))[0] * max(demand.gang) for i in range(self.entries)]
+        )
+        mixed = bounds.load((max(demand.gang),) * self.entries)[0] * max(demand.gang)
+        return np.where(np.isfinite(alone), alone, mixed * self.entries) + of_users
+
+    def _only(self, entry: int, count: int) -> Counts:
+        return tuple(count if i == entry else 0 for i in range(self.entries))
+
+    def replications(self) -> int:
+        """Return how many runs judge a fleet: more than one if a run of an ample fleet gives no interval."""
+        simulator, bounds, max_counts = self.simulator, self._bounds, self.candidates.max_counts
+        needs = self._needs(bounds)
+        able = [i for i in range(self.entries) if math.isfinite(bounds.load(self._only(i, max_counts[i]))[0])]
+        if able:
+            entry = min(able, key=lambda i: (needs[i], i))
+            ample = self._only(entry, min(max_counts[entry], max(1, math.ceil(2 * needs[entry]))))
+        else:
+            ample = tuple(min(most, max(2, *bounds.demand.gang)) for most in max_counts)
+        if not bounds.demand.fits(ample) or not math.isfinite(bounds.load(ample)[0]):
+            return 1
+        evaluation = simulate(replace(simulator.setting, further=1), Case(ample))
+        without = [t.text for t in evaluation.targets if t.interval_source == "none"]
+        if not without:
+            simulator.keep(Case(ample), evaluation)
+            return 1
+        if not draws(self.scenario):
+            return 1
+        self.notes.append(
+            f"one run gives no confidence interval for {'; '.join(without)}: every fleet was judged by "
+            f"{self.options.replications} runs with common seeds"
+        )
+        return self.options.replications
+
+    # The search.
+
+    @property
+    def budget(self) -> float:
+        """The rent (USD/h) that no fleet may exceed, with an allowance for rounding."""
+        return self.candidates.max_cost * (1 + 1e-9)
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether the lower bound alone excludes every fleet; then nothing is simulated."""
+        return not math.isfinite(self.lower.cost.value) or self.lower.cost.value > self.budget
+
+    def by_value(self, below: float) -> None:
+        """Search the best fleet that meets the targets by value and is better than ``below``."""
+        self.space = self._space(self.candidates, self.budget)
+        verdicts = partial(self.candidates.verdicts, goal="value")
+        if self.is_excluded:
+            self.search = Search(self.space, verdicts, 0).run_bound_only()
+        else:
+            self.search = Search(self.space, verdicts, self.options.simulations, below=below).run()
+        self.confident = self.search
+
+    def with_confidence(self, above: float, below: float) -> None:
+        """Search the best fleet that meets the targets with confidence and is better than ``below``.
+
+        No fleet that is better than ``above`` meets them by value.
+        """
+        if self.is_excluded:
+            return
+        verdicts = self.candidates.verdicts
+        fleets = list(self.search.verdicts)
+        known = dict(zip(fleets, verdicts(fleets, "confidence"), strict=True))
+        self.confident = Search(
+            self.space,
+            partial(verdicts, goal="confidence"),
+            self.options.simulations,
+            known=known,
+            above=above,
+            below=below,
+        ).run()
+
+    def consider(self, counts: Counts) -> None:
+        """Simulate a fleet that the search may have left out, if the plan allows it and it may meet the targets."""
+        within = all(n <= most for n, most in zip(counts, self.candidates.max_counts, strict=True))
+        fits = within and not self.is_excluded and self.candidates.may_be_feasible(Case(counts))
+        if fits and counts not in self.confident.verdicts and self.candidates.bounds.load(counts)[0] <= 1:
+            self.search.verdicts[counts] = self.candidates.verdicts([counts], "value")[0]
+
+    def meets_with_confidence(self, value: float) -> bool:
+        """Return whether a simulated fleet with this value of the objective meets the targets with confidence."""
+        objective = self.options.objective
+        return any(e.meets.confidence and e.objective(objective) <= value for e in self.evaluations())
+
+    def evaluations(self) -> list[Evaluation]:
+        """Return what was simulated for the two searches."""
+        simulated = dict.fromkeys([*self.search.verdicts, *self.confident.verdicts])
+        return [self.candidates.evaluation(Case(counts)) for counts in simulated]
+
+    def _lower_bounds(self) -> LowerBounds:
+        candidates, counts, entries = self.candidates, self.candidates.max_counts, self.options.max_entries
+        cost = candidates.rent_lower_bound(candidates.bounds)
+        if self.options.objective == "cost":
+            return LowerBounds(cost, cost)
+        weights, per_watt = candidates.weights
+        return LowerBounds(cost, candidates.bounds.lower_bound(weights, counts, entries, work_w=per_watt))
+
+    def _space(self, candidates: Candidates, budget: float) -> Space:
+        """Return the fleets to search: within ``budget`` (USD/h), with a lower bound on the objective of each."""
+        weights, per_watt = candidates.weights
+        work = candidates.bounds.lower_bound(
+            np.zeros(self.entries), candidates.max_counts, self.entries, work_w=1.0, whole=False
+        ).value
+        work = work if math.isfinite(work) else 0.0
+        of_rent = self.scaled and candidates.plan.objective == "cost"
+        least = candidates.autoscaled_usd_per_h(candidates.bounds) if of_rent else 0.0
+
+        def lower_bound(fleets: np.ndarray) -> FloatArray:
+            counts = np.asarray(fleets, dtype=np.float64)
+            value = np.maximum(counts @ weights + per_watt * work, least)
+            return np.where(counts @ self.rents <= budget, value, math.inf)
+
+        return Space(
+            max_counts=candidates.max_counts,
+            max_entries=self.options.max_entries,
+            lower_bound=lower_bound,
+            load=candidates.bounds.load,
+        )
+
+    def without_rent_limits(self) -> tuple[Evaluation, SearchResult] | None:
+        """Return the cheapest fleet found that meets the targets other than limits on the rent, with its search."""
+        whole = self.candidates
+        texts = [t for t, parsed in zip(self.scenario.targets, self.targets, strict=True) if parsed.metric != "cost"]
+        scenario = self.scenario.changed(targets=texts)
+        simulator = Simulator(replace(whole.simulator.setting, scenario=scenario), self.workers, self.progress)
+        plan = self.options.model_copy(update={"objective": "cost"})
+        candidates = replace(whole, scenario=scenario, plan=plan, simulator=simulator)
+        # The fleets within the limit were searched before.
+        above = 0.0 if self.scaled or self.options.objective != "cost" else self.candidates.max_cost
+        try:
+            space = self._space(candidates, math.inf)
+            search = Search(
+                space, partial(candidates.verdicts, goal="value"), self.options.simulations, above=above
+            ).run()
+            return None if search.best is None else (candidates.evaluation(Case(search.best)), search)
+        finally:
+            simulator.close()
+
+    def _harm(self, search: SearchResult) -> list[str]:
+        if search.larger_fleet_fails is None or search.best is None:
+            return []
+        text = self.candidates.text
+        return [
+            f"adding devices can worsen a target here: {text(search.larger_fleet_fails)} misses a target that "
+            f"{text(search.best)} meets, so a fleet that was excluded because a larger one failed may meet the targets"
+        ]
+
+    # What is told of the choice.
+
+    def notes_of_search(self) -> list[str]:
+        """Return what a reader must know of how the choice was searched."""
+        searches = [self.search, self.confident]
+        return [
+            *dict.fromkeys(note for search in searches for note in search.notes),
+            *dict.fromkeys(note for search in searches for note in self._harm(search)),
+        ]
+
+    def lower_bound(self) -> LowerBound:
+        """Return the lower bounds, and the rent if each device were rented only while it works."""
+        lower = self.lower
+        bounds, counts = self.candidates.bounds.first, lower.cost.counts
+        profile, width = None, None
+        if bounds.demand.complete and not bounds.demand.closed:
+            windows = 60
+            edges = np.linspace(bounds.start_s, float(bounds.demand.arrival_s[-1]) + 1e-12, windows + 1)
+            arrival_s = bounds.demand.arrival_s[bounds.counted]
+            of = np.clip(np.searchsorted(edges, arrival_s, side="right") - 1, 0, windows - 1)
+            width = float(max((edges[-1] - edges[0]) / windows, 1e-12))
+            rents = self.candidates.least_rent_usd(bounds)
+            profile = np.bincount(of, weights=rents, minlength=windows) / width * 3600
+        return LowerBound(
+            cost_usd_per_h=_finite(lower.cost.value),
+            devices=None if counts is None else self.candidates.named(counts),
+            objective=_finite(lower.objective.value),
+            objective_unit=UNITS[self.options.objective],
+            autoscaler_usd_per_h=self.candidates.autoscaled_usd_per_h(self.candidates.bounds) or None,
+            autoscaler_by_window_usd_per_h=None if profile is None else [float(f"{v:.6g}") for v in profile],
+            window_s=width,
+        )
+
+    def candidate_entries(self) -> list[CandidateEntry]:
+        """Return each candidate, what its times rest on, and why no fleet of it alone meets the targets by value."""
+        prepared, search, reasons = self.run, self.search, Reasons(self.candidates, self.targets)
+        accuracies = model_accuracy(prepared.compiled, prepared.classes)
+        found = [e.counts for e in self.evaluations() if e.meets.value]
+        entries = []
+        for i, name in enumerate(self.names):
+            label = self.devices[i].label
+            # Where another choice is as good, the search by value does not look for it; that with confidence may.
+            alone = None if any(sum(c) == c[i] for c in found) else search.alone.get(i)
+            error = widest_error(accuracies, label)
+            more = tuple((1 + alone.count if alone else 0) if i == j else 0 for j in range(self.entries))
+            lower_bound = float(self.space.lower_bound(np.array([more]))[0])
+            reason = reasons.of_entry(prepared, i, alone, error, lower_bound)
+            entries.append(CandidateEntry(name, label, float(self.prices[i]) / self.candidates.sizes[i], reason, error))
+        return entries
+
+    def inputs(self) -> ModelInputs:
+        """Return the number of inputs of the device models of all candidates, and how many of them are assumed."""
+        rows = provenance(self.run.compiled, self.run.classes, self.run.designs)
+        return ModelInputs(len(rows), sum(row.provenance == "assumed" for row in rows))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,281 @@
+"""What a plan chooses beside the numbers of devices: the values of ``plan.search``, and the scenarios they give.
+
+A value of one fleet entry makes an alternative of that entry, so that a fleet may have several of them. All other
+values are shared by a whole fleet: each combination of them is a choice of its own, with its own search.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, TypeVar
+
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.yamlfile import Document, format_path
+from windtunnel.planning.simulate import entry_name
+from windtunnel.scenario.changes import NodePath, parse_path, set_value
+from windtunnel.scenario.read import check_scenario
+from windtunnel.scenario.scenario import Scenario
+
+MOST = 1000
+"""The largest number of choices, and of alternatives of the entries, in one plan."""
+SEARCHED = ("fleet", "models", "policy", "network", "power_budget", "autoscale")
+"""The keys of a scenario under which a plan may choose. The others state what is asked."""
+_EVERY = "*"
+_Place = TypeVar("_Place")
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """An entry of the scenario's fleet with one combination of the values that are searched for it."""
+
+    entry: int
+    name: str
+    base: str
+    """The name of the entry before its values were chosen."""
+    values: Mapping[str, object]
+    """The chosen values by path."""
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """A searched key: its path as stated, the place that it sets, and its values with their locations."""
+
+    text: str
+    path: NodePath
+    values: Sequence[tuple[object, Location]]
+
+
+_Assignment = tuple[tuple[_Axis, int], ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A scenario with one combination of the searched values that a whole fleet shares, and its fleet's entries."""
+
+    scenario: Scenario
+    values: Mapping[str, object]
+    alternatives: Sequence[Alternative]
+    """One for each entry of ``scenario.fleet``."""
+    assignment: tuple[_Assignment, Sequence[tuple[int, _Assignment]]]
+    """The shared values, and those of each alternative, as ``Choices.build`` takes them."""
+
+    @property
+    def text(self) -> str:
+        """The shared values as text, such as ``tokens 2048``; empty if there are none."""
+        return values_text(self.values)
+
+
+class Choices:
+    """The choices of a scenario's plan.
+
+    Raises:
+        InputError: A path or a value of ``plan.search`` is not valid.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self._names = [entry_name(scenario, i) for i in range(len(scenario.fleet))]
+        axes = list(self._axes())
+        referenced = self._referenced()
+        self._shared = [a for a in axes if a.path[0] != "fleet" or a.path[1] in referenced]
+        self._own = [a for a in axes if a not in self._shared]
+        self._check_size()
+
+    def __iter__(self) -> Iterator[Choice]:
+        """Yield each choice; without ``plan.search`` the scenario itself is the only one."""
+        for shared in _assignments(self._shared):
+            yield self.build(shared, self._alternatives())
+
+    def _axes(self) -> Iterator[_Axis]:
+        """Yield the searched keys; ``fleet[*]`` stands for each entry."""
+        plan, document = self.scenario.plan, self.scenario.document
+        seen: dict[NodePath, str] = {}
+        for text, values in (plan.search if plan is not None else {}).items():
+            place: NodePath = ("plan", "search", text)
+            where = document.where(place, key=True)
+            path = parse_path(text)
+            _check_path(path, text, len(self.scenario.fleet), where)
+            if not values:
+                raise InputError("there are no values to choose among", where=where, expected="a list of values")
+            if len({json.dumps(v, sort_keys=True, default=str) for v in values}) < len(values):
+                raise InputError("a value is given twice", where=where, expected="each value once")
+            for entry in range(len(self.scenario.fleet)) if path[:2] == ("fleet", _EVERY) else [None]:
+                own = path if entry is None else ("fleet", entry, *path[2:])
+                for other, stated in seen.items():
+                    shorter = min(len(own), len(other))
+                    if own[:shorter] == other[:shorter]:
+                        raise InputError(
+                            f"'{text}' and '{stated}' set the same value",
+                            where=where,
+                            expected="each value searched under one path",
+                        )
+                seen[own] = text
+                yield _Axis(text, own, [(v, document.where((*place, i))) for i, v in enumerate(values)])
+
+    def _referenced(self) -> set[int]:
+        """Return the entries that other keys name. Their values are shared, because alternatives have other names."""
+        rules = [rule.entry for rule in self.scenario.autoscale]
+        return {i for name in rules for i in self.scenario.entries_named(name)}
+
+    def _check_size(self) -> None:
+        own = [math.prod(len(a.values) for a in self._own if a.path[1] == i) for i in range(len(self.scenario.fleet))]
+        for number, what in (
+            (math.prod(len(a.values) for a in self._shared), "combinations of values that a fleet shares"),
+            (sum(own), "alternatives of the entries"),
+        ):
+            if number > MOST:
+                raise InputError(
+                    f"plan.search has {number:,} {what}",
+                    where=self.scenario.where("plan", "search"),
+                    expected=f"at most {MOST:,}",
+                )
+
+    def _alternatives(self) -> list[tuple[int, _Assignment]]:
+        return [
+            (i, own)
+            for i in range(len(self.scenario.fleet))
+            for own in _assignments([a for a in self._own if a.path[1] == i])
+        ]
+
+    def build(self, shared: _Assignment, entries: Sequence[tuple[int, _Assignment]]) -> Choice:
+        """Return the choice with these shared values and alternatives of entries; raises InputError if invalid."""
+        values, assignment = {a.text: a.values[n][0] for a, n in shared}, (shared, entries)
+        if not self._shared and not self._own:
+            names = enumerate(self._names)
+            return Choice(self.scenario, {}, [Alternative(i, name, name, {}) for i, name in names], assignment)
+        document = _copy(self.scenario.document)
+        for axis, n in shared:
+            _set(document, axis.path, *axis.values[n])
+        alternatives = _expand(document, entries, self._names)
+        return Choice(check_scenario(document), values, alternatives, assignment)
+
+    def without(self, choice: Choice, number: int) -> Choice:
+        """Return a choice without one of its alternatives."""
+        shared, entries = choice.assignment
+        return self.build(shared, [entry for i, entry in enumerate(entries) if i != number])
+
+
+def _check_path(path: NodePath, text: str, entries: int, where: Location) -> None:
+    if not path or path[0] not in SEARCHED:
+        raise InputError(
+            f"a plan cannot choose '{text}'",
+            where=where,
+            expected=f"the path of a key under {list_choices(SEARCHED)}",
+            nearest=nearest(str(path[0]), SEARCHED) if path else None,
+        )
+    if path[0] != "fleet":
+        return
+    if len(path) < 3 or not (path[1] == _EVERY or isinstance(path[1], int)):
+        raise InputError(
+            f"'{text}' is no key of an entry", where=where, expected="a path such as fleet[0].group.tensor"
+        )
+    if isinstance(path[1], int) and path[1] >= entries:
+        raise InputError(
+            f"there is no '{format_path(path[:2])}' in the scenario",
+            where=where,
+            expected=f"fleet[0] to [{entries - 1}]",
+        )
+    if path[2] in ("count", "name"):
+        raise InputError(
+            f"a plan does not search '{text}'",
+            where=where,
+            expected="plan.max for the largest number of devices" if path[2] == "count" else "another key of the entry",
+        )
+
+
+def _assignments(axes: Sequence[_Axis]) -> Iterator[_Assignment]:
+    """Yield each combination of the axes' values; the last axis changes fastest."""
+    for numbers in product(*(range(len(a.values)) for a in axes)):
+        yield tuple(zip(axes, numbers, strict=True))
+
+
+def _copy(document: Document) -> Document:
+    return replace(
+        document,
+        data=copy.deepcopy(document.data),
+        marks=dict(document.marks),
+        key_marks=dict(document.key_marks),
+        changes=dict(document.changes),
+    )
+
+
+def _set(document: Document, path: NodePath, value: object, where: Location) -> None:
+    """Set a value; mappings that the scenario leaves out, such as ``group``, are added."""
+    data: Any = document.data
+    for part in path[:-1]:
+        if isinstance(data, dict) and isinstance(part, str) and data.get(part) is None:
+            data[part] = {}
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            break  # ``set_value`` names what is missing
+    set_value(document, path, copy.deepcopy(value), Location(str(where)))
+
+
+def _expand(document: Document, entries: Sequence[tuple[int, _Assignment]], names: Sequence[str]) -> list[Alternative]:
+    """Replace the fleet of a document by alternatives of its entries; return them."""
+    fleet, alternatives = document.data["fleet"], []
+    whole = _copy(document)
+    for places in (document.marks, document.key_marks, document.changes):
+        for path in [path for path in places if path[:1] == ("fleet",) and len(path) > 1]:
+            del places[path]
+    document.data["fleet"] = []
+    for number, (entry, own) in enumerate(entries):
+        document.data["fleet"].append(copy.deepcopy(fleet[entry]))
+        _move(whole.marks, document.marks, entry, number)
+        _move(whole.key_marks, document.key_marks, entry, number)
+        _move(whole.changes, document.changes, entry, number)
+        for axis, n in own:
+            _set(document, ("fleet", number, *axis.path[2:]), *axis.values[n])
+        values = {a.text: a.values[n][0] for a, n in own}
+        alternatives.append(
+            Alternative(entry, _name(document.data["fleet"][-1], names[entry], own), names[entry], values)
+        )
+        if own:
+            document.data["fleet"][-1]["name"] = alternatives[-1].name
+    return alternatives
+
+
+def _move(source: Mapping[NodePath, _Place], target: dict[NodePath, _Place], entry: int, number: int) -> None:
+    """Give the alternative ``number`` the places of the entry from which it was made."""
+    for path, place in source.items():
+        if path[:2] == ("fleet", entry):
+            target["fleet", number, *path[2:]] = place
+
+
+def _name(entry: Mapping[str, Any], base: str, own: _Assignment) -> str:
+    """Return the name of an alternative: that of its entry, or its device if that is chosen, and its other values."""
+    chosen = {a.text: a.values[n][0] for a, n in own}
+    devices = [a.text for a, _ in own if a.path[2:] == ("device",)]
+    if devices and "name" not in entry:
+        base = str(chosen.pop(devices[0]))
+    return " ".join(filter(None, [base, values_text(chosen)]))
+
+
+def values_text(values: Mapping[str, object]) -> str:
+    """Return chosen values as text, such as ``tensor 2, tokens 2048``; paths are as short as tells them apart."""
+    parts = {
+        text: [p for p in parse_path(text) if isinstance(p, str) and p not in ("fleet", _EVERY)] for text in values
+    }
+    shown = []
+    for text, value in values.items():
+        length = 1
+        while length < len(parts[text]) and any(
+            parts[other][-length:] == parts[text][-length:] for other in values if other != text
+        ):
+            length += 1
+        shown.append(f"{'.'.join(parts[text][-length:])} {_value_text(value)}")
+    return ", ".join(shown)
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{key} {_value_text(inner)}" for key, inner in value.items())
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return str(value)
