@@ -45,7 +45,9 @@ def memory_of(
     """
     stated = DecoderModel(**model)
     decoder = stated.architecture("model", Path(), Location())
-    speculation = stated.speculation and stated.speculation.speculation(decoder, {"small": decoder}, lambda _: Location())
+    speculation = stated.speculation and stated.speculation.speculation(
+        decoder, {"small": decoder}, lambda _: Location()
+    )
     adapters = stated.adapters.adapters() if stated.adapters else None
     drafted = speculation.tokens if speculation else 0
     step = LargestStep(step_tokens, size, 1 + drafted)

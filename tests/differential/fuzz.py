@@ -354,7 +354,9 @@ def add_prefixes(data: dict[str, Any]) -> None:
             stage["shared_prefix"] = draw.randint(1, stage["prompt"])
     if draw.some(0.5):
         data["policy"]["route"] = draw.choice(SERVING_ROUTES)
-    memory = memory_of(data["models"]["small"], longest + draw.choice([0, 60, 300]), batch["tokens"], batch["size"], 1.0)
+    memory = memory_of(
+        data["models"]["small"], longest + draw.choice([0, 60, 300]), batch["tokens"], batch["size"], 1.0
+    )
     for entry in data["fleet"]:
         if draw.some(0.6):
             entry["memory"] = memory

@@ -703,7 +703,13 @@ def known_part(data: dict[str, Any]) -> dict[str, Any]:
         for op in one["ops"]:
             if "generate" in op:
                 op["generate"].pop("adapter", None)
-    if part["policy"].get("route") in ("kv-aware", "prefix-aware", "prefix-and-load", "session-affinity", "adapter-affinity"):
+    if part["policy"].get("route") in (
+        "kv-aware",
+        "prefix-aware",
+        "prefix-and-load",
+        "session-affinity",
+        "adapter-affinity",
+    ):
         part["policy"]["route"] = "least-loaded"
     for key in ("power_budget", "autoscale"):
         part.pop(key, None)

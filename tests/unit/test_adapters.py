@@ -14,7 +14,7 @@ from windtunnel.core.adapters import Adapters, adapter_bytes
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.errors import InputError
 from windtunnel.core.group import Group
-from windtunnel.core.results.run import AdapterUse
+from windtunnel.core.results.decoding import AdapterUse
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
@@ -156,7 +156,9 @@ def test_adapters_are_drawn_by_a_power_law() -> None:
     drawn = Adapters(50, popularity=1.0).drawn(np.random.default_rng(1).random(100_000))
     counts = np.bincount(drawn, minlength=51)
     assert counts[0] == 0 and len(counts) == 51
-    assert counts[1] / counts[2] == pytest.approx(2.0, rel=0.05) and counts[1] / counts[10] == pytest.approx(10, rel=0.1)
+    assert counts[1] / counts[2] == pytest.approx(2.0, rel=0.05) and counts[1] / counts[10] == pytest.approx(
+        10, rel=0.1
+    )
 
 
 def test_prompts_for_different_adapters_share_no_blocks(tmp_path: Path) -> None:
@@ -186,7 +188,10 @@ def test_affinity_finds_more_adapters_in_slots_than_the_least_load() -> None:
 def test_adapters_combine_with_drafts_faults_scaling_patience_and_closed_loops() -> None:
     base = data({"count": 5, "slots": 2}, stop={"time": "400 ms"})
     base["models"]["chat"]["speculation"] = {"draft": "eagle", "tokens": 2, "acceptance": 0.5}
-    base["workload"][0] |= {"arrivals": {"process": "closed", "users": 12, "think": {"mean": "2 ms"}}, "patience": "3 ms"}
+    base["workload"][0] |= {
+        "arrivals": {"process": "closed", "users": 12, "think": {"mean": "2 ms"}},
+        "patience": "3 ms",
+    }
     base["fleet"][0] |= {"name": "gpu", "power": {"max": "500 W"}}
     base["autoscale"] = [{"entry": "gpu", "max": 3, "up": {"running_per_device": 4}, "provisioning": "50 ms"}]
     result = run(base).result
@@ -216,5 +221,7 @@ def test_a_wrong_adapter_of_a_request_is_refused_with_its_line(tmp_path: Path) -
         run(traced(tmp_path, [(0.0, 1), (0.1, 7)], {"count": 2}))
     scenario = data(None)
     scenario["workload"][0]["ops"][0]["generate"]["adapter"] = 1
-    with pytest.raises(InputError, match=r"the model 'chat' has no adapters; expected no adapter, or models.chat.adapters"):
+    with pytest.raises(
+        InputError, match=r"the model 'chat' has no adapters; expected no adapter, or models.chat.adapters"
+    ):
         run(scenario)

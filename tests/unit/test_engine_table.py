@@ -48,7 +48,12 @@ def outcome(
         "schema": 1,
         "name": "refused",
         "fleet": fleet or [GPU],
-        "models": {"m": MODEL, "n": MODEL, "d": MODEL | {"speculation": SPECULATION}, "a": MODEL | {"adapters": {"count": 2}}},
+        "models": {
+            "m": MODEL,
+            "n": MODEL,
+            "d": MODEL | {"speculation": SPECULATION},
+            "a": MODEL | {"adapters": {"count": 2}},
+        },
         "workload": [
             {
                 "name": f"w{i}",

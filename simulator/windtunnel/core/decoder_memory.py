@@ -323,9 +323,7 @@ def check_fits(
     The error has the memory by purpose, and names the smallest group that would do.
     """
     size_bytes = engine_memory_bytes(device)
-    memory = decoder_memory(
-        model, group, size_bytes, step, memory_share=memory_share, reserves=reserves, beside=beside
-    )
+    memory = decoder_memory(model, group, size_bytes, step, memory_share=memory_share, reserves=reserves, beside=beside)
     if memory.kv_capacity_tokens >= tokens:
         return memory
     other = smallest_group(

@@ -345,8 +345,8 @@ class ServingUse:
     had to have room; ``token_ticks`` and ``sequence_ticks``, the integrals over the steps of the cached tokens and of
     the sequences. By workload: ``preemptions`` of sequences because the cache was full, and ``rejected`` jobs, which
     were not admitted. ``accepted``: how often 0, 1, ... drafted tokens were accepted, by workload, shape (workloads,
-    tokens + 1); without rows where nothing is drafted. ``adapter_hits``, ``adapter_loads``, ``adapter_reads``: how often a
-    sequence was admitted whose adapter was in a slot, was loaded into one, and of these was read from storage.
+    tokens + 1); without rows where nothing is drafted. ``adapter_hits``, ``adapter_loads``, ``adapter_reads``: how
+    often a sequence was admitted whose adapter was in a slot, was loaded into one, and of these was read from storage.
     """
 
     peak_tokens: IntArray

@@ -59,9 +59,7 @@ def _listed(value: object) -> object:
 class StatedSpeculation(Model):
     """Speculative decoding: a draft proposes tokens, and the decoder verifies them in one step."""
 
-    draft: Text = Field(
-        description="another model of the scenario or of the catalogue, or eagle, mtp, medusa or ngram"
-    )
+    draft: Text = Field(description="another model of the scenario or of the catalogue, or eagle, mtp, medusa or ngram")
     tokens: Annotated[int, BeforeValidator(whole), Field(ge=0, le=MOST_TOKENS)] = Field(
         description="how many tokens are drafted for each sequence in a step; 0: none"
     )
@@ -134,7 +132,9 @@ class StatedAdapters(Model):
     def _places(self) -> StatedAdapters:
         if self.host is not None and self.host < self.slots:
             raise as_custom(
-                InputError(f"the host holds {self.host} adapters, and the devices {self.slots}", expected="host >= slots")
+                InputError(
+                    f"the host holds {self.host} adapters, and the devices {self.slots}", expected="host >= slots"
+                )
             )
         if (self.host is not None and self.host < self.count) != (self.storage is not None):
             raise as_custom(

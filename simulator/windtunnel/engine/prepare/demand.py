@@ -404,11 +404,18 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
     first, whole = totals[0], totals[1]
     # The minimum duration of one step, whatever else it processes.
     gap = float(
-        least_linear[0, 1 : most + 1].min() + least_head[0, 1 : positions + 1].min() + least_decode[0, 1 : size + 1].min()
+        least_linear[0, 1 : most + 1].min()
+        + least_head[0, 1 : positions + 1].min()
+        + least_decode[0, 1 : size + 1].min()
     )
     alone_first = _alone_first(costs, prompts, most, positions)
     return _Minimum(
-        {"device": whole}, {"device": first}, alone_first + np.ceil(decoded / queries) * gap, alone_first, totals[3], gap if chunk else 0.0
+        {"device": whole},
+        {"device": first},
+        alone_first + np.ceil(decoded / queries) * gap,
+        alone_first,
+        totals[3],
+        gap if chunk else 0.0,
     )
 
 

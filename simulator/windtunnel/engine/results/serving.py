@@ -9,13 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, TokenGaps
+from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.run import (
-    AdapterUse,
     CostPerMillion,
     EntryUse,
     Estimate,
     Serving,
-    SpeculationUse,
     TimeDistribution,
     of_tokens,
 )

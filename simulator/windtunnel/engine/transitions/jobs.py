@@ -9,7 +9,17 @@ from windtunnel.engine.results.sketch import BINS_PER_E
 from windtunnel.engine.transitions.adapters import forget_adapters
 from windtunnel.engine.transitions.consequences import to_place
 from windtunnel.engine.transitions.designs import provide_designs
-from windtunnel.engine.transitions.features import ADAPTERS, DESIGNS, PREFIXES, QUESTIONS, TALLIES, USERS, WAITS, cold, hot
+from windtunnel.engine.transitions.features import (
+    ADAPTERS,
+    DESIGNS,
+    PREFIXES,
+    QUESTIONS,
+    TALLIES,
+    USERS,
+    WAITS,
+    cold,
+    hot,
+)
 from windtunnel.engine.transitions.prefixes import forget_prefixes
 from windtunnel.engine.transitions.queues import left, own_queue, push
 from windtunnel.engine.transitions.tables import BATCHES, LOST, STRETCHES, World

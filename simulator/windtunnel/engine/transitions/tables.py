@@ -165,9 +165,10 @@ SEGMENT = _layout(
 # and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
 # rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
 # With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
-# device. With speculative decoding: the offset in `ints` of two random words, and in `numbers` of the probabilities that
-# at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of each job, or -1; how often
-# an admitted sequence found its adapter in a slot, and how often one was loaded, and of these read from storage.
+# device. With speculative decoding: the offset in `ints` of two random words, and in `numbers` of the probabilities
+# that at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of each job, or -1;
+# how often an admitted sequence found its adapter in a slot, and how often one was loaded, and of these read from
+# storage.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
     "patience_draw max_waiting rejected preempted chains homes draft_keys reached "
@@ -201,8 +202,8 @@ GAP = _layout("ticks tokens end work of")
 # the device was unreachable. peak: the largest number of tokens for which a step needed memory; tokens: of prompts and
 # outputs that it has processed. per_token: joules of a sequence decoding since the start of the run. Over the steps so
 # far, times their ticks: held, cached tokens; present, sequences. With a prefix cache: oldest, newest: first and last
-# node of the blocks that may be removed, in the order of their last use; spare: their weight. With adapters: adapters, how
-# many the sequences of the batch use; loading_s: what loads add to the next step.
+# node of the blocks that may be removed, in the order of their last use; spare: their weight. With adapters: adapters,
+# how many the sequences of the batch use; loading_s: what loads add to the next step.
 SERVER = _layout(
     "chunks cached promised attended steps began pausing produced "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
@@ -214,13 +215,13 @@ SERVER = _layout(
 # chunk: those in the present step. born, ends: the steps after which it began to decode and ends; joules_at_birth: its
 # device's per_token at its beginning. last: when it was preempted, or began to decode. before: link of its list;
 # later, earlier: links of the list of ending sequences. With a prefix cache: found, hits: runs and blocks that it found
-# there; using: the runs whose blocks stay for it. With speculative decoding: made, the tokens that it has produced since
-# it began to decode, with the first one.
+# there; using: the runs whose blocks stay for it. With speculative decoding: made, the tokens that it has produced
+# since it began to decode, with the first one.
 SEQUENCE = _layout(
     "prompt output read chunk born ends last before later earlier found hits using made", "joules_at_birth"
 )
-# A place for an adapter, of a device or behind these of its host: its number (0: none), the sequences that use it, and the
-# number of its last use.
+# A place for an adapter, of a device or behind these of its host: its number (0: none), the sequences that use it, and
+# the number of its last use.
 ADAPTER = _layout("number users used")
 # A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
 # users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.
