@@ -22,7 +22,13 @@ from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.prepare.programs import WATT_GRAIN
-from windtunnel.engine.transitions.adapters import forget_adapters, lacks_slot, release_adapter, use_adapter
+from windtunnel.engine.transitions.adapters import (
+    adapters_cost,
+    forget_adapters,
+    lacks_slot,
+    release_adapter,
+    use_adapter,
+)
 from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.features import (
     ADAPTERS,
@@ -245,18 +251,33 @@ def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
     return bool(needed <= _room(c, v))
 
 
+@cold
+def _pass(w: World, queue: int, passed: int) -> int:
+    """Take the next job of a queue out of it, before those that were ``passed``; return the job."""
+    slot = pop(w, queue)
+    w.slots[slot].next = passed
+    return slot
+
+
+@cold
+def _return_passed(w: World, device: int, passed: int) -> None:
+    """Return jobs to their queues, the last one first, so that each is at the head when it returns."""
+    slot = passed
+    while slot >= 0:
+        following = w.slots[slot].next
+        push(w, own_queue(w, device, slot), slot)
+        slot = following
+
+
 @hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
-    passed_off, passed = False, -1
+    passed = -1
     while v.reading_count + v.decoding_count < c.most_sequences:
-        if v.off >= 0 and not passed_off:
+        if v.off >= 0 and not lacks_slot(w, device, v.off):
             slot = v.off
-            if ADAPTERS and r.adapting and lacks_slot(w, device, slot):
-                passed_off = True
-                continue
             needs = _needs(w, device, slot)
             if not _has_room(c, v, w.sequences[slot], needs):
                 break
@@ -267,11 +288,9 @@ def _fill(w: World, device: int) -> None:
         if queue < 0:
             break
         slot = w.queues[queue].head
-        if ADAPTERS and r.adapting and lacks_slot(w, device, slot):
+        if lacks_slot(w, device, slot):
             # Others may pass it; it returns to its place below.
-            slot = pop(w, queue)
-            w.slots[slot].next = passed
-            passed = slot
+            passed = _pass(w, queue, passed)
             continue
         needs = _needs(w, device, slot)
         if not _has_room(c, v, w.sequences[slot], needs):
@@ -281,11 +300,8 @@ def _fill(w: World, device: int) -> None:
         if PREFIXES and r.caching:
             w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
         _admit(w, device, slot, needs)
-    if ADAPTERS and r.adapting:
-        while passed >= 0:
-            slot = passed
-            passed = w.slots[slot].next
-            push(w, own_queue(w, device, slot), slot)
+    if passed >= 0:
+        _return_passed(w, device, passed)
     while _room(c, v) < 0 and (v.reading_count or v.decoding_count > 1):
         _preempt_youngest(w, device)
     if PREFIXES and r.caching == SHARED_MEMORY and v.spare > _room(c, v):
@@ -339,12 +355,10 @@ def begin_step(w: World, device: int) -> None:
     micro = min(max(decoding, -(-tokens // MICROBATCH_TOKENS), 1), c.stages) if c.stages > 1 else 1
     linear, head = c.linear + -(-(verified + tokens) // micro), c.head + -(-(verified + ends) // micro)
     factor = (verified * c.decode_factor + tokens * c.prefill_factor) / float(verified + tokens)
-    step_s = factor * (w.numbers[linear] + w.numbers[head])
-    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences * queries_of(c) + 1])
-    if ADAPTERS and r.adapting and v.adapters:
-        at = c.adapted + v.adapters * (c.most_tokens + 1) + (linear - c.linear)
-        step_s += factor * w.numbers[at]
-        step_j += factor * w.numbers[at + (c.slots + 1) * (c.most_tokens + 1)]
+    more_s, more_j = adapters_cost(w, c, v, linear - c.linear)
+    step_s = factor * (w.numbers[linear] + w.numbers[head] + more_s)
+    heads_j = w.numbers[head + c.most_sequences * queries_of(c) + 1]
+    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + heads_j + more_j)
     if decoding:
         table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
@@ -356,12 +370,10 @@ def begin_step(w: World, device: int) -> None:
     if tokens:
         seconds = max(seconds, c.prompt_s)
     seconds += c.host_s + c.host_sequence_s * (decoding + ends)
-    if SPECULATION and decoding:
-        seconds += c.drafting_s
+    seconds += c.drafting_s if decoding else 0.0
     joules = joules + micro * step_j
     seconds, joules = seconds * c.step_factor, joules * c.step_factor
-    if ADAPTERS:
-        seconds += v.loading_s
+    seconds += v.loading_s
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         r.too_long = 1
@@ -372,8 +384,7 @@ def begin_step(w: World, device: int) -> None:
         return
     v.began = d.began = r.now
     v.peak = max(v.peak, v.cached + verified)
-    if ADAPTERS:
-        v.loading_s = 0.0
+    v.loading_s = 0.0
     d.slot = 0
     if OPERATION_FAULTS and len(w.operation_faults):
         ticks = affect_step(w, device, ticks)
