@@ -18,7 +18,8 @@ from windtunnel.core.rng import stream
 from windtunnel.core.ticks import FloatArray, TickArray, to_tick_array
 from windtunnel.engine.arrivals import TraceRows
 from windtunnel.engine.arrivals.distributions import unit_variates
-from windtunnel.engine.prepare.decoding import DecoderCostCache, DecoderCosts
+from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
+from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.scenario.program import Branch, ColumnRef, Generate, OpStage, Stage, Streams, Value
 
 WATT_GRAIN = 2.0**-20

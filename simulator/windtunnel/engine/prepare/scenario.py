@@ -30,7 +30,8 @@ from windtunnel.engine.prepare.checks import (
     check_progress,
 )
 from windtunnel.engine.prepare.chips import shared_chips
-from windtunnel.engine.prepare.decoding import DecoderCostCache, Replica
+from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
+from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.offered_load import least_queue, offered_load
