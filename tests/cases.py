@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from windtunnel.app.run import list_policies
-from windtunnel.core.decoder_memory import LargestStep, decoder_memory
+from windtunnel.core.decoder_memory import Beside, LargestStep, decoder_memory
 from windtunnel.core.errors import Location
 from windtunnel.core.group import Group
 from windtunnel.core.policy import POLICIES, ROUTES
@@ -43,10 +43,16 @@ def memory_of(
 
     ``step_tokens``, ``size`` and ``share`` are the keys ``tokens``, ``size`` and ``memory`` of its continuous batches.
     """
-    decoder = DecoderModel(**model).architecture("model", Path(), Location())
-    step = LargestStep(step_tokens, size)
-    memory = decoder_memory(decoder, Group(), 0.0, step, memory_share=share)
-    blocks = -(-tokens // memory.block_tokens)
+    stated = DecoderModel(**model)
+    decoder = stated.architecture("model", Path(), Location())
+    speculation = stated.speculation and stated.speculation.speculation(
+        decoder, {"small": decoder}, lambda _: Location()
+    )
+    adapters = stated.adapters.adapters() if stated.adapters else None
+    drafted = speculation.tokens if speculation else 0
+    step = LargestStep(step_tokens, size, 1 + drafted)
+    memory = decoder_memory(decoder, Group(), 0.0, step, memory_share=share, beside=Beside(speculation, adapters))
+    blocks = -(-(tokens + drafted) // memory.block_tokens)
     needed = memory.kv_bytes_per_token * memory.block_tokens * blocks - min(memory.kv_bytes, 0.0)
     within_share = (needed - memory.graph_bytes) / share
     return f"{max(needed, within_share) + 1:.0f} B"

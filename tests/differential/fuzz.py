@@ -267,6 +267,8 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
     add_limits(data)
     add_domains(data)
     add_designs(data)
+    add_speculation(data)
+    add_adapters(data)
     add_prefixes(data)
     add_sessions(data)
     return data, rows
@@ -305,6 +307,39 @@ def add_designs(data: dict[str, Any]) -> None:
             one["ops"] = with_kernels(draw, one["ops"], alike)
 
 
+def add_speculation(data: dict[str, Any]) -> None:
+    """Let a draft propose tokens, from random numbers of its own."""
+    draw = Draw(f"{data['seed']} speculation")
+    batch = data["policy"].get("batch", {})
+    if batch.get("kind") != "continuous" or draw.some(0.5):
+        return
+    drafted = draw.randint(1, min(5, batch["tokens"] // batch["size"] - 1))
+    data["models"]["small"] = MODEL | {
+        "speculation": {
+            "draft": draw.choice(["small", "eagle", "medusa", "ngram"]),
+            "tokens": drafted,
+            "acceptance": draw.choice([0, 1, 0.6, [0.9, 0.5]]),
+        }
+    }
+
+
+def add_adapters(data: dict[str, Any]) -> None:
+    """Let requests use adapters, from random numbers of their own."""
+    draw = Draw(f"{data['seed']} adapters")
+    if data["policy"].get("batch", {}).get("kind") != "continuous" or draw.some(0.5):
+        return
+    count, slots = draw.randint(1, 6), draw.randint(1, 3)
+    stated: dict[str, Any] = {"count": count, "slots": slots, "rank": 8, "popularity": draw.choice([0, 1, 3])}
+    if draw.some(0.5) and slots < count:
+        stated |= {"host": draw.randint(slots, count - 1), "storage": "2 GB/s"}
+    data["models"]["small"] = data["models"]["small"] | {"adapters": stated}
+    if draw.some(0.5):
+        data["policy"]["route"] = "adapter-affinity"
+    for one in data["workload"]:
+        if draw.some(0.2):
+            one["ops"][0]["generate"]["adapter"] = draw.randint(0, count)
+
+
 def add_prefixes(data: dict[str, Any]) -> None:
     """Add prefix caches, shared prompts, their routes and small memories, from random numbers of their own."""
     draw = Draw(f"{data['seed']} prefixes")
@@ -320,7 +355,9 @@ def add_prefixes(data: dict[str, Any]) -> None:
             stage["shared_prefix"] = draw.randint(1, stage["prompt"])
     if draw.some(0.5):
         data["policy"]["route"] = draw.choice(SERVING_ROUTES)
-    memory = memory_of(MODEL, longest + draw.choice([0, 60, 300]), batch["tokens"], batch["size"], 1.0)
+    memory = memory_of(
+        data["models"]["small"], longest + draw.choice([0, 60, 300]), batch["tokens"], batch["size"], 1.0
+    )
     for entry in data["fleet"]:
         if draw.some(0.6):
             entry["memory"] = memory
@@ -505,6 +542,8 @@ def features(data: dict[str, Any]) -> set[str]:
         "closed": any(one["arrivals"]["process"] == "closed" for one in data["workload"]),
         "continuous": data["policy"].get("batch", {}).get("kind") == "continuous",
         "prefix caches": "prefix_cache" in data["policy"].get("batch", {}),
+        "adapters": "adapters" in data["models"]["small"],
+        "speculation": "speculation" in data["models"]["small"],
         "request": data["policy"].get("batch", {}).get("kind") == "request",
         "faults": bool(faults & plain),
         "faults of operations": bool(faults - plain),

@@ -697,7 +697,20 @@ def known_part(data: dict[str, Any]) -> dict[str, Any]:
     """Return a scenario without the features that the oracle does not know."""
     part = copy.deepcopy(data)
     part["policy"].pop("batch", None)
-    if part["policy"].get("route") in ("kv-aware", "prefix-aware", "prefix-and-load", "session-affinity"):
+    for model in part.get("models", {}).values():
+        model.pop("speculation", None)
+        model.pop("adapters", None)
+    for one in part["workload"]:
+        for op in one["ops"]:
+            if "generate" in op:
+                op["generate"].pop("adapter", None)
+    if part["policy"].get("route") in (
+        "kv-aware",
+        "prefix-aware",
+        "prefix-and-load",
+        "session-affinity",
+        "adapter-affinity",
+    ):
         part["policy"]["route"] = "least-loaded"
     for key in ("power_budget", "autoscale"):
         part.pop(key, None)

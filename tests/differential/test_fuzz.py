@@ -11,9 +11,9 @@ SEEDS = [*range(60), *PAIRS, 328]
 FEATURES = {
     "autoscale", "closed", "continuous", "faults of operations", "faults", "gangs", "generate", "power budget", "request",
     "streams of a job", "streams of a device", "checkpoints", "preemption", "patience", "pauses", "domains", "designs",
-    "prefix caches",
+    "prefix caches", "speculation", "adapters",
 }  # fmt: skip
-ALONE = ("continuous", "prefix caches", "request", "streams of a job", "streams of a device")
+ALONE = ("continuous", "prefix caches", "speculation", "adapters", "request", "streams of a job", "streams of a device")
 """What neither checkpoints nor preemption combine with, on the fleets of the fuzz."""
 
 
@@ -32,9 +32,11 @@ def test_the_random_scenarios_combine_the_features() -> None:
             ("continuous", "request"),
             ("continuous", "streams of a device"),
             ("continuous", "streams of a job"),
-            *(("prefix caches", other) for other in ("designs", "gangs", "request")),
-            ("prefix caches", "streams of a device"),
-            ("prefix caches", "streams of a job"),
+            *(
+                (one, other)
+                for one in ("prefix caches", "speculation", "adapters")
+                for other in ("designs", "gangs", "request", "streams of a device", "streams of a job")
+            ),
             ("designs", "generate"),
             ("gangs", "request"),
             ("request", "streams of a device"),

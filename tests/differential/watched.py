@@ -10,6 +10,7 @@ from windtunnel.core.recording import Recording
 from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.transitions.prefixes import _find
+from windtunnel.engine.transitions.servers import _made
 from windtunnel.engine.transitions.tables import SHARED_MEMORY
 
 
@@ -37,7 +38,7 @@ class Watched(process._Run):
             q, s = w.sequences[slot], w.slots[slot]
             chain = w.ints[w.ints[w.workloads[s.work].chains + s.rank] :][: q.using]
             users.update(chain)
-            held += q.prompt + (1 + v.steps - q.born if is_decoding else 0) + c.state - sum(tokens[i] for i in chain)
+            held += q.prompt + (_made(w, device, slot) if is_decoding else 0) + c.state - sum(tokens[i] for i in chain)
         kept = self.kept(device)
         for level in range(1, r.levels):
             tier = level * r.devices + device
@@ -49,7 +50,7 @@ class Watched(process._Run):
         if r.caching != SHARED_MEMORY:
             assert cache.spare <= cache.room and not users
         elif w.devices[device].slot >= 0 and v.reading_count + v.decoding_count + v.loading_count > 1:
-            assert v.cached + v.decoding_count + cache.spare <= c.capacity
+            assert v.cached + v.decoding_count * c.queries + cache.spare <= c.capacity
 
     def kept(self, cache: int) -> dict[int, int]:
         """Return the weight of the blocks that no sequence uses in a cache, by run."""

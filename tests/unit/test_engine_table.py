@@ -16,8 +16,11 @@ from windtunnel.simulation.run import prepare_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "engine.md"
 MODEL = {"layers": 2, "width": 256, "heads": 4, "feed_forward": 512}
+SPECULATION = {"draft": "ngram", "tokens": 2, "acceptance": 0.5}
 SERVICE = {"service": {"mean": "1 ms"}}
 GENERATE = {"generate": {"model": "m", "prompt": 10, "output": 5}}
+DRAFTED = {"generate": {"model": "d", "prompt": 10, "output": 5}}
+ADAPTED = {"generate": {"model": "a", "prompt": 10, "output": 5}}
 OTHER = {"generate": {"model": "n", "prompt": 10, "output": 5}}
 STREAMS = {"streams": [[{"launch": {}}], [{"launch": {}}]]}
 GPU = {"device": "h100-sxm-80gb"}
@@ -45,7 +48,12 @@ def outcome(
         "schema": 1,
         "name": "refused",
         "fleet": fleet or [GPU],
-        "models": {"m": MODEL, "n": MODEL},
+        "models": {
+            "m": MODEL,
+            "n": MODEL,
+            "d": MODEL | {"speculation": SPECULATION},
+            "a": MODEL | {"adapters": {"count": 2}},
+        },
         "workload": [
             {
                 "name": f"w{i}",
@@ -101,10 +109,27 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
     "continuous batching of several models on one fleet entry": [
         ([[GENERATE], [OTHER]], {"policy": batch("continuous")})
     ],
+    "speculative decoding without continuous batching": [
+        ([[DRAFTED]], {}),
+        ([[DRAFTED]], {"policy": batch("request")}),
+    ],
+    "speculative decoding with pipeline stages": [
+        ([[DRAFTED]], {"policy": batch("continuous"), "fleet": [{**GPU, "count": 2, "group": {"pipeline": 2}}]})
+    ],
+    "LoRA adapters without continuous batching": [
+        ([[ADAPTED]], {}),
+        ([[ADAPTED]], {"policy": batch("request")}),
+    ],
     "preemption with an order by arrival": [([[SERVICE]], {"policy": {"name": "fifo", "preemption": "resume"}})],
-    "preemption with batches": [
+    "preemption with request-level batches": [
         ([[SERVICE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "request", "size": 2}}}),
-        ([[GENERATE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "continuous"}}}),
+    ],
+    "`preemption: restart` with continuous batching": [
+        ([[GENERATE]], {"policy": {**batch("continuous"), "name": "priority", "preemption": "restart"}})
+    ],
+    "fair shares without continuous batching": [([[SERVICE]], {"policy": {"name": "fifo", "fair": {}}})],
+    "fair shares with an order other than `arrival` and `priority`": [
+        ([[GENERATE]], {"policy": {**batch("continuous"), "name": "shortest-job-first", "fair": {}}})
     ],
     "preemption with `streams` above 1, or with `streams` in a program": [
         ([[SERVICE]], {"policy": PREEMPTIVE, "fleet": [{**GPU, "streams": 2}]}),

@@ -36,6 +36,7 @@ PUBLISHED: dict[str, tuple[str, str | None]] = {
     "llama-3.1-405b": ("405.9", None),
     "llama-3.1-70b": ("70.6", None),
     "llama-3.1-8b": ("8.03", None),
+    "llama-3.2-1b": ("1.24", None),
     "llama-4-maverick": ("401", "17"),
     "llama-4-scout": ("108", "17"),
     "minimax-m2.5": ("229", "10"),

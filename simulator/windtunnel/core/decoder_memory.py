@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from windtunnel.core.adapters import Adapters, adapter_bytes
 from windtunnel.core.architecture import (
     FORMAT_BITS,
     Architecture,
@@ -30,6 +31,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.group import Group, padded, share
 from windtunnel.core.provenance import Provenance, SourcedValue, assumed
+from windtunnel.core.speculation import HEADS, Speculation
 from windtunnel.core.units import format_quantity
 
 _GIB = 2.0**30
@@ -121,10 +123,59 @@ GENERIC_RESERVES = Reserves()
 
 @dataclass(frozen=True)
 class LargestStep:
-    """The largest step that an engine reserves memory for: tokens, and sequences that produce one, of a replica."""
+    """The largest step that an engine reserves memory for: tokens, and sequences that produce one, of a replica.
+
+    ``query_tokens`` are those of each decoding sequence; above 1 with speculative decoding.
+    """
 
     tokens: int
     sequences: int
+    query_tokens: int = 1
+
+
+@dataclass(frozen=True)
+class Held:
+    """What one device holds beside the decoder (bytes).
+
+    ``weights_bytes`` of a draft and of adapters; what the cache of the draft takes for a token, and for a sequence.
+    """
+
+    weights_bytes: float = 0.0
+    kv_bytes_per_token: float = 0.0
+    state_bytes_per_sequence: float = 0.0
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a replica holds beside its decoder: a draft, and the slots of adapters."""
+
+    speculation: Speculation | None = None
+    adapters: Adapters | None = None
+
+    def on(self, model: Architecture, group: Group, context: int | None) -> Held:
+        """Return what each device of ``group`` holds beside ``model``.
+
+        Raises:
+            InputError: if the draft cannot be divided among the group.
+        """
+        held = self._draft(group, context)
+        if self.adapters is None:
+            return held
+        slots_bytes = self.adapters.slots * adapter_bytes(model, group, self.adapters.rank)
+        return replace(held, weights_bytes=held.weights_bytes + slots_bytes)
+
+    def _draft(self, group: Group, context: int | None) -> Held:
+        if self.speculation is None or not self.speculation.tokens:
+            return Held()
+        draft, own = self.speculation.draft, self.speculation.group_of(group)
+        if draft.model is None:
+            return Held()
+        if not draft.model.layers:
+            return Held(draft.weight_bytes(own, self.speculation.tokens))
+        whole = draft.name not in HEADS
+        stage = _Stage(draft.model, own, first=whole, last=whole)
+        weights = stage.weights_bytes() if whole else draft.weight_bytes(own, self.speculation.tokens)
+        return Held(weights, stage.cache_bytes(context), stage.state_bytes())
 
 
 @dataclass(frozen=True)
@@ -203,6 +254,7 @@ def decoder_memory(
     memory_share: float = 0.9,
     reserves: Reserves = GENERIC_RESERVES,
     context: int | None = None,
+    beside: Beside | None = None,
 ) -> DecoderMemory:
     """Return the memory of the device of ``group`` that has the least room for the cache.
 
@@ -215,11 +267,13 @@ def decoder_memory(
         reserves: What the engine keeps.
         context: Tokens of a typical sequence. Layers with a sliding window keep only their window of it, as the cache
             managers of vLLM and SGLang do. None: as if every token were in every window.
+        beside: What else each device holds.
     """
     stages = [_Stage(model, group, first=True, last=group.pipeline == 1)]
     if group.pipeline > 1:
         stages.append(_Stage(model, group, first=False, last=True))
-    found = [_memory(stage, device_bytes, step, memory_share, reserves, context) for stage in stages]
+    more = None if beside is None else beside.on(model, group, context)
+    found = [_memory(stage, device_bytes, step, memory_share, reserves, context, more or Held()) for stage in stages]
     return min(found, key=lambda memory: (memory.kv_capacity_tokens, memory.kv_bytes))
 
 
@@ -232,6 +286,7 @@ def smallest_group(
     memory_share: float = 0.9,
     reserves: Reserves = GENERIC_RESERVES,
     tokens: int = 1,
+    beside: Beside | None = None,
 ) -> Group | None:
     """Return ``group`` with the smallest ``tensor`` with which ``tokens`` fit into the cache, or None up to 64.
 
@@ -242,9 +297,11 @@ def smallest_group(
         candidate = Group(tensor, group.pipeline, group.attention_data, expert)
         try:
             candidate.check(model)
+            memory = decoder_memory(
+                model, candidate, device_bytes, step, memory_share=memory_share, reserves=reserves, beside=beside
+            )
         except InputError:
             continue
-        memory = decoder_memory(model, candidate, device_bytes, step, memory_share=memory_share, reserves=reserves)
         if memory.kv_capacity_tokens >= tokens:
             return candidate
     return None
@@ -259,16 +316,19 @@ def check_fits(
     memory_share: float = 0.9,
     reserves: Reserves = GENERIC_RESERVES,
     tokens: int = 1,
+    beside: Beside | None = None,
 ) -> DecoderMemory:
     """Return the memory of a group of ``device``; raises InputError if it does not cache ``tokens``.
 
     The error has the memory by purpose, and names the smallest group that would do.
     """
     size_bytes = engine_memory_bytes(device)
-    memory = decoder_memory(model, group, size_bytes, step, memory_share=memory_share, reserves=reserves)
+    memory = decoder_memory(model, group, size_bytes, step, memory_share=memory_share, reserves=reserves, beside=beside)
     if memory.kv_capacity_tokens >= tokens:
         return memory
-    other = smallest_group(model, group, size_bytes, step, memory_share=memory_share, reserves=reserves, tokens=tokens)
+    other = smallest_group(
+        model, group, size_bytes, step, memory_share=memory_share, reserves=reserves, tokens=tokens, beside=beside
+    )
     text = ", ".join(f"{_size(value)} of {name}" for name, value in memory.parts() if value > 0 and name != "cache")
     room = f"{memory.kv_capacity_tokens:,} tokens" if memory.kv_capacity_tokens else "no cache"
     raise InputError(
@@ -363,8 +423,8 @@ class _Stage:
         peak = tokens * (stream + widest) * _ACTIVATION_BYTES
         if not self.last:
             return peak
-        sequences = math.ceil(min(step.sequences, step.tokens) / self.group.attention_data)
-        logits = sequences * self.model.vocabulary * (_ACTIVATION_BYTES + 4.0 * reserves.logit_copies.value)
+        sampled = math.ceil(min(step.sequences * step.query_tokens, step.tokens) / self.group.attention_data)
+        logits = sampled * self.model.vocabulary * (_ACTIVATION_BYTES + 4.0 * reserves.logit_copies.value)
         sampling = logits + reserves.sampler_bytes.value + tokens * self.model.width * _ACTIVATION_BYTES
         return max(peak, sampling)
 
@@ -395,8 +455,9 @@ def _memory(
     memory_share: float,
     reserves: Reserves,
     context: int | None,
+    more: Held,
 ) -> DecoderMemory:
-    weights = stage.weights_bytes()
+    weights = stage.weights_bytes() + more.weights_bytes
     activations = stage.activation_bytes(step, reserves)
     workspace = reserves.workspace_bytes.value
     exchanges = reserves.communication_bytes.value if stage.group.devices > 1 else 0.0
@@ -419,8 +480,8 @@ def _memory(
         communication_bytes=exchanges,
         graph_bytes=graphs,
         kv_bytes=min(kv_bytes, left),
-        kv_bytes_per_token=stage.cache_bytes(context),
-        state_bytes_per_sequence=stage.state_bytes(),
+        kv_bytes_per_token=stage.cache_bytes(context) + more.kv_bytes_per_token,
+        state_bytes_per_sequence=stage.state_bytes() + more.state_bytes_per_sequence,
         copies=stage.group.attention_data,
         block_tokens=reserves.block_tokens,
     )

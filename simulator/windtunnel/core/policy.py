@@ -9,7 +9,7 @@ differ in more, so routes with ``rank_by`` each score all of them.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -57,6 +57,8 @@ class Candidate(NamedTuple):
     """The sequences in its batch."""
     turns_from_home: int = 0
     """How many devices of the fleet follow the home of the request's conversation up to this one; 0 at home."""
+    has_adapter: int = 0
+    """1 if a slot of the device has the request's adapter, or it needs none; else 0."""
 
 
 class JobKey(NamedTuple):
@@ -190,6 +192,19 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class FairShares:
+    """Of the tenants with waiting requests, the one that was served the fewest tokens for its weight is next.
+
+    ``weights``: by tenant, 1 for others. ``prompt``, ``output``: what a token of a prompt that is read, and a generated
+    one, count.
+    """
+
+    weights: Mapping[str, float]
+    prompt: float
+    output: float
+
+
+@dataclass(frozen=True)
 class Policy:
     """A route, an order and a batch."""
 
@@ -201,6 +216,7 @@ class Policy:
     """Whether a waiting job may interrupt one that comes after it in the order, and where the latter continues."""
     backfill: bool = False
     """Whether later jobs may start on devices for which a job of several devices waits."""
+    fair: FairShares | None = None
 
     @property
     def requires(self) -> frozenset[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from windtunnel.core.architecture import Architecture
@@ -23,7 +23,8 @@ from windtunnel.core.decoder_memory import Reserves
 from windtunnel.core.device import Device
 from windtunnel.core.group import Group
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.step import DividedDecoder, EngineTimes, FusedReduce
+from windtunnel.core.speculation import Speculation
+from windtunnel.core.step import DividedDecoder, DraftPasses, EngineTimes, FusedReduce
 
 ENGINE_NAMES = ("generic", "vllm", "sglang", "trtllm")
 """The serving engines that have a profile."""
@@ -225,12 +226,14 @@ def divided_decoder(
     group: Group,
     engine: ServingEngine | None,
     devices_per_node: int | None = None,
+    speculation: Speculation | None = None,
 ) -> DividedDecoder:
     """Return a decoder on a group of ``device`` as a serving engine divides it; None: no engine, its operations alone.
 
-    ``devices_per_node`` replaces the devices of a node that the SKU states. The group was checked.
+    ``devices_per_node`` replaces the devices of a node that the SKU states. The group was checked. With
+    ``speculation`` a step also drafts, with the factors that the engine has for the decoder, and verifies.
     """
-    return DividedDecoder(
+    decoder = DividedDecoder(
         model,
         group,
         devices_per_node or int(device.number("devices_per_node") or NODE_DEVICES),
@@ -238,3 +241,18 @@ def divided_decoder(
         fused=None if engine is None else engine.fused.reduce(model, group, device, engine.implementation),
         times=EngineTimes() if engine is None else engine.times(model, device),
     )
+    if speculation is None or not speculation.tokens:
+        return decoder
+    return replace(decoder, query_tokens=speculation.query_tokens, passes=_passes(decoder, speculation))
+
+
+def _passes(decoder: DividedDecoder, speculation: Speculation) -> tuple[DraftPasses, ...]:
+    """Return the passes of a draft in a step; see ``core.speculation``."""
+    draft, tokens = speculation.draft, speculation.tokens
+    if draft.model is None:
+        return ()
+    one = replace(decoder, model=draft.model, group=speculation.group_of(decoder.group), joined=draft.joined)
+    if not draft.reads_prompts:
+        return (DraftPasses(one, tokens, reads_prompts=False),)
+    first = DraftPasses(replace(one, query_tokens=speculation.query_tokens), 1, reads_prompts=True)
+    return (first, DraftPasses(one, tokens - 1, reads_prompts=False)) if tokens > 1 else (first,)

@@ -94,6 +94,9 @@ class Part:
         present: BoolArray = (amount > self.above) & (amount <= self.upto)
         return present
 
+    slices: int = 0
+    """The linear layers that a product joins, each of which may have adapters; 0 for other parts."""
+
     def rows(
         self, amount: FloatArray, context: Mapping[str, str], more: Mapping[str, FloatArray] | None = None
     ) -> Rows:
@@ -157,6 +160,24 @@ class FusedReduce:
 
 
 @dataclass(frozen=True)
+class DraftPasses:
+    """``times`` passes of a draft in each step that are alike; one of them also reads prompts or none does.
+
+    A pass processes ``decoder.query_tokens`` tokens of each decoding sequence, and gives one token of each.
+    """
+
+    decoder: DividedDecoder
+    times: int
+    reads_prompts: bool
+
+    def parts(self) -> Iterator[Part]:
+        """Yield every part of the passes, on one device of those that share the draft."""
+        for part in self.decoder.parts():
+            if part.amount is not Amount.PROMPTS or self.reads_prompts:
+                yield replace(part, name=f"draft: {part.name}", times=part.times * self.times)
+
+
+@dataclass(frozen=True)
 class DividedDecoder:
     """A decoder on a group of devices.
 
@@ -167,6 +188,10 @@ class DividedDecoder:
         implementation: Who implements all-reduce: ``nccl`` or a serving engine.
         fused: The all-reduces that also normalise, if there are any.
         times: What the serving engine adds.
+        query_tokens: The tokens of each decoding sequence that a step processes: the last one, and drafted ones.
+        joined: The hidden states that a projection joins into one before the first layer; see ``speculation.Draft``.
+        passes: The passes of a draft that precede those of the decoder.
+        adapter_rank: The rank of LoRA adapters; 0 without.
     """
 
     model: Architecture
@@ -175,12 +200,36 @@ class DividedDecoder:
     implementation: str = "nccl"
     fused: FusedReduce | None = None
     times: EngineTimes = field(default_factory=EngineTimes)
+    query_tokens: int = 1
+    joined: int = 0
+    passes: tuple[DraftPasses, ...] = ()
+    adapter_rank: int = 0
+
+    @property
+    def draft_passes(self) -> int:
+        """The number of passes of the draft in a step."""
+        return sum(some.times for some in self.passes)
+
+    @property
+    def prompt_layers(self) -> int:
+        """The layers that read the prompts of a step, with those of a draft."""
+        return self.model.layer_count + sum(p.decoder.model.layer_count for p in self.passes if p.reads_prompts)
+
+    def every_part(self) -> Iterator[Part]:
+        """Yield the parts of the decoder and of its draft."""
+        yield from self.parts()
+        for some in self.passes:
+            yield from some.parts()
 
     def parts(self) -> Iterator[Part]:
-        """Yield every part of a step of the whole depth, on one device of a stage."""
+        """Yield every part of the decoder in a step, over the whole depth, on one device of a stage."""
         model, group = self.model, self.group
         width_bytes = model.width * _ACTIVATION_BYTES
         yield self._kernel("embedding", 2.0 * width_bytes, Amount.TOKENS)
+        if self.joined:
+            yield self._gemm(
+                "joined hidden states", model.width, self.joined * model.width, Amount.TOKENS, model.weights.linear, 1
+            )
         for layers in model.layers:
             yield from self._attention(layers)
             yield from self._feed_forward(layers)
@@ -223,7 +272,10 @@ class DividedDecoder:
         heads = share(attention.heads, self.group.tensor)
         keys = share(attention.kv_heads, self.group.tensor)
         projected = heads * (2 if attention.output_gate else 1) + keys * (1 if attention.shared_kv else 2)
-        yield from self._linear_layer("queries, keys, values", projected * attention.head_dim, self.model.width, count)
+        joined = 2 if attention.shared_kv else 3
+        yield from self._linear_layer(
+            "queries, keys, values", projected * attention.head_dim, self.model.width, count, slices=joined
+        )
         if attention.qk_norm == "layer":
             # The norm of all heads together: a pass for the squares, which devices add, before that of the rotation.
             yield self._kernel(
@@ -239,7 +291,6 @@ class DividedDecoder:
         written = 4.0 * keys * attention.head_dim * _ACTIVATION_BYTES
         yield self._kernel("rotary positions and cache", rotated + written, Amount.TOKENS, count)
         values: dict[str, float | str] = {
-            "heads": float(heads),
             "kv_heads": float(keys),
             "head_dim": float(attention.head_dim),
             "dtype": self._wide,
@@ -247,8 +298,9 @@ class DividedDecoder:
         }
         op = OPERATIONS["attention"]
         scale = {"batch": 1.0 / self.group.attention_data}
-        for phase, amount in (("decode", Amount.DECODING), ("prefill", Amount.PROMPTS)):
-            yield Part(f"attention ({phase})", op, {**values, "phase": phase}, amount, scale, count, attention.window)
+        for phase, amount, queries in self._phases():
+            whole = {**values, "phase": phase, "heads": float(heads * queries)}
+            yield Part(f"attention ({phase})", op, whole, amount, scale, count, attention.window)
 
     def _latent(self, attention: LatentAttention, count: int) -> Iterator[Part]:
         width, tensor = self.model.width, self.group.tensor
@@ -285,8 +337,18 @@ class DividedDecoder:
         }
         scale = {"batch": 1.0 / self.group.attention_data}
         op = OPERATIONS["latent_attention"]
-        for phase, amount in (("decode", Amount.DECODING), ("prefill", Amount.PROMPTS)):
-            yield Part(f"attention ({phase})", op, {**values, "phase": phase}, amount, scale, count, attended)
+        for phase, amount, queries in self._phases():
+            whole = {**values, "phase": phase, "query_tokens": float(queries)}
+            yield Part(f"attention ({phase})", op, whole, amount, scale, count, attended)
+
+    def _phases(self) -> Iterator[tuple[str, Amount, int]]:
+        """Yield the phases of attention with the query tokens of a sequence as one kernel sees them.
+
+        The queries of one sequence that a step verifies share its keys, so kernels process them like heads that share
+        keys (FlashInfer, FlashAttention): the cache is read once, and the arithmetic is that of every query.
+        """
+        yield "decode", Amount.DECODING, self.query_tokens
+        yield "prefill", Amount.PROMPTS, 1
 
     def _index_scores(self, index: Indexer, count: int) -> Iterator[Part]:
         """Yield the scores of an indexer, which every device computes for all heads and the whole context.
@@ -296,7 +358,6 @@ class DividedDecoder:
         values. No such kernel was measured; the selection of the largest scores is not counted.
         """
         values: dict[str, float | str] = {
-            "heads": float(index.heads),
             "kv_heads": 1.0,
             "head_dim": index.head_dim / 2.0,
             "dtype": self._wide,
@@ -304,8 +365,9 @@ class DividedDecoder:
         }
         scale = {"batch": 1.0 / self.group.attention_data}
         op = OPERATIONS["attention"]
-        for phase, amount in (("decode", Amount.DECODING), ("prefill", Amount.PROMPTS)):
-            yield Part(f"index scores ({phase})", op, {**values, "phase": phase}, amount, scale, count)
+        for phase, amount, queries in self._phases():
+            whole = {**values, "phase": phase, "heads": float(index.heads * queries)}
+            yield Part(f"index scores ({phase})", op, whole, amount, scale, count)
 
     def _linear(self, attention: LinearAttention, count: int) -> Iterator[Part]:
         tensor = self.group.tensor
@@ -316,8 +378,10 @@ class DividedDecoder:
             self.model.width, count,
         )  # fmt: skip
         state_bytes = attention.state_bytes(_ACTIVATION_BYTES) / tensor
-        # Every decoding sequence reads and writes its state. Tokens of a prompt share one pass for each chunk of 64.
-        yield self._kernel("state of linear attention", 2.0 * state_bytes, Amount.DECODING, count)
+        # Every decoding sequence reads its state, and writes it after each of its tokens, because drafted ones may be
+        # rejected. Tokens of a prompt share one pass for each chunk of 64.
+        states = 1.0 + self.query_tokens
+        yield self._kernel("state of linear attention", states * state_bytes, Amount.DECODING, count)
         update = 8.0 * share(attention.value_heads, tensor) * attention.key_dim * attention.value_dim
         moved = 2.0 * (mixed + values) * _ACTIVATION_BYTES
         yield self._kernel("linear attention", moved, Amount.TOKENS, count, flops=update)
@@ -337,7 +401,7 @@ class DividedDecoder:
                 continue
             inner = share(width, group.tensor)
             ways = 2 if gated else 1
-            yield from self._linear_layer(f"{name}: up", ways * inner, model.width, count)
+            yield from self._linear_layer(f"{name}: up", ways * inner, model.width, count, slices=ways)
             moved = inner * (ways * _ACTIVATION_BYTES + self._converted)
             yield self._kernel(f"{name}: activation", moved, Amount.TOKENS, count)
             yield from self._linear_layer(f"{name}: down", model.width, inner, count)
@@ -446,9 +510,15 @@ class DividedDecoder:
         """The bytes of an activation that a norm or an activation function writes for the product that follows."""
         return _NARROW_BYTES.get(self.model.weights.linear, _ACTIVATION_BYTES)
 
-    def _linear_layer(self, name: str, n: int, k: int, count: int, *, fused: bool = True) -> Iterator[Part]:
-        """Yield a GEMM with the weights' format; ``fused``: the kernel before it writes its input in that format."""
-        yield self._gemm(name, n, k, Amount.TOKENS, self.model.weights.linear, count, fused=fused)
+    def _linear_layer(
+        self, name: str, n: int, k: int, count: int, *, fused: bool = True, slices: int = 1
+    ) -> Iterator[Part]:
+        """Yield a GEMM with the weights' format, which joins ``slices`` layers.
+
+        ``fused``: the kernel before it writes its input in that format.
+        """
+        product = self._gemm(name, n, k, Amount.TOKENS, self.model.weights.linear, count, fused=fused)
+        yield replace(product, slices=slices)
 
     def _gemm(
         self, name: str, n: int, k: int, amount: Amount, stored: str, count: int, batch: int = 1, *, fused: bool = True

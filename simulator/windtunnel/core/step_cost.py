@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from windtunnel.core.adapters import adapter_rows
 from windtunnel.core.device import Cost, Device, StrArray
 from windtunnel.core.ops import FloatArray, Rows
+from windtunnel.core.speculation import PASS_HOST_SHARE
 from windtunnel.core.step import HANDOVER, Amount, DividedDecoder, Part
 
 IntArray = npt.NDArray[np.int64]
@@ -32,37 +34,49 @@ class StepLoad:
         context: Tokens that each of them attends to, on average.
         prefill: Tokens of a prompt in the step; it is read as one prompt.
         prefill_context: Tokens of that prompt that earlier steps have processed.
+        adapters: LoRA adapters of the sequences; None without.
     """
 
     decode: FloatArray
     context: FloatArray
     prefill: FloatArray
     prefill_context: FloatArray
+    adapters: FloatArray | None = None
 
-    def amount(self, kind: Amount) -> FloatArray:
-        """Return what a part is in proportion to; a step with a prompt is read as one that completes it."""
+    @property
+    def producing(self) -> FloatArray:
+        """Sequences that produce a token; a step with a prompt is read as one that completes it."""
+        return self.decode + (self.prefill > 0)
+
+    def amount(self, kind: Amount, query_tokens: int = 1, *, drafts: bool = False) -> FloatArray:
+        """Return what a part is in proportion to.
+
+        Each decoding sequence has ``query_tokens`` tokens, of which all give logits. A draft (``drafts``) gives those
+        of one token of each of them, and none of prompts.
+        """
         if kind is Amount.TOKENS:
-            return self.decode + self.prefill
+            return self.decode * query_tokens + self.prefill
         if kind is Amount.HEADS:
-            return self.decode + (self.prefill > 0)
+            return self.decode if drafts else self.decode * query_tokens + (self.prefill > 0)
         return self.decode if kind is Amount.DECODING else self.prefill
 
-    def of_part(self, part: Part, copies: int) -> FloatArray:
+    def of_part(self, part: Part, copies: int, query_tokens: int = 1, *, drafts: bool = False) -> FloatArray:
         """Return the amount of a part on a group with so many copies of the attention.
 
         A request is on one copy, and the others wait for it. So parts of a copy take as long as if every copy had a
         prompt of this length, while the experts have the tokens that there are.
         """
         if part.amount is Amount.TOKENS and not part.shared:
-            return self.decode + copies * self.prefill
-        return self.amount(part.amount)
+            return self.decode * query_tokens + copies * self.prefill
+        return self.amount(part.amount, query_tokens, drafts=drafts)
 
-    def working(self, part: Part, copies: int) -> FloatArray:
+    def working(self, part: Part, copies: int, query_tokens: int = 1) -> FloatArray:
         """Return the share of the copies that work in a part, on average over its time."""
         if part.amount is Amount.PROMPTS:
             return np.full(self.prefill.shape, 1.0 / copies)
         if part.amount is Amount.TOKENS and not part.shared:
-            return (self.decode + self.prefill) / np.maximum(self.of_part(part, copies), 1e-9)
+            most = np.ceil(self.decode / copies) * query_tokens + self.prefill
+            return (self.decode * query_tokens + self.prefill) / np.maximum(copies * most, 1e-9)
         return np.ones(self.prefill.shape)
 
 
@@ -176,6 +190,8 @@ def _together(device: Device, table: StepTable, micro: FloatArray, costs: Sequen
     devices = divided.group.devices
     energy_j = devices * device.idle_power_w * duration_s + divided.group.stage_devices * micro * above_j
     known = divided.times.provenance
+    if divided.passes and divided.times.host_s:
+        known = max(int(PASS_HOST_SHARE.provenance), known or 0)
     error = divided.times.error_factor
     return StepCost(
         duration_s=duration_s,
@@ -195,47 +211,96 @@ def _together(device: Device, table: StepTable, micro: FloatArray, costs: Sequen
 def _host_s(divided: DividedDecoder, load: StepLoad, operations_s: FloatArray) -> FloatArray:
     """Return the time of the host in which no operation runs (s), where the operations take ``operations_s``."""
     times = divided.times
-    launches_s = np.where(load.prefill > 0, times.prompt_layer_s * divided.model.layer_count, 0.0)
+    launches_s = np.where(load.prefill > 0, times.prompt_layer_s * divided.prompt_layers, 0.0)
     waiting_s = np.maximum(launches_s - operations_s, 0.0)
-    return waiting_s + times.host_s + times.host_sequence_s * load.amount(Amount.HEADS)
+    return waiting_s + step_host_s(divided, load.decode) + times.host_sequence_s * load.producing
+
+
+def step_host_s(divided: DividedDecoder, decoding: FloatArray) -> FloatArray:
+    """Return the time of the host in steps with so many decoding sequences, without that of each sequence (s)."""
+    drafting = np.where(decoding > 0, PASS_HOST_SHARE.value * divided.draft_passes, 0.0)
+    return divided.times.host_s * (1.0 + drafting)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The rows of a part whose cost is needed: those at the indices ``present`` of a table take ``share`` of them."""
+    """The rows of a part whose cost is needed: those at the indices ``present`` of a table take ``share`` of them.
+
+    ``engine`` is the factor of the serving engine on their time, and ``working`` the share of the devices of a stage
+    that work in the part, on average over its time.
+    """
 
     part: Part
     rows: Rows
     present: IntArray
     share: FloatArray | float
+    engine: FloatArray
+    working: FloatArray | float = 1.0
 
 
 def _asked(table: StepTable, micro: FloatArray) -> list[_Asked | None]:
     """Return what each part of a table asks for; None where no step has its amount."""
-    load = table.load
+    divided, load = table.divided, table.load
     each = StepLoad(load.decode / micro, load.context, load.prefill / micro, load.prefill_context)
-    handover = table.divided.handover()
-    parts = [*table.divided.parts(), *([] if handover is None else [handover])]
-    return [_rows_of(part, load, each, micro, table) for part in parts]
+    handover = divided.handover()
+    parts = [*divided.parts(), *([] if handover is None else [handover])]
+    found = [_rows_of(part, load, each, micro, table, divided) for part in parts]
+    found += _adapter_rows(table, each)
+    for some in divided.passes:
+        # Drafts have no pipeline stages, and so one microbatch.
+        own = load if some.reads_prompts else replace(load, prefill=np.zeros_like(load.prefill))
+        found += [_rows_of(part, own, own, micro, table, some.decoder, drafts=True) for part in some.parts()]
+    return found
 
 
-def _rows_of(part: Part, whole: StepLoad, each: StepLoad, micro: FloatArray, table: StepTable) -> _Asked | None:
+def _adapter_rows(table: StepTable, each: StepLoad) -> list[_Asked | None]:
+    """Return what the adapters of sequences ask for, from the load of a microbatch."""
+    divided, adapters = table.divided, table.load.adapters
+    if adapters is None or not divided.adapter_rank:
+        return []
+    present = np.flatnonzero(adapters > 0)
+    if not len(present):
+        return []
+    copies = divided.group.attention_data
+    tokens = (each.decode * divided.query_tokens + copies * each.prefill)[present]
+    engine = divided.times.factor(table.load.decode * divided.query_tokens, table.load.prefill)[present]
+    rows = adapter_rows(divided, divided.adapter_rank, tokens, adapters[present], table.context)
+    return [
+        _Asked(Part(name, some.op, {}, Amount.TOKENS, times=times), some, present, 1.0, engine)
+        for name, times, some in rows
+    ]
+
+
+def _rows_of(
+    part: Part,
+    whole: StepLoad,
+    each: StepLoad,
+    micro: FloatArray,
+    table: StepTable,
+    divided: DividedDecoder,
+    *,
+    drafts: bool = False,
+) -> _Asked | None:
     """Return what a part asks for, from the load of whole steps and that of each of ``micro`` microbatches."""
     # A microbatch attends to the tokens of the prompt in those before it, so the scores of the whole chunk are divided.
     load = whole if part.amount is Amount.PROMPTS else each
-    copies = table.divided.group.attention_data
-    amount = load.of_part(part, copies)
+    copies = divided.group.attention_data
+    amount = load.of_part(part, copies, divided.query_tokens, drafts=drafts)
     present = np.flatnonzero(part.runs(amount))
     if not len(present):
         return None
     context = table.context
     some = StepLoad(load.decode[present], load.context[present], load.prefill[present], load.prefill_context[present])
+    engine = _engine_factor(divided, whole, part, drafts=drafts)[present]
+    # A draft may run on some of the devices of the stage only.
+    working = whole.working(part, copies, divided.query_tokens)[present]
+    working *= divided.group.stage_devices / table.divided.group.stage_devices
     if part.amount is Amount.PROMPTS:
         rows, share = _chunk(part, some, context)
-        return _Asked(part, rows, present, share / micro[present])
+        return _Asked(part, rows, present, share / micro[present], engine, working)
     attends = part.amount is Amount.DECODING and _cached(part)
     more = {"kv_tokens": _attended(part, some.context)} if attends else None
-    return _Asked(part, part.rows(amount[present], context, more), present, 1.0)
+    return _Asked(part, part.rows(amount[present], context, more), present, 1.0, engine, working)
 
 
 def _priced(device: Device, asked: Sequence[Rows], intervals: bool) -> Iterator[Cost]:
@@ -262,8 +327,7 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
     """Return the cost of a part for every step; steps without its amount cost nothing."""
     part, rows, factor, shape = asked.part, asked.rows, asked.part.times * asked.share, table.load.decode.shape
     # The engine's factor is on time and energy; the operands and the arithmetic stay.
-    engine = _engine_factor(table, part)[asked.present]
-    working = table.load.working(part, table.divided.group.attention_data)[asked.present]
+    engine = asked.engine
 
     def whole(values: FloatArray) -> FloatArray:
         filled = np.zeros(shape)
@@ -278,22 +342,22 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
         whole(engine * cost.duration_s),
         whole(engine * cost.duration_low_s),
         whole(engine * cost.duration_high_s),
-        whole(working * engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
-        whole(_moved(rows)),
+        whole(asked.working * engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
+        whole(moved_bytes(rows)),
         whole(part.op.flops(rows.choices, rows.numbers)),
         bound,
         int(cost.provenance.max()),
     )
 
 
-def _engine_factor(table: StepTable, part: Part) -> FloatArray:
+def _engine_factor(divided: DividedDecoder, load: StepLoad, part: Part, *, drafts: bool) -> FloatArray:
     """Return the factor of the serving engine on the time of a part in each step."""
-    times, load = table.divided.times, table.load
-    if part.amount is Amount.DECODING:
+    times = divided.times
+    if part.amount is Amount.DECODING or (drafts and part.amount is Amount.HEADS):
         return np.full(load.decode.shape, times.decode)
     if part.amount is Amount.PROMPTS:
         return np.full(load.decode.shape, times.prefill)
-    return times.factor(load.decode, load.prefill)
+    return times.factor(load.decode * divided.query_tokens, load.prefill)
 
 
 def _distinct(rows: Rows) -> tuple[Rows, IntArray]:
@@ -310,7 +374,8 @@ def _distinct(rows: Rows) -> tuple[Rows, IntArray]:
     return replace(rows, numbers={name: values[first] for name, values in rows.numbers.items()}), which
 
 
-def _moved(rows: Rows) -> FloatArray:
+def moved_bytes(rows: Rows) -> FloatArray:
+    """Return the bytes of the operands of operations, each read or written once, or those that an exchange sends."""
     moved = rows.op.operand_bytes(rows.choices, rows.numbers)
     return moved if np.any(moved) else rows.numbers.get("bytes", np.zeros(rows.shape))
 

@@ -16,6 +16,7 @@ from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Choices, Column, FloatArray, Numbers, Operation, choice, real
 from windtunnel.core.registry import Registry
 from windtunnel.core.serving_engine import ENGINE_NAMES
+from windtunnel.core.speculation import HEADS
 
 WEIGHT_FORMATS = ("bfloat16", "float16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4")
 KV_FORMATS = ("bfloat16", "float16", "fp8", "int8")
@@ -31,7 +32,7 @@ def _amount(name: str, default: int, doc: str) -> Column:
 class Step(Operation):
     """One iteration of a serving engine on a group of devices: each of ``decode`` sequences produces a token.
 
-    It may also process ``prefill`` tokens of a prompt.
+    It may also process ``prefill`` tokens of a prompt. With ``query_tokens`` above 1 it verifies drafted tokens.
     """
 
     name = "step"
@@ -51,6 +52,22 @@ class Step(Operation):
         ),
         Column("kv_dtype", "text", default="", doc=f"{'|'.join(KV_FORMATS)}; empty: the model's"),
         choice("engine", ENGINE_NAMES, "generic", doc="whose profile applies: kernels, host time, factors"),
+        Column(
+            "query_tokens",
+            "count",
+            default=1,
+            minimum=1.0,
+            doc="tokens of each decoding sequence: 1, and with speculative decoding the drafted ones",
+        ),
+        Column(
+            "draft",
+            "text",
+            default="",
+            doc=f"what drafts them in the step: a model as above, or {', '.join(HEADS)}; empty: nothing",
+        ),
+        _amount("draft_tensor", 0, "devices that share the draft; 0: as many as share the model"),
+        _amount("adapters", 0, "LoRA adapters that the sequences of the step use"),
+        _amount("rank", 16, "the rank of their slots"),
     )
 
     @classmethod

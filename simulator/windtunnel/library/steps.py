@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.architecture import Architecture, LatentAttention
-from windtunnel.core.decoder_memory import DecoderMemory, LargestStep, check_fits
+from windtunnel.core.decoder_memory import Beside, DecoderMemory, LargestStep, check_fits
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.group import Group
@@ -18,6 +18,7 @@ from windtunnel.core.ops import CONTEXT, OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.catalogue import StepPart, StepPrediction
 from windtunnel.core.serving_engine import ServingEngine, divided_decoder
+from windtunnel.core.speculation import HEADS, Draft, Speculation, draft_of
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import IntArray, StepCost, StepLoad, StepTable, step_costs
 from windtunnel.core.step_op import parse_kv_dtype, parse_weights
@@ -25,7 +26,8 @@ from windtunnel_models.engines import serving_engine
 from windtunnel_models.models import find_architecture
 
 GROUP = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
-AMOUNTS = ("decode", "context", "prefill", "prefill_context")
+EXTRAS = ("query_tokens", "draft_tensor", "rank")
+AMOUNTS = ("decode", "context", "prefill", "prefill_context", "adapters")
 _SMALLEST = LargestStep(tokens=1, sequences=1)
 """What an engine reserves memory for at least; a step states no other."""
 
@@ -38,6 +40,8 @@ class StepPricing:
     engines: Mapping[str, ServingEngine] = field(default_factory=dict)
     """Profiles of serving engines that replace the shipped ones, by name."""
     _decoders: dict[tuple[str, str, str], Architecture] = field(default_factory=dict)
+    _held: dict[DividedDecoder, Beside] = field(default_factory=dict)
+    """What devices hold beside each divided decoder."""
 
     def cost(self, rows: Rows, *, intervals: bool = True) -> Cost:
         """Return the cost of every row; see ``Device.cost``.
@@ -65,10 +69,12 @@ class StepPricing:
         load = StepLoad(*(numbers[name] for name in AMOUNTS))
         _check_load(load, model)
         context = {column.name: choices[column.name] for column in CONTEXT}
-        groups, which = np.unique(np.stack([numbers[name] for name in GROUP]), axis=1, return_inverse=True)
+        names = (*GROUP, *EXTRAS)
+        groups, which = np.unique(np.stack([numbers[name] for name in names]), axis=1, return_inverse=True)
         tables = []
         for place, counts in enumerate(groups.T.tolist()):
-            divided = self._divided(model, dict(zip(GROUP, map(int, counts), strict=True)), choices["engine"])
+            stated = dict(zip(names, map(int, counts), strict=True))
+            divided = self._divided(model, stated, choices["engine"], choices["draft"])
             members = np.flatnonzero(which.reshape(-1) == place)
             part = StepLoad(*(getattr(load, name)[members] for name in AMOUNTS))
             tables.append((members, StepTable(divided, part, context)))
@@ -118,27 +124,52 @@ class StepPricing:
         for members, table in self._tables(rows):
             load = table.load
             tokens = load.decode * load.context + load.prefill + load.prefill_context
-            memory = self._memory(table.divided.model, table.divided.group)
+            memory = self._memory(table.divided)
             out[members] = tokens > memory.kv_capacity_tokens
         return out
 
-    def _divided(self, model: Architecture, counts: dict[str, int], engine: str) -> DividedDecoder:
+    def _divided(self, model: Architecture, counts: dict[str, int], engine: str, draft: str) -> DividedDecoder:
         group = Group(**{name: counts[name] or 1 for name in GROUP[:-1]}, expert_tensor=counts["expert_tensor"] or None)
         group.check(model)
-        divided = divided_decoder(self.device, model, group, self.engines.get(engine) or serving_engine(engine))
-        missing = sorted({part.op.name for part in divided.parts() if not self.device.runs(part.op.name)})
+        profile = self.engines.get(engine) or serving_engine(engine)
+        speculation = self._speculation(model, draft, counts)
+        divided = divided_decoder(self.device, model, group, profile, speculation=speculation)
+        divided = replace(divided, query_tokens=counts["query_tokens"], adapter_rank=counts["rank"])
+        missing = sorted({part.op.name for part in divided.every_part() if not self.device.runs(part.op.name)})
         if missing:
             raise UnsupportedOperationError(
                 f"{self.device.label} is a {self.device.kind.name}, which does not execute {missing[0]}, as "
                 f"{model.name} does"
             )
-        self._memory(model, group)
+        self._held[divided] = Beside(speculation)
+        self._memory(divided)
         return divided
 
-    def _memory(self, model: Architecture, group: Group) -> DecoderMemory:
-        """Return the memory of a group; raises InputError if it does not hold the model."""
+    def _speculation(self, model: Architecture, draft: str, counts: dict[str, int]) -> Speculation | None:
+        """Return what drafts; raises InputError with the column if there is no such draft, or nothing to draft."""
+        tokens = counts["query_tokens"] - 1
+        if not draft:
+            return None
+        if not tokens:
+            raise InputError(
+                f"nothing is drafted by '{draft}'",
+                where=Location(field="query_tokens"),
+                expected="at least 2: the last token, and the drafted ones",
+            )
+        if draft in HEADS:
+            found = draft_of(draft, model)
+        else:
+            try:
+                found = Draft(draft, find_architecture(draft), owns_ends=True)
+            except InputError as error:
+                raise error.at(Location(field="draft")) from None
+        return Speculation(found, tokens, tensor=counts["draft_tensor"] or None)
+
+    def _memory(self, divided: DividedDecoder) -> DecoderMemory:
+        """Return the memory of a group; raises InputError if it does not hold the model and its draft."""
+        held = self._held[divided]
         try:
-            return check_fits(model, group, self.device, _SMALLEST, memory_share=1.0)
+            return check_fits(divided.model, divided.group, self.device, _SMALLEST, memory_share=1.0, beside=held)
         except InputError as error:
             raise error.at(Location(field="tensor")) from None
 

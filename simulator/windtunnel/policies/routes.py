@@ -70,6 +70,12 @@ def session_affinity(device: Candidate) -> tuple[float, float]:
     return float(device.turns_from_home), 0.0
 
 
+@route("adapter-affinity", rank_by="each")
+def adapter_affinity(device: Candidate) -> tuple[float, float]:
+    """The device with the fewest jobs of those that have the request's adapter in a slot; if none has, of all."""
+    return -float(device.has_adapter), float(device.jobs)
+
+
 @route("recommendation-matrix", requires=("use_case",))
 def recommended(device: Candidate) -> tuple[float, float]:
     """The first of primary, alternative and fallback that the fleet has; then the shortest expected completion."""

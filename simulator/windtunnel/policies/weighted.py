@@ -17,6 +17,7 @@ FIELDS = (
     "kv_tokens",
     "running",
     "turns_from_home",
+    "has_adapter",
 )
 """The fields of ``Candidate`` that a sum may have. All are finite."""
 
@@ -34,13 +35,15 @@ def weighted_route(weights: Mapping[str, float]) -> Route:
             raise InputError(
                 f"a route cannot weigh '{name}'", expected=list_choices(FIELDS, 10), nearest=nearest(name, FIELDS)
             )
-    jobs, backlog, estimate, cost, energy, hit, kv, running, turns = (float(weights.get(name, 0.0)) for name in FIELDS)
+    numbers = [float(weights.get(name, 0.0)) for name in FIELDS]
+    jobs, backlog, estimate, cost, energy, hit, kv, running, turns, adapter = numbers
 
     def score(device: Candidate) -> tuple[float, float]:
         total = jobs * device.jobs + backlog * device.backlog_s + estimate * device.estimate_s
         total += cost * device.cost_usd + energy * device.energy_j
         total += hit * device.hit_tokens + kv * device.kv_tokens
         total += running * device.running + turns * device.turns_from_home
+        total += adapter * device.has_adapter
         return total, float(device.jobs)
 
     return Route("weighted", "The device with the smallest weighted sum.", score, "each")

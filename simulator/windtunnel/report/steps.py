@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from windtunnel.core.ops import CONTEXT, Rows
 from windtunnel.core.results.catalogue import StepPart, StepPrediction
 from windtunnel.core.units import format_quantity as show
+from windtunnel.report.numbers import plural
 
 _KINDS = {
     "gemm": "GEMM",
@@ -18,12 +19,21 @@ _KINDS = {
 }
 
 
+def _speculation(numbers: Mapping[str, float], draft: str) -> str:
+    """Return what a step verifies of each sequence, and what drafts it; empty for a single token."""
+    drafted = int(numbers["query_tokens"]) - 1
+    by = f", drafted by {draft}" if draft else ""
+    return f"each verifies {plural(drafted, 'drafted token')}{by}" if drafted else ""
+
+
 def step_lines(device: str, rows: Rows, cost: StepPrediction) -> list[str]:
     """Return the lines on the whole step."""
     numbers = {name: float(values[0]) for name, values in rows.numbers.items()}
     work = [
         f"{numbers['decode']:,.0f} sequences decode with a context of {numbers['context']:,.0f}"
         * (numbers["decode"] > 0),
+        _speculation(numbers, rows.choices["draft"]) * (numbers["decode"] > 0),
+        f"{plural(int(numbers['adapters']), 'adapter')} of rank {numbers['rank']:,.0f}" * (numbers["adapters"] > 0),
         f"{numbers['prefill']:,.0f} tokens of a prompt after {numbers['prefill_context']:,.0f}"
         * (numbers["prefill"] > 0),
     ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from windtunnel.core.adapters import Adapters
 from windtunnel.core.architecture import (
     FORMAT_BITS,
     Architecture,
@@ -16,10 +18,11 @@ from windtunnel.core.architecture import (
     Layers,
     Weights,
 )
-from windtunnel.core.errors import InputError, Location
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.core.speculation import HEADS, MOST_TOKENS, Draft, Speculation, draft_of
 from windtunnel.core.step_op import KV_FORMATS, parse_weights
 from windtunnel.core.yamlfile import Document
-from windtunnel.scenario.fields import Model, Natural, Text, as_custom
+from windtunnel.scenario.fields import Model, Natural, Quantity, Text, as_custom, whole
 from windtunnel_models.models import known_architecture, read_architecture
 
 _OWN = ("layers", "width", "heads", "feed_forward")
@@ -34,6 +37,8 @@ class ServedModel:
     architecture: Architecture
     dispatch: str
     clock: str
+    speculation: Speculation | None = None
+    adapters: Adapters | None = None
 
 
 class WeightFormats(Model):
@@ -41,6 +46,109 @@ class WeightFormats(Model):
 
     linear: Text | None = None
     experts: Text | None = None
+
+
+Acceptance = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+def _listed(value: object) -> object:
+    """Return a single number as a list of one."""
+    return value if isinstance(value, list) else [value]
+
+
+class StatedSpeculation(Model):
+    """Speculative decoding: a draft proposes tokens, and the decoder verifies them in one step."""
+
+    draft: Text = Field(description="another model of the scenario or of the catalogue, or eagle, mtp, medusa or ngram")
+    tokens: Annotated[int, BeforeValidator(whole), Field(ge=0, le=MOST_TOKENS)] = Field(
+        description="how many tokens are drafted for each sequence in a step; 0: none"
+    )
+    acceptance: Annotated[
+        list[Acceptance],
+        BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+        Field(min_length=1, max_length=MOST_TOKENS),
+    ] = Field(
+        description="the probability that a drafted token is accepted if those before it are, by position; the last "
+        "one also holds for later positions"
+    )
+    draft_tensor: Natural | None = Field(
+        None, description="devices that share the draft: 1, or as many as share the decoder, which is the default"
+    )
+
+    def speculation(
+        self, target: Architecture, drafts: Mapping[str, Architecture], where: Callable[[str], Location]
+    ) -> Speculation | None:
+        """Return the speculative decoding of ``target``; None if no token is drafted.
+
+        Args:
+            target: The decoder that verifies.
+            drafts: The decoders of the scenario by name.
+            where: Returns the place of a key.
+
+        Raises:
+            InputError: if there is no such draft.
+        """
+        if self.draft in HEADS:
+            draft = draft_of(self.draft, target)
+        elif self.draft in drafts:
+            draft = Draft(self.draft, drafts[self.draft], owns_ends=True)
+        else:
+            try:
+                draft = Draft(self.draft, known_architecture(self.draft), owns_ends=True)
+            except InputError as error:
+                near = nearest(self.draft, (*HEADS, *drafts)) or error.nearest
+                raise InputError(
+                    f"there is no draft '{self.draft}'",
+                    where=where("draft"),
+                    expected=f"a model of the scenario or of `windtunnel models`, or {list_choices(HEADS)}",
+                    nearest=near,
+                ) from None
+        return Speculation(draft, self.tokens, tuple(self.acceptance), self.draft_tensor) if self.tokens else None
+
+
+class StatedAdapters(Model):
+    """LoRA adapters: their number and rank, and where a replica keeps them."""
+
+    count: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1_000_000)] = Field(
+        description="how many there are; requests name them by numbers from 1 on, and 0 is the model without any"
+    )
+    rank: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1024)] = Field(
+        16, description="the rank of a slot, which every adapter takes; vLLM's --max-lora-rank"
+    )
+    slots: Annotated[int, BeforeValidator(whole), Field(ge=1, le=64)] = Field(
+        1, description="adapters in the memory of a replica's devices, and in its batch; vLLM's --max-loras"
+    )
+    host: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="adapters in the memory of a replica's host; vLLM's --max-cpu-loras; default: all"
+    )
+    storage: Annotated[float, Quantity("B/s", positive=True)] | None = Field(
+        None, description="the rate at which adapters that the host does not hold are read"
+    )
+    popularity: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = Field(
+        1.0, description="exponent of the power law (Zipf) by which requests that name no adapter get one; 0: uniform"
+    )
+
+    @model_validator(mode="after")
+    def _places(self) -> StatedAdapters:
+        if self.host is not None and self.host < self.slots:
+            raise as_custom(
+                InputError(
+                    f"the host holds {self.host} adapters, and the devices {self.slots}", expected="host >= slots"
+                )
+            )
+        if (self.host is not None and self.host < self.count) != (self.storage is not None):
+            raise as_custom(
+                InputError(
+                    "adapters that the host does not hold are read from storage",
+                    expected="storage (such as 2 GB/s) if host is less than count, and neither otherwise",
+                )
+            )
+        return self
+
+    def adapters(self) -> Adapters:
+        """Return the same without text."""
+        host = min(self.count if self.host is None else self.host, self.count)
+        return Adapters(self.count, self.rank, self.slots, host, self.storage or 0.0, self.popularity)
 
 
 class DecoderModel(Model):
@@ -62,6 +170,10 @@ class DecoderModel(Model):
     gated: bool | None = None
     dispatch: Literal["device", "graph", "eager"] = "graph"
     clock: Literal["burst", "sustained"] = "sustained"
+    speculation: StatedSpeculation | None = Field(
+        None, description="speculative decoding; default: each step gives one token of each sequence"
+    )
+    adapters: StatedAdapters | None = Field(None, description="LoRA adapters of the requests; default: none")
 
     @model_validator(mode="after")
     def _stated_once(self) -> DecoderModel:
@@ -157,7 +269,7 @@ def _check_format(text: str) -> None:
 
 def served_models(models: dict[str, DecoderModel], document: Document) -> dict[str, ServedModel]:
     """Return the decoders of a scenario by name; raises InputError with the place of the first one that is wrong."""
-    served: dict[str, ServedModel] = {}
+    found_by_name: dict[str, Architecture] = {}
     for name, model in models.items():
         way = "catalogue" if model.catalogue is not None else "config" if model.config is not None else None
         where = document.where(("models", name) if way is None else ("models", name, way))
@@ -166,5 +278,16 @@ def served_models(models: dict[str, DecoderModel], document: Document) -> dict[s
         except InputError as error:
             # A configuration file is a place of its own.
             raise (error if error.where.file else error.at(where)) from None
-        served[name] = ServedModel(found, model.dispatch, model.clock)
-    return served
+        found_by_name[name] = found
+    return {name: _served(name, model, found_by_name, document) for name, model in models.items()}
+
+
+def _served(name: str, model: DecoderModel, known: Mapping[str, Architecture], document: Document) -> ServedModel:
+    """Return the decoder ``name`` of the scenario, where ``known`` has the architectures of all of them."""
+    path = ("models", name, "speculation")
+    stated = model.speculation
+    speculation = (
+        None if stated is None else stated.speculation(known[name], known, lambda key: document.where((*path, key)))
+    )
+    adapters = None if model.adapters is None else model.adapters.adapters()
+    return ServedModel(known[name], model.dispatch, model.clock, speculation, adapters)

@@ -98,6 +98,8 @@ class Generate:
     output: TokenCount
     path: Path
     shared_prefix: SharedPrefix | None = None
+    adapter: Value | None = None
+    """The number of the request's LoRA adapter, 0 for none; None if the popularity of the adapters decides."""
 
 
 Stage = OpStage | Branch | Streams | Generate
@@ -166,7 +168,7 @@ class _Parser:
                 raise self.wrong("a stream holds more than operations", here, "operations and repeats only")
             yield Streams(bodies_, here)
         elif name == "generate":
-            fields = self.fields(values, here, ("model", "prompt", "output"), ("shared_prefix",))
+            fields = self.fields(values, here, ("model", "prompt", "output"), ("shared_prefix", "adapter"))
             model = fields["model"]
             if model not in self.models:
                 raise InputError(
@@ -180,7 +182,9 @@ class _Parser:
             shared = None
             if "shared_prefix" in fields:
                 shared = self.shared_prefix(fields["shared_prefix"], (*here, "shared_prefix"))
-            yield Generate(str(model), prompt, output, here, shared)
+            named = fields.get("adapter")
+            adapter = named if named is None else 0.0 if named == 0 else self.value(named, (*here, "adapter"))
+            yield Generate(str(model), prompt, output, here, shared, adapter)
         else:
             yield self.operation(str(name), values, here)
 

@@ -274,6 +274,11 @@ class Workload(_Model):
     rows: Rows | None = Field(
         None, description="a table of whose rows each job takes one at random, for `$Column` without a trace"
     )
+    tenant: Text | None = Field(
+        None,
+        description="whose jobs these are, for `fair` in the policy: a name, or the column of the trace that has it "
+        "($column); default: the workload's name",
+    )
     checkpoint: Checkpoint | None = Field(
         None, description="checkpoints from which an interrupted job continues; default: it starts from the beginning"
     )
@@ -360,13 +365,33 @@ class ContinuousBatch(_Model):
     )
 
 
+Share = Annotated[float, Field(ge=1e-3, le=1e3, allow_inf_nan=False)]
+Charge = Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)]
+
+
+class FairShares(_Model):
+    """Of the tenants with waiting requests, the one that was served the fewest tokens for its weight is next."""
+
+    weights: dict[Text, Share] = Field(
+        default_factory=dict, description="shares of tenants by their names, relative to each other; 1 unless stated"
+    )
+    prompt: Charge = Field(1.0, description="what a token of a prompt counts that is read")
+    output: Charge = Field(2.0, description="what a generated token counts")
+
+    @model_validator(mode="after")
+    def _counts(self) -> FairShares:
+        if self.prompt == 0 and self.output == 0:
+            raise as_custom(InputError("tokens that count nothing", expected="prompt or output above 0"))
+        return self
+
+
 class WeightedRoute(_Model):
     """A route to the device with the smallest weighted sum."""
 
     weights: dict[Text, Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]] = Field(
         min_length=1,
         description="numbers by what they multiply: jobs, backlog_s, estimate_s, cost_usd, energy_j, hit_tokens, "
-        "kv_tokens, running, turns_from_home",
+        "kv_tokens, running, turns_from_home, has_adapter",
     )
 
 
@@ -381,6 +406,11 @@ class PolicyParts(_Model):
         None,
         description="a waiting job interrupts a job in progress that comes after it in the order: one that later "
         "continues (resume), or starts again from its last checkpoint or the beginning (restart); default: never",
+    )
+    fair: FairShares | None = Field(
+        None,
+        description="continuous batches admit requests by the tokens that were served to each tenant; default: in the "
+        "order of the policy alone",
     )
     backfill: bool = Field(
         False, description="whether later jobs may start on the devices for which a job with `gang` waits"

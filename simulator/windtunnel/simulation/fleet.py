@@ -12,7 +12,7 @@ from windtunnel import policies
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, CacheTier, Policy, PrefixCache, Route
+from windtunnel.core.policy import Batch, CacheTier, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.policies.weighted import weighted_route
 from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, StatedPrefixCache, WeightedRoute
@@ -61,6 +61,7 @@ def policy_of(scenario: Scenario) -> Policy:
             prefix_cache=_prefix_cache(chosen.prefix_cache) if chosen.prefix_cache else None,
         )
     preemption = stated.preemption or "none"
+    fair = None if stated.fair is None else FairShares(stated.fair.weights, stated.fair.prompt, stated.fair.output)
     if stated.name is not None:
         named = _located(
             partial(policies.named, stated.name, batch, scenario.folder, scenario.outside_code),
@@ -68,7 +69,7 @@ def policy_of(scenario: Scenario) -> Policy:
             "policy",
             "name",
         )
-        return replace(named, preemption=preemption, backfill=stated.backfill)
+        return replace(named, preemption=preemption, backfill=stated.backfill, fair=fair)
     folder, outside = scenario.folder, scenario.outside_code
     made_route: Callable[[], Route]
     if isinstance(stated.route, WeightedRoute):
@@ -79,7 +80,7 @@ def policy_of(scenario: Scenario) -> Policy:
     route = _located(made_route, scenario, "policy", "route")
     order = _located(made_order, scenario, "policy", "order")
     name = f"{route.name} / {order.name}"
-    return Policy(name, route, order, batch, preemption, stated.backfill)
+    return Policy(name, route, order, batch, preemption, stated.backfill, fair)
 
 
 def _located(make: Callable[[], _Part], scenario: Scenario, *path: str) -> _Part:

@@ -9,6 +9,7 @@ from typing import Protocol
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
 from windtunnel.core.results.faults import FaultResult, ProgressResult
+from windtunnel.core.results.use import EntryUse, TenantUse
 
 
 @dataclass(frozen=True)
@@ -87,18 +88,32 @@ class CostPerMillion(Result):
 
 
 @dataclass(frozen=True)
-class EntryUse(Result):
-    """How the replicas of one fleet entry were used: means over them and over the time for which they were rented.
+class SpeculationUse(Result):
+    """How the drafted tokens of the steps of decoding sequences were accepted, also beyond the ends of outputs."""
 
-    ``kv_mean`` and ``kv_peak`` are shares of the KV cache, None where requests are not batched continuously.
-    """
+    steps: int
+    """In how many steps tokens were drafted, each sequence counted on its own."""
+    drafted_tokens: int
+    accepted_tokens: int
+    acceptance_rate: float | None
+    """The share of the drafted tokens that were accepted; None if none was drafted."""
+    mean_acceptance_length: float | None
+    """The mean number of tokens of a step: the accepted ones, and the one of the decoder itself."""
+    acceptance_by_position: Sequence[float]
+    """The share of the steps that accepted the token at each position, and so all before it."""
 
-    entry: str
-    busy: float
-    """The share of the time in which a replica had any sequence in a step."""
-    mean_sequences: float | None
-    kv_mean: float | None
-    kv_peak: float | None
+
+@dataclass(frozen=True)
+class AdapterUse(Result):
+    """How often requests found their LoRA adapter in a slot when they were admitted."""
+
+    hits: int
+    loads: int
+    """How often an adapter was loaded into a slot."""
+    storage_reads: int
+    """How many of these loads the host did not hold."""
+    hit_rate: float | None
+    """Hits over hits and loads; None without either."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +161,13 @@ class Serving(Result):
     rejected: int = 0
     cost_per_million_usd: CostPerMillion = CostPerMillion()
     energy_per_output_token_j: float | None = None
+    speculation: SpeculationUse | None = None
+    """None without speculative decoding."""
+    adapters: AdapterUse | None = None
+    """None without LoRA adapters."""
     entries: Sequence[EntryUse] = ()
+    tenants: Sequence[TenantUse] = ()
+    """The tenants of all workloads, those with most tokens first; empty where no workload and no policy states any."""
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)
     """``slo_attainment`` with its interval."""
 

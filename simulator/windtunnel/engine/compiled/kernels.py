@@ -20,7 +20,7 @@ from windtunnel.engine.transitions.tables import HOURS, World, records
 from windtunnel.scenario.faults import OperationFault
 
 _NUMBERS, _COUNTS = (types.float64,), (types.int64,)
-_CANDIDATE = types.NamedTuple((*_COUNTS, *_NUMBERS * 6, *_COUNTS, *_NUMBERS * 2, *_COUNTS * 6), Candidate)
+_CANDIDATE = types.NamedTuple((*_COUNTS, *_NUMBERS * 6, *_COUNTS, *_NUMBERS * 2, *_COUNTS * 7), Candidate)
 _JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float64), JobKey)
 SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
 KEY = types.float64(_JOB_KEY)
@@ -53,7 +53,9 @@ def needs_everything(prepared: PreparedRun) -> bool:
     """Return whether a run needs rare features, from autoscaling to faults of operations."""
     if prepared.scaled or prepared.real or prepared.users or prepared.progresses or prepared.ganging:
         return True
-    if has_waits(prepared) or prepared.reconfigures:
+    if prepared.flows is not None or prepared.outranks:
+        return True
+    if has_waits(prepared) or prepared.reconfigures or prepared.drafted_tokens or prepared.adapting:
         return True
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
         return True
@@ -170,6 +172,11 @@ def _empty() -> World:
         numbers=np.zeros(0),
         queues=records(0, tables.QUEUE),
         decoding_of=np.zeros((0, 1), dtype=np.int64),
+        adapters=records(0, tables.ADAPTER),
+        accepted=np.zeros((0, 1), dtype=np.int64),
+        step_counts=np.zeros((0, 2, 1), dtype=np.int64),
+        flows=records(0, tables.FLOW),
+        shares=records(0, tables.SHARE),
         faults=records(0, tables.FAULT),
         operation_faults=records(0, tables.OPERATION_FAULT),
         line=np.zeros(0, dtype=np.int64),

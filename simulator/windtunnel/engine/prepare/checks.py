@@ -98,6 +98,7 @@ def check_batches(
     Raises:
         InputError: if it does not.
     """
+    check_decoders(scenario, policy, workloads, compiled)
     if policy.batch.kind == "none":
         return
     for number, entry in enumerate(scenario.fleet):
@@ -130,6 +131,45 @@ def check_batches(
                 where=scenario.where("fleet", class_number, "streams"),
                 expected="streams: 1",
             )
+
+
+def check_decoders(
+    scenario: Scenario, policy: Policy, workloads: Sequence[JobClass], compiled: Mapping[tuple[int, int], Compiled]
+) -> None:
+    """Check that steps have room for drafted tokens.
+
+    Raises:
+        InputError: if not, and for drafts and adapters without continuous batching.
+    """
+    for class_number, job_number in compiled:
+        for stage in flattened(workloads[job_number].program):
+            if not isinstance(stage, Generate):
+                continue
+            served = scenario.served_models[stage.model]
+            if served.adapters is not None and policy.batch.kind != "continuous":
+                raise InputError(
+                    f"the adapters of '{stage.model}' require continuous batching",
+                    where=scenario.where("models", stage.model, "adapters"),
+                    expected="policy: {name: ..., batch: {kind: continuous}}",
+                )
+            speculation = served.speculation
+            if speculation is None:
+                continue
+            place = scenario.where("models", stage.model, "speculation")
+            if policy.batch.kind != "continuous":
+                raise InputError(
+                    f"the speculative decoding of '{stage.model}' requires continuous batching",
+                    where=place,
+                    expected="policy: {name: ..., batch: {kind: continuous}}",
+                )
+            decoder, queries = compiled[class_number, job_number].decoder, speculation.query_tokens
+            if decoder is not None and policy.batch.size > decoder.largest.sequences:
+                raise InputError(
+                    f"a step of {decoder.largest.tokens:,} tokens has no room for {policy.batch.size:,} sequences of "
+                    f"{queries} tokens each",
+                    where=scenario.where("policy", "batch", "size"),
+                    expected=f"at most {decoder.largest.tokens // queries:,}, or more tokens",
+                )
 
 
 def check_gangs(
@@ -217,11 +257,17 @@ def check_progress(prepared: PreparedRun) -> None:
                 where=where,
                 expected="order: priority, or another order than arrival",
             )
-        if policy.batch.kind != "none":
+        if policy.batch.kind == "request":
             raise InputError(
                 "preemption interrupts single jobs and does not support batches",
                 where=where,
                 expected="a policy without batch, or without preemption",
+            )
+        if prepared.outranks and policy.preemption == "restart":
+            raise InputError(
+                "a request of a continuous batch keeps the tokens that it has delivered when it is preempted",
+                where=where,
+                expected="preemption: resume",
             )
         for number, kind in kinds.items():
             _check_single(kind, "preemption", where, prepared.classes[number].name)

@@ -7,15 +7,18 @@ of a step, and the cost model of the device prices them. `core/step_cost.py` des
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from windtunnel.core.adapters import KERNEL_TIME, adapter_bytes, adapter_rows
 from windtunnel.core.decoder_memory import (
     GENERIC_RESERVES,
+    Beside,
     LargestStep,
     Reserves,
     check_fits,
@@ -25,11 +28,22 @@ from windtunnel.core.decoder_memory import (
 from windtunnel.core.device import Device, ModelAccuracy
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.group import Group
+from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.policy import Batch
 from windtunnel.core.provenance import SourcedValue
+from windtunnel.core.recording import StepWork
 from windtunnel.core.serving_engine import ServingEngine, divided_decoder
-from windtunnel.core.step import Amount, EngineTimes, Part
-from windtunnel.core.step_cost import MICROBATCH_TOKENS, IntArray, StepLoad, causal_scores, step_cost
+from windtunnel.core.speculation import PASS_HOST_SHARE, Speculation
+from windtunnel.core.step import Amount, DraftPasses, EngineTimes, Part
+from windtunnel.core.step_cost import (
+    MICROBATCH_TOKENS,
+    IntArray,
+    StepLoad,
+    causal_scores,
+    moved_bytes,
+    step_cost,
+    step_host_s,
+)
 from windtunnel.core.ticks import FloatArray
 from windtunnel.scenario.decoder import ServedModel
 
@@ -118,8 +132,17 @@ class DecoderCostCache:
     def __getitem__(self, model: str) -> DecoderCosts:
         if model not in self._costs:
             served, longest = self._models[model], self._longest[model]
-            self._costs[model] = _costs(self.replica, served, self._step, self._memory_share, longest)
+            step = verifying(self._step, served.speculation)
+            self._costs[model] = _costs(self.replica, served, step, self._memory_share, longest)
         return self._costs[model]
+
+
+def verifying(step: LargestStep, speculation: Speculation | None) -> LargestStep:
+    """Return the largest step where sequences have drafted tokens: no more sequences than it has room for."""
+    queries = 1 if speculation is None else speculation.query_tokens
+    if queries == 1:
+        return step
+    return LargestStep(step.tokens, max(min(step.sequences, step.tokens // queries), 1), queries)
 
 
 _CACHE_SIZE = 16
@@ -187,9 +210,14 @@ class DecoderCosts:
         # Kernels of engines were measured launched one by one or in a graph, and the host is no part of device time.
         engine = replica.engine if model.dispatch != "device" else None
         self._engine = engine
-        self._divided = divided_decoder(self.device, self.model, self.group, engine, replica.devices_per_node)
+        self._check_draft(longest)
+        self._divided = divided_decoder(
+            self.device, self.model, self.group, engine, replica.devices_per_node, model.speculation
+        )
+        if model.adapters is not None:
+            self._divided = replace(self._divided, adapter_rank=model.adapters.rank)
         self._context = {"dispatch": model.dispatch, "clock": model.clock}
-        self._parts = list(self._divided.parts())
+        self._parts = list(self._divided.every_part())
         missing = sorted({part.op.name for part in self._parts if not self.device.runs(part.op.name)})
         if missing:
             raise UnsupportedOperationError(
@@ -198,6 +226,7 @@ class DecoderCosts:
             )
         grid = np.arange(0, longest + 2 * CONTEXT_GRAIN, CONTEXT_GRAIN, dtype=np.float64)
         grid[0] = 1.0
+        self.beside = Beside(model.speculation, model.adapters)
         self.memory = decoder_memory(
             self.model,
             self.group,
@@ -206,40 +235,127 @@ class DecoderCosts:
             memory_share=memory_share,
             reserves=replica.reserves,
             context=max(longest // 2, 1),
+            beside=self.beside,
         )
         self.largest, self._memory_share = step, memory_share
         tokens = np.arange(1, step.tokens + 1, dtype=np.float64)
-        sequences = np.arange(1, step.sequences + 1, dtype=np.float64)
         copies = self.group.attention_data
         self.linear = np.zeros((2, step.tokens + 1))
         self.copy = np.zeros((2, step.tokens + 1 if copies > 1 else 0))
-        self.head = np.zeros((2, step.sequences + 1))
+        self.head = np.zeros((2, step.sequences * self.query_tokens + 1))
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
-        for part in self._parts:
-            if part.amount is Amount.TOKENS:
-                if part.shared or copies == 1:
-                    self.linear[:, 1:] += np.where(part.runs(tokens), self._cost(part, tokens), 0.0)
-                else:
-                    self.copy[:, 1:] += np.where(part.runs(copies * tokens), self._cost(part, copies * tokens), 0.0)
-            elif part.amount is Amount.HEADS:
-                self.head[:, 1:] += self._cost(part, sequences)
-            elif part.amount is Amount.DECODING:
-                self.decode[:, 1:, :] += self._decoding(part, sequences, grid)
-            else:
-                window = WITHOUT_WINDOW if part.window is None else float(part.window)
-                whole = self._cost(part, np.ones(1), {"kv_tokens": grid, "batch": np.ones(1)})
-                # A prompt runs on one of the copies of the attention.
-                whole[1] /= self.group.attention_data
-                by_window[window] = by_window.get(window, 0.0) + np.maximum.accumulate(whole, axis=1)
+        for part in self._divided.parts():
+            self._add(part, tokens, grid, by_window, self.group)
+        for some in self._divided.passes:
+            for part in some.parts():
+                self._add(part, tokens, grid, by_window, some.decoder.group, drafts=some)
         handover = self._divided.handover()
         if handover is not None:
             of = self.linear if copies == 1 else self.copy
             of[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
+        self.adapted = self._adapted(tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
         none = np.zeros((2, len(grid)))
         self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
+
+    def _adapted(self, tokens: FloatArray) -> FloatArray:
+        """Return what 0, 1, ... adapters add to steps of 0, 1, ... tokens; shape (2, slots + 1, tokens + 1)."""
+        adapters = self.served.adapters
+        slots = 0 if adapters is None else adapters.slots
+        table = np.zeros((2, slots + 1, len(tokens) + 1))
+        if adapters is not None:
+            each, active = np.arange(1.0, slots + 1), np.broadcast_to(tokens, (slots, len(tokens)))
+            rows_of = adapter_rows(self._divided, adapters.rank, active, each[:, None], self._context)
+            for _, times, rows in rows_of:
+                table[:, 1:, 1:] += times * self._priced(rows, self.group)
+        return table
+
+    @property
+    def adapter_load_s(self) -> float:
+        """The time to copy an adapter from the memory of the host into a slot, on all devices at once (s)."""
+        adapters = self.served.adapters
+        if adapters is None:
+            return 0.0
+        size = adapter_bytes(self.model, self.group, adapters.rank)
+        copy = OPERATIONS["copy"]
+        complete = copy.complete({"bytes": math.ceil(size), "direction": "h2d", "memory": "pinned"})
+        choices = {name: value for name, value in complete.items() if isinstance(value, str)}
+        numbers = {name: np.array([value]) for name, value in complete.items() if not isinstance(value, str)}
+        return float(self.device.cost(Rows(copy, choices, numbers), intervals=False).duration_s[0])
+
+    @property
+    def adapter_read_s(self) -> float:
+        """The time to read an adapter from storage, whole (s); 0 if the host holds all of them."""
+        adapters = self.served.adapters
+        if adapters is None or not adapters.storage_bytes_s:
+            return 0.0
+        return adapter_bytes(self.model, Group(), adapters.rank) / adapters.storage_bytes_s
+
+    def _add(
+        self,
+        part: Part,
+        tokens: FloatArray,
+        grid: FloatArray,
+        by_window: dict[float, FloatArray],
+        group: Group,
+        drafts: DraftPasses | None = None,
+    ) -> None:
+        """Add a part to the tables.
+
+        A draft has one token of each decoding sequence, and logits of each, unless it processes the same tokens as the
+        decoder. What it does in proportion to decoding sequences is in the table ``decode``.
+        """
+        sequences = np.arange(1, self.decode.shape[1], dtype=np.float64)
+        if part.amount is Amount.PROMPTS:
+            window = WITHOUT_WINDOW if part.window is None else float(part.window)
+            whole = self._cost(part, np.ones(1), {"kv_tokens": grid, "batch": np.ones(1)}, group)
+            # A prompt runs on one of the copies of the attention.
+            whole[1] /= self.group.attention_data
+            by_window[window] = by_window.get(window, 0.0) + np.maximum.accumulate(whole, axis=1)
+        elif part.amount is Amount.DECODING:
+            self.decode[:, 1:, :] += self._decoding(part, sequences, grid, group)
+        elif part.amount is Amount.TOKENS and (drafts is None or drafts.reads_prompts):
+            copies = group.attention_data
+            if part.shared or copies == 1:
+                self.linear[:, 1:] += np.where(part.runs(tokens), self._cost(part, tokens, group=group), 0.0)
+            else:
+                whole = self._cost(part, copies * tokens, group=group)
+                self.copy[:, 1:] += np.where(part.runs(copies * tokens), whole, 0.0)
+        elif drafts is None:
+            self.head[:, 1:] += self._cost(part, np.arange(1, self.head.shape[1], dtype=np.float64))
+        else:
+            cost = np.where(part.runs(sequences), self._cost(part, sequences, group=group), 0.0)
+            self.decode[:, 1:, :] += cost[:, :, None]
+
+    def _check_draft(self, longest: int) -> None:
+        """Check that the draft supports the longest context."""
+        speculation = self.served.speculation
+        draft = None if speculation is None else speculation.draft.model
+        if draft is not None and draft.max_context is not None and longest > draft.max_context:
+            raise InputError(
+                f"a request has a context of {longest:,} tokens, and the draft {draft.name} supports "
+                f"{draft.max_context:,}",
+                expected="a draft that supports the contexts of the requests",
+            )
+
+    @property
+    def query_tokens(self) -> int:
+        """The tokens of each decoding sequence that a step processes; above 1 with speculative decoding."""
+        return self._divided.query_tokens
+
+    @property
+    def tokens_per_step(self) -> float:
+        """The expected number of tokens that a decoding sequence produces in a step."""
+        speculation = self.served.speculation
+        return 1.0 if speculation is None else speculation.expected_tokens
+
+    @property
+    def drafting_host_s(self) -> float:
+        """What drafting adds to the host's time of a step (s)."""
+        one = np.ones(1)
+        return float(step_host_s(self._divided, one)[0] - step_host_s(self._divided, 0.0 * one)[0])
 
     @property
     def times(self) -> EngineTimes:
@@ -249,7 +365,7 @@ class DecoderCosts:
     @property
     def prompt_floor_s(self) -> float:
         """The least time of the operations of a step that reads a prompt (s)."""
-        return self.times.prompt_layer_s * self.model.layer_count
+        return self.times.prompt_layer_s * self._divided.prompt_layers
 
     @property
     def stage_share(self) -> float:
@@ -274,8 +390,13 @@ class DecoderCosts:
 
     @property
     def engine_sources(self) -> Mapping[str, SourcedValue]:
-        """The numbers of the serving engine on which the costs depend, by name."""
-        return {} if self._engine is None else self._engine.sources(self.model, self.device)
+        """The numbers of the serving engine, of drafting and of adapters on which the costs depend, by name."""
+        found = {} if self._engine is None else self._engine.sources(self.model, self.device)
+        if self._divided.draft_passes:
+            found["speculation.pass_host_share"] = PASS_HOST_SHARE
+        if self.served.adapters is not None:
+            found["adapters.kernel_time"] = KERNEL_TIME
+        return found
 
     @cached_property
     def accuracy(self) -> ModelAccuracy:
@@ -313,7 +434,8 @@ class DecoderCosts:
         Each copy of the attention has a part of the cache, and holds whole requests.
         """
         memory = self.memory
-        cached = tokens * memory.kv_bytes_per_token + memory.state_bytes_per_sequence
+        # A step reserves room for the drafted tokens of each sequence.
+        cached = (tokens + self.query_tokens - 1) * memory.kv_bytes_per_token + memory.state_bytes_per_sequence
         return self.reserved_bytes + cached * self.group.devices
 
     @property
@@ -330,7 +452,8 @@ class DecoderCosts:
             self.largest,
             memory_share=self._memory_share,
             reserves=self.replica.reserves,
-            tokens=max(tokens, 1),
+            tokens=max(tokens, 1) + self.query_tokens - 1,
+            beside=self.beside,
         )
 
     def microbatches(self, decoding: int, read: int) -> int:
@@ -339,23 +462,33 @@ class DecoderCosts:
         return min(wanted, self.group.pipeline)
 
     def step(
-        self, decoding: int, context: float, chunks: Sequence[tuple[int, int]], ends_prompts: int
+        self,
+        decoding: int,
+        context: float,
+        chunks: Sequence[tuple[int, int]],
+        ends_prompts: int,
+        adapters: int = 0,
     ) -> tuple[float, float]:
         """Return seconds and joules above idle of one step.
 
         Args:
-            decoding: The number of sequences that produce one token each.
+            decoding: The number of sequences that decode; each has ``query_tokens`` tokens in the step.
             context: The sum of their contexts (tokens).
             chunks: The start and the length of each chunk of a prompt in the step (tokens).
             ends_prompts: The number of prompts that the step completes, each of which produces its first token.
+            adapters: The LoRA adapters of the sequences.
         """
         read = sum(length for _, length in chunks)
         micro = self.microbatches(decoding, read)
-        tokens, heads = -(-(decoding + read) // micro), -(-(decoding + ends_prompts) // micro)
+        verified = decoding * self.query_tokens
+        tokens, heads = -(-(verified + read) // micro), -(-(verified + ends_prompts) // micro)
         times = self.times
-        factor = (decoding * times.decode + read * times.prefill) / max(decoding + read, 1)
+        factor = (verified * times.decode + read * times.prefill) / max(verified + read, 1)
         seconds, joules = factor * (
-            self.linear[:, tokens] + self.head[:, heads] + self._of_copy(decoding, chunks, micro)
+            self.linear[:, tokens]
+            + self.head[:, heads]
+            + self._of_copy(decoding, chunks, micro)
+            + self.adapted[:, adapters, min(self._spread(decoding, chunks, micro), self.adapted.shape[2] - 1)]
         )
         if decoding:
             s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
@@ -368,7 +501,17 @@ class DecoderCosts:
         if read:
             operations_s = max(operations_s, self.prompt_floor_s)
         host_s = times.host_s + times.host_sequence_s * (decoding + ends_prompts)
+        host_s += self.drafting_host_s if decoding else 0.0
         return operations_s + host_s, float(joules) * micro
+
+    def _most_of_copy(self, decoding: int, chunks: Sequence[tuple[int, int]]) -> int:
+        """Return the tokens of the copy of the attention with the most; a prompt is on one copy."""
+        copies, read = self.group.attention_data, sum(length for _, length in chunks)
+        return -(-decoding // copies) * self.query_tokens + (-(-read // min(copies, len(chunks))) if read else 0)
+
+    def _spread(self, decoding: int, chunks: Sequence[tuple[int, int]], micro: int) -> int:
+        """Return the tokens of a microbatch if every copy of the attention had as many as the one with the most."""
+        return self.group.attention_data * -(-self._most_of_copy(decoding, chunks) // micro)
 
     def _of_copy(self, decoding: int, chunks: Sequence[tuple[int, int]], micro: int) -> FloatArray:
         """Return seconds and joules of what each copy of the attention does for its own tokens, shape (2,).
@@ -379,8 +522,8 @@ class DecoderCosts:
         copies, read = self.group.attention_data, sum(length for _, length in chunks)
         if copies == 1:
             return np.zeros(2)
-        most = -(-decoding // copies) + (-(-read // min(copies, len(chunks))) if read else 0)
-        working = (decoding + read) / (copies * most)
+        most = self._most_of_copy(decoding, chunks)
+        working = (decoding * self.query_tokens + read) / (copies * most)
         cost: FloatArray = self.copy[:, -(-most // micro)] * np.array([1.0, working])
         return cost
 
@@ -399,8 +542,84 @@ class DecoderCosts:
             seconds, joules = seconds + s * share, joules + j * share
         return seconds, joules
 
+    def rates(self, work: StepWork) -> tuple[float | None, float | None]:
+        """Return for how long completed steps would occupy one replica at its peak rates (s); None where it has none.
+
+        The first is that of the arithmetic, each part of a step at the peak of its number format, and the second one
+        that of the operands, each read or written once at the bandwidth of the memory. Exchanges between devices are
+        neither. A window of attention counts at the mean context.
+        """
+        bandwidth = self.device.number("memory_bandwidth_bytes_per_s")
+        flops_s: float | None = 0.0
+        moved = 0.0
+        parts: list[tuple[Part, DraftPasses | None]] = [(part, None) for part in self._divided.parts()]
+        parts += [(part, some) for some in self._divided.passes for part in some.parts()]
+        for part, drafts in parts:
+            if part.link:
+                continue
+            flops, operands = self._amounts(part, work, drafts)
+            moved += operands
+            peak = self._peak_flops_per_s(str(part.values.get("dtype", "bfloat16")))
+            flops_s = None if flops_s is None or (flops and peak is None) else flops_s + flops / (peak or 1.0)
+        share = self.group.stage_devices / self.group.devices
+        return (
+            None if flops_s is None else flops_s * share,
+            None if bandwidth is None else moved / bandwidth * share,
+        )
+
+    def _amounts(self, part: Part, work: StepWork, drafts: DraftPasses | None) -> tuple[float, float]:
+        """Return the FLOP and the bytes of operands of a part in completed steps, on one device of each stage.
+
+        What a draft does for each decoding sequence is counted with the sequences of the steps, which are those that
+        produce tokens, less those that end a prompt.
+        """
+        one, context = np.ones(1), 0.0
+        amounts: FloatArray
+        more: dict[str, FloatArray] | None = None
+        if part.amount in (Amount.TOKENS, Amount.HEADS):
+            with_prompts = drafts is None or (drafts.reads_prompts and part.amount is Amount.TOKENS)
+            counts = work.tokens if part.amount is Amount.TOKENS and with_prompts else work.heads
+            amounts = (np.flatnonzero(counts[1:]) + 1).astype(np.float64)
+            flops_of = moved_of = counts[1:][counts[1:] > 0].astype(np.float64)
+            if not with_prompts:
+                amounts = np.ceil(amounts / self.query_tokens)
+            runs = part.runs(amounts)
+            amounts, flops_of, moved_of = amounts[runs], flops_of[runs], moved_of[runs]
+        elif part.amount is Amount.DECODING:
+            # So many that no copy of the attention has a part of one.
+            amounts = one * (1024.0 * self.group.attention_data)
+            flops_of = moved_of = work.decoded / amounts
+            context = work.contexts / max(work.decoded, 1)
+        else:
+            amounts, context = one, work.spans / max(work.chunks, 1)
+            window = WITHOUT_WINDOW if part.window is None else float(part.window)
+            inside = _scores(max(context, 1.0), window) / _scores(max(context, 1.0), WITHOUT_WINDOW)
+            copies = self.group.attention_data
+            flops_of = one * (inside * work.scores / _scores(max(context, 1.0), window) / copies)
+            moved_of = one * (work.chunks / copies)
+        if not len(amounts):
+            return 0.0, 0.0
+        if any(column.name == "kv_tokens" for column in part.op.columns):
+            attended = max(context if part.window is None else min(context, float(part.window)), 1.0)
+            more = {"kv_tokens": np.array([attended]), **({"batch": one} if part.amount is Amount.PROMPTS else {})}
+        rows = part.rows(amounts, self._context, more)
+        flops = np.broadcast_to(part.op.flops(rows.choices, rows.numbers), amounts.shape)
+        moved = np.broadcast_to(moved_bytes(rows), amounts.shape)
+        times = part.times
+        if drafts is not None:  # a draft may run on some of the devices of the stage only
+            times *= drafts.decoder.group.stage_devices / self.group.stage_devices
+        return times * float(flops @ flops_of), times * float(moved @ moved_of)
+
+    def _peak_flops_per_s(self, dtype: str) -> float | None:
+        """Return the peak arithmetic of a device in a format; formats of weights alone compute in 16 bits."""
+        names = [dtype.removesuffix("_block"), "bfloat16", "float16"]
+        known = (self.device.number("matrix_flops_per_s", name) for name in names)
+        return next((rate for rate in known if rate), self.device.number("vector_flops_per_s", "float32"))
+
     def alone(self, prompts: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return the costs of requests that are served one at a time; arrays of the shape of ``prompts``.
+
+        With speculative decoding they are those of the expected number of steps.
 
         Returns:
             The seconds until the first token, the seconds in total, and the joules above idle of both.
@@ -417,11 +636,12 @@ class DecoderCosts:
             running = np.concatenate([[0.0, 0.0], np.cumsum(step_s)])
             start = np.minimum(prompts.astype(np.int64) + 1, len(running) - 1)
             stop = np.minimum((prompts + outputs).astype(np.int64), len(running) - 1)
-            steps = np.maximum(outputs - 1, 0)
-            one = self.linear[i, 1] + self.head[i, 1] + self._of_copy(1, [], 1)[i]
+            steps, own = np.maximum(outputs - 1, 0), self.query_tokens
+            one = self.linear[i, own] + self.head[i, own] + self._of_copy(1, [], 1)[i]
             decoded = steps * one + (running[stop] - running[start])
-            total[i] = read[i] + self.times.decode * decoded
-        total[0] += np.maximum(outputs - 1, 0) * (self.times.host_s + self.times.host_sequence_s)
+            total[i] = read[i] + self.times.decode * decoded / self.tokens_per_step
+        host_s = self.times.host_s + self.times.host_sequence_s + self.drafting_host_s
+        total[0] += np.maximum(outputs - 1, 0) * host_s / self.tokens_per_step
         return read[0], total[0], read[1], total[1]
 
     def reading(self, prompts: Sequence[int]) -> tuple[float, float]:
@@ -464,7 +684,8 @@ class DecoderCosts:
             linear = linear + np.stack([seconds, each * rate])
         linear, head = factor * linear, factor * self.head
         linear[0, 1:] += times.host_s
-        head[0] += times.host_sequence_s * np.arange(head.shape[1])
+        # Each sequence has at most so many positions that give logits.
+        head[0] += times.host_sequence_s * np.arange(head.shape[1]) / self.query_tokens
         return linear, head, times.decode * self.decode
 
     def least_prefill(self, prompts: FloatArray) -> FloatArray:
@@ -482,19 +703,32 @@ class DecoderCosts:
             seconds = seconds + rates[upper] * causal_scores(prompts, window)
         return self.times.prefill * seconds / self.group.attention_data
 
-    def _decoding(self, part: Part, sequences: FloatArray, grid: FloatArray) -> FloatArray:
+    def _decoding(self, part: Part, sequences: FloatArray, grid: FloatArray, group: Group) -> FloatArray:
         if all(column.name != "kv_tokens" for column in part.op.columns):
-            return self._cost(part, sequences)[:, :, None]
+            return self._cost(part, sequences, group=group)[:, :, None]
         attended = grid if part.window is None else np.minimum(grid, float(part.window))
         points, place, weight = _thinned(grid)
-        priced = self._cost(part, sequences[:, None], {"kv_tokens": attended[points][None, :]})
+        priced = self._cost(part, sequences[:, None], {"kv_tokens": attended[points][None, :]}, group)
         return priced[:, :, place] + (priced[:, :, place + 1] - priced[:, :, place]) * weight
 
-    def _cost(self, part: Part, amount: FloatArray, more: Mapping[str, FloatArray] | None = None) -> FloatArray:
-        """Return seconds and joules above idle (stacked) of a part, for the devices of one stage over all layers."""
-        cost = self.device.cost(part.rows(amount, self._context, more), intervals=False)
+    def _cost(
+        self,
+        part: Part,
+        amount: FloatArray,
+        more: Mapping[str, FloatArray] | None = None,
+        group: Group | None = None,
+    ) -> FloatArray:
+        """Return seconds and joules above idle (stacked) of a part, for the devices of one stage over all layers.
+
+        ``group`` has the devices that run it, if these are not those of the decoder.
+        """
+        return part.times * self._priced(part.rows(amount, self._context, more), group or self.group)
+
+    def _priced(self, rows: Rows, group: Group) -> FloatArray:
+        """Return seconds and joules above idle (stacked) of an operation on every device of a stage of ``group``."""
+        cost = self.device.cost(rows, intervals=False)
         above_idle = np.maximum(cost.power_w - self.device.idle_power_w, 0.0)
-        return part.times * np.stack([cost.duration_s, cost.duration_s * above_idle * self.group.stage_devices])
+        return np.stack([cost.duration_s, cost.duration_s * above_idle * group.stage_devices])
 
 
 def _thinned(grid: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:

@@ -370,29 +370,34 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
     outputs = compiled.outputs[ranks].astype(np.float64)
     decoded = outputs - 1
     most = costs.linear.shape[1] - 1 if chunk is None else min(chunk, costs.linear.shape[1] - 1)
-    size = min(size, costs.head.shape[1] - 1)
+    # A step gives a sequence at most as many tokens as it verifies for it.
+    queries = costs.query_tokens
+    size = min(size, costs.decode.shape[1] - 1)
+    positions = size * queries
     least_linear, least_head, least_decode = costs.least_tables()
     totals: list[FloatArray] = []
     for i in (0, 1):  # seconds, then joules
-        linear, head = _lower_envelope(least_linear[i, 1 : most + 1]), _lower_envelope(least_head[i, 1 : size + 1])
+        linear, head = _lower_envelope(least_linear[i, 1 : most + 1]), _lower_envelope(least_head[i, 1 : positions + 1])
         a_token = float((linear / np.arange(1, most + 1)).min())
-        a_head = float((head / np.arange(1, size + 1)).min())
+        a_head = float((head / np.arange(1, positions + 1)).min())
         read = prompts * a_token
         if chunk is None:
             together = (least_linear[i, 1 : size + 1] + least_head[i, 1 : size + 1])[: min(size, most)]
             step_share = float((together / np.arange(1, len(together) + 1)).min())
             passed = read + a_head + decoded * step_share
         else:
-            # A step costs at least `fixed + slope * tokens`, and decoding takes at least decoded / size steps. Both
-            # bounds hold for any set of these jobs; the one with the larger sum over all jobs is used.
+            # A step costs at least `fixed + slope * tokens`, and decoding takes at least decoded / positions steps.
+            # Both bounds hold for any set of these jobs; the one with the larger sum over all jobs is used.
             tokens = prompts + decoded
             fixed, slope = tangent_below(
-                linear, min(float(tokens.sum()) / max(float(decoded.sum()) / size, 1e-9), float(most))
+                linear, min(float(tokens.sum()) / max(float(decoded.sum()) / positions, 1e-9), float(most))
             )
-            forms = [fixed * decoded / size + slope * tokens, tokens * a_token]
+            forms = [fixed * decoded / positions + slope * tokens, tokens * a_token]
             passed = max(forms, key=lambda form: float(form.sum())) + a_head * outputs
         alpha, beta = _attention(least_decode[i], size, float(np.mean(prompts + decoded / 2)))
-        attended = decoded * alpha + beta * (decoded * prompts + decoded * (decoded + 1) / 2)
+        # The steps of a sequence attend to its prompt and to the tokens before them, which are at most `queries` apart.
+        steps = decoded / queries
+        attended = steps * alpha + beta * steps * (prompts + np.maximum(decoded - queries, 0.0) / 2 + 1.0)
         own = costs.least_prefill(prompts) if i == 0 else np.zeros_like(prompts)
         # Pipeline stages work side by side, so a replica's share of a step is at least that of its largest stage.
         share = costs.stage_share if i == 0 else 1.0
@@ -400,11 +405,18 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
     first, whole = totals[0], totals[1]
     # The minimum duration of one step, whatever else it processes.
     gap = float(
-        least_linear[0, 1 : most + 1].min() + least_head[0, 1 : size + 1].min() + least_decode[0, 1 : size + 1].min()
+        least_linear[0, 1 : most + 1].min()
+        + least_head[0, 1 : positions + 1].min()
+        + least_decode[0, 1 : size + 1].min()
     )
-    alone_first = _alone_first(costs, prompts, most, size)
+    alone_first = _alone_first(costs, prompts, most, positions)
     return _Minimum(
-        {"device": whole}, {"device": first}, alone_first + decoded * gap, alone_first, totals[3], gap if chunk else 0.0
+        {"device": whole},
+        {"device": first},
+        alone_first + np.ceil(decoded / queries) * gap,
+        alone_first,
+        totals[3],
+        gap if chunk else 0.0,
     )
 
 

@@ -119,6 +119,28 @@ class JobClass:
 
 
 @dataclass(frozen=True)
+class Flow:
+    """A tenant's requests of one priority, with what a token that is read, or generated, counts for it.
+
+    The flows of its priority are those from ``first`` up to ``end``.
+    """
+
+    tenant: str
+    first: int
+    end: int
+    prompt: int
+    output: int
+
+
+@dataclass(frozen=True)
+class JobFlows:
+    """The flows of fair queueing, and those of the jobs of each workload; shape (jobs,), or (1,) if they have one."""
+
+    flows: Sequence[Flow]
+    of: Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
 class PreparedRun:
     """All inputs of a run. Arrays of jobs are in order of arrival and exclude the jobs of ``users``; shape (jobs,)."""
 
@@ -159,6 +181,8 @@ class PreparedRun:
     """The tokens of a block of a prefix cache; 0 without one."""
     tiers: Mapping[int, Sequence[ReplicaTier]] = field(default_factory=dict)
     """The tiers below the prefix caches of each class, by its number."""
+    flows: JobFlows | None = None
+    """The flows of fair queueing; None without it."""
     sampled: bool = True
     """Whether a streamed run keeps a sample of the jobs."""
     slowdown: FloatArray | None = None
@@ -205,7 +229,13 @@ class PreparedRun:
     @property
     def progresses(self) -> bool:
         """Whether the engine notes the progress of jobs, for checkpoints or for preemption by priority."""
-        return self.policy.preemption != "none" or any(w.workload.checkpoint is not None for w in self.workloads)
+        preempts = self.policy.preemption != "none" and not self.outranks
+        return preempts or any(w.workload.checkpoint is not None for w in self.workloads)
+
+    @property
+    def outranks(self) -> bool:
+        """Whether a request preempts requests of a continuous batch that come after it in the order of the policy."""
+        return self.policy.preemption != "none" and self.policy.batch.kind == "continuous"
 
     @property
     def reconfigures(self) -> bool:
@@ -289,6 +319,16 @@ class PreparedRun:
             return None
         job_class = self.workloads[work]
         return batch_table(job_class.program, self.classes[cls].device, job_class.source, self.policy.batch.size)
+
+    @property
+    def adapting(self) -> bool:
+        """Whether requests use adapters."""
+        return any(compiled.adapters is not None for compiled in self.compiled.values())
+
+    @property
+    def drafted_tokens(self) -> int:
+        """The most tokens that are drafted for a sequence in a step; 0 without speculative decoding."""
+        return max((c.decoder.query_tokens for c in self.compiled.values() if c.decoder is not None), default=1) - 1
 
     def class_of_device(self) -> np.ndarray:
         """Return the class number of each device; shape (devices,)."""

@@ -125,6 +125,7 @@ class Compiled:
         prompts: The prompt tokens of each job, likewise.
         outputs: The output tokens of each job, likewise.
         first_ticks: The time until the first token of a job that is served alone, likewise.
+        adapters: The number of the adapter of each job, 0 for none; None if its model has none.
     """
 
     variants: Sequence[Sequence[Phase]]
@@ -140,6 +141,7 @@ class Compiled:
     prompts: np.ndarray | None = None
     outputs: np.ndarray | None = None
     first_ticks: TickArray | None = None
+    adapters: np.ndarray | None = None
 
     def phases(self, rank: int) -> Sequence[Phase]:
         """Return the phases of the job of this rank."""

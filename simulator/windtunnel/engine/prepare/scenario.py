@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ from windtunnel.core.rng import stream
 from windtunnel.core.ticks import to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import MAX_JOBS, MAX_STREAMED_JOBS, JobLimit, arrivals, count_expected, merged
+from windtunnel.engine.prepare.adapters import adapters_of, apart
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.checks import (
     check_batches,
@@ -33,11 +35,12 @@ from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.lengths import drawn_rows, session_source
 from windtunnel.engine.prepare.offered_load import least_queue, offered_load
-from windtunnel.engine.prepare.prefixes import block_tokens, prompt_chains
+from windtunnel.engine.prepare.prefixes import PromptChains, block_tokens, prompt_chains
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
 from windtunnel.engine.prepare.source import Source
+from windtunnel.engine.prepare.tenants import job_flows
 from windtunnel.engine.prepare.tiers import replica_tiers
 from windtunnel.engine.prepare.users import first_capacity, user_class
 from windtunnel.engine.prepare.waits import patience_draws
@@ -127,9 +130,10 @@ def prepare(
         streamed=streamed,
         expected_jobs=expected_jobs,
         expected_ticks=to_ticks(expected_s),
-        chains=[prompt_chains(w.program, w.source, block) for w in workloads] if block else [],
+        chains=[_chains(w, block, compiled) for w in workloads] if block else [],
         block_tokens=block,
         tiers=replica_tiers(scenario, policy, compiled, block) if block else {},
+        flows=job_flows(scenario, policy, workloads),
         sampled=scenario.records != "none",
         slowdown=None if streamed else straggler_slowdowns(scenario.faults, scenario.seed, names, workload_of, rank),
         users=[user_class(scenario, w.number, w.source, s, capacity) for w, s in zip(of_users, mine, strict=True)],
@@ -147,6 +151,12 @@ def prepare(
     if streamed:
         _check_queue(prepared)
     return prepared
+
+
+def _chains(job_class: JobClass, block: int, compiled: Mapping[tuple[int, int], Compiled]) -> PromptChains:
+    """Return the blocks of the prompts of a workload; those for different adapters are different blocks."""
+    found = [program.adapters for (_, work), program in compiled.items() if work == job_class.number]
+    return apart(prompt_chains(job_class.program, job_class.source, block), found[0] if found else None)
 
 
 _Pairs = dict[tuple[int, int], Compiled]
@@ -209,6 +219,10 @@ def _compiled(
                     shelves[fleet_class.number],
                     fleet_class.executor,
                 )
+                only = job_class.program[0]
+                if len(job_class.program) == 1 and isinstance(only, Generate):
+                    stated = scenario.served_models[only.model].adapters
+                    program = replace(program, adapters=adapters_of(only, job_class.source, stated))
                 if fleet_class.executor is not None:
                     check_executable(program, fleet_class.executor, job_class.source.count)
                 compiled[pair] = program
@@ -223,11 +237,16 @@ def _check_division(scenario: Scenario, fleet_class: FleetClass, job_class: JobC
     """Check that the group of a class divides the decoders of a workload."""
     for stage in flattened(job_class.program):
         if isinstance(stage, Generate):
+            served = scenario.served_models[stage.model]
             try:
-                fleet_class.replica.group.check(scenario.served_models[stage.model].architecture)
+                fleet_class.replica.group.check(served.architecture)
+                if served.speculation is not None:
+                    served.speculation.group_of(fleet_class.replica.group)
             except InputError as error:
                 key = (error.where.field,) if error.where.field is not None else ()
                 where = scenario.where("fleet", fleet_class.number, "group", *key)
+                if key == ("draft_tensor",):
+                    where = scenario.where("models", stage.model, "speculation", *key)
                 raise InputError(error.problem, where=where, expected=error.expected, nearest=error.nearest) from None
 
 

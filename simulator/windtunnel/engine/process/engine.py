@@ -81,7 +81,13 @@ class _Run:
 
     def execute(self) -> Recording:
         """Process one event after another, each with all its consequences, and return the recording."""
-        r = self.world.run[0]
+        self.begin()
+        while self.step():
+            pass
+        return self.finish()
+
+    def begin(self) -> None:
+        """Start the sources of events."""
         self.clock.follow_arrivals(self._next_arrival)
         schedule, end = self.prepared.faults, self.prepared.end
         if schedule is not None:
@@ -89,14 +95,24 @@ class _Run:
             last = MAX_TICKS if end is None else end
             self.env.process(self.clock.follow_faults(lambda tick: rows(schedule.until(tick)), horizon, last))
         self.answers.begin(self.world)
-        while (event := self.clock.next(int(r.end))) is not None:
-            order, subject = event
-            r.now = self.env.now
-            if order >= ENTITIES and self._is_over(order // ENTITIES):
-                break
-            self._happen(order, subject)
-            self._consequences()
-        if r.end == NEVER - 1 and self.clock.never_ends():
+
+    def step(self) -> bool:
+        """Process the next event with all its consequences; return whether there was one."""
+        r = self.world.run[0]
+        event = self.clock.next(int(r.end))
+        if event is None:
+            return False
+        order, subject = event
+        r.now = self.env.now
+        if order >= ENTITIES and self._is_over(order // ENTITIES):
+            return False
+        self._happen(order, subject)
+        self._consequences()
+        return True
+
+    def finish(self) -> Recording:
+        """Return the recording, after the last event."""
+        if self.world.run[0].end == NEVER - 1 and self.clock.never_ends():
             self._fail_too_long()
         return self._recording()
 

@@ -386,9 +386,12 @@ def _slices(prepared: PreparedRun, log: EventLog, jobs: Jobs, table: IntervalTab
 def _notes(prepared: PreparedRun, log: EventLog) -> list[str]:
     notes = []
     if log.preemptions:
-        notes.append(
-            f"the KV cache was full {log.preemptions:,} times: sequences were preempted and their tokens recomputed"
+        full = f"the KV cache was full {log.preemptions:,} times: sequences were preempted and their tokens recomputed"
+        both = (
+            f"sequences were preempted {log.preemptions:,} times, because the KV cache was full or for requests that "
+            "precede them, and their tokens recomputed"
         )
+        notes.append(both if prepared.outranks else full)
     unpowered = [c.name for c in prepared.classes if not c.limit_w]
     if unpowered:
         notes.append(f"the power of {', '.join(unpowered)} is unknown and counts as 0 W")

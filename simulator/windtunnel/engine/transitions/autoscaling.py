@@ -127,7 +127,7 @@ class AutoscaleController:
     def _waiting(self, w: World, fleet_class: FleetClass) -> int:
         """Return how many jobs wait that devices of the class can run."""
         r = w.run[0]
-        works = r.workloads if r.batch else 1
+        works = r.lines
         if r.routed:
             queues = range(fleet_class.first * works, (fleet_class.first + fleet_class.count) * works)
             return sum(int(w.queues[queue].number) for queue in queues)

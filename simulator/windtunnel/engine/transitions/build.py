@@ -23,10 +23,17 @@ from windtunnel.engine.prepare.source import ServiceTimeDraws
 from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
+from windtunnel.engine.transitions.flow_tables import write_flows
 from windtunnel.engine.transitions.heap import ROOT
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
-from windtunnel.engine.transitions.step_tables import write_engine, write_step_costs
+from windtunnel.engine.transitions.step_tables import (
+    step_counts,
+    write_acceptance,
+    write_adapters,
+    write_engine,
+    write_step_costs,
+)
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -107,10 +114,14 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     programs, ways, segments, workloads = _programs(prepared, words, ints, numbers, designs)
     operation_faults = _operation_faults(prepared, ints)
     class_rows, tree, idle = _classes(prepared, numbers)
-    queue_at, queues_of, queues = _queues_by_class(prepared, batching)
+    lines = works if batching else 1 if prepared.flows is None else len(prepared.flows.flows)
+    queue_at, queues_of, queues = _queues_by_class(prepared, lines)
     run = _run_record(prepared, ints, queue_at, queues_of)
     r = run[0]
+    r.lines = lines
+    flows, shares = write_flows(prepared, ints.add, workloads)
     nodes, caches = write_prefixes(prepared, ints.add, r, workloads)
+    accepted = write_acceptance(prepared, workloads, ints.add, numbers.add)
     # The words of the designs follow each other, because no other word begins like them.
     load_words = [words(f"load design {name}") for name in designs]
     r.load_word = min(load_words, default=0)
@@ -152,10 +163,13 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         ways=ways,
         segments=segments,
         workloads=workloads,
-        ints=ints.array(),
-        numbers=numbers.array(),
         queues=queue_rows,
-        decoding_of=np.zeros((devices if serving else 0, works), dtype=np.int64),
+        decoding_of=np.zeros((devices if serving else 0, works + len(flows)), dtype=np.int64),
+        adapters=write_adapters(prepared, r, class_rows, workloads, ints.add),
+        accepted=accepted,
+        step_counts=step_counts(class_rows),
+        flows=flows,
+        shares=shares,
         faults=records(0, tables.FAULT),
         operation_faults=operation_faults,
         line=np.zeros(devices, dtype=np.int64),
@@ -174,6 +188,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         counts=np.zeros((works if series else 0, 5), dtype=np.int64),
         spans=records(SPANS if series else 0, tables.SPAN),
         hours=np.zeros(HOURS),
+        # All arrays are in the pools.
+        ints=ints.array(),
+        numbers=numbers.array(),
     )
 
 
@@ -301,8 +318,9 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.waits = has_waits(prepared)
     r.progresses = prepared.progresses
     r.preempting = {"none": tables.NOT_PREEMPTED, "resume": tables.RESUMED, "restart": tables.RESTARTED}[
-        policy.preemption
+        "none" if prepared.outranks else policy.preemption
     ]
+    r.fair, r.outranks = prepared.flows is not None, prepared.outranks
     r.ganging, r.backfill = prepared.ganging, policy.backfill
     r.reconfigures = prepared.reconfigures
     r.careful = r.careful or r.ganging or r.reconfigures
@@ -539,16 +557,15 @@ def _segment(
     return (tables.BY_JOB, 0, ticks.add(segment.ticks), 0, watts_at, lane, name, 0.0, watts)
 
 
-def _queues_by_class(prepared: PreparedRun, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return which central queues each class serves, and the number of queues."""
-    works = len(prepared.workloads) if batching else 1
+def _queues_by_class(prepared: PreparedRun, lines: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return which central queues each class serves, and the number of queues; each owner has so many ``lines``."""
     if prepared.policy.route.score is not None:
         empty = np.zeros(len(prepared.classes) + 1, dtype=np.int64)
-        return empty, np.zeros(1, dtype=np.int64), prepared.device_count * works
+        return empty, np.zeros(1, dtype=np.int64), prepared.device_count * lines
     of: list[list[int]] = [[] for _ in prepared.classes]
     for number, signature in enumerate(prepared.signatures):
         for cls in signature:
-            of[cls] += range(number * works, (number + 1) * works)
+            of[cls] += range(number * lines, (number + 1) * lines)
     at = np.cumsum([0, *(len(queues) for queues in of)]).astype(np.int64)
     flat = np.array([queue for queues in of for queue in queues] or [0], dtype=np.int64)
-    return at, flat, len(prepared.signatures) * works
+    return at, flat, len(prepared.signatures) * lines

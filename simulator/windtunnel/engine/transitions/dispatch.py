@@ -9,10 +9,12 @@ import numpy as np
 
 from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.engine.prepare.prepared import FAR
+from windtunnel.engine.transitions.adapters import has_adapter
 from windtunnel.engine.transitions.consequences import sweep_classes, to_place
 from windtunnel.engine.transitions.containers import NOT_HERE
 from windtunnel.engine.transitions.designs import expected_row, loads_of, loads_on, with_fewest_loads
 from windtunnel.engine.transitions.features import (
+    ADAPTERS,
     DESIGNS,
     PREFIXES,
     PROGRESS,
@@ -119,7 +121,7 @@ def _available_after(w: World, cls: int, device: int) -> int:
 
 
 @hot
-def _of_server(w: World, device: int, slot: int) -> tuple[int, int, int, int, int, int]:
+def _of_server(w: World, device: int, slot: int) -> tuple[int, int, int, int, int, int, int]:
     """Return what a route sees of a device with continuous batching: the last fields of ``Candidate``."""
     r, v, s = w.run[0], w.servers[device], w.slots[slot]
     hit: Any = np.int64(0)
@@ -132,7 +134,10 @@ def _of_server(w: World, device: int, slot: int) -> tuple[int, int, int, int, in
     home = hashed(home) % r.devices
     running = admitted(v)
     room = w.classes[w.devices[device].cls].capacity
-    return w.sequences[slot].prompt, hit, v.cached, room, running, (device - home) % r.devices
+    adapter: Any = np.int64(1)
+    if ADAPTERS and r.adapting and not has_adapter(w, device, slot):
+        adapter = np.int64(0)
+    return w.sequences[slot].prompt, hit, v.cached, room, running, (device - home) % r.devices, adapter
 
 
 # Long: every candidate of every job passes through it, and a call takes time.
@@ -177,14 +182,14 @@ def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
                 present = np.int64(d.present)
                 backlog = float(max(d.ready - r.now, 0)) / PER_SECOND
             zero: Any = np.int64(0)
-            prompt = hit = kv = kv_room = running = turns = zero
+            prompt = hit = kv = kv_room = running = turns = adapter = zero
             if SERVERS and r.by == BY_EACH and r.serving:
-                prompt, hit, kv, kv_room, running, turns = _of_server(w, device, slot)
+                prompt, hit, kv, kv_room, running, turns, adapter = _of_server(w, device, slot)
             cost = p.price * (estimate + load_s)
             score_0, score_1 = score(
                 Candidate(
                     present, backlog, estimate, p.mean, cost, energy, slack, load, p.preference, load_s,
-                    prompt, hit, kv, kv_room, running, turns,
+                    prompt, hit, kv, kv_room, running, turns, adapter,
                 )
             )  # fmt: skip
             if best < 0:

@@ -215,7 +215,7 @@ def room(w: World) -> int:
     r = w.run[0]
     if r.write and r.written + 2 * r.devices + (2 + r.engines) * r.running + 2 + len(w.tasks) > len(w.intervals):
         return MORE_INTERVALS
-    if SERVERS and r.serving and r.gaps + r.workloads + min(r.batch_size, len(w.slots)) + 2 > len(w.gaps):
+    if SERVERS and r.serving and r.gaps + r.workloads + r.running + 2 > len(w.gaps):
         return MORE_GAPS
     if PREFIXES and r.caching and r.nodes + r.batch_size * r.longest_chain > len(w.nodes):
         return MORE_NODES
@@ -268,7 +268,7 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
         return not any(_may_start(w, first, count) for first, count in remaining.items())
     lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
     waiting = [number for number in range(len(w.queues)) if w.queues[number].head >= 0]
-    per_owner = r.workloads if r.batch else 1
+    per_owner = r.lines
     if r.routed:
         if not all(gone[number // per_owner] for number in waiting):
             return False

@@ -9,9 +9,11 @@ import numpy as np
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.prepare.autoscaling import DRAINING, OFF, ON
 from windtunnel.engine.results.sketch import BINS_PER_E
+from windtunnel.engine.transitions.adapters import forget_adapters
 from windtunnel.engine.transitions.consequences import to_place
 from windtunnel.engine.transitions.designs import provide_designs
 from windtunnel.engine.transitions.features import (
+    ADAPTERS,
     DESIGNS,
     PREFIXES,
     QUESTIONS,
@@ -244,6 +246,8 @@ def become(w: World, device: int, state: int) -> None:
         r.draining = r.gated
         if PREFIXES and r.caching:
             forget_prefixes(w, device, r.levels)
+        if ADAPTERS and r.adapting:
+            forget_adapters(w, device)
         if DESIGNS and r.reconfigures:
             provide_designs(w, device)  # the next device that is rented in its place is set up like those at the start
     e.state = state

@@ -38,6 +38,7 @@ def wait_for_load(w: World, device: int, slot: int) -> None:
     else:
         w.sequences[following].before = slot
     v.loading_count += 1
+    w.loads[slot].waits = 1
 
 
 @cold
@@ -54,6 +55,7 @@ def load_no_more(w: World, device: int, slot: int) -> None:
     else:
         w.sequences[following].before = before
     v.loading_count -= 1
+    w.loads[slot].waits = 0
 
 
 @cold

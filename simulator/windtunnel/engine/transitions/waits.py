@@ -12,13 +12,13 @@ import numpy as np
 
 from windtunnel.engine.transitions.clock import set_timer
 from windtunnel.engine.transitions.consequences import sweep_all, to_place
-from windtunnel.engine.transitions.features import PROGRESS, USERS, cold
+from windtunnel.engine.transitions.fairness import leaves
+from windtunnel.engine.transitions.features import CLASSES, PROGRESS, USERS, cold
 from windtunnel.engine.transitions.jobs import row_of
 from windtunnel.engine.transitions.queues import left, own_queue, push, reindex, remove_left
 from windtunnel.engine.transitions.tables import (
     LEAVE,
     LEFT,
-    NO_BATCH,
     PER_SECOND,
     REJECTED,
     RETURN,
@@ -109,6 +109,8 @@ def leave(w: World, slot: int) -> None:
     if queue < 0:  # it is removed when a device becomes available
         return
     w.queues[queue].number -= 1
+    if CLASSES and r.fair:
+        leaves(w, queue)
     remove_left(w, queue)
     # A job that waited behind it may start, or interrupt another one.
     if PROGRESS:
@@ -118,7 +120,7 @@ def leave(w: World, slot: int) -> None:
     if not r.routed:
         sweep_all(w)
         return
-    device = queue if r.batch == NO_BATCH else queue // r.workloads
+    device = queue // r.lines
     left(w, device)
     r.feeding = device
 

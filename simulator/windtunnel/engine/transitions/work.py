@@ -19,6 +19,7 @@ from windtunnel.engine.transitions.features import (
     QUESTIONS,
     SERVERS,
     SINGLES,
+    SPECULATION,
     STREAMS,
     cold,
     hot,
@@ -205,9 +206,10 @@ def _record_step(w: World, device: int, since: int, watts: float, joules: float)
     for _ in range(v.chunks):
         read += w.sequences[slot].chunk
         slot = w.slots[slot].next
-    share = joules / float(decoding + read)
+    queries = w.classes[w.devices[device].cls].queries if SPECULATION else 1
+    share = joules / float(decoding * queries + read)
     if decoding:
-        v.per_token += share
+        v.per_token += share * queries
     slot = v.reading
     for _ in range(v.chunks):
         w.slots[slot].energy += share * float(w.sequences[slot].chunk)
