@@ -150,13 +150,27 @@ class Order:
 
 
 @dataclass(frozen=True)
+class CacheTier:
+    """Memory below that of the devices, which keeps blocks of prompts for each replica.
+
+    ``bytes_per_s``: the rate at which a replica loads from it; None: that of the host links of its devices.
+    """
+
+    name: Literal["host", "disk"]
+    size_bytes: float
+    bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
 class PrefixCache:
     """Blocks of prompts that a device has read are kept for later requests.
 
-    ``blocks``: as many blocks as this, beside the key-value memory of the sequences; None: in that memory.
+    ``blocks``: as many blocks as this, beside the key-value memory of the sequences; None: in that memory. ``tiers``
+    are below it, the one nearest to the device first.
     """
 
     blocks: int | None = None
+    tiers: tuple[CacheTier, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,8 @@ def lines(result: RunResult) -> list[str]:
         text = f"{serving.prefix_hit_tokens:,} prompt tokens from the prefix cache"
         hit = serving.prefix_hit_rate
         events.append(text if hit is None else f"{text}, which had {share(hit)} of the blocks")
+    if serving.prefix_tiers:
+        events.append("by tier " + ", ".join(f"{row.tier} {share(row.hit_rate)}" for row in serving.prefix_tiers))
     found += [", ".join(events)] if events else []
     found += [] if serving.adapters is None else [adapter_text(serving.adapters)]
     found += [] if serving.speculation is None else [speculation_text(serving.speculation)]

@@ -17,7 +17,7 @@ from windtunnel.core.group import Group
 from windtunnel.core.serving_engine import ServingEngine
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document
-from windtunnel.scenario.arrivals import Arrivals, Closed, Think
+from windtunnel.scenario.arrivals import Arrivals, Closed, Think, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.decoder import DecoderModel, ServedModel
 from windtunnel.scenario.faults import Fault
@@ -34,6 +34,7 @@ from windtunnel.scenario.fields import (
     whole,
 )
 from windtunnel.scenario.fields import Model as _Model
+from windtunnel.scenario.lengths import Rows, Session
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.program import Stage
 from windtunnel.scenario.site import Site
@@ -275,6 +276,12 @@ class Workload(_Model):
         description="admission limit: a job that arrives when so many jobs, of all workloads, wait for a device is "
         "rejected; default: every job is admitted",
     )
+    session: Session | None = Field(
+        None, description="each arrival is a session of several requests; default: it is one request"
+    )
+    rows: Rows | None = Field(
+        None, description="a table of whose rows each job takes one at random, for `$Column` without a trace"
+    )
     tenant: Text | None = Field(
         None,
         description="whose jobs these are, for `fair` in the policy: a name, or the column of the trace that has it "
@@ -286,6 +293,15 @@ class Workload(_Model):
     checkpoint: Checkpoint | None = Field(
         None, description="checkpoints from which an interrupted job continues; default: it starts from the beginning"
     )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Workload:
+        if isinstance(self.arrivals, Trace):
+            for key in ("session", "rows"):
+                if getattr(self, key) is not None:
+                    problem = f"'{self.name}' has a trace and {key}; the rows of the trace are its requests"
+                    raise as_custom(InputError(problem, expected=f"no {key}, or another process"))
+        return self
 
     @model_validator(mode="after")
     def _waits(self) -> Workload:
@@ -310,6 +326,17 @@ class RequestBatch(_Model):
     wait: Seconds = 0.0
 
 
+class StatedTier(_Model):
+    """Memory below that of the devices, in which each replica keeps blocks of prompts."""
+
+    size: Bytes = Field(description="memory for the blocks of each replica")
+    bandwidth: Annotated[float, Quantity("B/s", positive=True, most=1e18)] | None = Field(
+        None,
+        description="rate at which a replica loads blocks from it; default of host: pinned copies over the host links "
+        "of all devices of the replica",
+    )
+
+
 class StatedPrefixCache(_Model):
     """Blocks of prompts that a device has read are kept, and a later prompt that begins with them is not read again."""
 
@@ -321,6 +348,15 @@ class StatedPrefixCache(_Model):
         description="the blocks that each replica keeps, in memory of their own; default: what the KV memory has room "
         "for beside the running sequences",
     )
+    host: StatedTier | None = Field(None, description="a tier in host memory, of each replica; default: none")
+    disk: StatedTier | None = Field(None, description="a tier on disks, of each replica; default: none")
+
+    @model_validator(mode="after")
+    def _rates(self) -> StatedPrefixCache:
+        if self.disk is not None and self.disk.bandwidth is None:
+            problem = "the rate at which blocks are loaded from the disks is not stated"
+            raise as_custom(InputError(problem, expected="disk: {size: 4 TB, bandwidth: 12 GB/s}"))
+        return self
 
 
 class ContinuousBatch(_Model):

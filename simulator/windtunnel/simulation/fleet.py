@@ -12,10 +12,10 @@ from windtunnel import policies
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, FairShares, Policy, PrefixCache, Route
+from windtunnel.core.policy import Batch, CacheTier, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.policies.weighted import weighted_route
-from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, WeightedRoute
+from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, StatedPrefixCache, WeightedRoute
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.read import read_overlay
 
@@ -30,6 +30,15 @@ def device_model(name: str, catalogue: Catalogue, calibration: str | None = None
         return catalogue.device(name)
     spec = catalogue.spec(name.partition("@")[0])
     return catalogue.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
+
+
+def _prefix_cache(stated: StatedPrefixCache) -> PrefixCache:
+    tiers: list[CacheTier] = []
+    if stated.host is not None:
+        tiers.append(CacheTier("host", stated.host.size, stated.host.bandwidth))
+    if stated.disk is not None:
+        tiers.append(CacheTier("disk", stated.disk.size, stated.disk.bandwidth))
+    return PrefixCache(stated.blocks, tuple(tiers))
 
 
 def policy_of(scenario: Scenario) -> Policy:
@@ -49,7 +58,7 @@ def policy_of(scenario: Scenario) -> Policy:
             chosen.size or 0,
             tokens=chosen.tokens or 0,
             memory=chosen.memory or 0.0,
-            prefix_cache=PrefixCache(chosen.prefix_cache.blocks) if chosen.prefix_cache else None,
+            prefix_cache=_prefix_cache(chosen.prefix_cache) if chosen.prefix_cache else None,
         )
     preemption = stated.preemption or "none"
     fair = None if stated.fair is None else FairShares(stated.fair.weights, stated.fair.prompt, stated.fair.output)

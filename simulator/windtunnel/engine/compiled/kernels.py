@@ -30,6 +30,7 @@ VARIANTS = {
     "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
     "serving": frozenset({"SERVERS"}),
     "prefixes": frozenset({"SERVERS", "PREFIXES"}),
+    "tiers": frozenset({"SERVERS", "PREFIXES", "TIERS"}),
     "all": _EVERYTHING,
 }
 """The features of each variant. The last one is compiled at its first use, the others when Windtunnel is installed."""
@@ -43,7 +44,9 @@ def variant_of(prepared: PreparedRun) -> str:
         return "fleet"
     if prepared.interrupts or prepared.budget_w is not None:
         return "all"
-    return "serving" if prepared.policy.batch.prefix_cache is None else "prefixes"
+    if prepared.policy.batch.prefix_cache is None:
+        return "serving"
+    return "tiers" if prepared.tiers else "prefixes"
 
 
 def needs_everything(prepared: PreparedRun) -> bool:
@@ -147,6 +150,8 @@ def _empty() -> World:
         sequences=records(0, tables.SEQUENCE),
         nodes=records(0, tables.NODE_OF_PREFIX),
         node_index=np.zeros(0, dtype=np.int64),
+        caches=records(0, tables.CACHE),
+        loads=records(0, tables.LOAD),
         waits=records(0, tables.WAIT),
         rules=records(0, tables.RULE),
         progress=records(0, tables.PROGRESS_OF_JOB),

@@ -18,7 +18,9 @@ from windtunnel.engine.prepare.chips import Chip, shared_chips
 from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
 from windtunnel.engine.prepare.prefixes import PromptChains
-from windtunnel.engine.prepare.programs import Compiled, ServiceTimeDraws, Source
+from windtunnel.engine.prepare.programs import Compiled
+from windtunnel.engine.prepare.source import ServiceTimeDraws, Source
+from windtunnel.engine.prepare.tiers import ReplicaTier
 from windtunnel.engine.prepare.users import CapacityExceededError, UserClass
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.program import Stage
@@ -177,6 +179,8 @@ class PreparedRun:
     """The blocks of the prompts of each workload, if devices have prefix caches."""
     block_tokens: int = 0
     """The tokens of a block of a prefix cache; 0 without one."""
+    tiers: Mapping[int, Sequence[ReplicaTier]] = field(default_factory=dict)
+    """The tiers below the prefix caches of each class, by its number."""
     flows: JobFlows | None = None
     """The flows of fair queueing; None without it."""
     sampled: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.prepare.programs import ServiceTimeDraws
+from windtunnel.engine.prepare.source import ServiceTimeDraws
 from windtunnel.scenario.arrivals import Think
 from windtunnel.scenario.faults import Ending, Failure
 from windtunnel.scenario.scenario import Workload

@@ -13,6 +13,7 @@ from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.run import (
     CostPerMillion,
     Estimate,
+    PrefixTier,
     Serving,
     TimeDistribution,
     of_tokens,
@@ -83,6 +84,7 @@ def serving_of(
         goodput_per_s=attained.value * int(mine.sum()) / span_s if attained.value is not None and span_s else None,
         prefix_hit_rate=jobs.prefix_hit_rate(completed),
         prefix_hit_tokens=hits,
+        prefix_tiers=_tiers(prepared, recording, work, completed),
         kv_peak=max(peaks, default=None),
         kv_capacity_tokens=_kv_capacity_tokens(prepared, work),
         preemptions=0 if use is None else _of(use.preemptions, work),
@@ -174,6 +176,25 @@ def _kv_capacity_tokens(prepared: PreparedRun, work: int | None) -> dict[str, in
             name, tokens = prepared.classes[cls].name, program.decoder.capacity_tokens
             capacities[name] = min(tokens, capacities.get(name, tokens))
     return capacities
+
+
+def _tiers(prepared: PreparedRun, recording: Recording, work: int | None, completed: BoolArray) -> Sequence[PrefixTier]:
+    """Return what requests found in the prefix caches of the devices, and in each tier below them."""
+    cache, jobs, use = prepared.policy.batch.prefix_cache, recording.jobs, recording.use
+    if cache is None or not cache.tiers or use is None:
+        return ()
+    assert jobs.blocks is not None and jobs.hit_blocks is not None and jobs.hits is not None  # noqa: S101
+    all_blocks, hit_blocks = int(jobs.blocks[completed].sum()), int(jobs.hit_blocks[completed].sum())
+    hit_tokens = int(jobs.hits[completed].sum())
+    found = []
+    rented_ticks = float(recording.devices.rented_ticks.sum())
+    for number, tier in enumerate(cache.tiers):
+        blocks, tokens = _of(use.tier_blocks[number], work), _of(use.tier_tokens[number], work)
+        hit_blocks, hit_tokens = hit_blocks - blocks, hit_tokens - tokens
+        loading = float(use.tier_busy_ticks[number].sum()) / rented_ticks if rented_ticks else None
+        rates = {prepared.classes[cls].name: tiers[number].bytes_per_s for cls, tiers in prepared.tiers.items()}
+        found.append(PrefixTier(tier.name, blocks / all_blocks if all_blocks else None, tokens, loading, rates))
+    return [PrefixTier("device", hit_blocks / all_blocks if all_blocks else None, hit_tokens, None), *found]
 
 
 def _entries(prepared: PreparedRun, recording: Recording, work: int | None) -> list[EntryUse]:
@@ -372,6 +393,7 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         goodput_per_s=_mean(part.goodput_per_s for part in parts),
         prefix_hit_rate=_mean(part.prefix_hit_rate for part in parts),
         prefix_hit_tokens=sum(hits) if hits else None,
+        prefix_tiers=list(map(_merged_tier, zip(*(part.prefix_tiers for part in parts), strict=True))),
         kv_peak=_mean(part.kv_peak for part in parts),
         kv_capacity_tokens=parts[0].kv_capacity_tokens,
         preemptions=sum(part.preemptions for part in parts),
@@ -401,6 +423,15 @@ def _merged_use(rows: Sequence[EntryUse]) -> EntryUse:
         kv_peak=_mean(row.kv_peak for row in rows),
         peak_flops=_mean(row.peak_flops for row in rows),
         peak_bandwidth=_mean(row.peak_bandwidth for row in rows),
+    )
+
+
+def _merged_tier(rows: Sequence[PrefixTier]) -> PrefixTier:
+    return replace(
+        rows[0],
+        hit_rate=_mean(row.hit_rate for row in rows),
+        hit_tokens=sum(row.hit_tokens for row in rows),
+        loading=_mean(row.loading for row in rows),
     )
 
 

@@ -78,12 +78,17 @@ def progress_of(prepared: PreparedRun, world: World) -> Progress | None:
 def _use(prepared: PreparedRun, world: World) -> ServingUse:
     """Return the use of each device with continuous batching, and what was not served as it arrived."""
     servers, workloads = world.servers, world.workloads
+    tiers, devices = max(int(world.run[0].levels) - 1, 0), int(world.run[0].devices)
+    busy = _field(world.caches, "busy") if tiers else np.zeros(0, dtype=np.int64)
     return ServingUse(
         peak_tokens=_field(servers, "peak"),
         token_ticks=np.ascontiguousarray(servers["held"]),
         sequence_ticks=np.ascontiguousarray(servers["present"]),
         preemptions=_field(workloads, "preempted"),
         rejected=_field(workloads, "rejected"),
+        tier_blocks=_of_tiers(workloads, "blocks", tiers),
+        tier_tokens=_of_tiers(workloads, "tokens", tiers),
+        tier_busy_ticks=busy[devices:].reshape(tiers, devices) if tiers else busy.reshape(0, devices),
         accepted=world.accepted,
         adapter_hits=_field(workloads, "adapter_hits"),
         adapter_loads=_field(workloads, "adapter_loads"),
@@ -92,6 +97,12 @@ def _use(prepared: PreparedRun, world: World) -> ServingUse:
         if len(servers)
         else [],
     )
+
+
+def _of_tiers(workloads: Records, name: str, tiers: int) -> IntArray:
+    """Return a field that workloads have for each tier; shape (tiers, workloads)."""
+    rows = [_field(workloads, f"{name}_{tier + 1}") for tier in range(tiers)]
+    return np.array(rows, dtype=np.int64).reshape(tiers, len(workloads))
 
 
 def _work(world: World, cls: int, members: slice) -> StepWork:

@@ -36,6 +36,8 @@ DESIGNS = True
 """Reconfigurable devices that may have to load a design."""
 PREFIXES = True
 """Prefix caches of devices with continuous batching."""
+TIERS = True
+"""Tiers below prefix caches, from which blocks are loaded."""
 SPECULATION = True
 """Speculative decoding: sequences whose tokens of a step depend on what is accepted."""
 ADAPTERS = True
@@ -47,7 +49,7 @@ SIMPY = True
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "SPECULATION", "ADAPTERS", "CLASSES", "SIMPY",
+    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "TIERS", "SPECULATION", "ADAPTERS", "CLASSES", "SIMPY",
 )  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -27,7 +27,7 @@ from windtunnel.engine.transitions.features import (
 from windtunnel.engine.transitions.prefixes import forget_prefixes
 from windtunnel.engine.transitions.queues import left, own_queue, push
 from windtunnel.engine.transitions.tables import BATCHES, LOST, STRETCHES, World
-from windtunnel.engine.transitions.users import think
+from windtunnel.engine.transitions.users import end_session, think
 
 
 @hot
@@ -147,6 +147,8 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
     if QUESTIONS and r.scaling:
         _count_running(w, device, -1)
     if USERS and r.users:
+        if not completed:
+            end_session(w, slot)
         think(w, slot, after)
     s.next = r.free
     r.free = slot
@@ -243,7 +245,7 @@ def become(w: World, device: int, state: int) -> None:
         r.idle_w -= idle_w
         r.draining = r.gated
         if PREFIXES and r.caching:
-            forget_prefixes(w, device)
+            forget_prefixes(w, device, r.levels)
         if ADAPTERS and r.adapting:
             forget_adapters(w, device)
         if DESIGNS and r.reconfigures:

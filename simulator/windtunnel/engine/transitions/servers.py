@@ -33,13 +33,23 @@ from windtunnel.engine.transitions.features import (
     PREFIXES,
     QUESTIONS,
     SPECULATION,
+    TIERS,
     cold,
     hot,
 )
 from windtunnel.engine.transitions.jobs import ended, record_first_token, row_of, started
+from windtunnel.engine.transitions.loading import (
+    admitted,
+    load_no_more,
+    next_loaded,
+    note_hits,
+    note_start,
+    wait_for_load,
+    wake,
+)
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
-from windtunnel.engine.transitions.prefixes import look_up, make_room, release_prompt, use_prompt
+from windtunnel.engine.transitions.prefixes import keep_answer, look_up, make_room, release_prompt, use_prompt
 from windtunnel.engine.transitions.queues import best_queue, insert, is_available, own_queue, pop, precedes, take_head
 from windtunnel.engine.transitions.speculation import queries_of, room_of, verify
 from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
@@ -188,6 +198,9 @@ def _admit(w: World, device: int, slot: int, needs: int) -> None:
         use_prompt(w, device, slot, room_of(c, v))
     if ADAPTERS and w.run[0].adapting:
         use_adapter(w, device, slot)
+    if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
+        wait_for_load(w, device, slot)
+        return
     _reads(w, device, slot)
 
 
@@ -222,8 +235,11 @@ def _preempt(w: World, device: int, slot: int) -> None:
     if q.read < q.prompt:
         if PREFIXES and CLASSES and r.caching and r.outranks:
             # Prompts behind this one may begin with blocks that it has not read, and none of them has been read yet.
-            while v.reading_end != slot:
-                _put_back(w, device, v.reading_end)
+            while TIERS and v.loading_end >= 0 and v.loading_end != slot:
+                _put_back(w, device, v.loading_end)
+            if v.loading_end != slot:
+                while v.reading_end != slot:
+                    _put_back(w, device, v.reading_end)
         _put_back(w, device, slot)
         return
     made = made_since_read(w, device, slot)
@@ -243,7 +259,10 @@ def _preempt(w: World, device: int, slot: int) -> None:
 def _put_back(w: World, device: int, slot: int) -> None:
     """Release the memory of a sequence in prefill, which will be read from the beginning."""
     v, q = w.servers[device], w.sequences[slot]
-    _reads_no_more(w, device, slot)
+    if TIERS and w.run[0].levels > 1 and w.loads[slot].waits:
+        load_no_more(w, device, slot)
+    else:
+        _reads_no_more(w, device, slot)
     _release(w, device, slot, q.prompt)
     v.promised -= q.output
     _waits_off(w, device, slot)
@@ -270,7 +289,7 @@ def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
     """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
     needed = needs + c.state
     if c.whole:
-        present = v.reading_count + v.decoding_count
+        present = admitted(v)
         drafted = (queries_of(c) - 1) * (present + 1)
         return bool(v.cached + needed + q.output + v.promised + drafted <= c.capacity or present == 0)
     return bool(needed <= room_of(c, v))
@@ -304,6 +323,8 @@ def _starts(w: World, device: int, slot: int, queue: int) -> None:
     started(w, device, slot)
     if PREFIXES and r.caching:
         w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
+        if TIERS and r.levels > 1:
+            note_start(w, slot)
 
 
 @cold
@@ -329,8 +350,13 @@ def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
+    if TIERS:
+        slot = next_loaded(w, device)
+        while slot >= 0:
+            _reads(w, device, slot)
+            slot = next_loaded(w, device)
     passed_off, passed = False, -1
-    while (CLASSES and r.outranks) or v.reading_count + v.decoding_count < c.most_sequences:
+    while (CLASSES and r.outranks) or admitted(v) < c.most_sequences:
         slot, queue = _next_in(w, device, accepts, passed_off)
         if slot < 0:
             break
@@ -340,9 +366,8 @@ def _fill(w: World, device: int) -> None:
             if queue >= 0:
                 passed = _pass(w, queue, passed)
             continue
-            continue
         needs = _needs(w, device, slot)
-        is_full = CLASSES and v.reading_count + v.decoding_count >= c.most_sequences
+        is_full = CLASSES and admitted(v) >= c.most_sequences
         if is_full or not _has_room(c, v, w.sequences[slot], needs):
             victim = first_victim(w, device, slot, needs) if CLASSES and r.outranks else -1
             if victim < 0:
@@ -363,9 +388,9 @@ def _fill(w: World, device: int) -> None:
 def _keep_within_memory(w: World, device: int) -> None:
     """Preempt sequences until the others have memory for their next tokens, and then remove cached blocks."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
-    while room_of(c, v) < 0 and (v.reading_count or v.decoding_count > 1):
+    while room_of(c, v) < 0 and (admitted(v) > v.decoding_count or v.decoding_count > 1):
         _preempt(w, device, last_of(w, device))
-    if PREFIXES and r.caching == SHARED_MEMORY and v.spare > room_of(c, v):
+    if PREFIXES and r.caching == SHARED_MEMORY and w.caches[device].spare > room_of(c, v):
         make_room(w, device, room_of(c, v))
 
 
@@ -432,6 +457,8 @@ def begin_step(w: World, device: int) -> None:
     seconds, joules, tokens, ends = _take_chunks(w, device, verified)
     chunks = v.chunks
     if chunks == 0 and decoding == 0:
+        if TIERS and v.loading >= 0:
+            wake(w, device)
         return
     micro = _microbatches(c, decoding, tokens)
     linear, head = c.linear + -(-(verified + tokens) // micro), c.head + -(-(verified + ends) // micro)
@@ -510,10 +537,20 @@ def _record_gaps(w: World, device: int) -> None:
 
 
 @hot
+def deliver_last(w: World, device: int, slot: int) -> None:
+    """Deliver the last token of a sequence."""
+    if TIERS and w.run[0].levels > 1:
+        note_hits(w, slot)
+    ended(w, device, slot, True)
+
+
+@hot
 def _finish(w: World, device: int, slot: int) -> None:
     """Deliver the last token of a sequence; an unreachable device holds it back."""
+    if PREFIXES and w.run[0].caching and w.workloads[w.slots[slot].work].answers >= 0:
+        keep_answer(w, device, slot)
     if w.devices[device].linked:
-        ended(w, device, slot, True)
+        deliver_last(w, device, slot)
     else:
         w.slots[slot].next = w.servers[device].undelivered
         w.servers[device].undelivered = slot
@@ -552,7 +589,7 @@ def note_use(w: World, device: int) -> None:
     v = w.servers[device]
     ticks = float(w.run[0].now - v.began)
     v.held += float(v.cached) * ticks
-    v.present += float(v.reading_count + v.decoding_count) * ticks
+    v.present += float(admitted(v)) * ticks
 
 
 @hot

@@ -54,9 +54,10 @@ RUN = _layout(
     # 1 + the workload that has more jobs than random numbers were drawn for.
     "submits thoughts exceeded "
     # For prefix caches: which kind (a constant), the number of nodes in use, the first free one, and whether all must
-    # be indexed again. Constants: the blocks of a cache of its own; the weight of a block; the runs of the longest
-    # chain; the offsets in `ints` of the weights, blocks and tokens of the runs.
-    "caching nodes free_node reindexing cache_blocks block_weight longest_chain run_weights run_blocks run_tokens "
+    # be indexed again. Constants: the levels of caches, of which the first is that of the devices, and how many of
+    # them a device loses when it fails; the tokens of a block; the most nodes that a request may need; the offsets in
+    # `ints` of the blocks and tokens of the runs.
+    "caching nodes free_node reindexing levels lost_levels block_tokens longest_chain run_blocks run_tokens "
     # For adapters: whether any are used, how many a device has places for, and the number of the last use.
     "adapting adapter_places adapter_turn "
     # For streams: the first free task.
@@ -164,26 +165,32 @@ SEGMENT = _layout(
     "seconds watts share",
 )
 # gang: the number of devices that a job occupies. patience: its mean in seconds, or -1 if jobs wait for ever;
-# patience_draw: the column of its draws, or -1. For closed loops: the offset of its first user, the next job's rank,
-# for how many jobs random numbers were drawn, the signature of its jobs, and the offsets in `numbers` of their draws
-# and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
-# rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
-# With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
-# device. With speculative decoding: the offset in `ints` of two random words, and in `numbers` of the probabilities
-# that at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of each job, or -1;
-# how often an admitted sequence found its adapter in a slot, and how often one was loaded, and of these read from
-# storage. With fair queueing: flows, the offset of the flow of each job, or -1 - flow if all have one.
+# patience_draw: the column of its draws, or -1. Of workloads with users: the first user, the next job's rank or, with
+# sessions, the next session; for how many jobs random numbers were drawn; the offsets in `ints` of the signatures of
+# the jobs, and in `numbers` of their draws and of their slowdowns (-1 without stragglers); comes_again: whether a user
+# submits job after job, or session after session. sessions: the offset in `ints` of the rank of the first job of each,
+# -1 without sessions; session_count: how many there are; thinks: the offset of the ticks before each job. max_waiting:
+# how many jobs may wait when one of these arrives, or -1; rejected: the jobs that were not admitted for this reason;
+# preempted: how often one of their sequences was preempted. With a prefix cache: the offsets in `ints` of the place of
+# each job's chain, of the number by which it has a home device, and of the run of the blocks that it generates (-1 if
+# no prompt holds these). With tiers: the blocks and tokens that completed requests found in the first and the second
+# one when they last started. With speculative decoding: the offset in `ints` of two random words, and in `numbers` of
+# the probabilities that at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of
+# each job, or -1; how often an admitted sequence found its adapter in a slot, and how often one was loaded, and of
+# these read from storage. With fair queueing: flows, the offset of the flow of each job, or -1 - flow if all have one.
 # With a rate limit: limit_tokens in limit_ticks; limit_waits: whether requests above it wait; buckets: its first tenant
 # in ``buckets``; tenants: the offset of the tenant of each job, or -1 if all have one.
 WORKLOAD = _layout(
-    "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
-    "patience_draw max_waiting rejected preempted chains homes draft_keys reached "
-    "adapters adapter_hits adapter_loads adapter_reads flows "
+    "gang deadline priority way_at prompts outputs first_user taken capacity signatures draws_at stretch_at "
+    "comes_again sessions session_count thinks "
+    "patience_draw max_waiting rejected preempted chains homes answers blocks_1 tokens_1 blocks_2 tokens_2 "
+    "draft_keys reached adapters adapter_hits adapter_loads adapter_reads flows "
     "limit_tokens limit_ticks limit_waits buckets tenants",
     "patience",
 )
-# thoughts: how often the user has thought.
-USER = _layout("work thoughts")
+# thoughts: how often the user has thought, other than within sessions. Of the present session, rank: of the next job,
+# and left: how many jobs there will be.
+USER = _layout("work thoughts rank left")
 INTERVAL = _layout("on lane name start end", "watts")
 FAULT = EVENT
 # A fault of single operations. number: its index in the scenario; kind: whether it ends, slows or corrupts; applies: to
@@ -209,15 +216,15 @@ GAP = _layout("ticks tokens end work of")
 # to resume first; decoding, the youngest last; ending: decoding, in the order of their ends; undelivered: ended while
 # the device was unreachable. peak: the largest number of tokens for which a step needed memory; tokens: of prompts and
 # outputs that it has processed. per_token: joules of a sequence decoding since the start of the run. Over the steps so
-# far, times their ticks: held, cached tokens; present, sequences. With a prefix cache: oldest, newest: first and last
-# node of the blocks that may be removed, in the order of their last use; spare: their weight. With adapters: adapters,
-# how many the sequences of the batch use; loading_s: what loads add to the next step. Of completed steps: decoded,
-# decoding sequences; contexts, what these attended to; chunks_read, chunks of prompts; spans, the tokens up to their
-# ends; scores, pairs of a token and one that it attends to.
+# far, times their ticks: held, cached tokens; present, sequences. With tiers of a prefix cache: the list of the
+# sequences whose blocks are loaded, in the order in which they will be there; wakes: the last timer for one of them.
+# With adapters: adapters, how many the sequences of the batch use; loading_s: what loads add to the next step. Of
+# completed steps: decoded, decoding sequences; contexts, what these attended to; chunks_read, chunks of prompts; spans,
+# the tokens up to their ends; scores, pairs of a token and one that it attends to.
 SERVER = _layout(
     "chunks cached promised attended steps began pausing produced "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
-    "tokens oldest newest spare adapters decoded contexts chunks_read",
+    "tokens loading loading_end loading_count wakes adapters decoded contexts chunks_read",
     "per_token held present loading_s scores spans",
 )
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
@@ -242,8 +249,22 @@ FLOW = _layout("first end prompt output")
 # of the first flow of a priority, the flow of this priority whose last waiting request left last, or -1.
 SHARE = _layout("served waiting latest")
 # A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
-# users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.
-NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4")
+# on: its cache. users: the sequences that use it. left: the weight of its blocks that are there, which are its last
+# ones. ready: the tick from which on they are there.
+NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4 ready")
+# A prefix cache of a device, or a tier below it. oldest, newest: first and last node of the blocks that may be removed,
+# in the order of their last use; spare: their weight. Constants: room, for blocks that no sequence uses (not of a cache
+# that shares the memory of sequences); block, the weight of a block; weights, the offset in `ints` of those of the
+# runs. Of a tier: the time that its link takes for a token; free_at: the tick until which the link is busy; busy, for
+# how long it was.
+CACHE = _layout("oldest newest spare room block weights free_at busy", "ticks_per_token")
+# What a request finds in tiers, by slot: in the first and the second one, blocks and tokens, and the tokens of these
+# that are read even so; started_*: when it last started. ready: the tick at which all blocks that it found are on the
+# device; waits: whether it waits for that.
+LOAD = _layout(
+    "ready waits blocks_1 tokens_1 read_1 blocks_2 tokens_2 read_2 "
+    "started_blocks_1 started_tokens_1 started_blocks_2 started_tokens_2"
+)
 
 # What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
 # occupy an engine, in the order in which they began; active_since: the tick up to which the energy for being active is
@@ -379,7 +400,11 @@ class World(NamedTuple):
     sequences: Records
     """The part of a job that only continuous batching needs, by slot."""
     nodes: Records
-    """The runs of blocks in the prefix caches of all devices."""
+    """The runs of blocks in all prefix caches."""
+    caches: Records
+    """The prefix caches of all devices, then those of each tier below them."""
+    loads: Records
+    """The part of a job that only tiers of prefix caches need, by slot."""
     node_index: Any
     """The hash table of the nodes: 1 + the node, or 0; its length is a power of two."""
     waits: Records

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from windtunnel.engine.transitions.features import CLASSES, SPECULATION, cold
+from windtunnel.engine.transitions.features import CLASSES, SPECULATION, TIERS, cold
+from windtunnel.engine.transitions.loading import admitted
 from windtunnel.engine.transitions.queues import precedes
 from windtunnel.engine.transitions.speculation import queries_of, room_of
 from windtunnel.engine.transitions.tables import World
@@ -29,7 +30,7 @@ def first_victim(w: World, device: int, slot: int, needs: int) -> int:
     v, c = w.servers[device], w.classes[w.devices[device].cls]
     key = w.slots[slot].key
     last, freed, count = -1, 0, 0
-    for first in (v.reading, v.decoding):
+    for first in (v.loading, v.reading, v.decoding):
         other = first
         while other >= 0:
             if w.slots[other].key > key:
@@ -45,7 +46,7 @@ def first_victim(w: World, device: int, slot: int, needs: int) -> int:
             other = w.slots[other].next
     if count == 0:
         return -1
-    present = v.reading_count + v.decoding_count
+    present = admitted(v)
     needed = needs + c.state - freed
     if c.whole:
         needed += w.sequences[slot].output + v.promised + (queries_of(c) - 1) * (present - count + 1)
@@ -60,9 +61,11 @@ def last_of(w: World, device: int) -> int:
     """Return the sequence that is preempted if memory is full: the youngest, or the last in the order of the policy."""
     v = w.servers[device]
     youngest: int = v.reading_end if v.reading_count else v.decoding_end
+    if TIERS and v.loading_count:
+        youngest = v.loading_end
     if not (CLASSES and w.run[0].outranks):
         return youngest
-    for first in (v.reading, v.decoding):
+    for first in (v.loading, v.reading, v.decoding):
         slot = first
         while slot >= 0:
             if precedes(w, youngest, slot):

@@ -26,7 +26,7 @@ from windtunnel.engine.transitions.tables import (
     TOO_MANY,
     World,
 )
-from windtunnel.engine.transitions.users import think
+from windtunnel.engine.transitions.users import end_session, think
 
 SLOTS = 2**24
 """An event of a job is identified by job * SLOTS + slot, so that those of one tick come in the order of arrival."""
@@ -69,6 +69,7 @@ def _reject(w: World, slot: int) -> None:
     if r.tallying:
         w.counts[s.work, 4] += 1
     if USERS and r.users:
+        end_session(w, slot)
         think(w, slot, 0)
     s.next = r.free
     r.free = slot
@@ -133,6 +134,7 @@ def leave(w: World, slot: int) -> None:
     if r.tallying:
         w.counts[s.work, 4] += 1
     if USERS and r.users:
+        end_session(w, slot)
         think(w, slot, 0)
     queue = wait.queue
     if wait.returns_to == LIMITED:
