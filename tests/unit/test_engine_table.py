@@ -106,6 +106,14 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
         ([[SERVICE]], {"policy": batch("request"), "fleet": [{**GPU, "streams": 2}]}),
         ([[GENERATE]], {"policy": batch("continuous"), "fleet": [{**GPU, "streams": 2}]}),
     ],
+    "a `role` without continuous batching": [
+        ([[GENERATE]], {"fleet": [{**GPU, "role": "prefill"}, {**GPU, "role": "decode"}]}),
+        ([[SERVICE]], {"fleet": [{**GPU, "role": "decode"}]}),
+    ],
+    "prefill without decode, or decode without prefill, for some request": [
+        ([[GENERATE]], {"fleet": [{**GPU, "role": "prefill"}], "policy": batch("continuous")}),
+        ([[GENERATE]], {"fleet": [{**GPU, "role": "decode"}, GPU], "policy": batch("continuous")}),
+    ],
     "continuous batching of several models on one fleet entry": [
         ([[GENERATE], [OTHER]], {"policy": batch("continuous")})
     ],

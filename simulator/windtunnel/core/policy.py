@@ -214,6 +214,8 @@ class Policy:
     batch: Batch = Batch()
     preemption: Literal["none", "resume", "restart"] = "none"
     """Whether a waiting job may interrupt one that comes after it in the order, and where the latter continues."""
+    decode_route: Route | None = None
+    """Which device gets a request whose prompt was read by a device that does not decode; None: ``least-loaded``."""
     backfill: bool = False
     """Whether later jobs may start on devices for which a job of several devices waits."""
     fair: FairShares | None = None

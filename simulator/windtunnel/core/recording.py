@@ -404,6 +404,23 @@ class ServingUse:
 
 
 @dataclass(frozen=True)
+class KvTransfers:
+    """The transfers of KV caches that have ended, one array element each, with times in ticks.
+
+    ``job``, ``sender`` and ``receiver`` are numbers; ``tokens`` were sent. ``asked``: when the prompt had been read;
+    ``began``: when both links were free for it; ``landed``: when it ended.
+    """
+
+    job: IntArray
+    sender: IntArray
+    receiver: IntArray
+    tokens: IntArray
+    asked: TickArray
+    began: TickArray
+    landed: TickArray
+
+
+@dataclass(frozen=True)
 class Loads:
     """The loads of designs: how many began, and the time for which devices loaded (ticks)."""
 
@@ -472,6 +489,8 @@ class Recording:
     """None where no job needs a design that a device loads."""
     use: ServingUse | None = None
     """None where no job generates tokens."""
+    transfers: KvTransfers | None = None
+    """None where no request moves from a device that reads its prompt to one that decodes it."""
     scaling: Sequence[Scaling] = ()
     """The scaled entries."""
     chips: Sequence[ChipRecord] = ()

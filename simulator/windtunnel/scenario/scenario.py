@@ -119,6 +119,9 @@ class StepLimits(_Model):
     )
 
 
+Role = Literal["prefill", "decode", "both"]
+
+
 class FleetEntry(_Model):
     """``count`` devices of one SKU, reached through one API (``SKU`` or ``SKU@API``).
 
@@ -161,6 +164,11 @@ class FleetEntry(_Model):
     )
     engine: Literal["vllm", "sglang", "trtllm", "generic"] = Field(
         "generic", description="the serving engine whose profile applies to these devices"
+    )
+    role: Role = Field(
+        "both",
+        description="what these replicas do for a request: read its prompt (prefill), produce its further tokens "
+        "(decode), or both",
     )
     node: Node = Field(Node(), description="the node of these devices; default: that of the SKU")
     batch: StepLimits | None = Field(
@@ -420,6 +428,11 @@ class PolicyParts(_Model):
         None,
         description="a waiting job interrupts a job in progress that comes after it in the order: one that later "
         "continues (resume), or starts again from its last checkpoint or the beginning (restart); default: never",
+    )
+    decode_route: Text | WeightedRoute | None = Field(
+        None,
+        description="the route that chooses the replica to which a request moves when its prompt has been read by an "
+        "entry with the role prefill; default: least-loaded",
     )
     fair: FairShares | None = Field(
         None,

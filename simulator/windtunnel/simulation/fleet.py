@@ -43,6 +43,11 @@ def _prefix_cache(stated: StatedPrefixCache) -> PrefixCache:
 
 def policy_of(scenario: Scenario) -> Policy:
     """Return the scenario's policy with its batching; raises InputError with its place for an unknown name."""
+    policy = _stated_policy(scenario)
+    return replace(policy, decode_route=policy.decode_route or policies.route_named("least-loaded"))
+
+
+def _stated_policy(scenario: Scenario) -> Policy:
     stated = scenario.policy
     if isinstance(stated, str):
         return _located(
@@ -61,6 +66,7 @@ def policy_of(scenario: Scenario) -> Policy:
             prefix_cache=_prefix_cache(chosen.prefix_cache) if chosen.prefix_cache else None,
         )
     preemption = stated.preemption or "none"
+    decode_route = _route(scenario, stated.decode_route, "decode_route") if stated.decode_route is not None else None
     fair = None if stated.fair is None else FairShares(stated.fair.weights, stated.fair.prompt, stated.fair.output)
     if stated.name is not None:
         named = _located(
@@ -69,18 +75,22 @@ def policy_of(scenario: Scenario) -> Policy:
             "policy",
             "name",
         )
-        return replace(named, preemption=preemption, backfill=stated.backfill, fair=fair)
-    folder, outside = scenario.folder, scenario.outside_code
-    made_route: Callable[[], Route]
-    if isinstance(stated.route, WeightedRoute):
-        made_route = partial(weighted_route, stated.route.weights)
-    else:
-        made_route = partial(policies.route_named, stated.route or "central", folder, outside)
-    made_order = partial(policies.order_named, stated.order or "arrival", folder, outside)
-    route = _located(made_route, scenario, "policy", "route")
+        return replace(named, preemption=preemption, backfill=stated.backfill, decode_route=decode_route, fair=fair)
+    made_order = partial(policies.order_named, stated.order or "arrival", scenario.folder, scenario.outside_code)
+    route = _route(scenario, stated.route or "central", "route")
     order = _located(made_order, scenario, "policy", "order")
     name = f"{route.name} / {order.name}"
-    return Policy(name, route, order, batch, preemption, stated.backfill, fair)
+    return Policy(name, route, order, batch, preemption, decode_route, stated.backfill, fair)
+
+
+def _route(scenario: Scenario, stated: str | WeightedRoute, key: str) -> Route:
+    """Return a route by its name, its weights or a user's file, as ``key`` of the policy states it."""
+    make: Callable[[], Route]
+    if isinstance(stated, WeightedRoute):
+        make = partial(weighted_route, stated.weights)
+    else:
+        make = partial(policies.route_named, stated, scenario.folder, scenario.outside_code)
+    return _located(make, scenario, "policy", key)
 
 
 def _located(make: Callable[[], _Part], scenario: Scenario, *path: str) -> _Part:
@@ -115,6 +125,7 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
                 device = device_model(entry.device, catalogue, overlay)
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "calibration")) from None
+        linked = entry.group_size > 1 or any(other.role != "both" for other in scenario.fleet)
         try:
             device = configure(
                 device,
@@ -123,8 +134,8 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
                 max_w=entry.power.max,
                 memory_bytes=entry.memory,
                 link_bytes_per_s=entry.node.link,
-                network_bytes_per_s=scenario.network.bandwidth if entry.group_size > 1 else None,
-                network_latency_s=scenario.network.latency if entry.group_size > 1 else None,
+                network_bytes_per_s=scenario.network.bandwidth if linked else None,
+                network_latency_s=scenario.network.latency if linked else None,
             )
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "device")) from None

@@ -10,6 +10,7 @@ from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
 from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.faults import FaultResult, ProgressResult
+from windtunnel.core.results.transfers import KvTransferResult
 from windtunnel.core.results.use import EntryUse, TenantUse
 
 
@@ -134,10 +135,10 @@ class Serving(Result):
     cost_per_million_usd: CostPerMillion = CostPerMillion()
     energy_per_output_token_j: float | None = None
     speculation: SpeculationUse | None = None
-    """None without speculative decoding."""
+    """None without speculative decoding; so are ``adapters`` and ``kv_transfers`` without what they are about."""
     adapters: AdapterUse | None = None
-    """None without LoRA adapters."""
     entries: Sequence[EntryUse] = ()
+    kv_transfers: KvTransferResult | None = None
     tenants: Sequence[TenantUse] = ()
     """The tenants of all workloads, those with most tokens first; empty where no workload and no policy states any."""
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)

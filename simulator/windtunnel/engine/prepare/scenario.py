@@ -33,7 +33,9 @@ from windtunnel.engine.prepare.chips import shared_chips
 from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
 from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.designs import check_designs, class_designs
+from windtunnel.engine.prepare.eligibility import Excluded, eligibility
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
+from windtunnel.engine.prepare.handover import check_roles, kv_links, nodes_of
 from windtunnel.engine.prepare.lengths import drawn_rows, session_source
 from windtunnel.engine.prepare.offered_load import least_queue, offered_load
 from windtunnel.engine.prepare.prefixes import PromptChains, block_tokens, prompt_chains
@@ -98,7 +100,8 @@ def prepare(
     of_users = [w for w in workloads if _has_users(w.workload) and not streamed]
     known = {w.number: w.source.ticks for w in workloads if w.source.count and w not in of_users}
     arrival, workload_of, rank = merged(known, limit)
-    signatures, eligible = _eligibility(
+    check_roles(scenario, policy, classes, workloads, compiled)
+    signatures, eligible = eligibility(
         scenario,
         policy,
         classes,
@@ -124,7 +127,10 @@ def prepare(
         workload_of=workload_of,
         rank=rank,
         eligible=eligible,
-        signatures=signatures,
+        signatures=[signature.readers for signature in signatures],
+        decode_signatures=[signature.decoders for signature in signatures],
+        links=kv_links(classes, compiled),
+        nodes=nodes_of(scenario, classes),
         end=to_ticks(scenario.stop.time) if scenario.stop is not None and scenario.stop.time is not None else None,
         faults=schedule,
         budget_w=budget_w,
@@ -162,7 +168,6 @@ def _chains(job_class: JobClass, block: int, compiled: Mapping[tuple[int, int], 
 
 
 _Pairs = dict[tuple[int, int], Compiled]
-_Excluded = dict[tuple[int, int], UnsupportedOperationError | str]
 
 
 # Long: it tries every pair of class and workload, and keeps the reasons why a pair is excluded.
@@ -173,7 +178,7 @@ def _compiled(
     workloads: Sequence[JobClass],
     preference: Preference | None,
     of_contexts: Sequence[JobClass],
-) -> tuple[_Pairs, dict[tuple[int, int], float], _Excluded]:
+) -> tuple[_Pairs, dict[tuple[int, int], float], Excluded]:
     """Return programs and preferences by (class, workload), and the reasons why a class does not run a workload.
 
     The tables of decoders are as long as the longest contexts of ``of_contexts`` need.
@@ -188,7 +193,7 @@ def _compiled(
     shelves = [DecoderCostCache(c.replica, scenario.served_models, longest, batch) for c in classes]
     compiled: _Pairs = {}
     preferences: dict[tuple[int, int], float] = {}
-    excluded: _Excluded = {}
+    excluded: Excluded = {}
     for job_class in workloads:
         if job_class.source.count == 0:
             continue
@@ -279,6 +284,7 @@ def _classes(
                 name=name,
                 device=device,
                 replica=replica,
+                role=entry.role,
                 first=first,
                 count=count,
                 begin=entry.replicas,
@@ -530,89 +536,3 @@ def _check_queue(prepared: PreparedRun) -> None:
 
 def _place_of(scenario: Scenario) -> Callable[[tuple[str | int, ...]], Location]:
     return lambda path: scenario.where(*path)
-
-
-def _eligibility(
-    scenario: Scenario,
-    policy: Policy,
-    classes: Sequence[FleetClass],
-    workloads: Sequence[JobClass],
-    compiled: Mapping[tuple[int, int], Compiled],
-    excluded: _Excluded,
-    workload_of: np.ndarray,
-    rank: np.ndarray,
-) -> tuple[list[tuple[int, ...]], np.ndarray]:
-    """Return the distinct sets of classes that can run a job, for each size of a gang, and the index of each job's set.
-
-    A class can run a job if its kind supports the operations and its memory is large enough.
-
-    Raises:
-        InputError: if no device can run a job.
-    """
-    signatures: dict[tuple[int, tuple[int, ...]], int] = {}
-    eligible = np.zeros(len(workload_of), dtype=np.int64)
-    for job_class in workloads:
-        members = workload_of == job_class.number
-        if not members.any():
-            continue
-        able = [c for c in classes if (c.number, job_class.number) in compiled]
-        place = scenario.where("workload", job_class.number, "ops")
-        if not able:
-            raise _no_device(scenario, job_class, excluded)
-        ranks = rank[members]
-        fits = np.zeros((len(ranks), len(able)), dtype=bool)
-        for column, fleet_class in enumerate(able):
-            need = compiled[fleet_class.number, job_class.number].footprint_bytes
-            fits[:, column] = (need if need.size == 1 else need[ranks]) <= fleet_class.usable_bytes(policy.batch)
-        if not fits.any(axis=1).all():
-            job = int(np.argmin(fits.any(axis=1)))
-            need = np.broadcast_to(
-                compiled[able[0].number, job_class.number].footprint_bytes, (job_class.source.count,)
-            )[ranks[job]]
-            tokens = compiled[able[0].number, job_class.number].tokens(int(ranks[job]))
-            for c in able:
-                costs = compiled[c.number, job_class.number].decoder
-                if costs is not None:
-                    try:
-                        costs.check_room(tokens)
-                    except InputError as error:
-                        raise error.at(scenario.where("fleet", c.number)) from None
-            largest = max(c.usable_bytes(policy.batch) for c in able)
-            trace = job_class.source.trace
-            row = f" ({trace.place(int(ranks[job]))})" if trace is not None else ""
-            raise InputError(
-                f"a job of '{job_class.workload.name}'{row} needs {format_quantity(float(need), 'B')} of memory, and "
-                f"no device of the fleet that can run it has enough",
-                where=place,
-                expected=f"at most {format_quantity(largest, 'B')}",
-            )
-        numbers = np.array([c.number for c in able])
-        # Usually all jobs of a workload fit the same devices; this test avoids sorting a million equal rows.
-        same = (fits == fits[0]).all()
-        patterns, inverse = (fits[:1], None) if same else np.unique(fits, axis=0, return_inverse=True)
-        codes = np.array(
-            [
-                signatures.setdefault((job_class.gang, tuple(int(n) for n in numbers[pattern])), len(signatures))
-                for pattern in patterns
-            ]
-        )
-        eligible[members] = codes[0] if inverse is None else codes[inverse.reshape(-1)]
-    return [numbers for _, numbers in signatures], eligible
-
-
-def _no_device(scenario: Scenario, job_class: JobClass, excluded: _Excluded) -> InputError:
-    """Return the error for a workload that no device of the fleet can run."""
-    place = scenario.where("workload", job_class.number, "ops")
-    for (_, work), why in excluded.items():
-        if work == job_class.number and isinstance(why, UnsupportedOperationError):
-            return UnsupportedOperationError(
-                f"no device of the fleet can run '{job_class.workload.name}': {why.problem}",
-                where=why.where if str(why.where) else place,
-                expected=why.expected,
-                nearest=why.nearest,
-            ).at(place)
-    return InputError(
-        f"no device of the fleet is recommended for the use case '{job_class.workload.use_case}'",
-        where=scenario.where("workload", job_class.number, "use_case"),
-        expected="a device from that row of the recommendation matrix (`windtunnel advise`)",
-    )

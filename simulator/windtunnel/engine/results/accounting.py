@@ -99,6 +99,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         progress=log.progress,
         loads=log.loads,
         use=log.use if outputs.any() else None,
+        transfers=log.transfers,
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
         fault_occurrences=log.fault_occurrences,
         corrupted=log.corrupted,

@@ -18,6 +18,7 @@ from windtunnel.core.results.run import (
     TimeDistribution,
     of_tokens,
 )
+from windtunnel.core.results.transfers import KvPair, KvTransferResult, Spread
 from windtunnel.core.results.use import EntryUse
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray, to_second_array
 from windtunnel.engine.prepare.prepared import PreparedRun
@@ -41,6 +42,7 @@ def generates(prepared: PreparedRun, work: int | None) -> bool:
     )
 
 
+# Long: it states each figure of the section once.
 def serving_of(
     distributions: Mapping[str, TimeDistribution],
     work: int | None,
@@ -96,9 +98,61 @@ def serving_of(
         speculation=_speculation(use, prepared, work),
         adapters=_adapters(use, prepared, work),
         entries=entries,
+        kv_transfers=_kv_transfers(prepared, recording, mine, work),
         tenants=tenants_of(prepared, recording) if work is None else [],
         attainment=attained,
     )
+
+
+def _kv_transfers(
+    prepared: PreparedRun, recording: Recording, mine: BoolArray, work: int | None
+) -> KvTransferResult | None:
+    """Return the transfers of KV caches of the jobs ``mine``; None where no request moves."""
+    found = recording.transfers
+    if found is None:
+        return None
+    of_jobs = mine[found.job]
+    classes = prepared.class_of_device()
+    sender, receiver = classes[found.sender[of_jobs]], classes[found.receiver[of_jobs]]
+    size = np.zeros(len(sender))
+    for cls, link in prepared.links.items():
+        here = receiver == cls
+        size[here] = found.tokens[of_jobs][here] * link.token_bytes + link.state_bytes
+    asked, began, landed = (to_second_array(ticks[of_jobs]) for ticks in (found.asked, found.began, found.landed))
+    pairs = []
+    for first, second in sorted({*zip(sender.tolist(), receiver.tolist(), strict=True)}):
+        between = (sender == first) & (receiver == second)
+        pairs.append(
+            KvPair(
+                prepared.classes[first].name,
+                prepared.classes[second].name,
+                int(between.sum()),
+                float(size[between].sum()),
+                float(size[between].sum() / max(float((landed - began)[between].sum()), 1e-12)),
+            )
+        )
+    span_s = recording.end / 1e12
+    busiest = 0.0
+    if work is None and span_s:
+        for devices in (found.sender, found.receiver):
+            busy = np.bincount(devices, weights=(found.landed - found.began).astype(np.float64))
+            busiest = max(busiest, float(busy.max(initial=0.0)) / recording.end)
+    return KvTransferResult(
+        count=len(size),
+        tokens=int(found.tokens[of_jobs].sum()),
+        bytes=float(size.sum()),
+        waiting_s=_spread(began - asked),
+        transfer_s=_spread(landed - began),
+        busiest_link=busiest if work is None else None,
+        pairs=pairs,
+    )
+
+
+def _spread(seconds: FloatArray) -> Spread | None:
+    """Return mean and percentiles of some times; None without any."""
+    if not len(seconds):
+        return None
+    return Spread(float(seconds.mean()), *(float(np.quantile(seconds, q)) for q in (0.5, 0.95, 0.99)))
 
 
 def _adapters(use: ServingUse | None, prepared: PreparedRun, work: int | None) -> AdapterUse | None:
@@ -289,7 +343,8 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
     groups, first = np.unique(group_of_job[decoded], return_index=True)
     for number, mine in zip(groups.tolist(), np.split(decoded, first[1:]), strict=True):
         here = slice(*np.searchsorted(group, [number, number + 1]).tolist())
-        low = np.searchsorted(end[here], jobs.first[mine], side="right")
+        # A gap begins with its step. A request that has come from another device was not in the step before.
+        low = np.searchsorted(end[here] - ticks[here], jobs.first[mine], side="left")
         high = np.searchsorted(end[here], jobs.finish[mine], side="right")
         largest[mine] = _largest_within(ticks[here], low, high)
     _replace_of_moved(largest, jobs, gaps, (group, end, ticks), works)
@@ -374,6 +429,7 @@ def attainment(work: int | None, prepared: PreparedRun, recording: Recording, st
     return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
 
 
+# Long: it states each figure of the section once.
 def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistribution]) -> Serving | None:
     """Return the requests of replications: counts are totals, other values are means; ``merged`` has the times."""
     if not parts:
@@ -404,6 +460,7 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         speculation=_merged_speculation([part.speculation for part in parts]),
         tenants=merged_tenants([part.tenants for part in parts]),
         entries=list(map(_merged_use, zip(*(part.entries for part in parts), strict=True))),
+        kv_transfers=_merged_transfers([part.kv_transfers for part in parts if part.kv_transfers is not None]),
         attainment=attained,
     )
 
@@ -432,6 +489,35 @@ def _merged_tier(rows: Sequence[PrefixTier]) -> PrefixTier:
         hit_rate=_mean(row.hit_rate for row in rows),
         hit_tokens=sum(row.hit_tokens for row in rows),
         loading=_mean(row.loading for row in rows),
+    )
+
+
+def _merged_transfers(parts: Sequence[KvTransferResult]) -> KvTransferResult | None:
+    """Return the transfers of replications: counts are totals, times are means."""
+    if not parts:
+        return None
+    names = dict.fromkeys((pair.sender, pair.receiver) for part in parts for pair in part.pairs)
+    pairs = []
+    for name in names:
+        same = [pair for part in parts for pair in part.pairs if (pair.sender, pair.receiver) == name]
+        size = math.fsum(pair.bytes for pair in same)
+        seconds = math.fsum(pair.bytes / pair.bytes_per_s for pair in same if pair.bytes_per_s)
+        pairs.append(KvPair(*name, sum(pair.count for pair in same), size, size / max(seconds, 1e-12)))
+
+    def spread(found: Sequence[Spread | None]) -> Spread | None:
+        known = [one for one in found if one is not None]
+        if not known:
+            return None
+        return Spread(*(math.fsum(getattr(one, f) for one in known) / len(known) for f in Spread.FIGURES))
+
+    return KvTransferResult(
+        count=sum(part.count for part in parts),
+        tokens=sum(part.tokens for part in parts),
+        bytes=math.fsum(part.bytes for part in parts),
+        waiting_s=spread([part.waiting_s for part in parts]),
+        transfer_s=spread([part.transfer_s for part in parts]),
+        busiest_link=_mean(part.busiest_link for part in parts),
+        pairs=pairs,
     )
 
 

@@ -10,22 +10,20 @@ from typing import Any, get_args
 import numpy as np
 
 from windtunnel.core.policy import Index, OwnFunction
-from windtunnel.core.rng import key_words
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
 from windtunnel.engine.prepare.designs import design_numbers, resident_rows
-from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.jobs import draw_columns, draws
-from windtunnel.engine.prepare.operation_faults import is_eligible, time_limit
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Segment, round_power
 from windtunnel.engine.prepare.source import ServiceTimeDraws
 from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
+from windtunnel.engine.transitions.fault_tables import faults_of, operation_fault_rows, rules_of
 from windtunnel.engine.transitions.flow_tables import write_flows, write_limits
+from windtunnel.engine.transitions.handover_tables import ports, write_decoders, write_role
 from windtunnel.engine.transitions.heap import ROOT
-from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
 from windtunnel.engine.transitions.step_tables import (
     step_counts,
@@ -48,10 +46,8 @@ from windtunnel.engine.transitions.tables import (
 )
 from windtunnel.engine.transitions.user_tables import submissions, think_ticks, user_rows, write_draws
 from windtunnel.engine.transitions.work import SERVER_WORDS
-from windtunnel.scenario.faults import BackOff, Ending, Failure, OperationFault, SlowCopy, Straggler
+from windtunnel.scenario.faults import OperationFault, Straggler
 
-REAL_ATTEMPTS = 3
-"""The largest number of starts of a job that a real device fails to execute; it equals that of modelled devices."""
 FAR_ABOVE = 4096
 """The number of devices above which the fleet is assumed not to fit into the cache."""
 ROWS, SLOTS = 65_536, 1024
@@ -112,7 +108,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     ints, numbers = Pool(np.int64), Pool(np.float64)
     designs = design_numbers(prepared)
     programs, ways, segments, workloads = _programs(prepared, words, ints, numbers, designs)
-    operation_faults = _operation_faults(prepared, ints)
+    operation_faults = operation_fault_rows(prepared, ints.add)
     class_rows, tree, idle = _classes(prepared, numbers)
     lines = works if batching else 1 if prepared.flows is None else len(prepared.flows.flows)
     queue_at, queues_of, queues = _queues_by_class(prepared, lines)
@@ -147,15 +143,18 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         node_index=index_of(len(nodes)),
         caches=caches,
         loads=records(slots if r.levels > 1 else 0, tables.LOAD),
+        ports=ports(prepared),
+        handovers=records(slots if r.disaggregated else 0, tables.HANDOVER),
+        transfers=records(rows if r.disaggregated else 1, tables.TRANSFER),
         waits=records(slots if r.waits else 0, tables.WAIT),
-        rules=_rules(prepared),
+        rules=rules_of(prepared),
         progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
         checkpoints=_checkpoints(prepared),
         overhead=records(1, tables.OVERHEAD),
         resident=resident_rows(prepared, designs),
         draws=np.ones((slots, r.draws + r.stretched)),
         ends=records(ROOT + devices + 2, tables.ENTRY),
-        timers=records(ROOT + 2 * queues + 1024 if batching or r.waits else 64, tables.ENTRY),
+        timers=records(ROOT + 2 * queues + 1024 if batching or r.waits or r.disaggregated else 64, tables.ENTRY),
         tree=tree,
         idle=idle,
         classes=class_rows,
@@ -290,6 +289,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     serving, batching = policy.batch.kind == "continuous", policy.batch.kind == "request"
     run = records(1, tables.RUN)
     r = run[0]
+    r.handing = r.handing_end = r.stranded = r.stranded_end = r.freed = -1
     r.unassigned = r.unassigned_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
     r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
     r.faults_until = MAX_TICKS if prepared.faults is None else 0
@@ -336,6 +336,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.signature_classes = ints.add(np.array([c for s in prepared.signatures for c in sorted(s)], dtype=np.int64))
     r.queue_at, r.queues_of = ints.add(queue_at), ints.add(queues_of)
     r.all_classes = ints.add(np.arange(len(classes)))
+    write_decoders(prepared, ints.add, r)
     return run
 
 
@@ -380,7 +381,7 @@ def _programs(
                         ends_body = s is body[-1]
                         row = _segment(s, columns.get(work, []), ints, numbers, words)
                         ends = (engine, ends_body, ends_body and place == len(phase) - 1)
-                        faults = _faults_of(prepared, cls, work, s.name)
+                        faults = faults_of(prepared, cls, work, s.name)
                         asks = prepared.classes[cls].executor is not None
                         needs = _design(s, designs if cls in prepared.designs else {}, ints)
                         segments.append(
@@ -421,58 +422,6 @@ def _design(segment: Segment, numbers: Mapping[str, int], ints: Pool) -> tuple[i
     return -1, ints.add(np.array([numbers.get(word, -1) for word in words.tolist()], dtype=np.int64)[which])
 
 
-def _faults_of(prepared: PreparedRun, cls: int, work: int, operation: str) -> np.ndarray:
-    """Return the faults that may affect an operation of a workload on a class, by their row in the table of faults."""
-    faults = [fault for fault in prepared.scenario.faults if isinstance(fault, OperationFault)]
-    rows = [
-        row
-        for row, fault in enumerate(faults)
-        if fault.affects(operation) and is_eligible(prepared, fault, prepared.classes[cls], work)
-    ]
-    return np.array(rows, dtype=np.int64)
-
-
-def _rules(prepared: PreparedRun) -> Records:
-    """Return what happens to interrupted jobs: of real devices, then of each fault of the scenario."""
-    rows = records(1 + len(prepared.scenario.faults), tables.RULE)
-    rows.longest, rows.factor = MAX_TICKS, 1.0
-    rows[tables.REAL_RULE].becomes, rows[tables.REAL_RULE].attempts = MIGRATE, REAL_ATTEMPTS
-    for row, fault in zip(rows[1:], prepared.scenario.faults, strict=True):
-        if not isinstance(fault, Failure | Ending):
-            continue
-        row.becomes, row.attempts = JOBS[fault.on_failure], fault.max_attempts
-        if isinstance(fault.pause, BackOff):
-            row.first, row.factor = to_ticks(fault.pause.first), fault.pause.factor
-            row.longest = MAX_TICKS if fault.pause.max is None else to_ticks(fault.pause.max)
-        elif fault.pause is not None:
-            row.first = to_ticks(fault.pause)
-    return rows
-
-
-def _operation_faults(prepared: PreparedRun, ints: Pool) -> Records:
-    """Return the faults of single operations, which have not affected any operation yet."""
-    scenario = prepared.scenario
-    faults = [(i, fault) for i, fault in enumerate(scenario.faults) if isinstance(fault, OperationFault)]
-    rows = records(len(faults), tables.OPERATION_FAULT)
-    for row, (number, fault) in zip(rows, faults, strict=True):
-        row.number, row.ticks, row.factor = number, -1, 1.0
-        row.limit = -1 if fault.max_occurrences is None else fault.max_occurrences
-        row.call, row.after = fault.call or 0, 0 if fault.after is None else to_ticks(fault.after)
-        if isinstance(fault, Ending):
-            row.kind, row.ticks = ENDS, time_limit(fault)
-        elif isinstance(fault, SlowCopy):
-            row.kind, row.factor = SLOWS, fault.factor
-        else:
-            row.kind = CORRUPTS
-        if fault.probability is not None:
-            row.probability = fault.probability
-            keys = [
-                key_words(scenario.seed, "faults", str(number), fault.kind, w.workload.name) for w in prepared.workloads
-            ]
-            row.keys_at = ints.add(np.array(keys, dtype=np.int64).ravel())
-    return rows
-
-
 def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np.ndarray]:
     """Return the classes, and the trees of their devices, or with a central queue the indexes of idle ones."""
     rows = records(len(prepared.classes), tables.CLASS)
@@ -490,7 +439,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
         if designs is not None and prepared.reconfigures:
             row.regions, row.load_ticks, row.load_w = designs.regions, designs.load_ticks, designs.load_w
         row.asks = any(
-            len(_faults_of(prepared, cls, work, segment.name))
+            len(faults_of(prepared, cls, work, segment.name))
             for (cls, work), compiled in prepared.compiled.items()
             if cls == fleet_class.number
             for segment in compiled.segments()
@@ -503,6 +452,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
             write_step_costs(row, decoders[0], numbers.add)
             write_engine(row, decoders[0])
             row.step_factor = prepared.step_factors.get(fleet_class.number, 1.0)
+            write_role(row, prepared, fleet_class)
         size += node_count
         ends.append(size)
     if prepared.policy.route.score is None:

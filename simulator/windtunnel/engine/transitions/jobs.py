@@ -80,7 +80,7 @@ def started(w: World, device: int, slot: int) -> None:
     if row >= 0:
         w.jobs[row].start, w.jobs[row].on = r.now, device
     if QUESTIONS and r.scaling:
-        _count_running(w, device, 1)
+        count_running(w, device, 1)
 
 
 HELD = -2
@@ -145,7 +145,7 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
         w.counts[s.work, 0 if completed else 1] += 1
     left(w, device)
     if QUESTIONS and r.scaling:
-        _count_running(w, device, -1)
+        count_running(w, device, -1)
     if USERS and r.users:
         if not completed:
             end_session(w, slot)
@@ -178,7 +178,7 @@ def stops(w: World, device: int, slot: int, moving: bool) -> None:
         j = w.jobs[row]
         j.start, j.on, j.first, j.starts, j.energy = -1, -1, -1, s.starts, s.energy
     if QUESTIONS and r.scaling:
-        _count_running(w, device, -1)
+        count_running(w, device, -1)
     if moving:
         left(w, device)
 
@@ -218,7 +218,8 @@ def count_working(w: World, cls: int, change: int) -> None:
 
 
 @cold
-def _count_running(w: World, device: int, change: int) -> None:
+def count_running(w: World, device: int, change: int) -> None:
+    """Change the number of jobs in progress on a device; one that drains is off without any."""
     cls, e = w.devices[device].cls, w.extras[device]
     before = e.running
     e.running += change

@@ -7,11 +7,13 @@ read again: there, or on another device.
 from __future__ import annotations
 
 from windtunnel.engine.transitions.adapters import forget_adapters
-from windtunnel.engine.transitions.features import ADAPTERS, PREFIXES, TIERS, cold
+from windtunnel.engine.transitions.features import ADAPTERS, PREFIXES, TIERS, TRANSFERS, cold
+from windtunnel.engine.transitions.handover import take_handed
 from windtunnel.engine.transitions.jobs import deliver_first_token
 from windtunnel.engine.transitions.loading import load_no_more
 from windtunnel.engine.transitions.prefixes import forget_prefixes, release_prompt
-from windtunnel.engine.transitions.servers import decodes_no_more, deliver_last, gap, last_token
+from windtunnel.engine.transitions.sequences import remove_decoding
+from windtunnel.engine.transitions.servers import deliver_last, gap, last_token
 from windtunnel.engine.transitions.tables import World
 from windtunnel.engine.transitions.victims import made_since_read
 
@@ -86,7 +88,7 @@ def take_sequence(w: World, device: int) -> tuple[int, int]:
     if slot >= 0:
         w.slots[slot].energy += v.per_token - w.sequences[slot].joules_at_birth
         delivered = _interrupt(w, device, slot)
-        decodes_no_more(w, device, slot)
+        remove_decoding(w, device, slot)
         if PREFIXES and w.run[0].caching:
             release_prompt(w, device, slot, True)
         return slot, delivered
@@ -99,8 +101,12 @@ def take_sequence(w: World, device: int) -> tuple[int, int]:
     if TIERS and v.loading >= 0:
         slot = v.loading
         load_no_more(w, device, slot)
-        release_prompt(w, device, slot, False)
+        release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
         return slot, _interrupt(w, device, slot)
+    if TRANSFERS and w.run[0].disaggregated:
+        slot = take_handed(w, device)
+        if slot >= 0:
+            return slot, _interrupt(w, device, slot)
     slot = v.off
     if slot >= 0:
         v.off = w.slots[slot].next

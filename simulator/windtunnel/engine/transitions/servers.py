@@ -6,9 +6,9 @@ recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is
 if the serving engine reserves whole contexts, when its output fits too. With a prefix cache (`prefixes`) a prompt is
 read from the first token on that the cache does not have. `engine/prepare/decoding.py` computes the cost of a step.
 
-Sequences are slots in doubly linked lists of their device, so memory is proportional to the number of jobs present.
-Decoding sequences are also in a list in the order in which they end. A sequence enters it once in hundreds of steps,
-and each step examines only its first element.
+A device that only reads prompts hands each request over when its prompt has been read (`handover`). A device that
+decodes it reserves memory for it, and takes it into the batch when its KV cache has arrived, between two steps, as the
+schedulers of engines do.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.prepare.programs import WATT_GRAIN
-from windtunnel.engine.transitions.adapters import adapters_cost, lacks_slot, release_adapter, use_adapter
+from windtunnel.engine.transitions.adapters import adapters_cost, lacks_slot
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_tokens, count_decoding
+from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_tokens
 from windtunnel.engine.transitions.features import (
     ADAPTERS,
     CLASSES,
@@ -34,9 +34,11 @@ from windtunnel.engine.transitions.features import (
     QUESTIONS,
     SPECULATION,
     TIERS,
+    TRANSFERS,
     cold,
     hot,
 )
+from windtunnel.engine.transitions.handover import hold, send, take_landed
 from windtunnel.engine.transitions.jobs import ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.loading import (
     admitted,
@@ -49,99 +51,32 @@ from windtunnel.engine.transitions.loading import (
 )
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
-from windtunnel.engine.transitions.prefixes import keep_answer, look_up, make_room, release_prompt, use_prompt
+from windtunnel.engine.transitions.prefixes import keep_answer, make_room
 from windtunnel.engine.transitions.queues import best_queue, insert, is_available, own_queue, pop, precedes, take_head
+from windtunnel.engine.transitions.sequences import (
+    append_decoding,
+    append_reading,
+    has_room,
+    needed_tokens,
+    release_memory,
+    remove_decoding,
+    remove_reading,
+    reserve,
+    sequences_of,
+    tokens_made,
+)
 from windtunnel.engine.transitions.speculation import queries_of, room_of, verify
-from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
+from windtunnel.engine.transitions.tables import (
+    FAILED_OPERATION,
+    PER_SECOND,
+    PREFILLS,
+    SHARED_MEMORY,
+    TOO_MANY,
+    Records,
+    World,
+)
 from windtunnel.engine.transitions.victims import first_victim, last_of, made_since_read
 from windtunnel.engine.transitions.work import proceed, settle
-
-# Lists of sequences.
-
-
-@hot
-def _reads(w: World, device: int, slot: int) -> None:
-    """Append the sequence to those in prefill."""
-    v = w.servers[device]
-    w.slots[slot].next, w.sequences[slot].before = -1, v.reading_end
-    if v.reading_end < 0:
-        v.reading = slot
-    else:
-        w.slots[v.reading_end].next = slot
-    v.reading_end = slot
-    v.reading_count += 1
-
-
-@cold
-def _reads_no_more(w: World, device: int, slot: int) -> None:
-    """Remove the sequence from those in prefill."""
-    v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
-    if q.before < 0:
-        v.reading = s.next
-    else:
-        w.slots[q.before].next = s.next
-    if s.next < 0:
-        v.reading_end = q.before
-    else:
-        w.sequences[s.next].before = q.before
-    v.reading_count -= 1
-
-
-@hot
-def _decodes(w: World, device: int, slot: int) -> None:
-    """Append the sequence to the decoding ones, and insert it after those that end after the same step."""
-    v, q = w.servers[device], w.sequences[slot]
-    w.slots[slot].next, q.before = -1, v.decoding_end
-    if v.decoding_end < 0:
-        v.decoding = slot
-    else:
-        w.slots[v.decoding_end].next = slot
-    v.decoding_end = slot
-    v.decoding_count += 1
-    before = v.ending_end
-    while before >= 0 and w.sequences[before].ends > q.ends:
-        before = w.sequences[before].earlier
-    q.earlier = before
-    if before < 0:
-        q.later = v.ending
-        v.ending = slot
-    else:
-        q.later = w.sequences[before].later
-        w.sequences[before].later = slot
-    if q.later < 0:
-        v.ending_end = slot
-    else:
-        w.sequences[q.later].earlier = slot
-    w.decoding_of[device, w.slots[slot].work] += 1
-    if CLASSES and w.run[0].fair:
-        count_decoding(w, device, slot, 1)
-
-
-@hot
-def decodes_no_more(w: World, device: int, slot: int) -> None:
-    """Remove the sequence from the decoding ones."""
-    v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
-    if q.before < 0:
-        v.decoding = s.next
-    else:
-        w.slots[q.before].next = s.next
-    if s.next < 0:
-        v.decoding_end = q.before
-    else:
-        w.sequences[s.next].before = q.before
-    v.decoding_count -= 1
-    if q.earlier < 0:
-        v.ending = q.later
-    else:
-        w.sequences[q.earlier].later = q.later
-    if q.later < 0:
-        v.ending_end = q.earlier
-    else:
-        w.sequences[q.later].earlier = q.earlier
-    w.decoding_of[device, s.work] -= 1
-    if CLASSES and w.run[0].fair:
-        count_decoding(w, device, slot, -1)
-
 
 # The cost of a step.
 
@@ -176,45 +111,6 @@ def _prompt_attention(numbers: Any, c: Records, start: int, chunk: int) -> tuple
     return seconds, joules
 
 
-# Memory.
-
-
-@hot
-def _needs(w: World, device: int, slot: int) -> int:
-    """Return the tokens for which the memory of a sequence that does not run is needed, less its state."""
-    if PREFIXES and w.run[0].caching:
-        return look_up(w, device, slot)
-    needs: int = w.sequences[slot].prompt
-    return needs
-
-
-@hot
-def _admit(w: World, device: int, slot: int, needs: int) -> None:
-    """Reserve memory for the prompt of a sequence, and let it be read."""
-    v, c = w.servers[device], w.classes[w.devices[device].cls]
-    v.cached += needs + c.state
-    v.promised += w.sequences[slot].output
-    if PREFIXES and w.run[0].caching:
-        use_prompt(w, device, slot, room_of(c, v))
-    if ADAPTERS and w.run[0].adapting:
-        use_adapter(w, device, slot)
-    if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
-        wait_for_load(w, device, slot)
-        return
-    _reads(w, device, slot)
-
-
-@hot
-def _release(w: World, device: int, slot: int, held: int) -> None:
-    """Release the memory of a sequence that holds so many tokens."""
-    v = w.servers[device]
-    v.cached -= held + w.classes[w.devices[device].cls].state
-    if PREFIXES and w.run[0].caching:
-        v.cached += release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
-    if ADAPTERS and w.run[0].adapting:
-        release_adapter(w, device, slot)
-
-
 # Steps.
 
 
@@ -245,10 +141,10 @@ def _preempt(w: World, device: int, slot: int) -> None:
     made = made_since_read(w, device, slot)
     # The step before this one has ended now, unless prompts were read in steps of their own since then.
     q.last = max(v.produced, q.last) if v.produced else r.now
-    decodes_no_more(w, device, slot)
+    remove_decoding(w, device, slot)
     held = q.prompt + made
     v.attended -= held
-    _release(w, device, slot, held)
+    release_memory(w, device, slot, held)
     v.promised -= q.output - made
     w.slots[slot].energy += v.per_token - q.joules_at_birth
     q.prompt, q.output = held, q.output - made
@@ -262,9 +158,9 @@ def _put_back(w: World, device: int, slot: int) -> None:
     if TIERS and w.run[0].levels > 1 and w.loads[slot].waits:
         load_no_more(w, device, slot)
     else:
-        _reads_no_more(w, device, slot)
-    _release(w, device, slot, q.prompt)
-    v.promised -= q.output
+        remove_reading(w, device, slot)
+    release_memory(w, device, slot, q.prompt)
+    v.promised -= tokens_made(w.classes[w.devices[device].cls], q)
     _waits_off(w, device, slot)
 
 
@@ -282,17 +178,6 @@ def _waits_off(w: World, device: int, slot: int) -> None:
         v.off = slot
     else:
         w.slots[before].next = slot
-
-
-@hot
-def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
-    """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
-    needed = needs + c.state
-    if c.whole:
-        present = admitted(v)
-        drafted = (queries_of(c) - 1) * (present + 1)
-        return bool(v.cached + needed + q.output + v.promised + drafted <= c.capacity or present == 0)
-    return bool(needed <= room_of(c, v))
 
 
 @hot
@@ -346,17 +231,74 @@ def _return_passed(w: World, device: int, passed: int) -> None:
 
 
 @hot
+def _admit(w: World, device: int, slot: int, needs: int) -> None:
+    """Reserve memory for the prompt of a sequence, and let it be read when what is loaded for it is there."""
+    reserve(w, device, slot, needs)
+    if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
+        wait_for_load(w, device, slot)
+        return
+    append_reading(w, device, slot)
+
+
+@hot
+def _join(w: World, device: int) -> None:
+    """Take the requests into the batch whose KV cache has arrived. Each has its first token now.
+
+    Blocks of its prompt that a tier of this device had were not sent, and are waited for.
+    """
+    while w.ports[device].landed:
+        slot = take_landed(w, device)
+        if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
+            wait_for_load(w, device, slot)
+        else:
+            _has_read(w, device, slot)
+
+
+@hot
+def _join_loaded(w: World, device: int) -> None:
+    """Let the sequences continue whose blocks are loaded: those with the rest of their KV cache here join the batch."""
+    slot = next_loaded(w, device)
+    while slot >= 0:
+        if TRANSFERS and w.sequences[slot].read == w.sequences[slot].prompt:
+            _has_read(w, device, slot)
+        else:
+            append_reading(w, device, slot)
+        slot = next_loaded(w, device)
+
+
+@hot
+def _receive_next(w: World, device: int) -> bool:
+    """Reserve memory for the first request that awaits it, and send its KV cache; return whether there is room."""
+    slot = w.ports[device].awaiting
+    if sequences_of(w, device) >= w.classes[w.devices[device].cls].most_sequences:
+        return False
+    if ADAPTERS and w.run[0].adapting and lacks_slot(w, device, slot):
+        return False
+    needs = needed_tokens(w, device, slot)
+    if not has_room(w, device, slot, needs):
+        return False
+    reserve(w, device, slot, needs)
+    send(w, device, slot)
+    return True
+
+
+# Long: every step passes through it, and a call takes time.
+@hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
+    moves = TRANSFERS and r.disaggregated
+    if moves:
+        _join(w, device)
     accepts = is_available(w, device)
     if TIERS:
-        slot = next_loaded(w, device)
-        while slot >= 0:
-            _reads(w, device, slot)
-            slot = next_loaded(w, device)
+        _join_loaded(w, device)
     passed_off, passed = False, -1
-    while (CLASSES and r.outranks) or admitted(v) < c.most_sequences:
+    while (CLASSES and r.outranks) or sequences_of(w, device) < c.most_sequences:
+        if moves and v.off < 0 and w.ports[device].awaiting >= 0:
+            if not _receive_next(w, device):
+                break
+            continue
         slot, queue = _next_in(w, device, accepts, passed_off)
         if slot < 0:
             break
@@ -366,9 +308,9 @@ def _fill(w: World, device: int) -> None:
             if queue >= 0:
                 passed = _pass(w, queue, passed)
             continue
-        needs = _needs(w, device, slot)
-        is_full = CLASSES and admitted(v) >= c.most_sequences
-        if is_full or not _has_room(c, v, w.sequences[slot], needs):
+        needs = needed_tokens(w, device, slot)
+        is_full = CLASSES and sequences_of(w, device) >= c.most_sequences
+        if is_full or not has_room(w, device, slot, needs):
             victim = first_victim(w, device, slot, needs) if CLASSES and r.outranks else -1
             if victim < 0:
                 break
@@ -390,6 +332,10 @@ def _keep_within_memory(w: World, device: int) -> None:
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     while room_of(c, v) < 0 and (admitted(v) > v.decoding_count or v.decoding_count > 1):
         _preempt(w, device, last_of(w, device))
+    if TRANSFERS and r.disaggregated and w.ports[device].reserved:
+        # The memory of requests whose KV cache is on its way is not taken back, not even for a last sequence.
+        while room_of(c, v) < 0 and v.decoding_count:
+            _preempt(w, device, last_of(w, device))
     if PREFIXES and r.caching == SHARED_MEMORY and w.caches[device].spare > room_of(c, v):
         make_room(w, device, room_of(c, v))
 
@@ -560,6 +506,10 @@ def _finish(w: World, device: int, slot: int) -> None:
 def _has_read(w: World, device: int, slot: int) -> None:
     """End the prefill of a sequence, which produces a token."""
     r, v, q = w.run[0], w.servers[device], w.sequences[slot]
+    if TRANSFERS and q.output > 1 and w.classes[w.devices[device].cls].role == PREFILLS:
+        v.promised -= 1
+        hold(w, device, slot)
+        return
     if w.jobs[row_of(w, w.slots[slot].job)].first == -1:
         record_first_token(w, device, slot, r.now)
     else:
@@ -570,7 +520,7 @@ def _has_read(w: World, device: int, slot: int) -> None:
         charge_tokens(w, device, slot, 1)
     q.last = r.now
     if q.output == 1:
-        _release(w, device, slot, q.prompt + 1)
+        release_memory(w, device, slot, q.prompt + 1)
         _finish(w, device, slot)
         return
     v.attended += q.prompt + 1
@@ -580,7 +530,7 @@ def _has_read(w: World, device: int, slot: int) -> None:
     if SPECULATION and w.classes[w.devices[device].cls].queries > 1:
         # It is not known in advance after which step it ends.
         q.made, q.ends = 1, FAR
-    _decodes(w, device, slot)
+    append_decoding(w, device, slot)
 
 
 @hot
@@ -596,10 +546,10 @@ def note_use(w: World, device: int) -> None:
 def _end_decoding(w: World, device: int, slot: int) -> None:
     """End a sequence that has produced all of its output."""
     v, q = w.servers[device], w.sequences[slot]
-    decodes_no_more(w, device, slot)
+    remove_decoding(w, device, slot)
     held = q.prompt + q.output
     v.attended -= held
-    _release(w, device, slot, held)
+    release_memory(w, device, slot, held)
     w.slots[slot].energy += v.per_token - q.joules_at_birth
     _finish(w, device, slot)
 

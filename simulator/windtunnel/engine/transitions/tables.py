@@ -36,8 +36,9 @@ RUN = _layout(
     "now end heap timer_count stale free next job arrived last turn fault faults_until written too_long closing "
     "unassigned unassigned_end placing placing_end waiting running completed failed dropped pausing last_finish "
     # `pausing`: the number of jobs that pause before their next attempt.
-    # `last_finish`: the last tick at which a job ended or was interrupted. `gone`: the next tick when a device fails
-    # permanently; `ended`: 1 + the number of ended jobs at the last check whether waiting jobs can be served.
+    # `last_finish`: the last tick at which a job ended, was interrupted, or found no device to decode it. `gone`: the
+    # next tick when a device fails permanently; `ended`: 1 + the number of ended jobs at the last check whether waiting
+    # jobs can be served.
     "gone ended returned "
     # What precedes the next event. `feeding`: a device that may start work; `sweeping`: the position in the list of
     # classes whose idle devices are offered work, up to `sweep_end`; `draining`: whether power may have become
@@ -58,6 +59,12 @@ RUN = _layout(
     # them a device loses when it fails; the tokens of a block; the most nodes that a request may need; the offsets in
     # `ints` of the blocks and tokens of the runs.
     "caching nodes free_node reindexing levels lost_levels block_tokens longest_chain run_blocks run_tokens "
+    # For requests that move from a device that reads prompts to one that decodes. Whether there are any (a constant);
+    # handing, handing_end: first and last slots of those that a device is to be chosen for next; stranded,
+    # stranded_end, strandeds: of those that no available device accepts, and their number; freed: the first device
+    # that may start work because memory became free; transfers: how many are recorded. Offsets in `ints`: of the first
+    # class that decodes the jobs of signature s (from decode_at + s), and of these classes.
+    "disaggregated handing handing_end stranded stranded_end strandeds freed transfers decode_at decode_classes "
     # For adapters: whether any are used, how many a device has places for, and the number of the last use.
     "adapting adapter_places adapter_turn "
     # For streams: the first free task.
@@ -129,13 +136,17 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # `adapted` of seconds, then joules, by adapters and tokens; the seconds of a copy into a slot and of a read. For
 # autoscaling: the number of devices in service that have a job, their device-ticks since the last decision, and the
 # tick until which these are counted. For gangs: idle, the number of available devices without a job. For designs: how
-# many a device holds (0 if it never loads any), and the ticks and the power above idle of a load.
+# many a device holds (0 if it never loads any), and the ticks and the power above idle of a load. role: BOTH_ROLES,
+# PREFILLS or DECODES. For KV caches that move: the bytes of a token and of a sequence's state on all devices of a copy
+# of the attention, the rates (B/s) at which these devices send or receive inside a node and over the network, and the
+# latencies (s).
 CLASS = _layout(
     "first count tree leaf kind asks capacity state columns linear copy head prefill decode kinds windows stages "
     "copies most_tokens most_sequences alone undivided whole queries slots host adapted "
-    "scaled working worked counted idle regions load_ticks",
+    "scaled working worked counted idle regions load_ticks role",
     "memory stage_share step_factor idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s "
-    "drafting_s load_adapter_s read_adapter_s frontend_s late_prompts",
+    "drafting_s load_adapter_s read_adapter_s frontend_s late_prompts "
+    "token_bytes state_bytes link_rate link_s network_rate network_s",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
 # of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real
@@ -266,6 +277,22 @@ LOAD = _layout(
     "started_blocks_1 started_tokens_1 started_blocks_2 started_tokens_2"
 )
 
+# What a device with continuous batching needs to hand requests over. holding: the first of the sequences whose prompt
+# it has read and whose KV cache is here until it has been sent. incoming, incoming_end: the sequences that come to it,
+# in order; the first `landed` of them have arrived, for the first `reserved` there is memory, and awaiting is the first
+# of the other ones, of which there are `waiting`. sends_until, receives_until: until when its link is busy in each
+# direction. node: the node that has all its devices, or -1. turn: when it was last chosen. listed, following: whether
+# it is in the list of devices that may start work, and the next one there.
+PORT = _layout(
+    "holding incoming incoming_end landed reserved awaiting waiting sends_until receives_until node turn listed "
+    "following"
+)
+# The way of the request of a slot from one device to another. stage: see HANDED and its kin; asked: the tick at which
+# its prompt had been read; began, lands: of the transfer of `tokens` tokens of its KV cache; next: link of its list.
+HANDOVER = _layout("stage:4 sender:4 receiver:4 next:4 tokens asked began lands")
+# A transfer that has ended.
+TRANSFER = _layout("job sender:4 receiver:4 tokens asked began landed")
+
 # What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
 # occupy an engine, in the order in which they began; active_since: the tick up to which the energy for being active is
 # shared; is_active, active_from: whether any engine works, and since when. undelivered: jobs that ended while the
@@ -333,6 +360,11 @@ BY_PRESENT, BY_BACKLOG, BY_TURN, BY_EACH = range(4)
 NO_BATCH, REQUEST = range(2)
 NO_CACHE, SHARED_MEMORY, OWN_BLOCKS = range(3)
 """Prefix caches: none, in the memory that sequences leave, or of a stated number of blocks."""
+BOTH_ROLES, PREFILLS, DECODES = range(3)
+"""What a device with continuous batching does for a request."""
+NOT_HANDED, HANDED, STRANDED, AWAITS, SENT, LANDED = range(6)
+"""Stages of a request that moves: no device has been chosen yet, none is available, there is no memory yet, its KV
+cache is on its way, it has arrived."""
 REAL_RULE = 0
 """The row of RULE for jobs of real devices."""
 LOST, LEFT, REJECTED = 1, 2, 3
@@ -342,7 +374,7 @@ LIMITED = -2
 NOT_PREEMPTED, RESUMED, RESTARTED = range(3)
 """Whether jobs are preempted, and where they continue."""
 
-COMPLETION, RESET, FAULT_EVENT, TIMER, READY, RETURN, LEAVE, DECIDE, ARRIVAL_EVENT = range(9)
+COMPLETION, LANDING, RESET, FAULT_EVENT, TIMER, READY, RETURN, LEAVE, DECIDE, ARRIVAL_EVENT = range(10)
 """Kinds of events, in the order in which those of one tick are processed."""
 LANES, LANE_BASE = 4096, 2**40
 """An interval on a lane of an engine has the lane LANE_BASE + engine's word * LANES + lane."""
@@ -363,10 +395,11 @@ ENTITIES = 2**52
     MORE_THOUGHTS,
     MORE_CAPACITY,
     MORE_NODES,
+    MORE_TRANSFERS,
     TOO_LONG,
     CHECK_SERVED,
     QUESTION,
-) = range(16)
+) = range(17)
 """The reason why an engine stops advancing."""
 
 NO_QUESTION, BATCH_COST, OPERATION, DECISION, READINESS, FAILED_OPERATION, RESET_DONE = range(7)
@@ -407,6 +440,12 @@ class World(NamedTuple):
     """The part of a job that only tiers of prefix caches need, by slot."""
     node_index: Any
     """The hash table of the nodes: 1 + the node, or 0; its length is a power of two."""
+    ports: Records
+    """The part of a device that only requests that move need."""
+    handovers: Records
+    """The part of a job that only requests that move need, by slot."""
+    transfers: Records
+    """The transfers of KV caches that have ended."""
     waits: Records
     """The part of a job that only patience and pauses need, by slot."""
     rules: Records

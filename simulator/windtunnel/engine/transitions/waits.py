@@ -34,7 +34,8 @@ _JOBS = 2**28
 
 
 @cold
-def _entity(w: World, slot: int) -> int:
+def entity_of(w: World, slot: int) -> int:
+    """Return the number that identifies an event of a job (see ``SLOTS``)."""
     entity: int = w.slots[slot].job % _JOBS * SLOTS + slot
     return entity
 
@@ -53,7 +54,7 @@ def _grow_impatient(w: World, slot: int) -> None:
         return
     wait.gives_up = r.now + np.int64(scaled)
     r.impatient += 1
-    set_timer(w, LEAVE, _entity(w, slot), wait.gives_up)
+    set_timer(w, LEAVE, entity_of(w, slot), wait.gives_up)
 
 
 @cold
@@ -177,7 +178,7 @@ def pause(w: World, device: int, slot: int, ticks: int) -> None:
     r.pausing += 1
     w.waits[slot].returns_to = device
     if ticks < r.end - r.now:
-        set_timer(w, RETURN, _entity(w, slot), r.now + ticks)
+        set_timer(w, RETURN, entity_of(w, slot), r.now + ticks)
 
 
 @cold
