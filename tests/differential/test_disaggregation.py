@@ -53,6 +53,7 @@ def moving(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
                 ]
             )
         ),
+        **draw(st.sampled_from([{}, {"session": {"turns": 3, "new_tokens": 90, "think": {"mean": "1 ms"}}}])),
         "ops": [{"generate": {"model": "small", "prompt": 700, "output": 3, "shared_prefix": 600}}],
         **draw(st.sampled_from([{}, {"patience": "2 ms"}, {"max_waiting": 2}])),
     }
@@ -72,7 +73,10 @@ def moving(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         )
     )
     batch = {"kind": "continuous", "size": size, "tokens": tokens, "memory": 1.0}
-    batch |= draw(st.sampled_from([{}, {"prefix_cache": {}}, {"prefix_cache": {"blocks": 9, "block": 512}}]))
+    host, disk = {"size": "20 MB", "bandwidth": "1 GB/s"}, {"size": "1 GB", "bandwidth": "100 MB/s"}
+    few = {"blocks": 9, "block": 512}
+    caches = [None, {}, few, {"host": host}, {"host": host, "disk": disk}, {**few, "host": host, "disk": disk}]
+    batch |= {} if (cache := draw(st.sampled_from(caches))) is None else {"prefix_cache": cache}
     policy = {"route": draw(st.sampled_from(ROUTES)), "order": draw(st.sampled_from(["arrival", "priority"]))}
     policy |= draw(st.sampled_from([{}, {"decode_route": "kv-aware"}, {"decode_route": "prefix-aware"}]))
     network = draw(st.sampled_from([{}, {"bandwidth": "20 MB/s", "latency": "1 us"}]))

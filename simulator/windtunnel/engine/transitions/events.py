@@ -230,7 +230,9 @@ def room(w: World) -> int:
         return MORE_INTERVALS
     if SERVERS and r.serving and r.gaps + r.workloads + r.running + 2 > len(w.gaps):
         return MORE_GAPS
-    if PREFIXES and r.caching and r.nodes + r.batch_size * r.longest_chain > len(w.nodes):
+    # The end of a transfer, or of a step with prompts, lets both its sender and its receivers admit requests.
+    filled = 2 if TRANSFERS and r.disaggregated else 1
+    if PREFIXES and r.caching and r.nodes + filled * r.batch_size * r.longest_chain > len(w.nodes):
         return MORE_NODES
     if TRANSFERS and r.disaggregated and r.transfers >= len(w.transfers):
         return MORE_TRANSFERS

@@ -19,6 +19,7 @@ from windtunnel.engine.transitions.features import (
     QUESTIONS,
     SERVERS,
     TALLIES,
+    TRANSFERS,
     USERS,
     WAITS,
     cold,
@@ -79,6 +80,8 @@ def started(w: World, device: int, slot: int) -> None:
     row = row_of(w, s.job)
     if row >= 0:
         w.jobs[row].start, w.jobs[row].on = r.now, device
+    if TRANSFERS and r.disaggregated:
+        w.handovers[slot].sender = device
     if QUESTIONS and r.scaling:
         count_running(w, device, 1)
 
@@ -106,14 +109,17 @@ def outside_of_steps(w: World, device: int, slot: int) -> int:
     """Return the ticks that a request spends outside of the steps of a device with continuous batching.
 
     They are those of the engine's front end, and of the times of reading its prompt alone that pass before its first
-    token is delivered.
+    token is delivered. A request that moves has the front end of the device that decodes, from which its tokens come.
     """
-    d, s = w.devices[device], w.slots[slot]
-    c, p = w.classes[d.cls], w.programs[d.cls * w.run[0].workloads + s.work]
-    if c.frontend_s == 0.0 and c.late_prompts == 0.0:
+    reader = device
+    if TRANSFERS and w.run[0].disaggregated:
+        reader = w.handovers[slot].sender
+    s, cls = w.slots[slot], w.devices[reader].cls
+    c, by, p = w.classes[w.devices[device].cls], w.classes[cls], w.programs[cls * w.run[0].workloads + s.work]
+    if c.frontend_s == 0.0 and by.late_prompts == 0.0:
         return 0
     alone_s = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
-    return int(np.rint((c.frontend_s + c.late_prompts * alone_s) * TICKS_PER_SECOND))
+    return int(np.rint((c.frontend_s + by.late_prompts * alone_s) * TICKS_PER_SECOND))
 
 
 @hot
