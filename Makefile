@@ -38,6 +38,7 @@ test-optional: $(TEST_STAMP)
 # benchmarks write to reports/benchmarks.
 study: $(TEST_STAMP)
 	PYTHONPATH=. $(BIN)/python -m tests.differential.fuzz 0 1000
+	PYTHONPATH=. $(BIN)/python -m tests.differential.serving_fuzz 0 500
 	$(BIN)/python benchmarks/process_engine.py --out reports/benchmarks
 	$(BIN)/python benchmarks/engines.py --out reports/benchmarks
 	$(BIN)/python benchmarks/commands.py --out reports/benchmarks

@@ -139,6 +139,8 @@ class FakeCupy:
         """Names of what was called, in order, for tests."""
         self.options: list[tuple[str, ...]] = []
         """That the compiler was told."""
+        self.unloaded_while_running = 0
+        """Kernels that were still running when their module was freed."""
         self.stay: set[str] = set()
         """Names of kernels that stay: each runs at once, in a thread, and who waits for its stream waits for it."""
         self.fail: dict[str, int] = {}
@@ -514,6 +516,11 @@ def _cuda(fake: FakeCupy, there: SimpleNamespace) -> Any:
     class Module:
         def __init__(self) -> None:
             self.ptr = 0
+            self.running: list[threading.Thread] = []
+
+        def __del__(self) -> None:
+            # Unloading a module waits for its kernels, so that one that stays would get no command until it gives up.
+            fake.unloaded_while_running += sum(thread.is_alive() for thread in self.running)
 
         def load(self, cubin: bytes) -> None:
             assert type(cubin) is bytes
@@ -574,6 +581,7 @@ def _cuda(fake: FakeCupy, there: SimpleNamespace) -> Any:
                 if self.name in fake.stay:
                     thread = threading.Thread(target=run, daemon=True)
                     thread.start()
+                    self.module.running.append(thread)
                     run = thread.join
                 fake.enqueue(stream, run, [int(one) for one in args if one.dtype == np.uint64])
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.backends.fake_cupy import FakeCupy
 
+from windtunnel.backends.common import trials
 from windtunnel.backends.cuda import context as cupy_context
 from windtunnel.backends.cuda.trials import CupyOperations
 from windtunnel.core import errors
@@ -57,6 +58,28 @@ def test_an_operation_is_done_and_its_numbers_are_right(operations: CupyOperatio
     trial.close()
     with pytest.raises(errors.DeviceError):
         trial.run()
+
+
+@pytest.mark.parametrize("case", ["add", "pinned in", "pinned out", "within", "transform"])
+def test_many_runs_are_replays_of_small_graphs(
+    operations: CupyOperations, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A measurement of power repeats an operation for a second, and one graph of so many would take minutes to capture."""
+    monkeypatch.setattr(trials, "LARGEST_GRAPH", 8)
+    graph: Any = operations._cupy.driver.cupy.cuda.Graph
+    launched, launch = [], graph.launch
+
+    def watched(self: Any, stream: Any = None) -> None:
+        launched.append(len(self._nodes))
+        launch(self, stream)
+
+    monkeypatch.setattr(graph, "launch", watched)
+    trial = operations.trial(CASES[case][0], columns(CASES[case][0], **CASES[case][1]))
+    trial.run(21)
+    assert set(launched) == {5, 8}
+    assert sum(launched) == 8 + 5 + 21, "each graph is launched once to prepare it"
+    assert trial.check() <= 1.0
+    trial.close()
 
 
 def test_what_stays_has_no_numbers_before_it_ran_and_is_cuda_s_alone(operations: CupyOperations) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,11 @@ def shared(capacity: int) -> SharedQueues:
 
 
 @pytest.fixture
-def context() -> cupy_context.CupyContext:
+def context() -> Iterator[cupy_context.CupyContext]:
     cupy = FakeCupy()
     cupy.stay.add("windtunnel_echo")
-    return cupy_context.open_context(cupy, "cuda", 0)
+    yield cupy_context.open_context(cupy, "cuda", 0)
+    assert not cupy.unloaded_while_running, "a device would have waited for the kernel's end in its launch"
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_80", "sm_70", "sm_61"])

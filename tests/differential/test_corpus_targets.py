@@ -349,6 +349,18 @@ def test_glsl_on_lavapipe_gives_the_corpuss_numbers_and_the_emulators(run: Runne
     runners.for_each(running("glsl"), check_one)
 
 
+@pytest.mark.skipif("cuda" not in os.environ.get("WINDTUNNEL_REQUIRE", "").split(","), reason="requires an NVIDIA GPU")
+@pytest.mark.parametrize("part", range(8))
+def test_a_gpu_gives_the_corpuss_numbers_and_the_emulators(run: Runner, part: int) -> None:
+    """All kernels, also those with warps and with threads that wait for each other. In parts, for `pytest -n 8`."""
+
+    def check_one(name: str) -> None:
+        found = run(runners.run_cuda, emitted(name, "cuda"), case_of(name), CASES[name].shared_bytes)
+        check(name, found, bits=settled(name) and name not in MAY_DIFFER.get("cuda", ()))
+
+    runners.for_each(written("cuda")[part::8], check_one)
+
+
 def test_glslang_compiles_what_is_not_run() -> None:
     def check_one(name: str) -> None:
         assert len(compiled(emitted(name, "glsl"))) > 500

@@ -530,8 +530,8 @@ def opencl_extensions() -> list[str]:
     return list(driver_of("opencl").device.extensions.split())
 
 
-def run_on(name: str, emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
-    """A text on the first device of a back end: the arrays that it writes."""
+def run_on(name: str, emitted: Emitted, case: Case, shared: int = 0) -> dict[str, np.ndarray]:
+    """A text on the first device of a back end: the arrays that it writes. ``shared``: dynamic bytes a block (CUDA)."""
     driver = driver_of(name)
     queue = driver.queue(non_blocking=False)
     held = {}
@@ -543,7 +543,11 @@ def run_on(name: str, emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
     values = [
         held[one.name] if isinstance(one, Buffer) else number_of(one, case) for one in emitted.signature.arguments
     ]
-    driver.launch(kernel, emitted, case.grid, case.block, values, queue, ())
+    if shared:
+        driver.opt_in(kernel, shared)
+        driver.launch(kernel, emitted, case.grid, case.block, values, queue, (), shared)
+    else:
+        driver.launch(kernel, emitted, case.grid, case.block, values, queue, ())
 
     def take(one: Buffer) -> np.ndarray:
         out = np.empty(case.arguments[one.name].nbytes, np.uint8)
@@ -567,6 +571,10 @@ def run_wgsl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
 
 def run_glsl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
     return run_on("vulkan", emitted, case)
+
+
+def run_cuda(emitted: Emitted, case: Case, shared: int) -> dict[str, np.ndarray]:
+    return run_on("cuda", emitted, case, shared)
 
 
 def run_cpp(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:

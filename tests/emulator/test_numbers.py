@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,12 @@ def halves(x: f16[:], out: f16[:]):
 @windtunnel.kernel
 def doubled(x: f64[:]):
     x[grid(1)] *= 2.0
+
+
+@windtunnel.kernel
+def fused(a: f64[:], b: f64[:], c: f64[:], out: f64[:]):
+    i = grid(1)
+    out[i] = fma(a[i], b[i], c[i])
 
 
 @windtunnel.kernel
@@ -182,6 +189,29 @@ def test_subnormals_are_kept_elsewhere(device: str) -> None:
     np.testing.assert_array_equal(out[2].view(np.uint32), (SMALL + SMALL).view(np.uint32))
     assert (out[6] == SMALL - np.float32(1.2e-38)).all()
     assert out[3].tolist() == [1, 1, 1, 0, 1]
+
+
+def test_fma_of_f64_is_rounded_once() -> None:
+    """Against exact arithmetic: sums that cancel, ends of the range, numbers that are none, and what an H200 gave."""
+    rng = np.random.default_rng(3)
+    a = np.ldexp(rng.uniform(-1, 1, 3000), rng.integers(-60, 60, 3000))
+    b = np.ldexp(rng.uniform(-1, 1, 3000), rng.integers(-60, 60, 3000))
+    c = -a * b * (1 + np.ldexp(rng.integers(0, 2, 3000).astype(float), -rng.integers(1, 54, 3000)))
+    a[:5], b[:5], c[:5] = (
+        [1 + 2.0**-30, np.inf, np.nan, 1e308, -0.0],
+        [1 - 2.0**-30, 1.0, 1.0, 10.0, 0.0],
+        [-1.0, 1.0, 1.0, 1.0, -0.0],
+    )
+    device = windtunnel.device("h100-sxm-80gb", catalogue=KNOWN)
+    out = device.empty(a.shape, np.float64)
+    device.launch(fused, 3, 1000, *(device.to_device(one) for one in (a, b, c)), out)
+    found = device.to_host(out)
+    assert found[0] == -(2.0**-60)
+    assert found[1] == np.inf and np.isnan(found[2]) and found[3] == np.inf
+    assert found[4] == 0.0 and np.signbit(found[4])
+    exact = [Fraction(x) * Fraction(y) + Fraction(z) for x, y, z in zip(a[5:], b[5:], c[5:], strict=True)]
+    assert found[5:].tolist() == [one.numerator / one.denominator for one in exact]
+    assert (found[5:] != a[5:] * b[5:] + c[5:]).any()
 
 
 def test_subnormals_of_f16_are_kept_where_those_of_f32_are_flushed() -> None:

@@ -78,6 +78,9 @@ def outcome(
 
 USERS = {"process": "closed", "users": 2, "think": {"distribution": "exponential", "mean": "1 ms"}}
 PREEMPTIVE = {"name": "priority", "preemption": "restart"}
+POISSON = {"name": "w", "arrivals": {"process": "poisson", "rate": "1000 /s"}}
+TRACE = {"name": "w", "arrivals": {"process": "trace", "file": "t.csv", "time": "t"}}
+SESSION = {"turns": 2, "new_tokens": 5, "think": {"mean": "1 ms"}}
 CHECKPOINT = {"every": "1 ms", "cost": "1 us"}
 CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
     "continuous batching with other programs than one `generate`": [
@@ -87,6 +90,14 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
     "request-level batches with `streams` in a program, or with `generate` beside operations": [
         ([[STREAMS]], {"policy": batch("request")}),
         ([[GENERATE, OPERATION]], {"policy": batch("request")}),
+    ],
+    "sessions with other programs than one `generate`": [
+        ([], {"workload": [{**POISSON, "session": SESSION, "ops": [SERVICE]}]}),
+        ([], {"workload": [{**POISSON, "session": SESSION, "ops": [GENERATE, OPERATION]}]}),
+    ],
+    "sessions, or `rows`, with arrivals from a trace": [
+        ([], {"workload": [{**TRACE, "session": SESSION, "ops": [GENERATE]}]}),
+        ([], {"workload": [{**TRACE, "rows": {"file": "t.csv"}, "ops": [GENERATE]}]}),
     ],
     "request-level batches of a program that needs several designs, on FPGAs that change designs": [
         ([[OPERATION, {"fft": {"n": 64}}]], {"policy": batch("request"), "fleet": [{"device": "alveo-u50"}]})
@@ -110,9 +121,15 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
         ([[ADAPTED]], {"policy": batch("request")}),
     ],
     "preemption with an order by arrival": [([[SERVICE]], {"policy": {"name": "fifo", "preemption": "resume"}})],
-    "preemption with batches": [
+    "preemption with request-level batches": [
         ([[SERVICE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "request", "size": 2}}}),
-        ([[GENERATE]], {"policy": {**PREEMPTIVE, "batch": {"kind": "continuous"}}}),
+    ],
+    "`preemption: restart` with continuous batching": [
+        ([[GENERATE]], {"policy": {**batch("continuous"), "name": "priority", "preemption": "restart"}})
+    ],
+    "fair shares without continuous batching": [([[SERVICE]], {"policy": {"name": "fifo", "fair": {}}})],
+    "fair shares with an order other than `arrival` and `priority`": [
+        ([[GENERATE]], {"policy": {**batch("continuous"), "name": "shortest-job-first", "fair": {}}})
     ],
     "preemption with `streams` above 1, or with `streams` in a program": [
         ([[SERVICE]], {"policy": PREEMPTIVE, "fleet": [{**GPU, "streams": 2}]}),

@@ -288,3 +288,16 @@ def test_a_calibration_of_products_serves_steps_whatever_wrote_their_activations
     assert 1.4 < slow / own < 2.2
     done = windtunnel_command("calibrate", "step", table, "--device", "l4", "--out", overlay, expect=2)
     assert "a step is priced by its operations" in done.stderr
+
+
+def test_decoders_in_float16_run_where_there_is_no_bfloat16() -> None:
+    row = {"model": "llama-3.1-8b", "decode": 4, "context": 500}
+    old = StepPricing(windtunnel.catalogue().device("v100-sxm-32gb"))
+    with pytest.raises(InputError, match="bfloat16") as refused:
+        old.one(one_row(Step, row))
+    assert refused.value.nearest == "float16"
+    cost = old.one(one_row(Step, {**row, "weights": "float16"}))
+    assert cost.duration_s > 16e9 / 900e9  # its weights over the bandwidth
+    new = StepPricing(windtunnel.catalogue().device("h100-sxm-80gb"))
+    both = [new.one(one_row(Step, {**row, "weights": name})).duration_s for name in ("bfloat16", "float16")]
+    assert both[0] == pytest.approx(both[1], rel=0.05)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,11 @@ from windtunnel.scenario.decoder import ServedModel
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 from windtunnel.validation.serving import read_loops, read_measurements
+from windtunnel_models.campaigns import published_cache, published_formats
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.engines import read_engine_overlay, serving_engine
 from windtunnel_models.engines.fit import fit_times
-from windtunnel_models.models import known_architecture, published_formats
+from windtunnel_models.models import known_architecture
 
 CATALOGUE = Catalogue()
 H100 = CATALOGUE.device("h100-sxm-80gb")
@@ -86,6 +87,11 @@ def test_an_engine_has_its_own_batch_unless_the_scenario_states_one() -> None:
     assert Replica(H100, engine=serving_engine("generic")).memory_share(own) == 0.9
     assert Replica(l4, engine=serving_engine("vllm")).largest_step(own) == LargestStep(2048, 256)
     assert Replica(H100, engine=serving_engine("vllm")).largest_step(own) == LargestStep(8192, 1024)
+    for sku, tokens in [("l4", 2048), ("l40s", 4096), ("h100-sxm-80gb", 8192), ("b200-sxm-180gb", 16384)]:
+        assert Replica(CATALOGUE.device(sku), engine=serving_engine("sglang")).largest_step(own).tokens == tokens
+    # vLLM's larger limits are slower on A100, whatever its memory.
+    a100 = Replica(CATALOGUE.device("a100-sxm-80gb"), engine=serving_engine("vllm"))
+    assert a100.largest_step(own) == LargestStep(2048, 256)
     stated = Batch("continuous", 7, tokens=512, memory=0.5)
     assert Replica(H100, engine=serving_engine("vllm")).largest_step(stated) == LargestStep(512, 7)
     assert Replica(H100, engine=serving_engine("vllm")).memory_share(stated) == 0.5
@@ -154,6 +160,49 @@ def test_tables_of_the_simulation_give_the_step_of_an_engine_that_predict_gives(
         seconds, joules = tables.step(int(decode), decode * context, chunks, int(prefill > 0))
         assert seconds == pytest.approx(expected.duration_s[0], rel=0.02)
         assert joules + seconds * tables.idle_power_w == pytest.approx(expected.energy_j[0], rel=0.02)
+
+
+def pieces(prompt: int, most: int) -> list[tuple[int, int]]:
+    """The start and the length of each chunk of a prompt."""
+    return [(start, min(most, prompt - start)) for start in range(0, prompt, most)]
+
+
+@pytest.mark.parametrize(
+    ("model", "group"),
+    [("llama-3.1-8b", Group(attention_data=4)), ("qwen3-30b-a3b", Group(tensor=2, attention_data=2, expert=4))],
+)
+def test_a_request_is_on_one_copy_of_the_attention_in_steps_and_in_simulations(model: str, group: Group) -> None:
+    engine, decoder = serving_engine("vllm"), known_architecture(model)
+    tables = DecoderCosts(
+        Replica(H100, group, engine), ServedModel(decoder, "graph", "sustained"), LargestStep(4096, 64), 4096
+    )
+    divided = divided_decoder(H100, decoder, group, engine)
+    costs = []
+    for decode, prefill, before in [(0.0, 1024.0, 0.0), (0.0, 512.0, 512.0), (32.0, 256.0, 0.0), (48.0, 0.0, 0.0)]:
+        load = StepLoad(*(np.array([value]) for value in (decode, 1024.0 if decode else 0.0, prefill, before)))
+        expected = step_cost(H100, divided, load, CONTEXT)
+        chunks = [(int(before), int(prefill))] if prefill else []
+        seconds, joules = tables.step(int(decode), decode * 1024.0, chunks, int(prefill > 0))
+        assert seconds == pytest.approx(expected.duration_s[0], rel=0.01)
+        assert joules + seconds * tables.idle_power_w == pytest.approx(expected.energy_j[0], rel=0.01)
+        costs.append(seconds)
+    # The other copies wait for one prompt; several prompts are read at the same time.
+    several, _ = tables.step(0, 0.0, [(0, 512), (0, 512)], 2)
+    assert several < 0.9 * costs[0]
+    served_ = served("vllm", 1000, 1, 1, tokens=4096)
+    parts = {key: value for key, value in asdict(group).items() if value is not None}
+    served_["fleet"] = [{"device": "h100-sxm-80gb", "count": group.devices, "engine": "vllm", "group": parts}]
+    served_["models"]["chat"] = {"catalogue": model}
+    jobs = run(served_, "process").recording.jobs
+    first_s = (jobs.first - jobs.arrival)[0] / 1e12
+    assert first_s == pytest.approx(tables.step(0, 0.0, [(0, 1000)], 1)[0], rel=1e-3)
+    # A copy has its part of the tokens of a step, so longer prompts are read in chunks.
+    assert tables.reading([3000]) == pytest.approx(
+        np.sum(
+            [tables.step(0, 0.0, [(k, n)], int(k + n == 3000)) for k, n in pieces(3000, 4096 // group.attention_data)],
+            0,
+        )
+    )
 
 
 def test_on_another_sku_the_interval_of_a_profile_is_wider() -> None:
@@ -396,4 +445,84 @@ def test_a_format_that_campaigns_call_by_its_family_is_that_of_the_published_che
     assert published_formats("gpt-oss-120b", "nvfp4/nvfp4") == ""
     assert published_formats("minimax-m2.5", "fp8") == ""
     assert published_formats("minimax-m2.5", "nvfp4") == "nvfp4"
+    # One format of all weights is told, and the published checkpoint has 4 bits in its experts alone.
+    assert published_formats("kimi-k2.5", "int4/int4") == ""
+    assert published_formats("kimi-k2.5", "bfloat16/int4") == "bfloat16/int4"
     assert published_formats("llama-3.1-70b", "fp8") == "fp8"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "trtllm"])
+def test_a_run_of_a_closed_loop_gives_the_times_of_its_validation(engine: str, tmp_path: Path) -> None:
+    users, prompt, output, name = 3, 700, 12, "llama-3.1-8b"
+    path = tmp_path / "m.csv"
+    path.write_text(
+        "engine,model,sku,users,prompt_tokens,output_tokens,tpot_s\n"
+        f"{engine},{name},h100-sxm-80gb,{users},{prompt},{output},0.01\n"
+    )
+    (row,) = validate_serving(path)
+    profile = serving_engine(engine)
+    data = served(engine, prompt, output, users, size=users)
+    closed = {"process": "closed", "users": users, "think": {"distribution": "deterministic", "mean": "0 s"}}
+    data["workload"][0]["arrivals"] = closed
+    together = run(data, "process").result.serving
+    closed["ramp"] = f"{together.e2e_s.mean.value!r} s"
+    data["stop"] = {"jobs": 5 * users}
+    done = run(data, "process")
+    jobs, kept = done.recording.jobs, slice(2 * users, 4 * users)
+    assert row.ttft_s == pytest.approx(float(jobs.until_first(kept).mean()) / 1e12, rel=1e-9)
+    assert row.e2e_s == pytest.approx(float(jobs.until_finish(kept).mean()) / 1e12, rel=1e-9)
+    # The statistics, the records of single jobs and the cycle of a user have the time outside of the steps.
+    outside_s = profile.frontend_s.value * 1e12
+    assert jobs.outside is not None and np.all(jobs.outside >= outside_s)
+    assert (np.all(jobs.outside == outside_s)) == (profile.late_prompts.value == 0)
+    first_s = float(jobs.until_first(slice(None)).mean()) / 1e12
+    assert done.result.serving.ttft_s.mean.value == pytest.approx(first_s, rel=1e-6)
+    assert jobs.arrival[users] == jobs.finish[0] + jobs.outside[0]
+    assert (
+        run(data, "compiled").recording.jobs.until_first(slice(None)).tolist() == jobs.until_first(slice(None)).tolist()
+    )
+
+
+def test_without_a_front_end_no_time_outside_of_steps_is_kept() -> None:
+    assert run(served("generic", 500, 4, 2), "process").recording.jobs.outside is None
+
+
+def test_the_resolved_scenario_has_the_steps_and_the_memory_that_engines_decide() -> None:
+    data = served("vllm", 500, 4, 2)
+    one = run(data, "process").result.scenario
+    assert one["policy"]["batch"] | {"size": 1024, "tokens": 8192, "memory": 0.9} == one["policy"]["batch"]
+    data["fleet"].append({"device": "l4", "engine": "sglang", "batch": {"size": 64}})
+    data["policy"]["name"] = "least-loaded"
+    two = run(data, "process").result.scenario
+    own = serving_engine("sglang").limits_on(CATALOGUE.device("l4"))
+    h100, l4 = (entry["batch"] for entry in two["fleet"])
+    assert h100 == {"size": 1024, "tokens": 8192, "memory": 0.9}
+    assert (
+        l4["size"] == 64
+        and l4["tokens"] == own.tokens.value
+        and l4["memory"] == serving_engine("sglang").memory_share.value
+    )
+    # The resolved scenario is a scenario, and gives the same run.
+    again = windtunnel.run(scenario_from_data(two), catalogue=CATALOGUE, engine="process")
+    assert again.result.scenario == two and again.result.serving == run(data, "process").result.serving
+
+
+def test_limits_of_steps_of_an_entry_need_continuous_batching() -> None:
+    data = served("vllm", 500, 4, 2)
+    data["fleet"][0]["batch"] = {"size": 8}
+    data["policy"] = "fifo"
+    with pytest.raises(InputError, match="continuous"):
+        run(data, "process")
+
+
+def test_what_a_campaign_does_not_tell_is_filled_in_from_its_scripts_and_checkpoints() -> None:
+    assert published_cache("nvfp4/nvfp4", "") == published_cache("nvfp4", "") == "fp8"
+    assert published_cache("nvfp4", "bfloat16") == "bfloat16" and published_cache("fp8", "") == ""
+    drawn, equal = (
+        ClosedLoop("sglang", "llama-3.1-8b", "h100-sxm-80gb", Group(), "", "", 32.0, 1024.0, output)
+        for output in (1024.0, 1000.0)
+    )
+    # With prompts in steps of their own, users wait for all prompts of the others if these are spread over the time.
+    first, second = loop_times([drawn, equal], StepPricing(H100))
+    alone = EngineTimes(decode=1e-9)
+    assert first.tpot_s(alone) * 1024.0 == pytest.approx(2.0 * second.tpot_s(alone) * 1000.0, rel=1e-3)

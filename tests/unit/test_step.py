@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel.core.architecture import Convention, Weights
+from windtunnel.core.architecture import Architecture, Convention, Weights
 from windtunnel.core.errors import InputError
-from windtunnel.core.group import Group, padded
+from windtunnel.core.group import Group, padded, padded_expert
 from windtunnel.core.ops import Moe, Rows
-from windtunnel.core.step import Amount, DividedDecoder, Part
+from windtunnel.core.serving_engine import divided_decoder
+from windtunnel.core.step import Amount, DividedDecoder, FusedReduce, Part
 from windtunnel.core.step_cost import StepCost, StepLoad, step_cost
+from windtunnel_models.engines import serving_engine
 from windtunnel_models.models import known_architecture, known_architectures
 
 H100 = windtunnel.catalogue().device("h100-sxm-80gb")
@@ -45,7 +47,11 @@ def test_a_token_takes_two_operations_for_each_active_weight_of_any_model() -> N
         counted = model.active_parameters
         if not model.tied and model.convention is Convention.EMBEDDING_AND_HEAD:
             counted -= model.vocabulary * model.width
-        assert work(DividedDecoder(model), {"gemm", "moe"}) == pytest.approx(2 * counted, rel=2e-3), model.name
+        found = work(DividedDecoder(model), {"gemm", "moe"})
+        if model.weights.experts == "mxfp4":
+            assert 2 * counted < found < 2.2 * counted  # these experts are padded
+        else:
+            assert found == pytest.approx(2 * counted, rel=2e-3), model.name
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-70b", "qwen3-235b-a22b", "deepseek-v3", "qwen3.5-27b"])
@@ -151,11 +157,60 @@ def test_activations_are_converted_by_the_kernel_before_a_product_except_after_a
 
 def test_norms_in_all_reduces_have_no_launch_of_their_own() -> None:
     model = known_architecture("llama-3.1-8b")
-    fused = {part.name: part for part in DividedDecoder(model, Group(tensor=2), fused_norms=True).parts()}
+    fused = {part.name: part for part in DividedDecoder(model, Group(tensor=2), fused=FusedReduce("trtllm")).parts()}
     apart = {part.name: part for part in DividedDecoder(model, Group(tensor=2)).parts()}
     assert "norms" not in fused and fused["norms in all-reduces"].times == 1
     assert apart["norms"].times == 64
     assert fused["norms in all-reduces"].scale["bytes"] == 64 * apart["norms"].scale["bytes"]
+
+
+def test_all_reduces_above_the_largest_fused_buffer_are_those_of_the_engine() -> None:
+    model, most = known_architecture("llama-3.1-8b"), 64
+    fused = FusedReduce("trtllm", most * model.width * 2.0)
+    decoder = DividedDecoder(model, Group(tensor=8), 8, "vllm", fused)
+
+    def parts(tokens: float) -> dict[str, list[Part]]:
+        found: dict[str, list[Part]] = {}
+        for part in decoder.parts():
+            if part.runs(np.array([tokens]))[0]:
+                found.setdefault(part.name, []).append(part)
+        return found
+
+    small, large = parts(most), parts(most + 1)
+    assert all(len(several) == 1 for several in (*small.values(), *large.values()))
+    assert small["all-reduce of attention"][0].values["implementation"] == "trtllm"
+    assert large["all-reduce of attention"][0].values["implementation"] == "vllm"
+    assert "norms" not in small and "norms in all-reduces" not in large and large["norms"][0].times == 64
+
+
+def test_engines_take_fused_all_reduces_for_the_decoders_and_sizes_that_they_have_them_for() -> None:
+    b200 = windtunnel.catalogue().device("b200-sxm-180gb")
+    dense, experts = known_architecture("llama-3.1-8b"), known_architecture("qwen3-30b-a3b")
+
+    def fused(engine: str, model: Architecture, **group: int) -> FusedReduce | None:
+        return divided_decoder(b200, model, Group(**group), serving_engine(engine)).fused
+
+    assert fused("vllm", dense, tensor=8) == FusedReduce("trtllm", 2.0**20)
+    assert fused("vllm", dense, tensor=8, pipeline=2) is None
+    assert fused("sglang", dense, tensor=8) is None
+    assert fused("sglang", experts, tensor=8) == FusedReduce("trtllm", 2048 * 2.0 * experts.width)
+    assert fused("sglang", experts, tensor=4, attention_data=2, expert=8) is None
+    assert fused("trtllm", dense, tensor=8) == FusedReduce("trtllm")
+    assert fused("generic", dense, tensor=8) is None
+
+
+def test_narrow_experts_are_padded_as_engines_store_them() -> None:
+    """Slices of 360 values take the time of 384, which no kernel reads slower than aligned ones."""
+    assert padded_expert(2880, 2880, 8, "mxfp4") == (3072, 8 * 384)
+    assert padded_expert(2880, 2880, 8, "nvfp4") == (2880, 8 * 368)
+    assert padded_expert(2880, 2880, 8, "bfloat16") == (2880, 2880)
+    eighth = next(
+        p for p in DividedDecoder(known_architecture("gpt-oss-120b"), Group(tensor=8)).parts() if p.name == "experts"
+    )
+    b200 = windtunnel.catalogue().device("b200-sxm-180gb")
+    rows = eighth.rows(np.array([64.0]), CONTEXT)
+    bare = replace(rows, numbers={**rows.numbers, "width": np.array([2880.0]), "expert_width": np.array([2880.0])})
+    assert b200.cost(rows).duration_s[0] < b200.cost(bare).duration_s[0]
 
 
 def test_experts_exchange_tokens_only_between_copies_of_the_attention() -> None:
@@ -187,6 +242,8 @@ def test_an_indexer_reads_and_multiplies_every_key_of_the_context() -> None:
 def test_tokens_that_choose_independently_hit_fewer_experts() -> None:
     (part,) = [p for p in DividedDecoder(known_architecture("qwen3-30b-a3b")).parts() if p.name == "experts"]
     rows = part.rows(np.array([1.0, 16.0, 1e6]), CONTEXT)
+    assert np.all(rows.numbers["skew"] == 1.01)
+    rows = replace(rows, numbers={**rows.numbers, "skew": np.zeros(3)})
     hit = Moe.distinct_experts(rows.choices, rows.numbers)
     assert hit == pytest.approx([8.0, 128 * (1 - (1 - 8 / 128) ** 16), 128.0])
     balanced = Moe.distinct_experts({**rows.choices, "routing": "balanced"}, rows.numbers)

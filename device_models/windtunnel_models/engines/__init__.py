@@ -8,7 +8,16 @@ from pathlib import Path
 
 from windtunnel.core.decoder_memory import Reserves, ShareOf
 from windtunnel.core.errors import InputError, list_choices, nearest
-from windtunnel.core.serving_engine import ENGINE_NAMES, EXPERTS, OTHER, Admission, Limits, ServingEngine
+from windtunnel.core.serving_engine import (
+    ENGINE_NAMES,
+    EXPERTS,
+    OTHER,
+    Admission,
+    FusedFor,
+    FusedNorms,
+    Limits,
+    ServingEngine,
+)
 from windtunnel.core.spec import Parameter
 from windtunnel_models.reader import FileReader
 
@@ -34,14 +43,18 @@ FITTED = (
     Parameter("unseen_error", "1", "the same on other SKUs", KEYS),
 )
 """The numbers of ``core.step.EngineTimes``, which are fitted by die, and for mixtures of experts together."""
+_TIERS = ("small", "medium", "large", "huge")
+"""Sizes of devices, for which engines have different limits."""
+_FITTED_NAMES = {parameter.name for parameter in FITTED}
+_LIBRARIES = ("nccl", "vllm", "sglang", "trtllm")
+_FUSED = tuple(f"{architecture}-{devices}" for architecture in ("hopper", "blackwell") for devices in (2, 4, 8))
+"""The keys of the largest buffers of fused all-reduces."""
 _PARAMETERS = {
     parameter.name: parameter
     for parameter in (
-        Parameter("tokens", "1", "largest number of tokens in a step", required=True),
-        Parameter("sequences", "1", "largest number of sequences in a step", required=True),
-        Parameter("large_tokens", "1", "tokens on a device with large_memory_bytes or more"),
-        Parameter("large_sequences", "1", "sequences on such a device"),
-        Parameter("large_memory_bytes", "B", "the memory from which these apply"),
+        Parameter("tokens", "1", "largest number of tokens in a step, by the memory of the device", _TIERS),
+        Parameter("sequences", "1", "largest number of sequences in a step, likewise", _TIERS),
+        Parameter("from_bytes", "B", "the memory from which a size of devices begins; small ones begin at 0", _TIERS),
         Parameter("memory_share", "1", "share of the memory, as `share_of` reads it", required=True),
         Parameter("block_tokens", "1", "tokens of a block of the cache", required=True),
         Parameter("frontend_s", "s", "time of a request outside of the steps before its first token", required=True),
@@ -54,6 +67,8 @@ _PARAMETERS = {
         Parameter("first_token_error", "1", "factor of the 90% interval of the time to the first token", required=True),
         Parameter("logit_copies", "1", "float32 copies of the logits while tokens are sampled"),
         *(Parameter(name, "B", doc) for name, doc in _RESERVES.items()),
+        Parameter("fused_tokens", "1", "most tokens of a step whose all-reduces also normalise"),
+        Parameter("fused_bytes", "B", "largest buffer of an all-reduce that also normalises", _FUSED),
         *FITTED,
     )
 }
@@ -113,8 +128,12 @@ def _read(path: Path) -> ServingEngine:
         optional=("fitted",),
     )
     reader.check_name("engine", path.stem)
-    kernels = reader.mapping(("kernels",), required=("implementation", "fused_norms", "source"))
-    scheduling = reader.mapping(("scheduling",), required=("admission", "chunked_prefill", "prefill_first", "source"))
+    kernels = reader.mapping(("kernels",), required=("implementation", "fused_norms", "source"), optional=("fused_by",))
+    scheduling = reader.mapping(
+        ("scheduling",),
+        required=("admission", "chunked_prefill", "prefill_first", "limits_of_copy", "source"),
+        optional=("smallest_on",),
+    )
     memory = reader.mapping(("memory",), required=("share_of", "graphs_in_share", "source"))
     for section in ("kernels", "scheduling", "memory"):
         reader.source(reader.at((section, "source")), (section, "source"))
@@ -122,17 +141,34 @@ def _read(path: Path) -> ServingEngine:
     for parameter in _PARAMETERS.values():
         if parameter.required and parameter.name not in values:
             raise reader.error(("values",), f"'{parameter.name}' is missing", "a number with its source")
-    limits = Limits(values["tokens"], values["sequences"])
-    large = "large_memory_bytes" in values
+    own = reader.choice(kernels["implementation"], _LIBRARIES, ("kernels", "implementation"), "library")
+    limits = []
+    for size in _TIERS:
+        if f"tokens.{size}" not in values:
+            continue
+        for name in ("sequences", *(() if size == "small" else ("from_bytes",))):
+            if f"{name}.{size}" not in values:
+                raise reader.error(("values", name), f"'{size}' is missing", "a number with its source")
+        begins = 0.0 if size == "small" else values[f"from_bytes.{size}"].value
+        limits.append(Limits(values[f"tokens.{size}"], values[f"sequences.{size}"], begins))
+    if not limits or limits[0].from_bytes:
+        raise reader.error(("values", "tokens"), "'small' is missing", "a number with its source")
     return ServingEngine(
         name=path.stem,
-        implementation=reader.choice(
-            kernels["implementation"], ("nccl", "vllm", "sglang", "trtllm"), ("kernels", "implementation"), "library"
+        implementation=own,
+        fused=FusedNorms(
+            FusedFor(
+                reader.choice(
+                    kernels["fused_norms"], [kind.value for kind in FusedFor], ("kernels", "fused_norms"), "decoders"
+                )
+            ),
+            reader.choice(kernels.get("fused_by", own), _LIBRARIES, ("kernels", "fused_by"), "library"),
+            values.get("fused_tokens"),
+            {key: values[f"fused_bytes.{key}"] for key in _FUSED if f"fused_bytes.{key}" in values},
         ),
-        fused_norms=bool(kernels["fused_norms"]),
-        limits=limits,
-        large_limits=Limits(values["large_tokens"], values["large_sequences"]) if large else limits,
-        large_memory_bytes=values["large_memory_bytes"].value if large else 0.0,
+        limits=tuple(limits),
+        limits_of_copy=bool(scheduling["limits_of_copy"]),
+        smallest_on=tuple(scheduling.get("smallest_on", ())),
         memory_share=values["memory_share"],
         reserves=replace(
             Reserves(),
@@ -155,7 +191,7 @@ def _read(path: Path) -> ServingEngine:
         frontend_s=values["frontend_s"],
         late_prompts=values["late_prompts"],
         first_token_error=values["first_token_error"],
-        values={name: value for name, value in values.items() if "." in name},
+        values={name: value for name, value in values.items() if name.partition(".")[0] in _FITTED_NAMES},
         fitted={key: tuple(skus) for key, skus in top.get("fitted", {}).items()},
         doc=str(top["doc"]),
     )

@@ -75,31 +75,6 @@ def find_architecture(text: str) -> Architecture:
     return read_architecture(Path(text)) if text.endswith(".json") else known_architecture(text)
 
 
-_FAMILIES = {"fp8": ("fp8", "fp8_block"), "nvfp4": ("nvfp4", "mxfp4")}
-"""What campaigns call a format, and the formats that it may mean."""
-
-
-def published_formats(name: str, weights: str) -> str:
-    """Return the formats of a measured decoder, as a column of ``Step`` states them, from those that a campaign tells.
-
-    Campaigns call block-scaled FP8 ``fp8`` and every 4-bit float ``nvfp4``. Of a mixture of experts whose published
-    checkpoint has experts in another format of the same family, it is that checkpoint; the answer is then empty.
-
-    Args:
-        name: The decoder, by its name or the path of its configuration.
-        weights: ``FORMAT`` or ``LINEAR/EXPERTS``, or empty for its own.
-
-    Raises:
-        InputError: if the decoder is not known.
-    """
-    own = find_architecture(name)
-    told = weights.rpartition("/")[2]
-    has_experts = any(layers.experts is not None for layers in own.layers)
-    if has_experts and told != own.weights.experts and own.weights.experts in _FAMILIES.get(told, ()):
-        return ""
-    return weights
-
-
 def known_architectures() -> Iterator[Architecture]:
     """Yield the architecture of every known decoder."""
     for name in model_names():

@@ -29,8 +29,9 @@ def plan(
     """Find the cheapest fleets of the scenario's candidates that meet its targets, with a lower bound on the cost.
 
     ``objective`` replaces that of the scenario. ``workers`` is the number of processes (default: one for each
-    processor); it does not change the answer. ``outside_code`` lets a policy be code in a file outside of the scenario's folder. ``progress`` is called with the
-    number of finished simulations. Raises InputError for a scenario that is not valid.
+    processor); it does not change the answer. ``outside_code`` lets a policy be code in a file outside of the
+    scenario's folder. ``progress`` is called with the number of finished simulations. Raises InputError for a scenario
+    that is not valid.
     """
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(Path(scenario), changes, seed=seed, outside_code=outside_code)

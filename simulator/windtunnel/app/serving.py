@@ -30,10 +30,11 @@ from windtunnel.validation.serving import (
     simulated,
 )
 from windtunnel.validation.serving import means as mean_errors
+from windtunnel_models.campaigns import published_cache, published_formats
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 from windtunnel_models.engines import serving_engine
 from windtunnel_models.engines.fit import EngineFit, fit_times
-from windtunnel_models.models import find_architecture, published_formats
+from windtunnel_models.models import find_architecture
 
 
 def validate_serving(
@@ -187,8 +188,9 @@ def _times_of(loop: MeasuredLoop, device: Device) -> LoopTimes:
     group = Group(**counts, expert_tensor=d.group.get("expert_tensor"))
     weights = published_formats(d.model, d.weights)
     assert loop.users is not None  # noqa: S101  the caller kept closed loops
+    kv_dtype = published_cache(weights, d.kv_dtype)
     closed = ClosedLoop(
-        d.engine, d.model, d.sku, group, weights, d.kv_dtype, loop.users, float(loop.prompt), float(loop.output)
+        d.engine, d.model, d.sku, group, weights, kv_dtype, loop.users, float(loop.prompt), float(loop.output)
     )
     try:
         return loop_times([closed], StepPricing(device))[0]

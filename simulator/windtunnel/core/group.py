@@ -119,3 +119,17 @@ def share(size: int, ranks: int) -> int:
 def padded(vocabulary: int, ranks: int, multiple: int = 64) -> int:
     """Return the vocabulary of one rank: padded to a multiple of 64 (vLLM, SGLang), then divided and rounded up."""
     return math.ceil(math.ceil(vocabulary / multiple) * multiple / ranks)
+
+
+_EXPERT_TILES = {"fp8": (1, 16), "nvfp4": (1, 16), "int4": (1, 16), "mxfp4": (256, 128)}
+"""Multiples to which engines pad the width of the model and that of a rank's slice of an expert, by format.
+
+vLLM's kernels for MXFP4 need multiples of 256 and of 128 (Marlin; CUTLASS 128 and 128, TensorRT-LLM's 256 and 256:
+``mxfp4_round_up_hidden_size_and_intermediate_size`` in fused_moe/oracle/mxfp4.py). Those of the other narrow formats
+load 16 values at once. 16-bit experts are not padded, and block-scaled FP8 is divided in whole blocks of 128."""
+
+
+def padded_expert(width: int, expert_width: int, ranks: int, weights: str) -> tuple[int, int]:
+    """Return the width of the model and of an expert as engines store the experts that ``ranks`` devices share."""
+    outer, inner = _EXPERT_TILES.get(weights, (1, 1))
+    return math.ceil(width / outer) * outer, math.ceil(expert_width / ranks / inner) * inner * ranks

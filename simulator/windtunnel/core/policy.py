@@ -9,7 +9,7 @@ differ in more, so routes with ``rank_by`` each score all of them.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -150,13 +150,27 @@ class Order:
 
 
 @dataclass(frozen=True)
+class CacheTier:
+    """Memory below that of the devices, which keeps blocks of prompts for each replica.
+
+    ``bytes_per_s``: the rate at which a replica loads from it; None: that of the host links of its devices.
+    """
+
+    name: Literal["host", "disk"]
+    size_bytes: float
+    bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
 class PrefixCache:
     """Blocks of prompts that a device has read are kept for later requests.
 
-    ``blocks``: as many blocks as this, beside the key-value memory of the sequences; None: in that memory.
+    ``blocks``: as many blocks as this, beside the key-value memory of the sequences; None: in that memory. ``tiers``
+    are below it, the one nearest to the device first.
     """
 
     blocks: int | None = None
+    tiers: tuple[CacheTier, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -178,6 +192,19 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class FairShares:
+    """Of the tenants with waiting requests, the one that was served the fewest tokens for its weight is next.
+
+    ``weights``: by tenant, 1 for others. ``prompt``, ``output``: what a token of a prompt that is read, and a generated
+    one, count.
+    """
+
+    weights: Mapping[str, float]
+    prompt: float
+    output: float
+
+
+@dataclass(frozen=True)
 class Policy:
     """A route, an order and a batch."""
 
@@ -189,6 +216,7 @@ class Policy:
     """Whether a waiting job may interrupt one that comes after it in the order, and where the latter continues."""
     backfill: bool = False
     """Whether later jobs may start on devices for which a job of several devices waits."""
+    fair: FairShares | None = None
 
     @property
     def requires(self) -> frozenset[str]:

@@ -61,7 +61,8 @@ class Jobs:
     """All jobs in order of arrival, one array element each. Times are ticks, -1 where the event did not happen.
 
     ``first`` is the time of a request's first token, and ``tokens`` the number of its output tokens (0 for other jobs).
-    ``prompts`` are its prompt tokens.
+    ``prompts`` are its prompt tokens. ``outside`` is the time that a request spends outside of the engine's steps
+    before its first token reaches the user, a part of its times to the first and to the last token; None for 0.
     ``energy_j`` is the energy of the job above the idle power of its devices. ``starts`` is its number of attempts;
     ``start`` and ``device`` are those of its last attempt. With a prefix cache, else None: ``blocks`` is the number of
     blocks of a request's prompt, ``hit_blocks`` how many of them the cache had when the request last started, and
@@ -79,12 +80,25 @@ class Jobs:
     energy_j: FloatArray
     starts: IntArray
     prompts: IntArray | None = None
+    outside: TickArray | None = None
     hits: IntArray | None = None
     blocks: IntArray | None = None
     hit_blocks: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.arrival)
+
+    def until_first(self, which: npt.NDArray[np.bool_] | slice | IntArray) -> TickArray:
+        """Return the ticks from the arrival of some jobs to their first token, for those that have one."""
+        return self._until(self.first, which)
+
+    def until_finish(self, which: npt.NDArray[np.bool_] | slice | IntArray) -> TickArray:
+        """Return the ticks from the arrival of some jobs to their end, for those that ended."""
+        return self._until(self.finish, which)
+
+    def _until(self, event: TickArray, which: npt.NDArray[np.bool_] | slice | IntArray) -> TickArray:
+        ticks: TickArray = event[which] - self.arrival[which]
+        return ticks if self.outside is None else ticks + self.outside[which]
 
     def prefix_hit_rate(self, which: npt.NDArray[np.bool_]) -> float | None:
         """Return the share of the blocks of some jobs' prompts that prefix caches had; None without such blocks."""
@@ -311,7 +325,8 @@ class TokenGaps:
     """The times between consecutive tokens: ``weights[i]`` tokens of ``workload[i]`` had the gap ``ticks[i]``.
 
     They ended at ``end[i]``. ``of[i]`` is the job whose tokens they are, or -1 - device for a token of each sequence
-    that the device decoded then.
+    that the device decoded then. ``cuts`` has a row (job, device, end) for each time that a device was lost with a job
+    that had produced tokens, the last one at the tick ``end``; shape (cuts, 3).
     """
 
     ticks: TickArray
@@ -319,6 +334,7 @@ class TokenGaps:
     end: TickArray
     workload: IntArray
     of: IntArray
+    cuts: IntArray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -338,15 +354,38 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class StepWork:
+    """What the completed steps of the replicas of one class did.
+
+    ``tokens[n]`` and ``heads[n]``: how many microbatches had n tokens, and n sequences that produced a token.
+    ``decoded``: tokens of decoding sequences, which attended to ``contexts`` tokens together. ``chunks``: those of
+    prompts, which end after ``spans`` tokens of their prompts together, and have ``scores`` pairs of a token and one
+    that it attends to.
+    """
+
+    tokens: IntArray
+    heads: IntArray
+    decoded: int
+    contexts: int
+    chunks: int
+    spans: float
+    scores: float
+
+
+@dataclass(frozen=True)
 class ServingUse:
     """How requests used devices with continuous batching, and which were not served as they arrived.
 
     By device, empty without continuous batching: ``peak_tokens``, the largest number of tokens for which the KV cache
     had to have room; ``token_ticks`` and ``sequence_ticks``, the integrals over the steps of the cached tokens and of
-    the sequences. By workload: ``preemptions`` of sequences because the cache was full, and ``rejected`` jobs, which
-    were not admitted. ``accepted``: how often 0, 1, ... drafted tokens were accepted, by workload, shape (workloads,
-    tokens + 1); without rows where nothing is drafted. ``adapter_hits``, ``adapter_loads``, ``adapter_reads``: how
-    often a sequence was admitted whose adapter was in a slot, was loaded into one, and of these was read from storage.
+    the sequences. By class, empty without continuous batching: ``work``. By workload: ``preemptions`` of sequences
+    because the cache was full or for a request that precedes them, and ``rejected`` jobs, which were not admitted.
+    ``accepted``: how often 0, 1, ... drafted tokens were accepted, by workload, shape (workloads, tokens + 1); without
+    rows where nothing is drafted. ``adapter_hits``, ``adapter_loads``, ``adapter_reads``: how often a sequence was
+    admitted whose adapter was in a slot, was loaded into one, and of these was read from storage. Of each tier below
+    the prefix caches, from the one nearest to the devices on: ``tier_blocks`` and ``tier_tokens`` that completed
+    requests found there when they last started, shape (tiers, workloads), and the time for which the links of the
+    devices loaded, ``tier_busy_ticks``, shape (tiers, devices).
     """
 
     peak_tokens: IntArray
@@ -354,10 +393,14 @@ class ServingUse:
     sequence_ticks: FloatArray
     preemptions: IntArray
     rejected: IntArray
+    tier_blocks: IntArray
+    tier_tokens: IntArray
+    tier_busy_ticks: IntArray
     accepted: IntArray
     adapter_hits: IntArray
     adapter_loads: IntArray
     adapter_reads: IntArray
+    work: Sequence[StepWork] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ that reads a prompt is not replayed as one graph, so the host has to launch each
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -23,7 +24,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.group import Group
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.speculation import Speculation
-from windtunnel.core.step import DividedDecoder, DraftPasses, EngineTimes
+from windtunnel.core.step import DividedDecoder, DraftPasses, EngineTimes, FusedReduce
 
 ENGINE_NAMES = ("generic", "vllm", "sglang", "trtllm")
 """The serving engines that have a profile."""
@@ -48,12 +49,66 @@ class Admission(Enum):
     WHOLE = "whole"
 
 
+class FusedFor(Enum):
+    """Which decoders an engine has all-reduces for that also normalise."""
+
+    ALL = "all"
+    EXPERTS = "experts"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class FusedNorms:
+    """All-reduces that also add the residual and normalise, as TensorRT-LLM's ``RESIDUAL_RMS_NORM`` does.
+
+    Args:
+        of: The decoders that have them.
+        implementation: Whose kernels they are. If they are not the engine's own, groups with pipeline stages or with
+            copies of the attention do not have them (vLLM's ``fuse_allreduce_rms``, SGLang's FlashInfer fusion).
+        tokens: The most tokens of a step, if there is such a limit.
+        most_bytes: The largest buffer by architecture and devices, such as ``blackwell-8``; all if there is none.
+    """
+
+    of: FusedFor
+    implementation: str
+    tokens: SourcedValue | None = None
+    most_bytes: Mapping[str, SourcedValue] = field(default_factory=dict, hash=False)
+
+    def reduce(self, model: Architecture, group: Group, device: Device, own: str) -> FusedReduce | None:
+        """Return the fused all-reduces of a decoder on a group of ``device``, if it has any.
+
+        ``own`` is the engine's own implementation.
+        """
+        has_experts = any(layers.experts is not None for layers in model.layers)
+        if self.of is FusedFor.NONE or (self.of is FusedFor.EXPERTS and not has_experts):
+            return None
+        if device.number("scale_up_bytes_per_s") is None:
+            return None
+        foreign = self.implementation != own
+        if foreign and (group.pipeline > 1 or group.attention_data > 1):
+            return None
+        most = math.inf
+        if self.most_bytes:
+            architecture = (device.spec.lineage.architecture or "").lower()
+            known = self.most_bytes.get(f"{architecture}-{group.tensor}")
+            if known is None:
+                return None
+            most = known.value
+        if self.tokens is not None:
+            most = min(most, self.tokens.value * model.width * 2.0)
+        return FusedReduce(self.implementation, most)
+
+
 @dataclass(frozen=True)
 class Limits:
-    """The largest step of an engine on a device unless a scenario states it: tokens, and sequences."""
+    """The largest step of an engine on a device unless a scenario states it: tokens, and sequences.
+
+    It applies to devices with at least ``from_bytes`` of memory.
+    """
 
     tokens: SourcedValue
     sequences: SourcedValue
+    from_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,11 +118,10 @@ class ServingEngine:
     Args:
         name: One of ``ENGINE_NAMES``.
         implementation: Whose all-reduce it uses.
-        fused_norms: Whether its all-reduce between devices with a link also adds the residual and normalises, as
-            vLLM's ``fuse_allreduce_rms`` and TensorRT-LLM's ``RESIDUAL_RMS_NORM`` do.
-        limits: The largest step on a device with less memory than ``large_memory_bytes``.
-        large_limits: That on the other devices.
-        large_memory_bytes: Where the one ends and the other begins.
+        fused: Which of its all-reduces between devices with a link also add the residual and normalise.
+        limits: The largest steps, by the memory of the device, the smallest first.
+        limits_of_copy: Whether these limits are those of one copy of the attention, or of all copies together.
+        smallest_on: The beginnings of names of SKUs that have the first of these whatever their memory is.
         memory_share: The share of memory, as ``reserves.share_of`` reads it.
         reserves: What the engine keeps of the memory.
         admission: When a request is admitted.
@@ -86,10 +140,10 @@ class ServingEngine:
 
     name: str
     implementation: str
-    fused_norms: bool
-    limits: Limits
-    large_limits: Limits
-    large_memory_bytes: float
+    fused: FusedNorms
+    limits: Sequence[Limits]
+    limits_of_copy: bool
+    smallest_on: Sequence[str]
     memory_share: SourcedValue
     reserves: Reserves
     admission: Admission
@@ -106,7 +160,9 @@ class ServingEngine:
 
     def limits_on(self, device: Device) -> Limits:
         """Return the largest step on ``device``."""
-        return self.large_limits if device.memory_bytes >= self.large_memory_bytes else self.limits
+        if device.spec.sku.startswith(tuple(self.smallest_on)):
+            return self.limits[0]
+        return next(limits for limits in reversed(self.limits) if device.memory_bytes >= limits.from_bytes)
 
     def key_of(self, model: Architecture, device: Device) -> str:
         """Return the key of a model on a device in ``values``; ``OTHER`` if the profile has no numbers for them."""
@@ -177,13 +233,12 @@ def divided_decoder(
     ``devices_per_node`` replaces the devices of a node that the SKU states. The group was checked. With
     ``speculation`` a step also drafts, with the factors that the engine has for the decoder, and verifies.
     """
-    linked = device.number("scale_up_bytes_per_s") is not None
     decoder = DividedDecoder(
         model,
         group,
         devices_per_node or int(device.number("devices_per_node") or NODE_DEVICES),
         "nccl" if engine is None else engine.implementation,
-        fused_norms=engine is not None and engine.fused_norms and linked,
+        fused=None if engine is None else engine.fused.reduce(model, group, device, engine.implementation),
         times=EngineTimes() if engine is None else engine.times(model, device),
     )
     if speculation is None or not speculation.tokens:

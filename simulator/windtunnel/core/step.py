@@ -13,12 +13,14 @@ format of the weights with the norm or the activation function before it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from windtunnel.core.architecture import (
     Architecture,
@@ -29,8 +31,10 @@ from windtunnel.core.architecture import (
     Layers,
     LinearAttention,
 )
-from windtunnel.core.group import Group, padded, share
+from windtunnel.core.group import Group, padded, padded_expert, share
 from windtunnel.core.ops import OPERATIONS, FloatArray, Operation, Rows
+
+BoolArray = npt.NDArray[np.bool_]
 
 HANDOVER = "pipeline hand-over"
 """The name of the exchange between two pipeline stages."""
@@ -44,6 +48,12 @@ _GEMM_FORMATS = {"fp8_block": "fp8"}
 measurements of the former contain 50 to 180 us of a host, which replays of a graph do not have."""
 _NARROW_BYTES = {"fp8": 1.0, "fp8_block": 1.0 + 4.0 / 128, "nvfp4": 0.5 + 1.0 / 16, "int8": 1.0}
 """Bytes of an activation that was converted for weights of a format, with scales; others keep 16-bit activations."""
+
+
+_POPULARITY = 1.01
+"""Exponent of the power law of the experts' popularity: the smaller of the two with which the skewed loads of the
+measured experts were made to resemble real routers (ai-dynamo/aiconfigurator@095f58a). Held back configurations of
+serving campaigns have a smaller error with it than with equal popularity (decision 0034)."""
 
 
 class Amount(Enum):
@@ -72,8 +82,19 @@ class Part:
     window: int | None = None
     link: bool = False
     """Whether the part is an exchange between devices."""
+    shared: bool = False
+    """Whether it has the tokens of all copies of the attention; other parts of a copy have its own."""
     slices: int = 0
     """The linear layers that a product joins, each of which may have adapters; 0 for other parts."""
+    above: float = 0.0
+    """The part runs in steps with an amount above this,"""
+    upto: float = math.inf
+    """and with at most this."""
+
+    def runs(self, amount: FloatArray) -> BoolArray:
+        """Return which amounts the part has work for."""
+        present: BoolArray = (amount > self.above) & (amount <= self.upto)
+        return present
 
     def rows(
         self, amount: FloatArray, context: Mapping[str, str], more: Mapping[str, FloatArray] | None = None
@@ -125,6 +146,19 @@ class EngineTimes:
 
 
 @dataclass(frozen=True)
+class FusedReduce:
+    """All-reduces that also add the residual and normalise.
+
+    Args:
+        implementation: Whose kernels they are; vLLM and SGLang take those of TensorRT-LLM from FlashInfer.
+        most_bytes: The largest buffer; larger ones are reduced by the engine's own all-reduce, and normalised after it.
+    """
+
+    implementation: str
+    most_bytes: float = math.inf
+
+
+@dataclass(frozen=True)
 class DraftPasses:
     """``times`` passes of a draft in each step that are alike; one of them also reads prompts or none does.
 
@@ -151,7 +185,7 @@ class DividedDecoder:
         group: How devices divide it; it was checked.
         devices_per_node: Devices of a node, for exchanges.
         implementation: Who implements all-reduce: ``nccl`` or a serving engine.
-        fused_norms: Whether an all-reduce also adds the residual and normalises.
+        fused: The all-reduces that also normalise, if there are any.
         times: What the serving engine adds.
         query_tokens: The tokens of each decoding sequence that a step processes: the last one, and drafted ones.
         joined: The hidden states that a projection joins into one before the first layer; see ``speculation.Draft``.
@@ -163,7 +197,7 @@ class DividedDecoder:
     group: Group = field(default_factory=Group)
     devices_per_node: int = 8
     implementation: str = "nccl"
-    fused_norms: bool = False
+    fused: FusedReduce | None = None
     times: EngineTimes = field(default_factory=EngineTimes)
     query_tokens: int = 1
     joined: int = 0
@@ -231,7 +265,7 @@ class DividedDecoder:
         # Attention writes 16-bit numbers, so the conversion for the output projection is a kernel of its own.
         yield from self._linear_layer("attention output", self.model.width, inner, count, fused=False)
         if self.group.tensor > 1:
-            yield self._reduce("all-reduce of attention", count)
+            yield from self._reduce("all-reduce of attention", layers)
 
     def _grouped(self, attention: GroupedAttention, count: int) -> Iterator[Part]:
         heads = share(attention.heads, self.group.tensor)
@@ -241,6 +275,16 @@ class DividedDecoder:
         yield from self._linear_layer(
             "queries, keys, values", projected * attention.head_dim, self.model.width, count, slices=joined
         )
+        if attention.qk_norm == "layer":
+            # The norm of all heads together: a pass for the squares, which devices add, before that of the rotation.
+            yield self._kernel(
+                "norm of queries and keys",
+                (heads + keys) * attention.head_dim * _ACTIVATION_BYTES,
+                Amount.TOKENS,
+                count,
+            )
+            if self.group.tensor > 1:
+                yield self._collective("all-reduce of squares", "all_reduce", 2.0 * 4.0, Amount.TOKENS, count)
         # Rotary positions read and write queries and keys; the cache is written.
         rotated = 2.0 * (heads + keys) * attention.head_dim * _ACTIVATION_BYTES
         written = 4.0 * keys * attention.head_dim * _ACTIVATION_BYTES
@@ -248,8 +292,8 @@ class DividedDecoder:
         values: dict[str, float | str] = {
             "kv_heads": float(keys),
             "head_dim": float(attention.head_dim),
-            "dtype": "bfloat16",
-            "kv_dtype": self.model.kv_dtype,
+            "dtype": self._wide,
+            "kv_dtype": self._kv_dtype,
         }
         op = OPERATIONS["attention"]
         scale = {"batch": 1.0 / self.group.attention_data}
@@ -272,7 +316,7 @@ class DividedDecoder:
             ("absorbed queries", attention.kv_rank, attention.nope_dim),
             ("absorbed output", attention.value_dim, attention.kv_rank),
         ):
-            yield self._gemm(name, n, k, Amount.TOKENS, "bfloat16", count, batch=heads)
+            yield self._gemm(name, n, k, Amount.TOKENS, self._wide, count, batch=heads)
         moved = 2.0 * (queries + compressed) * _ACTIVATION_BYTES
         yield self._kernel("rotary positions and cache", moved, Amount.TOKENS, count)
         attended = None
@@ -287,8 +331,8 @@ class DividedDecoder:
             "heads": float(heads),
             "kv_rank": float(attention.kv_rank),
             "rope_dim": float(attention.rope_dim),
-            "dtype": "bfloat16",
-            "kv_dtype": self.model.kv_dtype,
+            "dtype": self._wide,
+            "kv_dtype": self._kv_dtype,
         }
         scale = {"batch": 1.0 / self.group.attention_data}
         op = OPERATIONS["latent_attention"]
@@ -315,7 +359,7 @@ class DividedDecoder:
         values: dict[str, float | str] = {
             "kv_heads": 1.0,
             "head_dim": index.head_dim / 2.0,
-            "dtype": "bfloat16",
+            "dtype": self._wide,
             "kv_dtype": "fp8",
         }
         scale = {"batch": 1.0 / self.group.attention_data}
@@ -340,6 +384,9 @@ class DividedDecoder:
         update = 8.0 * share(attention.value_heads, tensor) * attention.key_dim * attention.value_dim
         moved = 2.0 * (mixed + values) * _ACTIVATION_BYTES
         yield self._kernel("linear attention", moved, Amount.TOKENS, count, flops=update)
+        # The causal convolution before, and the gated norm after the recurrence, are kernels of their own.
+        yield self._kernel("convolution of linear attention", 2.0 * mixed * _ACTIVATION_BYTES, Amount.TOKENS, count)
+        yield self._kernel("gated norm", 3.0 * values * _ACTIVATION_BYTES, Amount.TOKENS, count)
 
     def _feed_forward(self, layers: Layers) -> Iterator[Part]:
         model, group, count = self.model, self.group, layers.count
@@ -360,7 +407,7 @@ class DividedDecoder:
         if layers.experts is not None:
             yield from self._experts(layers.experts, count)
         if self._reduces(layers) == 2:
-            yield self._reduce("all-reduce of feed-forward", count)
+            yield from self._reduce("all-reduce of feed-forward", layers)
 
     def _experts(self, experts: Experts, count: int) -> Iterator[Part]:
         model, group = self.model, self.group
@@ -368,17 +415,19 @@ class DividedDecoder:
         # The scores are read and written, and the tokens are ordered by expert.
         routed = 3.0 * 4.0 * experts.count + 2.0 * experts.per_token * model.width * _ACTIVATION_BYTES
         yield self._kernel("routing", routed, Amount.TOKENS, count)
+        width, expert_width = padded_expert(model.width, experts.width, group.experts_shared_by, model.weights.experts)
         values: dict[str, float | str] = {
-            "width": float(model.width),
-            "expert_width": float(experts.width),
+            "width": float(width),
+            "expert_width": float(expert_width),
             "experts": float(experts.count),
             "experts_per_token": float(experts.per_token),
             "dtype": model.weights.experts,
             "tensor": float(group.experts_shared_by),
             "expert": float(group.expert),
             "routing": "independent",
+            "skew": _POPULARITY,
         }
-        yield Part("experts", OPERATIONS["moe"], values, Amount.TOKENS, {"tokens": 1.0}, count)
+        yield Part("experts", OPERATIONS["moe"], values, Amount.TOKENS, {"tokens": 1.0}, count, shared=True)
         if self.group.attention_data > 1:
             yield from self._exchange(experts, count)
 
@@ -403,7 +452,9 @@ class DividedDecoder:
         else:
             each, ops = float(width * group.attention_data), ("all_gather", "reduce_scatter")
         for name, op, size in zip(("dispatch to experts", "combine experts"), ops, sizes, strict=True):
-            yield self._collective(name, op, each * size, Amount.TOKENS, count, workers=devices)
+            exchange = self._collective(name, op, each * size, Amount.TOKENS, count, workers=devices)
+            # All devices take part with all tokens, whoever has them.
+            yield replace(exchange, shared=True)
         if group.tensor > 1:
             # Each device of a copy has the results of its part of the tokens.
             yield self._collective("gather tokens", "all_gather", width * _ACTIVATION_BYTES, Amount.TOKENS, count)
@@ -419,12 +470,21 @@ class DividedDecoder:
         # Norms after attention or feed-forward networks write 16-bit numbers.
         rest = max(layers.norms - 2, 0)
         moved = self.model.width * (2.0 * (3.0 * wide + narrow) + routed + rest * 4.0 * wide) / (2 + rest)
-        fused = self._reduces(layers) if self.fused_norms and layers.norms == 2 else 0
-        if fused:
+        fused, most = self._reduces(layers), self._most_fused(layers)
+        if most:
             # The traffic of all layers together: fused norms have no launch of their own.
-            yield self._kernel("norms in all-reduces", fused * layers.count * moved, Amount.TOKENS)
-        if fused < layers.norms:
-            yield self._kernel("norms", moved, Amount.TOKENS, (layers.norms - fused) * layers.count)
+            all_s = fused * layers.count * moved
+            yield self._kernel("norms in all-reduces", all_s, Amount.TOKENS, upto=most)
+            if fused < layers.norms:
+                yield self._kernel("norms", moved, Amount.TOKENS, (layers.norms - fused) * layers.count, upto=most)
+        if most < math.inf:
+            yield self._kernel("norms", moved, Amount.TOKENS, layers.norms * layers.count, above=most)
+
+    def _most_fused(self, layers: Layers) -> float:
+        """Return the most tokens of a step whose all-reduces also normalise; 0 without such all-reduces."""
+        if self.fused is None or not self._reduces(layers) or layers.norms != 2:
+            return 0.0
+        return self.fused.most_bytes / (self.model.width * _ACTIVATION_BYTES) * self.group.attention_data
 
     def _reduces(self, layers: Layers) -> int:
         """Return the all-reduces of a layer: after attention, and after a feed-forward network without an exchange."""
@@ -433,6 +493,16 @@ class DividedDecoder:
         return 1 if layers.experts is not None and self.group.attention_data > 1 else 2
 
     # Parts.
+
+    @property
+    def _wide(self) -> str:
+        """The format of 16-bit activations."""
+        return "float16" if self.model.weights.linear == "float16" else "bfloat16"
+
+    @property
+    def _kv_dtype(self) -> str:
+        """The format of the cache, whose 16-bit numbers are those of the activations."""
+        return self._wide if self.model.kv_dtype == "bfloat16" else self.model.kv_dtype
 
     @property
     def _converted(self) -> float:
@@ -461,16 +531,31 @@ class DividedDecoder:
         }
         return Part(name, OPERATIONS["gemm"], values, amount, {"m": 1.0 / self.group.attention_data}, count)
 
-    def _kernel(self, name: str, moved: float, amount: Amount, times: float = 1.0, flops: float = 0.0) -> Part:
+    def _kernel(
+        self,
+        name: str,
+        moved: float,
+        amount: Amount,
+        times: float = 1.0,
+        flops: float = 0.0,
+        *,
+        above: float = 0.0,
+        upto: float = math.inf,
+    ) -> Part:
         per = 1.0 / self.group.attention_data
         scale = {"bytes": moved * per, "threads": moved * per / 8.0}
         if flops:
             scale["flops"] = flops * per
-        return Part(name, OPERATIONS["kernel"], {"dtype": "bfloat16"}, amount, scale, times)
+        return Part(name, OPERATIONS["kernel"], {"dtype": self._wide}, amount, scale, times, above=above, upto=upto)
 
-    def _reduce(self, name: str, count: int) -> Part:
-        size = self.model.width * _ACTIVATION_BYTES
-        return self._collective(name, "all_reduce", size, Amount.TOKENS, count)
+    def _reduce(self, name: str, layers: Layers) -> Iterator[Part]:
+        size, most = self.model.width * _ACTIVATION_BYTES, self._most_fused(layers)
+        own = self._collective(name, "all_reduce", size, Amount.TOKENS, layers.count)
+        if most and self.fused is not None:
+            fused = {**own.values, "implementation": self.fused.implementation}
+            yield replace(own, values=fused, upto=most)
+        if most < math.inf:
+            yield replace(own, above=most)
 
     def _collective(
         self, name: str, op: str, size: float, amount: Amount, count: int, workers: int | None = None
@@ -480,6 +565,6 @@ class DividedDecoder:
             "devices_per_node": float(self.devices_per_node),
         }
         if op == "all_reduce":
-            values["implementation"] = self.implementation
+            values |= {"implementation": self.implementation, "dtype": self._wide}
         scale = {"bytes": size / self.group.attention_data}
         return Part(name, OPERATIONS[op], values, amount, scale, count, link=True)

@@ -60,13 +60,32 @@ class StepLoad:
             return self.decode if drafts else self.decode * query_tokens + (self.prefill > 0)
         return self.decode if kind is Amount.DECODING else self.prefill
 
+    def of_part(self, part: Part, copies: int, query_tokens: int = 1, *, drafts: bool = False) -> FloatArray:
+        """Return the amount of a part on a group with so many copies of the attention.
+
+        A request is on one copy, and the others wait for it. So parts of a copy take as long as if every copy had a
+        prompt of this length, while the experts have the tokens that there are.
+        """
+        if part.amount is Amount.TOKENS and not part.shared:
+            return self.decode * query_tokens + copies * self.prefill
+        return self.amount(part.amount, query_tokens, drafts=drafts)
+
+    def working(self, part: Part, copies: int, query_tokens: int = 1) -> FloatArray:
+        """Return the share of the copies that work in a part, on average over its time."""
+        if part.amount is Amount.PROMPTS:
+            return np.full(self.prefill.shape, 1.0 / copies)
+        if part.amount is Amount.TOKENS and not part.shared:
+            most = np.ceil(self.decode / copies) * query_tokens + self.prefill
+            return (self.decode * query_tokens + self.prefill) / np.maximum(copies * most, 1e-9)
+        return np.ones(self.prefill.shape)
+
 
 @dataclass(frozen=True)
 class PartCost:
     """A part of steps on one device over the whole depth: times and energies are arrays of shape (n,).
 
-    ``above_idle_j`` is the energy above idle power of one device (J). ``bytes`` and ``flops`` are those of the operands
-    and of the arithmetic.
+    ``above_idle_j`` is the energy above idle power of one device (J), on average over the copies of the attention.
+    ``bytes`` and ``flops`` are those of the operands and of the arithmetic.
     """
 
     name: str
@@ -207,8 +226,8 @@ def step_host_s(divided: DividedDecoder, decoding: FloatArray) -> FloatArray:
 class _Asked:
     """The rows of a part whose cost is needed: those at the indices ``present`` of a table take ``share`` of them.
 
-    ``engine`` is the factor of the serving engine on their time, and ``devices`` how many devices of a stage run the
-    part, as a share of them.
+    ``engine`` is the factor of the serving engine on their time, and ``working`` the share of the devices of a stage
+    that work in the part, on average over its time.
     """
 
     part: Part
@@ -216,7 +235,7 @@ class _Asked:
     present: IntArray
     share: FloatArray | float
     engine: FloatArray
-    devices: float = 1.0
+    working: FloatArray | float = 1.0
 
 
 def _asked(table: StepTable, micro: FloatArray) -> list[_Asked | None]:
@@ -242,7 +261,8 @@ def _adapter_rows(table: StepTable, each: StepLoad) -> list[_Asked | None]:
     present = np.flatnonzero(adapters > 0)
     if not len(present):
         return []
-    tokens = each.amount(Amount.TOKENS, divided.query_tokens)[present]
+    copies = divided.group.attention_data
+    tokens = (each.decode * divided.query_tokens + copies * each.prefill)[present]
     engine = divided.times.factor(table.load.decode * divided.query_tokens, table.load.prefill)[present]
     rows = adapter_rows(divided, divided.adapter_rank, tokens, adapters[present], table.context)
     return [
@@ -264,20 +284,23 @@ def _rows_of(
     """Return what a part asks for, from the load of whole steps and that of each of ``micro`` microbatches."""
     # A microbatch attends to the tokens of the prompt in those before it, so the scores of the whole chunk are divided.
     load = whole if part.amount is Amount.PROMPTS else each
-    amount = load.amount(part.amount, divided.query_tokens, drafts=drafts)
-    present = np.flatnonzero(amount > 0)
+    copies = divided.group.attention_data
+    amount = load.of_part(part, copies, divided.query_tokens, drafts=drafts)
+    present = np.flatnonzero(part.runs(amount))
     if not len(present):
         return None
     context = table.context
     some = StepLoad(load.decode[present], load.context[present], load.prefill[present], load.prefill_context[present])
     engine = _engine_factor(divided, whole, part, drafts=drafts)[present]
-    devices = divided.group.stage_devices / table.divided.group.stage_devices
+    # A draft may run on some of the devices of the stage only.
+    working = whole.working(part, copies, divided.query_tokens)[present]
+    working *= divided.group.stage_devices / table.divided.group.stage_devices
     if part.amount is Amount.PROMPTS:
-        rows, share = _chunk(part, some, context, divided.group.attention_data)
-        return _Asked(part, rows, present, share / micro[present], engine, devices)
+        rows, share = _chunk(part, some, context)
+        return _Asked(part, rows, present, share / micro[present], engine, working)
     attends = part.amount is Amount.DECODING and _cached(part)
     more = {"kv_tokens": _attended(part, some.context)} if attends else None
-    return _Asked(part, part.rows(amount[present], context, more), present, 1.0, engine, devices)
+    return _Asked(part, part.rows(amount[present], context, more), present, 1.0, engine, working)
 
 
 def _priced(device: Device, asked: Sequence[Rows], intervals: bool) -> Iterator[Cost]:
@@ -319,8 +342,8 @@ def _part_cost(device: Device, table: StepTable, asked: _Asked, cost: Cost) -> P
         whole(engine * cost.duration_s),
         whole(engine * cost.duration_low_s),
         whole(engine * cost.duration_high_s),
-        whole(asked.devices * engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
-        whole(_moved(rows)),
+        whole(asked.working * engine * cost.duration_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)),
+        whole(moved_bytes(rows)),
         whole(part.op.flops(rows.choices, rows.numbers)),
         bound,
         int(cost.provenance.max()),
@@ -351,7 +374,8 @@ def _distinct(rows: Rows) -> tuple[Rows, IntArray]:
     return replace(rows, numbers={name: values[first] for name, values in rows.numbers.items()}), which
 
 
-def _moved(rows: Rows) -> FloatArray:
+def moved_bytes(rows: Rows) -> FloatArray:
+    """Return the bytes of the operands of operations, each read or written once, or those that an exchange sends."""
     moved = rows.op.operand_bytes(rows.choices, rows.numbers)
     return moved if np.any(moved) else rows.numbers.get("bytes", np.zeros(rows.shape))
 
@@ -365,14 +389,14 @@ def _attended(part: Part, context: FloatArray) -> FloatArray:
     return tokens if part.window is None else np.minimum(tokens, float(part.window))
 
 
-def _chunk(part: Part, load: StepLoad, context: Mapping[str, str], copies: int) -> tuple[Rows, FloatArray]:
+def _chunk(part: Part, load: StepLoad, context: Mapping[str, str]) -> tuple[Rows, FloatArray]:
     """Return a prefill, and the share of its time that a chunk of a prompt takes.
 
     A chunk attends to what is cached. It is priced at the rate of the prefill that ends where it ends, by its share of
     the scores. Within a window of w tokens each query has at most w
     scores; the rate is then that of a prefill of two windows.
     """
-    tokens = np.maximum(np.ceil(load.prefill / copies), 1.0)
+    tokens = np.maximum(np.ceil(load.prefill), 1.0)
     before = load.prefill_context
     until = before + tokens
     window = np.inf if part.window is None else float(part.window)

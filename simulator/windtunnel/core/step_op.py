@@ -18,7 +18,7 @@ from windtunnel.core.registry import Registry
 from windtunnel.core.serving_engine import ENGINE_NAMES
 from windtunnel.core.speculation import HEADS
 
-WEIGHT_FORMATS = ("bfloat16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4")
+WEIGHT_FORMATS = ("bfloat16", "float16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4")
 KV_FORMATS = ("bfloat16", "float16", "fp8", "int8")
 
 _DEFAULTS = {"clock": "sustained", "dispatch": "graph"}
@@ -103,7 +103,9 @@ def parse_weights(text: str, own: Weights) -> Weights:
     for word in words:
         if word not in WEIGHT_FORMATS:
             raise _unknown("weights", word, WEIGHT_FORMATS, "FORMAT or LINEAR/EXPERTS, each ")
-    return Weights(words[0], words[-1], own.other, own.group)
+    # A decoder with float16 weights has no bfloat16 anywhere, as on devices without it.
+    other = "float16" if words[0] == "float16" and own.other == "bfloat16" else own.other
+    return Weights(words[0], words[-1], other, own.group)
 
 
 def parse_kv_dtype(text: str, own: str) -> str:

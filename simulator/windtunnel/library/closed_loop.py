@@ -19,6 +19,7 @@ from windtunnel.core.serving_engine import key_of
 from windtunnel.core.step import EngineTimes
 from windtunnel.core.step_op import Step
 from windtunnel.library.steps import StepPricing
+from windtunnel_models.campaigns import lengths_differ
 from windtunnel_models.engines import serving_engine
 
 
@@ -79,8 +80,9 @@ class LoopTimes:
     def tpot_s(self, times: EngineTimes) -> float:
         """Return the time per output token.
 
-        If prompts are read in steps of their own, equal requests stay together: all users begin at once, and a user
-        waits for half of the others' prompts after the own first token. Otherwise a chunk delays every user.
+        If prompts are read in steps of their own, a user waits for the prompts of all others while it decodes. Requests
+        of one length stay together: all users begin at once, and a user waits for half of the others' prompts after
+        the own first token. Otherwise a chunk delays every user.
         """
         users, output = self.loop.users, self.loop.output
         step_s = times.decode * self.decode_s
@@ -88,7 +90,8 @@ class LoopTimes:
         host_s = times.host_s + times.host_sequence_s * users
         if self.alone:
             read_s = sum(max(times.prefill * chunk_s, least_s) + times.host_s for chunk_s in self.prompts_s)
-            return step_s + host_s + 0.5 * users / output * read_s
+            others = users if lengths_differ(self.loop.prompt, output) else 0.5 * users
+            return step_s + host_s + others / output * read_s
         added_s = sum(max(step_s + times.prefill * chunk_s, least_s) - step_s for chunk_s in self.mixed_s)
         return step_s + host_s + users / output * added_s
 
@@ -106,6 +109,8 @@ def loop_times(loops: Sequence[ClosedLoop], pricing: StepPricing) -> list[LoopTi
     for loop in loops:
         engine = engines[loop.engine]
         budget = engine.limits_on(pricing.device).tokens.value
+        if not engine.limits_of_copy:
+            budget /= loop.group.attention_data
         count = math.ceil(loop.prompt / budget)
         size = round(loop.prompt / count)
         fixed = {**_columns(loop), "decode": loop.users, "context": loop.prompt + loop.output / 2.0}

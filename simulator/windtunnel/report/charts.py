@@ -250,7 +250,8 @@ def _sample(metric: str, recording: Recording, workload: int | None) -> _Sample:
     mine = ((jobs.workload == workload) | (workload is None)) & (until >= 0)
     if metric == "latency":
         mine &= jobs.status == COMPLETED
-    values = np.sort(to_second_array(until[mine] - jobs.arrival[mine]))
+    ticks = jobs.until_first(mine) if metric == "ttft" else jobs.until_finish(mine)
+    values = np.sort(to_second_array(ticks))
     return _Sample(values, np.arange(1, len(values) + 1), len(values))
 
 

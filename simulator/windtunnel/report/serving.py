@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.run import (
-    EntryUse,
     Estimate,
     RunResult,
     Serving,
@@ -17,6 +16,7 @@ from windtunnel.core.results.run import (
     TokenEstimate,
     WorkloadResult,
 )
+from windtunnel.core.results.use import EntryUse, TenantUse
 from windtunnel.report import page
 from windtunnel.report.numbers import (
     NOTHING,
@@ -40,6 +40,8 @@ TIMES = {
     "ITL": "inter-token latency: the time between two consecutive tokens; every gap counts once",
     "End-to-end latency": "from a request's arrival to its last token",
 }
+MOST_TENANTS, MOST_ROWS = 6, 100
+"""How many tenants the summary and the report show."""
 _SHORT = {"End-to-end latency": "end to end"}
 
 
@@ -90,12 +92,15 @@ def lines(result: RunResult) -> list[str]:
             f"{rate(serving.input_tokens_per_s, 'prompt tokens')}, {rate(serving.output_tokens_per_s, 'output tokens')}"
         )
     found += [f"{entry.entry}: {use_text(entry)}" for entry in serving.entries[:6]]
+    found += [_tenant_text(tenant) for tenant in serving.tenants[:MOST_TENANTS]]
     events = [plural(serving.preemptions, "preemption")] if serving.preemptions else []
     events += [f"{serving.rejected:,} rejected"] if serving.rejected else []
     if serving.prefix_hit_tokens is not None:
         text = f"{serving.prefix_hit_tokens:,} prompt tokens from the prefix cache"
         hit = serving.prefix_hit_rate
         events.append(text if hit is None else f"{text}, which had {share(hit)} of the blocks")
+    if serving.prefix_tiers:
+        events.append("by tier " + ", ".join(f"{row.tier} {share(row.hit_rate)}" for row in serving.prefix_tiers))
     found += [", ".join(events)] if events else []
     found += [] if serving.adapters is None else [adapter_text(serving.adapters)]
     found += [] if serving.speculation is None else [speculation_text(serving.speculation)]
@@ -130,7 +135,17 @@ def use_text(entry: EntryUse) -> str:
         parts.append(f"{number(entry.mean_sequences)} sequences on average")
     if entry.kv_mean is not None:
         parts.append(f"KV cache {share(entry.kv_mean)} full, {share(entry.kv_peak)} at its peak")
+    if entry.peak_flops is not None and entry.peak_bandwidth is not None:
+        parts.append(f"{share(entry.peak_flops)} of peak FLOP/s and {share(entry.peak_bandwidth)} of peak bandwidth")
     return ", ".join(parts)
+
+
+def _tenant_text(tenant: TenantUse) -> str:
+    """Return what a tenant was served: "tenant acme (weight 2): 120 of 200 requests, 14,000 prompt tokens ..."."""
+    weight = "" if tenant.weight is None else f" (weight {number(tenant.weight)})"
+    text = f"tenant {tenant.tenant}{weight}: {tenant.completed:,} of {tenant.arrived:,} requests, "
+    text += f"{tenant.input_tokens:,} prompt tokens and {tenant.output_tokens:,} output tokens"
+    return text if tenant.ttft_mean_s is None else f"{text}, TTFT {quantity(tenant.ttft_mean_s, 's')} on average"
 
 
 def cost_text(serving: Serving) -> str:
@@ -171,6 +186,7 @@ def section(result: RunResult) -> Markup | None:
         page.table(caption, ["Metric", *STATISTICS], rows, name="serving-times") if rows else None,
         _classes(result),
         _use(serving),
+        _tenants(serving),
     )
 
 
@@ -239,9 +255,33 @@ def _use(serving: Serving) -> Markup:
             NOTHING if entry.mean_sequences is None else number(entry.mean_sequences),
             NOTHING if entry.kv_mean is None else share(entry.kv_mean),
             NOTHING if entry.kv_peak is None else share(entry.kv_peak),
+            NOTHING if entry.peak_flops is None else share(entry.peak_flops),
+            NOTHING if entry.peak_bandwidth is None else share(entry.peak_bandwidth),
             f"{serving.kv_capacity_tokens.get(entry.entry, 0):,}",
         ]
         for entry in serving.entries
     ]
-    header = ["Fleet entry", "Any sequence", "Mean sequences", "KV cache, mean", "KV cache, peak", "KV cache, tokens"]
+    header = ["Fleet entry", "Any sequence", "Mean sequences", "KV cache, mean", "KV cache, peak"]
+    header += ["Peak FLOP/s", "Peak bandwidth", "KV cache, tokens"]
     return page.table("Use of a replica over the rented time", header, rows, name="serving-use")
+
+
+def _tenants(serving: Serving) -> Markup | None:
+    """Return a row for each tenant; None where none is stated."""
+    if not serving.tenants:
+        return None
+    rows = [
+        [
+            tenant.tenant,
+            NOTHING if tenant.weight is None else number(tenant.weight),
+            f"{tenant.arrived:,}",
+            f"{tenant.completed:,}",
+            f"{tenant.input_tokens:,}",
+            f"{tenant.output_tokens:,}",
+            NOTHING if tenant.ttft_mean_s is None else quantity(tenant.ttft_mean_s, "s"),
+        ]
+        for tenant in serving.tenants[:MOST_ROWS]
+    ]
+    shown = f"The {MOST_ROWS} tenants with most tokens" if len(serving.tenants) > MOST_ROWS else "Tenants"
+    header = ["Tenant", "Weight", "Arrived", "Completed", "Prompt tokens", "Output tokens", "TTFT mean"]
+    return page.table(shown, header, rows, name="tenants")

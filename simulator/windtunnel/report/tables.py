@@ -88,8 +88,8 @@ def _blocks(
             seconds_text(start),
             seconds_text(finish),
             seconds_text(np.where(started, start - arrival, -1)),
-            seconds_text(np.where((status == COMPLETED) & (finish >= 0), finish - arrival, -1)),
-            seconds_text(np.where(first >= 0, first - arrival, -1)),
+            seconds_text(np.where((status == COMPLETED) & (finish >= 0), jobs.until_finish(index), -1)),
+            seconds_text(np.where(first >= 0, jobs.until_first(index), -1)),
             seconds_text(_tpot(first, finish, jobs.tokens[index], status)),
             *(_numbers(of_jobs, index) for of_jobs in (jobs.prompts, jobs.tokens, jobs.hits)),
             [

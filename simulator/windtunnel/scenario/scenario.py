@@ -17,7 +17,7 @@ from windtunnel.core.group import Group
 from windtunnel.core.serving_engine import ServingEngine
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document
-from windtunnel.scenario.arrivals import Arrivals, Closed, Think
+from windtunnel.scenario.arrivals import Arrivals, Closed, Think, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.decoder import DecoderModel, ServedModel
 from windtunnel.scenario.faults import Fault
@@ -34,6 +34,7 @@ from windtunnel.scenario.fields import (
     whole,
 )
 from windtunnel.scenario.fields import Model as _Model
+from windtunnel.scenario.lengths import Rows, Session
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.program import Stage
 from windtunnel.scenario.site import Site
@@ -104,6 +105,20 @@ class Network(_Model):
     latency: Seconds | None = None
 
 
+class StepLimits(_Model):
+    """Limits of the steps of an entry that serves decoders, which replace those of the policy's batch."""
+
+    size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=4096)] | None = Field(
+        None, description="largest number of sequences in a step"
+    )
+    tokens: Annotated[int, BeforeValidator(whole), Field(ge=16, le=131_072)] | None = Field(
+        None, description="largest number of tokens in a step, including chunks of prompts"
+    )
+    memory: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
+        None, description="share of a device's memory, as the serving engine reads it"
+    )
+
+
 class FleetEntry(_Model):
     """``count`` devices of one SKU, reached through one API (``SKU`` or ``SKU@API``).
 
@@ -148,6 +163,11 @@ class FleetEntry(_Model):
         "generic", description="the serving engine whose profile applies to these devices"
     )
     node: Node = Field(Node(), description="the node of these devices; default: that of the SKU")
+    batch: StepLimits | None = Field(
+        None,
+        description="limits of a step with continuous batching; default: those of the policy's batch, or else of the "
+        "engine",
+    )
 
     @property
     def group_size(self) -> int:
@@ -219,6 +239,14 @@ class Checkpoint(_Model):
     restore: Seconds = Field(0.0, description="time that an interrupted job takes to load its last checkpoint")
 
 
+class RateLimit(_Model):
+    """The tokens, of prompts and outputs, that requests of each tenant of a workload may have in a time."""
+
+    tokens: Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**12)]
+    per: PositiveSeconds = Field(60.0, description="the time; tokens that were not used are kept up to `tokens`")
+    over: Literal["reject", "wait"] = Field("reject", description="what happens to a request that exceeds the limit")
+
+
 class Workload(_Model):
     """A stream of jobs that run the same program."""
 
@@ -248,9 +276,32 @@ class Workload(_Model):
         description="admission limit: a job that arrives when so many jobs, of all workloads, wait for a device is "
         "rejected; default: every job is admitted",
     )
+    session: Session | None = Field(
+        None, description="each arrival is a session of several requests; default: it is one request"
+    )
+    rows: Rows | None = Field(
+        None, description="a table of whose rows each job takes one at random, for `$Column` without a trace"
+    )
+    tenant: Text | None = Field(
+        None,
+        description="whose jobs these are, for `fair` in the policy: a name, or the column of the trace that has it "
+        "($column); default: the workload's name",
+    )
+    rate_limit: RateLimit | None = Field(
+        None, description="admission limit: tokens per time of each tenant; default: every request is admitted"
+    )
     checkpoint: Checkpoint | None = Field(
         None, description="checkpoints from which an interrupted job continues; default: it starts from the beginning"
     )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Workload:
+        if isinstance(self.arrivals, Trace):
+            for key in ("session", "rows"):
+                if getattr(self, key) is not None:
+                    problem = f"'{self.name}' has a trace and {key}; the rows of the trace are its requests"
+                    raise as_custom(InputError(problem, expected=f"no {key}, or another process"))
+        return self
 
     @model_validator(mode="after")
     def _waits(self) -> Workload:
@@ -258,9 +309,12 @@ class Workload(_Model):
         if patience == 0 and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
             problem = f"the users of '{self.name}' would submit jobs without end at one time: they do not wait or think"
             raise as_custom(InputError(problem, expected="a patience or a think time above 0"))
-        if self.max_waiting is not None and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
+        rejects = self.rate_limit is not None and self.rate_limit.over == "reject"
+        if (self.max_waiting is not None or rejects) and isinstance(self.arrivals, Closed):
+            key = "rate_limit" if rejects else "max_waiting"
             problem = f"the users of '{self.name}' would submit jobs without end at one time when they are rejected"
-            raise as_custom(InputError(problem, expected="a think time above 0, or no max_waiting"))
+            if self.arrivals.think.mean == 0:
+                raise as_custom(InputError(problem, expected=f"a think time above 0, or no {key}"))
         return self
 
 
@@ -270,6 +324,17 @@ class RequestBatch(_Model):
     kind: Literal["request"]
     size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100_000)]
     wait: Seconds = 0.0
+
+
+class StatedTier(_Model):
+    """Memory below that of the devices, in which each replica keeps blocks of prompts."""
+
+    size: Bytes = Field(description="memory for the blocks of each replica")
+    bandwidth: Annotated[float, Quantity("B/s", positive=True, most=1e18)] | None = Field(
+        None,
+        description="rate at which a replica loads blocks from it; default of host: pinned copies over the host links "
+        "of all devices of the replica",
+    )
 
 
 class StatedPrefixCache(_Model):
@@ -283,6 +348,15 @@ class StatedPrefixCache(_Model):
         description="the blocks that each replica keeps, in memory of their own; default: what the KV memory has room "
         "for beside the running sequences",
     )
+    host: StatedTier | None = Field(None, description="a tier in host memory, of each replica; default: none")
+    disk: StatedTier | None = Field(None, description="a tier on disks, of each replica; default: none")
+
+    @model_validator(mode="after")
+    def _rates(self) -> StatedPrefixCache:
+        if self.disk is not None and self.disk.bandwidth is None:
+            problem = "the rate at which blocks are loaded from the disks is not stated"
+            raise as_custom(InputError(problem, expected="disk: {size: 4 TB, bandwidth: 12 GB/s}"))
+        return self
 
 
 class ContinuousBatch(_Model):
@@ -303,6 +377,26 @@ class ContinuousBatch(_Model):
     prefix_cache: StatedPrefixCache | None = Field(
         None, description="keep the prompts that were read, for later ones that begin alike; default: none is kept"
     )
+
+
+Share = Annotated[float, Field(ge=1e-3, le=1e3, allow_inf_nan=False)]
+Charge = Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)]
+
+
+class FairShares(_Model):
+    """Of the tenants with waiting requests, the one that was served the fewest tokens for its weight is next."""
+
+    weights: dict[Text, Share] = Field(
+        default_factory=dict, description="shares of tenants by their names, relative to each other; 1 unless stated"
+    )
+    prompt: Charge = Field(1.0, description="what a token of a prompt counts that is read")
+    output: Charge = Field(2.0, description="what a generated token counts")
+
+    @model_validator(mode="after")
+    def _counts(self) -> FairShares:
+        if self.prompt == 0 and self.output == 0:
+            raise as_custom(InputError("tokens that count nothing", expected="prompt or output above 0"))
+        return self
 
 
 class WeightedRoute(_Model):
@@ -326,6 +420,11 @@ class PolicyParts(_Model):
         None,
         description="a waiting job interrupts a job in progress that comes after it in the order: one that later "
         "continues (resume), or starts again from its last checkpoint or the beginning (restart); default: never",
+    )
+    fair: FairShares | None = Field(
+        None,
+        description="continuous batches admit requests by the tokens that were served to each tenant; default: in the "
+        "order of the policy alone",
     )
     backfill: bool = Field(
         False, description="whether later jobs may start on the devices for which a job with `gang` waits"

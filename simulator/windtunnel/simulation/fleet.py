@@ -12,10 +12,10 @@ from windtunnel import policies
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, Policy, PrefixCache, Route
+from windtunnel.core.policy import Batch, CacheTier, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.policies.weighted import weighted_route
-from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, WeightedRoute
+from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, StatedPrefixCache, WeightedRoute
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.read import read_overlay
 
@@ -30,6 +30,15 @@ def device_model(name: str, catalogue: Catalogue, calibration: str | None = None
         return catalogue.device(name)
     spec = catalogue.spec(name.partition("@")[0])
     return catalogue.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
+
+
+def _prefix_cache(stated: StatedPrefixCache) -> PrefixCache:
+    tiers: list[CacheTier] = []
+    if stated.host is not None:
+        tiers.append(CacheTier("host", stated.host.size, stated.host.bandwidth))
+    if stated.disk is not None:
+        tiers.append(CacheTier("disk", stated.disk.size, stated.disk.bandwidth))
+    return PrefixCache(stated.blocks, tuple(tiers))
 
 
 def policy_of(scenario: Scenario) -> Policy:
@@ -49,9 +58,10 @@ def policy_of(scenario: Scenario) -> Policy:
             chosen.size or 0,
             tokens=chosen.tokens or 0,
             memory=chosen.memory or 0.0,
-            prefix_cache=PrefixCache(chosen.prefix_cache.blocks) if chosen.prefix_cache else None,
+            prefix_cache=_prefix_cache(chosen.prefix_cache) if chosen.prefix_cache else None,
         )
     preemption = stated.preemption or "none"
+    fair = None if stated.fair is None else FairShares(stated.fair.weights, stated.fair.prompt, stated.fair.output)
     if stated.name is not None:
         named = _located(
             partial(policies.named, stated.name, batch, scenario.folder, scenario.outside_code),
@@ -59,7 +69,7 @@ def policy_of(scenario: Scenario) -> Policy:
             "policy",
             "name",
         )
-        return replace(named, preemption=preemption, backfill=stated.backfill)
+        return replace(named, preemption=preemption, backfill=stated.backfill, fair=fair)
     folder, outside = scenario.folder, scenario.outside_code
     made_route: Callable[[], Route]
     if isinstance(stated.route, WeightedRoute):
@@ -70,7 +80,7 @@ def policy_of(scenario: Scenario) -> Policy:
     route = _located(made_route, scenario, "policy", "route")
     order = _located(made_order, scenario, "policy", "order")
     name = f"{route.name} / {order.name}"
-    return Policy(name, route, order, batch, preemption, stated.backfill)
+    return Policy(name, route, order, batch, preemption, stated.backfill, fair)
 
 
 def _located(make: Callable[[], _Part], scenario: Scenario, *path: str) -> _Part:
@@ -116,13 +126,14 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
                 network_bytes_per_s=scenario.network.bandwidth if entry.group_size > 1 else None,
                 network_latency_s=scenario.network.latency if entry.group_size > 1 else None,
             )
-            if device.power_limit_w < device.idle_power_w:
-                raise InputError(
-                    f"{device.label} would draw {device.idle_power_w:g} W idle and {device.power_limit_w:g} W at most",
-                    expected="power: {idle: ..., max: ...} with idle <= max",
-                )
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "device")) from None
+        if device.power_limit_w < device.idle_power_w:
+            raise InputError(
+                f"{device.label} would draw {device.idle_power_w:g} W idle and {device.power_limit_w:g} W at most",
+                where=scenario.where("fleet", i, "power", "idle" if entry.power.max is None else "max"),
+                expected="power: {idle: ..., max: ...} with idle <= max",
+            )
         devices.append(device)
     return devices
 

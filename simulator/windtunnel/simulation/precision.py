@@ -58,7 +58,7 @@ def until_precise(scenario: Scenario, stop: Stop, simulate: Simulate) -> tuple[R
         result,
         statistics=replace(result.statistics, stopped=stopped),
         notes=[*result.notes, *shortfall],
-        scenario=scenario.resolved(),
+        scenario={**(result.scenario or {}), "stop": scenario.resolved()["stop"]},
     ), recording
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -171,10 +171,37 @@ def _simulate(
         model_accuracy=model_accuracy(first.compiled, first.classes),
         real=real or None,
         notes=list(dict.fromkeys(notes)),
-        scenario=scenario.resolved(),
+        scenario=resolved(first),
         versions=versions(),
     )
     return result, recordings[0]
+
+
+def resolved(prepared: PreparedRun) -> dict[str, object]:
+    """Return the scenario with all defaults, also those of serving engines, in the format of a file.
+
+    The largest steps and the shares of memory that engines decide are in the policy's batch where all entries that
+    serve decoders have the same, and else in the entries.
+    """
+    data: Any = prepared.scenario.resolved()
+    batch = prepared.policy.batch
+    if batch.kind != "continuous":
+        return dict(data)
+    found = {}
+    for (cls, _), compiled in prepared.compiled.items():
+        if compiled.decoder is not None:
+            replica = prepared.classes[cls].replica
+            step = replica.largest_step(batch)
+            found[cls] = {"size": step.sequences, "tokens": step.tokens, "memory": replica.memory_share(batch)}
+    for key in ("size", "tokens", "memory"):
+        values = {limits[key] for limits in found.values()}
+        if len(values) == 1:
+            data["policy"]["batch"][key] = values.pop()
+            continue
+        for cls, limits in found.items():
+            entry = data["fleet"][cls]
+            entry["batch"] = {**(entry["batch"] or {}), key: limits[key]}
+    return dict(data)
 
 
 def check(scenario: Scenario, engine: str, catalogue: Catalogue) -> None:

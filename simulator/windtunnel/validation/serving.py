@@ -20,9 +20,10 @@ from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import record
 from windtunnel.validation.serving_files import SUFFIXES, read_results
+from windtunnel_models.campaigns import lengths_differ, published_cache, published_formats
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.engines import is_engine_overlay, read_engine_overlay, serving_engine
-from windtunnel_models.models import find_architecture, published_formats
+from windtunnel_models.models import find_architecture
 
 GROUP = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
 TEXTS = ("engine", "model", "sku", "weights", "kv_dtype")
@@ -68,8 +69,9 @@ class Deployment:
         if weights:
             linear, _, experts = weights.partition("/")
             served["weights"] = {"linear": linear, "experts": experts or linear}
-        if self.kv_dtype:
-            served["kv_dtype"] = self.kv_dtype
+        kv_dtype = published_cache(weights, self.kv_dtype)
+        if kv_dtype:
+            served["kv_dtype"] = kv_dtype
         entry: dict[str, object] = {"device": self.sku, "group": dict(self.group), "engine": self.engine}
         if self.calibration is not None:
             entry["calibration"] = str(self.calibration.resolve())
@@ -303,24 +305,20 @@ def _means(loop: MeasuredLoop, profile: ServingEngine, catalogue: Catalogue) -> 
 
     Requests of real loads differ a little in their lengths and delays, which spreads them over the time within some
     turns. Equal requests would stay in the groups in which they began, so the users begin one after the other within
-    the time of a request. If prompts are read in steps of their own, all of them wait for each other's prompts and stay
-    together; then all users begin at once.
+    the time of a request. If prompts are read in steps of their own, requests of one length wait for each other's
+    prompts and stay together; then all users begin at once, unless lengths differ in the measurements.
     """
-    frontend_s = profile.frontend_s.value
     if loop.users is None:
         arrivals: dict[str, object] = {"process": "poisson", "rate": f"{loop.rate_per_s!r} /s"}
-        jobs = _run(loop, profile, catalogue, arrivals, OPEN_REQUESTS)
+        ttft_s, tpot_s, e2e_s = _times(_run(loop, profile, catalogue, arrivals, OPEN_REQUESTS))
         kept = slice(OPEN_LEFT_OUT, OPEN_REQUESTS)
     else:
-        # A request is outside of the engine's steps before it is in them, and so is its user.
-        think = {"distribution": "deterministic", "mean": f"{frontend_s!r} s"}
-        arrivals = {"process": "closed", "users": loop.users, "think": think}
-        if not profile.prefill_first:
-            together = _times(_run(loop, profile, catalogue, arrivals, loop.users), profile)[2]
+        arrivals = {"process": "closed", "users": loop.users, "think": {"distribution": "deterministic", "mean": "0 s"}}
+        if not profile.prefill_first or lengths_differ(loop.prompt, loop.output):
+            together = _times(_run(loop, profile, catalogue, arrivals, loop.users))[2]
             arrivals["ramp"] = f"{float(together.mean())!r} s"
-        jobs = _run(loop, profile, catalogue, arrivals, TURNS * loop.users)
+        ttft_s, tpot_s, e2e_s = _times(_run(loop, profile, catalogue, arrivals, TURNS * loop.users))
         kept = slice(LEFT_OUT * loop.users, (TURNS - 1) * loop.users)
-    ttft_s, tpot_s, e2e_s = _times(jobs, profile)
     return {
         "ttft_s": float(ttft_s[kept].mean()),
         "tpot_s": float(np.nanmean(tpot_s[kept])) if loop.output > 1 else None,
@@ -341,19 +339,11 @@ def _run(
     return record(scenario_from_data(data, "measured serving"), catalogue).jobs
 
 
-def _times(
-    jobs: Jobs, profile: ServingEngine, prompts: FloatArray | None = None
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the times of all requests in order of arrival (s); TPOT is NaN where an output has one token.
-
-    The least simulated time to a first token, for each token of ``prompts`` where they differ, is that of reading a
-    prompt alone; ``late_prompts`` of the profile counts such times.
-    """
-    first_s, whole_s = (to_second_array(ticks - jobs.arrival) for ticks in (jobs.first, jobs.finish))
-    size = np.ones(len(jobs)) if prompts is None else prompts
-    outside_s = profile.frontend_s.value + profile.late_prompts.value * size * float((first_s / size).min())
-    tokens = jobs.tokens.astype(np.float64)
-    return first_s + outside_s, _per_token(whole_s - first_s, tokens), whole_s + outside_s
+def _times(jobs: Jobs) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the times of all requests in order of arrival (s); TPOT is NaN where an output has one token."""
+    every = slice(None)
+    first_s, whole_s = to_second_array(jobs.until_first(every)), to_second_array(jobs.until_finish(every))
+    return first_s, _per_token(whole_s - first_s, jobs.tokens.astype(np.float64)), whole_s
 
 
 def _per_token(seconds: FloatArray, tokens: FloatArray) -> FloatArray:
@@ -409,7 +399,7 @@ def replayed(
     data = deployment.scenario(trace, "$prompt_tokens", "$output_tokens")
     _device(deployment, catalogue)
     jobs = record(scenario_from_data({**data, "stop": {"jobs": len(order)}}, "measured serving"), catalogue).jobs
-    modelled = _times(jobs, deployment.profile(), log["prompt_tokens"])
+    modelled = _times(jobs)
     both = [
         {name: _statistics(values) for name, values in zip(TIMES, times, strict=True)} for times in (measured, modelled)
     ]

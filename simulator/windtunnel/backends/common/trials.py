@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, Unsupport
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.graph import CompiledGraph, Graph, Node
 from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.runtime.trial import Timer, Trial
 
@@ -36,6 +37,50 @@ _CHUNK = 1 << 20
 """Number of elements that are compared at once."""
 MAX_SETS = 256
 """Maximum number of sets of operands. Tiny operands fit into caches in any case."""
+LARGEST_GRAPH = 1024
+"""Maximum number of operations in one graph. A measurement of power repeats an operation for a second, hundreds of
+thousands of times, and a graph of that size takes longer to capture than to replay."""
+
+
+def parts_of(count: int) -> list[int]:
+    """Return the sizes of the graphs that are replayed, one after another, for ``count`` operations."""
+    whole, rest = divmod(count, LARGEST_GRAPH)
+    return [LARGEST_GRAPH] * whole + ([rest] if rest else [])
+
+
+class Replays:
+    """Operations on the device's own time: captured in graphs of at most `LARGEST_GRAPH`, which are replayed."""
+
+    def __init__(self, accelerator: Accelerator, add: Callable[[Graph, list[Node]], list[Node]]) -> None:
+        """``add`` appends one operation after the given nodes, and returns its last ones."""
+        self.accelerator, self._add = accelerator, add
+        self._graphs: dict[int, CompiledGraph] = {}
+
+    def _graph(self, count: int) -> CompiledGraph:
+        if count not in self._graphs:
+            graph = self.accelerator.graph()
+            before: list[Node] = []
+            for _ in range(count):
+                before = self._add(graph, before)
+            self._graphs[count] = graph.compile()
+            self._graphs[count].replay()  # the first launch prepares the graph
+        return self._graphs[count]
+
+    def run(self, count: int) -> float:
+        """Execute ``count`` operations; return the seconds of all of them."""
+        graphs = [self._graph(size) for size in parts_of(count)]
+        first, last = self.accelerator.event(), self.accelerator.event()
+        self.accelerator.synchronize()
+        first.record()
+        for graph in graphs:
+            graph.replay()
+        last.record()
+        last.synchronize()
+        return float(last.elapsed_s(first))
+
+    def close(self) -> None:
+        """Release the graphs."""
+        self._graphs.clear()
 
 
 @dataclass
@@ -50,14 +95,16 @@ class KernelTrial:
     timer: Timer = "device"
     _turn: int = 0
     _closed: bool = False
-    _graphs: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._replays = Replays(self.accelerator, self._captured)
 
     def run(self, count: int = 1) -> float:
         """Run the operation ``count`` times; return the mean seconds of one."""
         if self._closed:
             raise self.accelerator.make_error(InvalidArgument, "run", "the trial was closed")
         if self.dispatch == "graph" or (self.dispatch == "device" and "graphs" in self.accelerator.info.features):
-            return self._replay(count)
+            return self._replays.run(count) / count
         context: RealContext[Any, Any] = self.accelerator.context  # type: ignore[assignment]
         context.driver.timed = self.dispatch == "device"
         first, last = self.accelerator.event(), self.accelerator.event()
@@ -75,22 +122,10 @@ class KernelTrial:
             return (time.perf_counter() - began) / count
         return _busy_or_elapsed_s(context, marks, first, last) / count
 
-    def _replay(self, count: int) -> float:
-        if count not in self._graphs:
-            graph = self.accelerator.graph()
-            before: list[Any] = []
-            for _ in range(count):
-                for step in self._next():
-                    before = [graph.launch(step.kernel, step.grid, step.block, *step.arguments, after=before)]
-            self._graphs[count] = graph.compile()
-            self._graphs[count].replay()  # the first launch prepares the graph
-        first, last = self.accelerator.event(), self.accelerator.event()
-        self.accelerator.synchronize()
-        first.record()
-        self._graphs[count].replay()
-        last.record()
-        last.synchronize()
-        return last.elapsed_s(first) / count
+    def _captured(self, graph: Graph, before: list[Node]) -> list[Node]:
+        for step in self._next():
+            before = [graph.launch(step.kernel, step.grid, step.block, *step.arguments, after=before)]
+        return before
 
     def _next(self) -> Sequence[Step]:
         operands = self.sets[self._turn % len(self.sets)]
@@ -111,7 +146,7 @@ class KernelTrial:
         """Release the operands. Closing again does nothing."""
         if not self._closed:
             self._closed = True
-            self._graphs.clear()
+            self._replays.close()
             free_all(self.sets)
 
 
@@ -330,7 +365,10 @@ class LaunchTrial:
 
 
 class CopyTrial:
-    """A copy. The host's clock times copies of pageable memory, for which it waits; the device's clock all others."""
+    """A copy. The host's clock times copies of pageable memory, for which it waits; the device's clock all others.
+
+    Where the API has graphs, those are replayed in one: calls from Python, one by one, would take longer than a copy.
+    """
 
     def __init__(self, accelerator: Accelerator, columns: Columns) -> None:
         self.accelerator = accelerator
@@ -364,9 +402,22 @@ class CopyTrial:
         self.note = f"{self.memory if self.direction != 'd2d' else 'device'} memory, {count} pairs of buffers"
         self._pinned = pinned
         self._turn = 0
+        self._replays = Replays(accelerator, self._captured)
+
+    def _place(self) -> int:
+        at, self._turn = self._turn % len(self.buffers), self._turn + 1
+        return at
+
+    def _captured(self, graph: Graph, before: list[Node]) -> list[Node]:
+        at = self._place()
+        if self.direction == "h2d":
+            return [graph.copy_in(self.buffers[at], self.arrays[at], after=before, pinned=True)]
+        if self.direction == "d2h":
+            return [graph.copy_out(self.arrays[at], self.buffers[at], after=before, pinned=True)]
+        return [graph.copy_within(self.buffers[at], self.held[at], after=before)]
 
     def _copy(self) -> None:
-        at, self._turn = self._turn % len(self.buffers), self._turn + 1
+        at = self._place()
         if self.direction == "h2d":
             self.buffers[at].copy_from(self.arrays[at], pinned=self._pinned)
         elif self.direction == "d2h":
@@ -384,6 +435,8 @@ class CopyTrial:
                 self._copy()
             self.accelerator.synchronize()
             return (time.perf_counter() - began) / count
+        if "graphs" in self.accelerator.info.features:
+            return self._replays.run(count) / count
         first, last = self.accelerator.event(), self.accelerator.event()
         marks = []
         first.record()
@@ -409,6 +462,7 @@ class CopyTrial:
 
     def close(self) -> None:
         """Release the buffers."""
+        self._replays.close()
         for buffer in (*self.buffers, *self.held):
             if not buffer.freed:
                 buffer.free()

@@ -2,7 +2,7 @@
 
 Operands are the context's own buffers, and so is a transform's working memory; what cuBLAS allocates for itself is not
 visible. cuBLAS stores matrices by columns. A matrix stored by rows is the transpose of one stored by columns, so
-C = A B is computed as C' = B' A' without moving any data.
+C = A B is computed as C' = B' A' without moving any data. For int8, B is stored by columns.
 
 The math mode is set on a separate cuBLAS handle, so that CuPy's own handle does not change. Each call states whether
 fp32 may be rounded to TF32 (`LibraryCall`). CuPy does not call cuBLAS while a stream is captured, but it captures
@@ -24,7 +24,7 @@ import numpy as np
 
 from windtunnel.backends.common.host_work import NO_SUSTAINED
 from windtunnel.backends.common.plans import fft_data, gemm_data
-from windtunnel.backends.common.trials import KernelOperations, error_share, free_all
+from windtunnel.backends.common.trials import KernelOperations, error_share, free_all, parts_of
 from windtunnel.backends.cuda.context import CupyContext
 from windtunnel.core.columns import Columns, numbers_of
 from windtunnel.core.errors import (
@@ -84,6 +84,9 @@ class LibraryCall:
     scale: Any
     """NumPy type of alpha and beta, which depends on the compute type."""
     description: str
+    b_by_columns: bool = False
+    """Whether ``b`` is stored by columns, as int8 requires: cuBLAS 13.1 on an H200 multiplies int8 matrices stored by
+    rows for some sizes only (128 x 128 x 128, not 100 x 100 x 100), and 12 times slower (4096 x 4096 x 4096)."""
 
 
 @dataclass
@@ -268,7 +271,9 @@ class Libraries:
             "tf32": LibraryCall(single, single, in_tf32, f4, "float32 rounded to TF32, sums in float32"),
             "float16": LibraryCall(half, half, in_f32, f4, "float16, sums in float32"),
             "bfloat16": LibraryCall(short, short, in_f32, f4, "bfloat16, sums in float32"),
-            "int8": LibraryCall(tiny, _CUDA_R_32I, in_i32, i4, "int8, sums and result in int32"),
+            "int8": LibraryCall(
+                tiny, _CUDA_R_32I, in_i32, i4, "int8, sums and result in int32, b by columns", b_by_columns=True
+            ),
         }
 
     def _gemm(self, columns: Columns) -> Work:
@@ -277,19 +282,23 @@ class Libraries:
         arrays, expected, tolerance = gemm_data(columns)
         unit, zero = np.ones(1, types.scale), np.zeros(1, types.scale)  # in host memory: the default pointer mode
         plain, default = blas.CUBLAS_OP_N, blas.CUBLAS_GEMM_DEFAULT
+        turned, ldb = plain, n
+        if types.b_by_columns:
+            turned, ldb = blas.CUBLAS_OP_T, k
+            arrays["b"] = np.ascontiguousarray(arrays["b"].reshape(batch, k, n).transpose(0, 2, 1)).reshape(-1)
 
         def call(operands: Mapping[str, Buffer]) -> None:
             a, b, c = (_address(operands[name]) for name in "abc")
             alpha, beta = int(unit.ctypes.data), int(zero.ctypes.data)
             if batch == 1:
                 blas.gemmEx(
-                    handle, plain, plain, n, m, k, alpha, b, types.operand, n, a, types.operand, k, beta,
+                    handle, turned, plain, n, m, k, alpha, b, types.operand, ldb, a, types.operand, k, beta,
                     c, types.result, n, types.compute, default,
                 )  # fmt: skip
             else:
                 blas.gemmStridedBatchedEx(
-                    handle, plain, plain, n, m, k, alpha, b, types.operand, n, k * n, a, types.operand, k, m * k, beta,
-                    c, types.result, n, m * n, batch, types.compute, default,
+                    handle, turned, plain, n, m, k, alpha, b, types.operand, ldb, k * n, a, types.operand, k, m * k,
+                    beta, c, types.result, n, m * n, batch, types.compute, default,
                 )  # fmt: skip
 
         function = "gemmEx" if batch == 1 else "gemmStridedBatchedEx"
@@ -434,20 +443,22 @@ class LibraryTrial:
         raise self.accelerator.make_error(LaunchError, self.work.what, problem)
 
     def _replay(self, count: int) -> float:
-        """Return the device time of a graph of ``count`` calls."""
+        """Return the device time of ``count`` calls, by graphs of at most `LARGEST_GRAPH`."""
         driver, context = self.libraries.driver, self.libraries.context
         first, last = context.event(), context.event()
-        if count not in self._graphs:
+        parts = parts_of(count)
+        for size in sorted({*parts} - {*self._graphs}):
             self.accelerator.synchronize()
             with self.libraries.driving("capture a graph"):
                 driver.make_current()
-                self._graphs[count] = self._captured(count)
-                self._graphs[count].launch(stream=context.default.native)  # the first launch prepares the graph
+                self._graphs[size] = self._captured(size)
+                self._graphs[size].launch(stream=context.default.native)  # the first launch prepares the graph
         self.accelerator.synchronize()
         first.record()
         with self.libraries.driving("replay a graph"):
             driver.make_current()
-            self._graphs[count].launch(stream=context.default.native)
+            for size in parts:
+                self._graphs[size].launch(stream=context.default.native)
         last.record()
         last.synchronize()
         return last.elapsed_s(first)

@@ -233,12 +233,13 @@ class PersistentKernel:
             self._block = Allocation(driver, self._size, "pinned")
             self.shared = SharedQueues(self._block.view(), self._capacity)
             self.host = HostEnd(self.shared)
-            kernel = driver.load(SOURCE, KERNEL, OPTIONS)
+            # A module that nobody refers to is unloaded, and unloading it waits for its kernel to end.
+            self._kernel = driver.load(SOURCE, KERNEL, OPTIONS)
             self._stream = driver.queue(non_blocking=True)
             places = [np.uint64(self._block.address + at) for at in self.shared.offsets]
             numbers = np.uint64(self._capacity), np.uint64(round(self.timeout_s * 1e9))
             arguments = (*places[:4], numbers[0], places[4], numbers[1])
-            driver.start(kernel, (1, 1, 1), (1, 1, 1), arguments, self._stream, 0)
+            driver.start(self._kernel, (1, 1, 1), (1, 1, 1), arguments, self._stream, 0)
         self._running = True
         return self
 
@@ -262,8 +263,13 @@ class PersistentKernel:
             if reply is not None:
                 return reply, injected - begin, end - begin
             if end - begin > self.timeout_s:
-                problem = f"no reply in {self.timeout_s:g} s" + (f"; the kernel {host.ended}" if host.ended else "")
-                raise self.context.error(DeviceHang, "call the persistent kernel", problem)
+                raise self.hang(f"no reply in {self.timeout_s:g} s")
+
+    def hang(self, problem: str) -> DeviceHang:
+        """Return the error for replies that did not arrive. It says why the kernel ended, if it has."""
+        ended = f"; the kernel {self.host.ended}" if self.host.ended else ""
+        error: DeviceHang = self.context.error(DeviceHang, "call the persistent kernel", problem + ended)
+        return error
 
 
 @dataclass(frozen=True)

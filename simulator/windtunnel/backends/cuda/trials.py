@@ -12,7 +12,7 @@ from windtunnel.backends.cuda.libraries import OPERATIONS as LIBRARY
 from windtunnel.backends.cuda.libraries import Libraries
 from windtunnel.backends.cuda.persistent import MESSAGE, PersistentKernel
 from windtunnel.core.columns import Columns
-from windtunnel.core.errors import DeviceHang, InvalidArgument
+from windtunnel.core.errors import InvalidArgument
 from windtunnel.core.results.validation import Conditions
 from windtunnel.runtime.trial import Timer, Trial
 
@@ -95,8 +95,7 @@ class PersistentTrial:
                 received += 1
                 last = clock()
             elif clock() - last > kernel.timeout_s:
-                problem = f"{commands - received} replies did not arrive within {kernel.timeout_s:g} s"
-                raise self.context.error(DeviceHang, "call the persistent kernel", problem)
+                raise kernel.hang(f"{commands - received} replies did not arrive within {kernel.timeout_s:g} s")
         return clock() - began
 
     def check(self) -> float:

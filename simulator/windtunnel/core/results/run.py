@@ -10,6 +10,7 @@ from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
 from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.faults import FaultResult, ProgressResult
+from windtunnel.core.results.use import EntryUse, TenantUse
 
 
 @dataclass(frozen=True)
@@ -88,18 +89,20 @@ class CostPerMillion(Result):
 
 
 @dataclass(frozen=True)
-class EntryUse(Result):
-    """How the replicas of one fleet entry were used: means over them and over the time for which they were rented.
+class PrefixTier(Result):
+    """What completed requests found in the prefix caches of devices, or in a tier below them: host or disk.
 
-    ``kv_mean`` and ``kv_peak`` are shares of the KV cache, None where requests are not batched continuously.
+    The shares and the tokens of all tiers add up to ``prefix_hit_rate`` and ``prefix_hit_tokens``.
     """
 
-    entry: str
-    busy: float
-    """The share of the time in which a replica had any sequence in a step."""
-    mean_sequences: float | None
-    kv_mean: float | None
-    kv_peak: float | None
+    tier: str
+    hit_rate: float | None
+    """The share of the blocks of the prompts that was found here and in no tier above."""
+    hit_tokens: int
+    loading: float | None
+    """The share of the time in which the links of the replicas loaded from the tier; None for the devices."""
+    bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+    """The rate at which a replica loads from it, by fleet entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +123,8 @@ class Serving(Result):
     prefix_hit_rate: float | None = None
     """The share of looked-up blocks that the prefix cache had; None without one."""
     prefix_hit_tokens: int | None = None
+    prefix_tiers: Sequence[PrefixTier] = ()
+    """What was found in each tier; empty without tiers below the prefix caches."""
     kv_peak: float | None = None
     """The largest share of a replica's KV cache that was needed; None without continuous batching."""
     kv_capacity_tokens: Mapping[str, int] = field(default_factory=dict)
@@ -133,6 +138,8 @@ class Serving(Result):
     adapters: AdapterUse | None = None
     """None without LoRA adapters."""
     entries: Sequence[EntryUse] = ()
+    tenants: Sequence[TenantUse] = ()
+    """The tenants of all workloads, those with most tokens first; empty where no workload and no policy states any."""
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)
     """``slo_attainment`` with its interval."""
 

@@ -43,14 +43,57 @@ def rsqrt(value: Value) -> Any:
 
 
 def fma(a: Value, b: Value, c: Value) -> Any:
-    """Return ``a * b + c``, computed in the next wider type and rounded.
+    """Return ``a * b + c``, rounded once.
 
-    For float32 the result equals a fused multiply-add, except if the exact sum lies half-way between two float32
-    numbers. For float64 product and sum are rounded separately.
+    For float32 the sum is computed in float64 and rounded again, which differs from one rounding only if the exact sum
+    lies half-way between two float32 numbers. Narrower numbers are computed in float32.
     """
     a, b, c = (materialise(v) for v in (a, b, c))
+    if a.dtype == np.float64:
+        return _fma_f64(a, b, c)
     wide = np.float32 if a.dtype.itemsize == 2 else np.float64
     return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+
+
+def _fma_f64(a: Value, b: Value, c: Value) -> Any:
+    """Return the correctly rounded ``a * b + c`` of float64 numbers.
+
+    By S. Boldo and G. Melquiond, "Emulation of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to
+    Odd", IEEE Transactions on Computers 57(4), 2008. Where its intermediate results leave the range of normal numbers,
+    the product and the sum are rounded separately.
+    """
+    with np.errstate(all="ignore"):
+        product, plain = a * b, a * b + c
+        size = np.abs(product)
+        exact = (size > 2.0**-900) & (size < 2.0**900) & (np.abs(c) < 2.0**900)
+        exact &= (np.abs(a) < 2.0**990) & (np.abs(b) < 2.0**990)
+        high, low = product, _product_error(a, b, product)
+        sum_high, sum_low = _two_sum(c, low)
+        top, rest = _two_sum(high, sum_high)
+        small, error = _two_sum(sum_low, rest)
+        # Rounding to odd: an inexact sum whose last bit is 0 becomes its neighbour on the side of the exact sum.
+        even = (small.view(np.int64) & 1) == 0
+        neighbour = np.nextafter(small, np.where(error > 0, np.inf, -np.inf))
+        return np.where(exact, top + np.where((error != 0) & even, neighbour, small), plain)[()]
+
+
+def _two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+    """Return the rounded sum and its error (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _product_error(a: Value, b: Value, product: Value) -> Value:
+    """Return the error of a rounded product (Dekker), with factors split into halves of 26 bits (Veltkamp)."""
+
+    def halves(x: Value) -> tuple[Value, Value]:
+        scaled = x * 134217729.0
+        high = scaled - (scaled - x)
+        return high, x - high
+
+    (a_high, a_low), (b_high, b_low) = halves(a), halves(b)
+    return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
 def tf32(value: Value) -> Any:

@@ -30,6 +30,7 @@ VARIANTS = {
     "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
     "serving": frozenset({"SERVERS"}),
     "prefixes": frozenset({"SERVERS", "PREFIXES"}),
+    "tiers": frozenset({"SERVERS", "PREFIXES", "TIERS"}),
     "all": _EVERYTHING,
 }
 """The features of each variant. The last one is compiled at its first use, the others when Windtunnel is installed."""
@@ -43,12 +44,16 @@ def variant_of(prepared: PreparedRun) -> str:
         return "fleet"
     if prepared.interrupts or prepared.budget_w is not None:
         return "all"
-    return "serving" if prepared.policy.batch.prefix_cache is None else "prefixes"
+    if prepared.policy.batch.prefix_cache is None:
+        return "serving"
+    return "tiers" if prepared.tiers else "prefixes"
 
 
 def needs_everything(prepared: PreparedRun) -> bool:
     """Return whether a run needs rare features, from autoscaling to faults of operations."""
     if prepared.scaled or prepared.real or prepared.users or prepared.progresses or prepared.ganging:
+        return True
+    if prepared.flows is not None or prepared.outranks:
         return True
     if has_waits(prepared) or prepared.reconfigures or prepared.drafted_tokens or prepared.adapting:
         return True
@@ -145,6 +150,8 @@ def _empty() -> World:
         sequences=records(0, tables.SEQUENCE),
         nodes=records(0, tables.NODE_OF_PREFIX),
         node_index=np.zeros(0, dtype=np.int64),
+        caches=records(0, tables.CACHE),
+        loads=records(0, tables.LOAD),
         waits=records(0, tables.WAIT),
         rules=records(0, tables.RULE),
         progress=records(0, tables.PROGRESS_OF_JOB),
@@ -167,6 +174,10 @@ def _empty() -> World:
         decoding_of=np.zeros((0, 1), dtype=np.int64),
         adapters=records(0, tables.ADAPTER),
         accepted=np.zeros((0, 1), dtype=np.int64),
+        buckets=np.zeros(0, dtype=np.int64),
+        step_counts=np.zeros((0, 2, 1), dtype=np.int64),
+        flows=records(0, tables.FLOW),
+        shares=records(0, tables.SHARE),
         faults=records(0, tables.FAULT),
         operation_faults=records(0, tables.OPERATION_FAULT),
         line=np.zeros(0, dtype=np.int64),

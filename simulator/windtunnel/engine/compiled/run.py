@@ -24,11 +24,12 @@ from windtunnel.engine.prepare.users import CapacityExceededError
 from windtunnel.engine.results import accounting
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
-from windtunnel.engine.transitions.build import Words, blank_jobs, build, think_ticks
+from windtunnel.engine.transitions.build import Words, blank_jobs, build
 from windtunnel.engine.transitions.event_log import event_log
 from windtunnel.engine.transitions.events import never_served
 from windtunnel.engine.transitions.prefix_tables import index_of, more_nodes
 from windtunnel.engine.transitions.tables import Records, World, records, unwritten_records
+from windtunnel.engine.transitions.user_tables import think_ticks
 
 Progress = Callable[[int], None]
 
@@ -230,6 +231,7 @@ def _more_slots(world: World) -> World:
     draws = np.ones((2 * count, world.draws.shape[1]))
     draws[:count] = world.draws
     sequences = _larger(world.sequences) if len(world.sequences) else world.sequences
+    loads = _larger(world.loads) if len(world.loads) else world.loads
     user_of = np.append(world.user_of, np.full(count, -1)) if len(world.user_of) else world.user_of
     stream_jobs = _larger(world.stream_jobs) if len(world.stream_jobs) else world.stream_jobs
     waits = _larger(world.waits) if len(world.waits) else world.waits
@@ -238,6 +240,7 @@ def _more_slots(world: World) -> World:
         slots=slots,
         draws=draws,
         sequences=sequences,
+        loads=loads,
         user_of=user_of,
         stream_jobs=stream_jobs,
         waits=waits,

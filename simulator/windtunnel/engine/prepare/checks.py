@@ -27,6 +27,13 @@ def check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass
     Raises:
         InputError: if one is missing.
     """
+    for number, entry in enumerate(scenario.fleet):
+        if entry.batch is not None and policy.batch.kind != "continuous":
+            raise InputError(
+                "limits of steps require continuous batching",
+                where=scenario.where("fleet", number, "batch"),
+                expected="policy: {batch: {kind: continuous}}, or no batch of the entry",
+            )
     if policy.route.rank_by == "each" and policy.batch.kind != "continuous":
         raise InputError(
             f"the route '{policy.route.name}' requires devices with continuous batching",
@@ -250,11 +257,17 @@ def check_progress(prepared: PreparedRun) -> None:
                 where=where,
                 expected="order: priority, or another order than arrival",
             )
-        if policy.batch.kind != "none":
+        if policy.batch.kind == "request":
             raise InputError(
                 "preemption interrupts single jobs and does not support batches",
                 where=where,
                 expected="a policy without batch, or without preemption",
+            )
+        if prepared.outranks and policy.preemption == "restart":
+            raise InputError(
+                "a request of a continuous batch keeps the tokens that it has delivered when it is preempted",
+                where=where,
+                expected="preemption: resume",
             )
         for number, kind in kinds.items():
             _check_single(kind, "preemption", where, prepared.classes[number].name)

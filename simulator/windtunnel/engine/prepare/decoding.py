@@ -8,6 +8,7 @@ of a step, and the cost model of the device prices them. `core/step_cost.py` des
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,19 +31,33 @@ from windtunnel.core.group import Group
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.policy import Batch
 from windtunnel.core.provenance import SourcedValue
+from windtunnel.core.recording import StepWork
 from windtunnel.core.serving_engine import ServingEngine, divided_decoder
 from windtunnel.core.speculation import PASS_HOST_SHARE
 from windtunnel.core.step import Amount, DraftPasses, EngineTimes, Part
-from windtunnel.core.step_cost import MICROBATCH_TOKENS, IntArray, StepLoad, causal_scores, step_cost, step_host_s
+from windtunnel.core.step_cost import (
+    MICROBATCH_TOKENS,
+    IntArray,
+    StepLoad,
+    causal_scores,
+    moved_bytes,
+    step_cost,
+    step_host_s,
+)
 from windtunnel.core.ticks import FloatArray
 from windtunnel.scenario.decoder import ServedModel
 
 CONTEXT_GRAIN = 64
 """The distance in tokens between the points of the attention tables; values between them are interpolated."""
+MOST_TOKENS, MOST_SEQUENCES = 131_072, 4096
+"""The largest step that a scenario may state."""
 _WITHOUT_BATCH = 8192
 """The tokens of a step in which prompts are read where nothing states them."""
 WITHOUT_WINDOW = 2.0**40
 """The window of attention without one (tokens)."""
+
+
+_NO_LIMITS = Batch("continuous", 0, tokens=0, memory=0.0)
 
 
 @dataclass(frozen=True)
@@ -54,12 +69,14 @@ class Replica:
         group: How they divide a decoder.
         engine: The profile of the serving engine; None: none, as for devices that do not serve decoders.
         devices_per_node: The devices of a node; None for those of the SKU.
+        limits: The limits of steps that the entry states; 0 where it states none.
     """
 
     device: Device
     group: Group = field(default_factory=Group)
     engine: ServingEngine | None = None
     devices_per_node: int | None = None
+    limits: Batch = _NO_LIMITS
 
     @property
     def memory_bytes(self) -> float:
@@ -67,17 +84,24 @@ class Replica:
         return self.device.memory_bytes * self.group.devices
 
     def largest_step(self, batch: Batch) -> LargestStep:
-        """Return the largest step: what ``batch`` states, or else what the engine has on this device."""
+        """Return the largest step: what the entry or else ``batch`` states, or what the engine has on this device."""
         if batch.kind != "continuous":
             return LargestStep(_WITHOUT_BATCH, max(batch.size, 1))
-        own = None if self.engine is None else self.engine.limits_on(self.device)
-        tokens = batch.tokens or (_WITHOUT_BATCH if own is None else int(own.tokens.value))
-        return LargestStep(tokens, batch.size or (1 if own is None else int(own.sequences.value)))
+        tokens, size = self.limits.tokens or batch.tokens, self.limits.size or batch.size
+        if self.engine is None:
+            return LargestStep(tokens or _WITHOUT_BATCH, size or 1)
+        own = self.engine.limits_on(self.device)
+        copies = self.group.attention_data if self.engine.limits_of_copy else 1
+        return LargestStep(
+            tokens or min(copies * int(own.tokens.value), MOST_TOKENS),
+            size or min(copies * int(own.sequences.value), MOST_SEQUENCES),
+        )
 
     def memory_share(self, batch: Batch) -> float:
-        """Return the share of memory that may be used: what ``batch`` states, or else that of the engine."""
-        if batch.memory or self.engine is None:
-            return batch.memory or 1.0
+        """Return the share of memory that may be used: what the entry or ``batch`` states, or that of the engine."""
+        stated = self.limits.memory or batch.memory
+        if stated or self.engine is None:
+            return stated or 1.0
         return self.engine.memory_share.value
 
     @property
@@ -156,7 +180,9 @@ class DecoderCosts:
         )
         self.largest, self._memory_share = step, memory_share
         tokens = np.arange(1, step.tokens + 1, dtype=np.float64)
+        copies = self.group.attention_data
         self.linear = np.zeros((2, step.tokens + 1))
+        self.copy = np.zeros((2, step.tokens + 1 if copies > 1 else 0))
         self.head = np.zeros((2, step.sequences * self.query_tokens + 1))
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
         by_window: dict[float, FloatArray] = {}
@@ -168,7 +194,8 @@ class DecoderCosts:
                 self._add(part, tokens, grid, by_window, some.decoder.group, drafts=some)
         handover = self._divided.handover()
         if handover is not None:
-            self.linear[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, tokens)
+            of = self.linear if copies == 1 else self.copy
+            of[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
         self.adapted = self._adapted(tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
         none = np.zeros((2, len(grid)))
@@ -231,11 +258,17 @@ class DecoderCosts:
         elif part.amount is Amount.DECODING:
             self.decode[:, 1:, :] += self._decoding(part, sequences, grid, group)
         elif part.amount is Amount.TOKENS and (drafts is None or drafts.reads_prompts):
-            self.linear[:, 1:] += self._cost(part, tokens, group=group)
+            copies = group.attention_data
+            if part.shared or copies == 1:
+                self.linear[:, 1:] += np.where(part.runs(tokens), self._cost(part, tokens, group=group), 0.0)
+            else:
+                whole = self._cost(part, copies * tokens, group=group)
+                self.copy[:, 1:] += np.where(part.runs(copies * tokens), whole, 0.0)
         elif drafts is None:
             self.head[:, 1:] += self._cost(part, np.arange(1, self.head.shape[1], dtype=np.float64))
         else:
-            self.decode[:, 1:, :] += self._cost(part, sequences, group=group)[:, :, None]
+            cost = np.where(part.runs(sequences), self._cost(part, sequences, group=group), 0.0)
+            self.decode[:, 1:, :] += cost[:, :, None]
 
     def _check_draft(self, longest: int) -> None:
         """Check that the draft supports the longest context."""
@@ -392,7 +425,12 @@ class DecoderCosts:
         tokens, heads = -(-(verified + read) // micro), -(-(verified + ends_prompts) // micro)
         times = self.times
         factor = (verified * times.decode + read * times.prefill) / max(verified + read, 1)
-        seconds, joules = factor * (self.linear[:, tokens] + self.head[:, heads] + self.adapted[:, adapters, tokens])
+        seconds, joules = factor * (
+            self.linear[:, tokens]
+            + self.head[:, heads]
+            + self._of_copy(decoding, chunks, micro)
+            + self.adapted[:, adapters, min(self._spread(decoding, chunks, micro), self.adapted.shape[2] - 1)]
+        )
         if decoding:
             s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
             seconds, joules = seconds + times.decode * s, joules + times.decode * j
@@ -406,6 +444,29 @@ class DecoderCosts:
         host_s = times.host_s + times.host_sequence_s * (decoding + ends_prompts)
         host_s += self.drafting_host_s if decoding else 0.0
         return operations_s + host_s, float(joules) * micro
+
+    def _most_of_copy(self, decoding: int, chunks: Sequence[tuple[int, int]]) -> int:
+        """Return the tokens of the copy of the attention with the most; a prompt is on one copy."""
+        copies, read = self.group.attention_data, sum(length for _, length in chunks)
+        return -(-decoding // copies) * self.query_tokens + (-(-read // min(copies, len(chunks))) if read else 0)
+
+    def _spread(self, decoding: int, chunks: Sequence[tuple[int, int]], micro: int) -> int:
+        """Return the tokens of a microbatch if every copy of the attention had as many as the one with the most."""
+        return self.group.attention_data * -(-self._most_of_copy(decoding, chunks) // micro)
+
+    def _of_copy(self, decoding: int, chunks: Sequence[tuple[int, int]], micro: int) -> FloatArray:
+        """Return seconds and joules of what each copy of the attention does for its own tokens, shape (2,).
+
+        Sequences are spread evenly, and a prompt is on one copy. The copy with the most tokens decides, and the others
+        wait; what they draw follows from their tokens.
+        """
+        copies, read = self.group.attention_data, sum(length for _, length in chunks)
+        if copies == 1:
+            return np.zeros(2)
+        most = self._most_of_copy(decoding, chunks)
+        working = (decoding * self.query_tokens + read) / (copies * most)
+        cost: FloatArray = self.copy[:, -(-most // micro)] * np.array([1.0, working])
+        return cost
 
     def prompt_attention(self, start: int, chunk: int) -> tuple[float, float]:
         """Return seconds and joules above idle of the attention of ``chunk`` prompt tokens from ``start`` on.
@@ -421,6 +482,80 @@ class DecoderCosts:
             s, j = _between(table, priced)
             seconds, joules = seconds + s * share, joules + j * share
         return seconds, joules
+
+    def rates(self, work: StepWork) -> tuple[float | None, float | None]:
+        """Return for how long completed steps would occupy one replica at its peak rates (s); None where it has none.
+
+        The first is that of the arithmetic, each part of a step at the peak of its number format, and the second one
+        that of the operands, each read or written once at the bandwidth of the memory. Exchanges between devices are
+        neither. A window of attention counts at the mean context.
+        """
+        bandwidth = self.device.number("memory_bandwidth_bytes_per_s")
+        flops_s: float | None = 0.0
+        moved = 0.0
+        parts: list[tuple[Part, DraftPasses | None]] = [(part, None) for part in self._divided.parts()]
+        parts += [(part, some) for some in self._divided.passes for part in some.parts()]
+        for part, drafts in parts:
+            if part.link:
+                continue
+            flops, operands = self._amounts(part, work, drafts)
+            moved += operands
+            peak = self._peak_flops_per_s(str(part.values.get("dtype", "bfloat16")))
+            flops_s = None if flops_s is None or (flops and peak is None) else flops_s + flops / (peak or 1.0)
+        share = self.group.stage_devices / self.group.devices
+        return (
+            None if flops_s is None else flops_s * share,
+            None if bandwidth is None else moved / bandwidth * share,
+        )
+
+    def _amounts(self, part: Part, work: StepWork, drafts: DraftPasses | None) -> tuple[float, float]:
+        """Return the FLOP and the bytes of operands of a part in completed steps, on one device of each stage.
+
+        What a draft does for each decoding sequence is counted with the sequences of the steps, which are those that
+        produce tokens, less those that end a prompt.
+        """
+        one, context = np.ones(1), 0.0
+        amounts: FloatArray
+        more: dict[str, FloatArray] | None = None
+        if part.amount in (Amount.TOKENS, Amount.HEADS):
+            with_prompts = drafts is None or (drafts.reads_prompts and part.amount is Amount.TOKENS)
+            counts = work.tokens if part.amount is Amount.TOKENS and with_prompts else work.heads
+            amounts = (np.flatnonzero(counts[1:]) + 1).astype(np.float64)
+            flops_of = moved_of = counts[1:][counts[1:] > 0].astype(np.float64)
+            if not with_prompts:
+                amounts = np.ceil(amounts / self.query_tokens)
+            runs = part.runs(amounts)
+            amounts, flops_of, moved_of = amounts[runs], flops_of[runs], moved_of[runs]
+        elif part.amount is Amount.DECODING:
+            # So many that no copy of the attention has a part of one.
+            amounts = one * (1024.0 * self.group.attention_data)
+            flops_of = moved_of = work.decoded / amounts
+            context = work.contexts / max(work.decoded, 1)
+        else:
+            amounts, context = one, work.spans / max(work.chunks, 1)
+            window = WITHOUT_WINDOW if part.window is None else float(part.window)
+            inside = _scores(max(context, 1.0), window) / _scores(max(context, 1.0), WITHOUT_WINDOW)
+            copies = self.group.attention_data
+            flops_of = one * (inside * work.scores / _scores(max(context, 1.0), window) / copies)
+            moved_of = one * (work.chunks / copies)
+        if not len(amounts):
+            return 0.0, 0.0
+        if any(column.name == "kv_tokens" for column in part.op.columns):
+            attended = max(context if part.window is None else min(context, float(part.window)), 1.0)
+            more = {"kv_tokens": np.array([attended]), **({"batch": one} if part.amount is Amount.PROMPTS else {})}
+        rows = part.rows(amounts, self._context, more)
+        flops = np.broadcast_to(part.op.flops(rows.choices, rows.numbers), amounts.shape)
+        moved = np.broadcast_to(moved_bytes(rows), amounts.shape)
+        times = part.times
+        if drafts is not None:  # a draft may run on some of the devices of the stage only
+            times *= drafts.decoder.group.stage_devices / self.group.stage_devices
+        return times * float(flops @ flops_of), times * float(moved @ moved_of)
+
+    def _peak_flops_per_s(self, dtype: str) -> float | None:
+        """Return the peak arithmetic of a device in a format; formats of weights alone compute in 16 bits."""
+        names = [dtype.removesuffix("_block"), "bfloat16", "float16"]
+        known = (self.device.number("matrix_flops_per_s", name) for name in names)
+        return next((rate for rate in known if rate), self.device.number("vector_flops_per_s", "float32"))
 
     def alone(self, prompts: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return the costs of requests that are served one at a time; arrays of the shape of ``prompts``.
@@ -443,7 +578,8 @@ class DecoderCosts:
             start = np.minimum(prompts.astype(np.int64) + 1, len(running) - 1)
             stop = np.minimum((prompts + outputs).astype(np.int64), len(running) - 1)
             steps, own = np.maximum(outputs - 1, 0), self.query_tokens
-            decoded = steps * (self.linear[i, own] + self.head[i, own]) + (running[stop] - running[start])
+            one = self.linear[i, own] + self.head[i, own] + self._of_copy(1, [], 1)[i]
+            decoded = steps * one + (running[stop] - running[start])
             total[i] = read[i] + self.times.decode * decoded / self.tokens_per_step
         host_s = self.times.host_s + self.times.host_sequence_s + self.drafting_host_s
         total[0] += np.maximum(outputs - 1, 0) * host_s / self.tokens_per_step
@@ -453,19 +589,24 @@ class DecoderCosts:
         """Return seconds and joules above idle of prompts that are read together, in steps of as many tokens as fit."""
         most = self.linear.shape[1] - 1
         seconds = joules = 0.0
-        chunks: list[tuple[int, int]] = []
-        room, ends = most, 0
-        for number, prompt in enumerate(prompts):
-            start = 0
-            while start < prompt:
-                chunk = min(room, prompt - start)
+        unread = deque((0, prompt) for prompt in prompts if prompt > 0)
+        while unread:
+            room, ends = most, 0
+            chunks: list[tuple[int, int]] = []
+            left: list[tuple[int, int]] = []
+            while unread and room:
+                start, prompt = unread.popleft()
+                # A prompt is on one copy of the attention, which has its part of the tokens of a step.
+                chunk = min(room, prompt - start, most // self.group.attention_data)
                 chunks.append((start, chunk))
-                start, room = start + chunk, room - chunk
-                ends += start == prompt
-                if room == 0 or (start == prompt and number == len(prompts) - 1):
-                    s, j = self.step(0, 0.0, chunks, ends)
-                    seconds, joules = seconds + s, joules + j
-                    chunks, room, ends = [], most, 0
+                room -= chunk
+                if start + chunk == prompt:
+                    ends += 1
+                else:
+                    left.append((start + chunk, prompt))
+            unread.extendleft(reversed(left))
+            s, j = self.step(0, 0.0, chunks, ends)
+            seconds, joules = seconds + s, joules + j
         return seconds, joules
 
     def least_tables(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -475,7 +616,14 @@ class DecoderCosts:
         """
         times = self.times
         factor = min(times.decode, times.prefill)
-        linear, head = factor * self.linear, factor * self.head
+        linear = self.linear
+        if self.group.attention_data > 1:
+            # Tokens that are spread evenly take the least time; energy follows from tokens at the lowest rate.
+            each = np.arange(linear.shape[1]) / self.group.attention_data
+            rate = (self.copy[1, 1:] / np.arange(1, linear.shape[1])).min()
+            seconds = np.minimum.accumulate(self.copy[0, ::-1])[::-1][np.ceil(each).astype(int)]
+            linear = linear + np.stack([seconds, each * rate])
+        linear, head = factor * linear, factor * self.head
         linear[0, 1:] += times.host_s
         # Each sequence has at most so many positions that give logits.
         head[0] += times.host_sequence_s * np.arange(head.shape[1]) / self.query_tokens

@@ -140,9 +140,10 @@ class _Minimum:
 # Long: one loop over classes and workloads fills every array of the result.
 def minimum_demand(prepared: PreparedRun) -> Demand:
     """Return the minimum demand of the jobs on each class of devices; it does not depend on the counts of devices."""
-    users = sum(of.think.users for of in prepared.users)
+    users = sum(of.users for of in prepared.users)
     losses = _losses(prepared)
-    closed = bool(users) and len(prepared.workloads) == 1 and not losses
+    # The order in which requests of sessions are submitted is not known.
+    closed = bool(users) and len(prepared.workloads) == 1 and not losses and prepared.users[0].sessions is None
     known = _known_jobs(prepared, closed)
     jobs, classes = len(known.arrival), len(prepared.classes)
     eligible = np.zeros((classes, jobs), dtype=bool)
@@ -248,7 +249,7 @@ def _known_jobs(prepared: PreparedRun, closed: bool) -> _Known:
         arrival.append(np.zeros(count, dtype=np.int64))
         workload.append(np.full(count, of.work))
         rank.append(np.arange(count))
-        signature.append(np.full(count, of.signature))
+        signature.append(of.signatures[:count])
     return _Known(
         np.concatenate([*arrival, prepared.arrival]),
         np.concatenate([*workload, prepared.workload_of]),

@@ -18,7 +18,9 @@ from windtunnel.engine.prepare.chips import Chip, shared_chips
 from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
 from windtunnel.engine.prepare.prefixes import PromptChains
-from windtunnel.engine.prepare.programs import Compiled, ServiceTimeDraws, Source
+from windtunnel.engine.prepare.programs import Compiled
+from windtunnel.engine.prepare.source import ServiceTimeDraws, Source
+from windtunnel.engine.prepare.tiers import ReplicaTier
 from windtunnel.engine.prepare.users import CapacityExceededError, UserClass
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.program import Stage
@@ -117,6 +119,28 @@ class JobClass:
 
 
 @dataclass(frozen=True)
+class Flow:
+    """A tenant's requests of one priority, with what a token that is read, or generated, counts for it.
+
+    The flows of its priority are those from ``first`` up to ``end``.
+    """
+
+    tenant: str
+    first: int
+    end: int
+    prompt: int
+    output: int
+
+
+@dataclass(frozen=True)
+class JobFlows:
+    """The flows of fair queueing, and those of the jobs of each workload; shape (jobs,), or (1,) if they have one."""
+
+    flows: Sequence[Flow]
+    of: Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
 class PreparedRun:
     """All inputs of a run. Arrays of jobs are in order of arrival and exclude the jobs of ``users``; shape (jobs,)."""
 
@@ -155,6 +179,10 @@ class PreparedRun:
     """The blocks of the prompts of each workload, if devices have prefix caches."""
     block_tokens: int = 0
     """The tokens of a block of a prefix cache; 0 without one."""
+    tiers: Mapping[int, Sequence[ReplicaTier]] = field(default_factory=dict)
+    """The tiers below the prefix caches of each class, by its number."""
+    flows: JobFlows | None = None
+    """The flows of fair queueing; None without it."""
     sampled: bool = True
     """Whether a streamed run keeps a sample of the jobs."""
     slowdown: FloatArray | None = None
@@ -201,7 +229,13 @@ class PreparedRun:
     @property
     def progresses(self) -> bool:
         """Whether the engine notes the progress of jobs, for checkpoints or for preemption by priority."""
-        return self.policy.preemption != "none" or any(w.workload.checkpoint is not None for w in self.workloads)
+        preempts = self.policy.preemption != "none" and not self.outranks
+        return preempts or any(w.workload.checkpoint is not None for w in self.workloads)
+
+    @property
+    def outranks(self) -> bool:
+        """Whether a request preempts requests of a continuous batch that come after it in the order of the policy."""
+        return self.policy.preemption != "none" and self.policy.batch.kind == "continuous"
 
     @property
     def reconfigures(self) -> bool:

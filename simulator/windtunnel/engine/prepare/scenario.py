@@ -14,7 +14,7 @@ from windtunnel.core.errors import InputError, Location, UnsupportedOperationErr
 from windtunnel.core.executor import Executor
 from windtunnel.core.group import Group
 from windtunnel.core.memory import require_memory
-from windtunnel.core.policy import Policy
+from windtunnel.core.policy import Batch, Policy
 from windtunnel.core.rng import stream
 from windtunnel.core.ticks import to_ticks
 from windtunnel.core.units import format_quantity
@@ -34,18 +34,22 @@ from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
 from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
+from windtunnel.engine.prepare.lengths import drawn_rows, session_source
 from windtunnel.engine.prepare.offered_load import least_queue, offered_load
 from windtunnel.engine.prepare.prefixes import PromptChains, block_tokens, prompt_chains
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
-from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
+from windtunnel.engine.prepare.programs import Compiled, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
+from windtunnel.engine.prepare.source import Source
+from windtunnel.engine.prepare.tenants import check_rate_limits, job_flows
+from windtunnel.engine.prepare.tiers import replica_tiers
 from windtunnel.engine.prepare.users import first_capacity, user_class
 from windtunnel.engine.prepare.waits import patience_draws
 from windtunnel.scenario.arrivals import Closed, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.faults import BrownOut, OperationFault, Straggler
 from windtunnel.scenario.program import Generate, OpStage, flattened
-from windtunnel.scenario.scenario import Scenario
+from windtunnel.scenario.scenario import Scenario, Workload
 
 Preference = Callable[[str, str, str], float]
 """Returns the rank of (use case, API, kind) in the recommendation matrix; infinity if it is not recommended."""
@@ -91,10 +95,9 @@ def prepare(
     schedule = _schedule(scenario, classes, budget_w)
     limit = scenario.stop.jobs if scenario.stop is not None and not streamed else None
     expected_jobs, expected_s = _expected(scenario) if streamed else (0, 0.0)
-    closed = [w for w in workloads if isinstance(w.workload.arrivals, Closed) and not streamed]
-    known = {w.number: w.source.ticks for w in workloads if w.source.count and w not in closed}
+    of_users = [w for w in workloads if _has_users(w.workload) and not streamed]
+    known = {w.number: w.source.ticks for w in workloads if w.source.count and w not in of_users}
     arrival, workload_of, rank = merged(known, limit)
-    # One job represents each closed workload, because its jobs differ only in random draws.
     signatures, eligible = _eligibility(
         scenario,
         policy,
@@ -102,11 +105,11 @@ def prepare(
         workloads,
         compiled,
         excluded,
-        np.append(workload_of, np.array([w.number for w in closed], dtype=np.int64)),
-        np.append(rank, np.zeros(len(closed), dtype=np.int64)),
+        np.concatenate([workload_of, *(np.full(w.source.count, w.number, dtype=np.int64) for w in of_users)]),
+        np.concatenate([rank, *(np.arange(w.source.count, dtype=np.int64) for w in of_users)]),
     )
-    of_users = eligible[len(arrival) :].tolist()
-    eligible = eligible[: len(arrival)]
+    at = np.cumsum([len(arrival), *(w.source.count for w in of_users)])
+    eligible, *mine = np.split(eligible, at[:-1]) if of_users else [eligible]
     names = [w.name for w in scenario.workload]
     block = block_tokens(scenario) if policy.batch.prefix_cache is not None else 0
     prepared = PreparedRun(
@@ -130,9 +133,11 @@ def prepare(
         expected_ticks=to_ticks(expected_s),
         chains=[_chains(w, block, compiled) for w in workloads] if block else [],
         block_tokens=block,
+        tiers=replica_tiers(scenario, policy, compiled, block) if block else {},
+        flows=job_flows(scenario, policy, workloads),
         sampled=scenario.records != "none",
         slowdown=None if streamed else straggler_slowdowns(scenario.faults, scenario.seed, names, workload_of, rank),
-        users=[user_class(scenario, w.number, w.source.count, s) for w, s in zip(closed, of_users, strict=True)],
+        users=[user_class(scenario, w.number, w.source, s, capacity) for w, s in zip(of_users, mine, strict=True)],
         limit=limit,
         scaled=[(classes[number], rule) for number, rule in sorted(rules.items())],
         designs=class_designs(scenario, classes, workloads, compiled),
@@ -143,6 +148,7 @@ def prepare(
     check_real(prepared)
     check_decisions(prepared)
     check_progress(prepared)
+    check_rate_limits(prepared)
     check_designs(prepared)
     if streamed:
         _check_queue(prepared)
@@ -174,7 +180,8 @@ def _compiled(
     """
     batch = policy.batch
     longest: dict[str, int] = {}
-    for job_class in of_contexts:
+    # Lengths that are drawn may be longer in a redrawn run.
+    for job_class in (*of_contexts, *workloads):
         if job_class.source.count:
             for model, context in longest_contexts(job_class.program, job_class.source):
                 longest[model] = max(longest.get(model, 0), context)
@@ -294,7 +301,10 @@ def _replica(scenario: Scenario, number: int, device: Device) -> Replica:
     """Return the devices of an entry that serve a decoder together."""
     entry = scenario.fleet[number]
     group = Group() if entry.group is None else entry.group.group()
-    return Replica(device, group, scenario.engine_of(number), entry.node.devices)
+    stated = entry.batch
+    size, tokens, memory = (0, 0, 0.0) if stated is None else (stated.size, stated.tokens, stated.memory)
+    limits = Batch("continuous", size or 0, tokens=tokens or 0, memory=memory or 0.0)
+    return Replica(device, group, scenario.engine_of(number), entry.node.devices, limits)
 
 
 def _check_chips(scenario: Scenario, classes: Sequence[FleetClass], rules: Mapping[int, Autoscale]) -> None:
@@ -358,7 +368,7 @@ def _workloads(scenario: Scenario, capacity: int | None, original: PreparedRun |
             ticks, trace = np.zeros(count, dtype=np.int64), None
         else:
             whole = None if original is None else original.workloads[number].source.trace
-            if whole is not None:
+            if whole is not None and isinstance(workload.arrivals, Trace):
                 trace = whole.redrawn(stream(scenario.seed, workload.name, "redrawn"))
                 if scenario.stop is not None and scenario.stop.jobs is not None:
                     trace = trace.first(scenario.stop.jobs)
@@ -366,9 +376,12 @@ def _workloads(scenario: Scenario, capacity: int | None, original: PreparedRun |
             else:
                 found = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where, limit)
                 ticks, trace = found.ticks, found.trace
-        source = Source(
-            name=workload.name, seed=scenario.seed, ticks=ticks, trace=trace, where=lambda path: scenario.where(*path)
-        )
+        source = Source(workload.name, scenario.seed, ticks, trace, _place_of(scenario), scenario.folder)
+        if workload.session is not None:
+            source = session_source(scenario, number, source)
+            limit.keep(source.count - len(ticks), workload.name, where())
+        elif workload.rows is not None:
+            source.trace = drawn_rows(scenario, number, source)
         deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
         patience = patience_draws(workload, scenario.seed, source.count)
         workloads.append(JobClass(number, workload, program, source, deadline, patience))
@@ -379,6 +392,11 @@ def _workloads(scenario: Scenario, capacity: int | None, original: PreparedRun |
             expected="a later stop, or higher rates",
         )
     return workloads
+
+
+def _has_users(workload: Workload) -> bool:
+    """Return whether the engine computes the arrivals of the jobs, because they follow the ends of others."""
+    return isinstance(workload.arrivals, Closed) or workload.session is not None
 
 
 _JOB_BYTES, _FURTHER_STAGE_BYTES, _GENERATE_BYTES = 400.0, 200.0, 1200.0

@@ -24,7 +24,7 @@ from windtunnel.engine.process.plain import plain, records_of, rows
 from windtunnel.engine.results import accounting
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
-from windtunnel.engine.transitions.build import Words, build, think_ticks
+from windtunnel.engine.transitions.build import Words, build
 from windtunnel.engine.transitions.dispatch import arrive
 from windtunnel.engine.transitions.event_log import event_log
 from windtunnel.engine.transitions.events import (
@@ -41,6 +41,7 @@ from windtunnel.engine.transitions.faults import apply_fault
 from windtunnel.engine.transitions.prefix_tables import index_of, more_nodes
 from windtunnel.engine.transitions.prefixes import index_nodes
 from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, DECIDE, ENTITIES, FAULT_EVENT, NEVER
+from windtunnel.engine.transitions.user_tables import think_ticks
 from windtunnel.engine.transitions.users import next_arrival
 
 Progress = Callable[[int], None]
@@ -80,7 +81,13 @@ class _Run:
 
     def execute(self) -> Recording:
         """Process one event after another, each with all its consequences, and return the recording."""
-        r = self.world.run[0]
+        self.begin()
+        while self.step():
+            pass
+        return self.finish()
+
+    def begin(self) -> None:
+        """Start the sources of events."""
         self.clock.follow_arrivals(self._next_arrival)
         schedule, end = self.prepared.faults, self.prepared.end
         if schedule is not None:
@@ -88,14 +95,24 @@ class _Run:
             last = MAX_TICKS if end is None else end
             self.env.process(self.clock.follow_faults(lambda tick: rows(schedule.until(tick)), horizon, last))
         self.answers.begin(self.world)
-        while (event := self.clock.next(int(r.end))) is not None:
-            order, subject = event
-            r.now = self.env.now
-            if order >= ENTITIES and self._is_over(order // ENTITIES):
-                break
-            self._happen(order, subject)
-            self._consequences()
-        if r.end == NEVER - 1 and self.clock.never_ends():
+
+    def step(self) -> bool:
+        """Process the next event with all its consequences; return whether there was one."""
+        r = self.world.run[0]
+        event = self.clock.next(int(r.end))
+        if event is None:
+            return False
+        order, subject = event
+        r.now = self.env.now
+        if order >= ENTITIES and self._is_over(order // ENTITIES):
+            return False
+        self._happen(order, subject)
+        self._consequences()
+        return True
+
+    def finish(self) -> Recording:
+        """Return the recording, after the last event."""
+        if self.world.run[0].end == NEVER - 1 and self.clock.never_ends():
             self._fail_too_long()
         return self._recording()
 
@@ -201,6 +218,7 @@ class _Run:
                     world.slots += more
                     world.draws = np.concatenate([world.draws, np.ones_like(world.draws)])
                     world.sequences += _blank(len(world.sequences), tables.SEQUENCE)
+                    world.loads += _blank(len(world.loads), tables.LOAD)
                     world.waits += _blank(len(world.waits), tables.WAIT)
                     world.stream_jobs += _blank(len(world.stream_jobs), tables.STREAM_JOB)
                     world.progress += _blank(len(world.progress), tables.PROGRESS_OF_JOB)
@@ -218,6 +236,7 @@ class _Run:
         world.intervals = records_of(world.intervals[: r.written], tables.INTERVAL)
         world.gaps = records_of(world.gaps[: r.gaps], tables.GAP)
         world.servers = records_of(world.servers, tables.SERVER)
+        world.caches = records_of(world.caches, tables.CACHE)
         world.workloads = records_of(world.workloads, tables.WORKLOAD)
         world.changes = records_of(world.changes[: r.changes], tables.CHANGE)
         if self.progress is not None:

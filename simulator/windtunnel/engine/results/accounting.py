@@ -26,7 +26,7 @@ from windtunnel.core.recording import (
     Slice,
     Steps,
 )
-from windtunnel.core.ticks import MAX_TICKS, FloatArray, TickArray, to_second_array
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray, to_second_array
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.fault_schedule import down_ticks, intervals_until
 from windtunnel.engine.prepare.prepared import PreparedRun
@@ -61,6 +61,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         energy_j=energy,
         starts=starts,
         prompts=prompts,
+        outside=_outside(prepared, log),
         **_hits(prepared, log),
     )
     shared = chip_power(prepared, table)
@@ -131,6 +132,28 @@ def _tokens(prepared: PreparedRun, workload: IntArray, rank: IntArray) -> tuple[
             of_class = workload == job_class.number
             prompts[of_class], outputs[of_class] = lengths.prompts[rank[of_class]], lengths.outputs[rank[of_class]]
     return prompts, outputs
+
+
+def _outside(prepared: PreparedRun, log: EventLog) -> TickArray | None:
+    """Return the ticks that each request spends outside of its engine's steps; None if no engine has such a time.
+
+    The formula is that of ``transitions.jobs.outside_of_steps``.
+    """
+    found: TickArray | None = None
+    class_of = prepared.class_of_device()
+    for (cls, work), compiled in prepared.compiled.items():
+        engine = None if compiled.decoder is None else compiled.decoder.replica.engine
+        if engine is None or prepared.policy.batch.kind != "continuous":
+            continue
+        frontend_s, late = engine.frontend_s.value, engine.late_prompts.value
+        if frontend_s == 0.0 and late == 0.0:
+            continue
+        mine = np.flatnonzero((log.workload_of == work) & (log.device >= 0))
+        mine = mine[class_of[log.device[mine]] == cls]
+        alone_s = compiled.estimate_s if len(compiled.estimate_s) == 1 else compiled.estimate_s[log.rank[mine]]
+        found = np.zeros(len(log.arrival), dtype=np.int64) if found is None else found
+        found[mine] = np.rint((frontend_s + late * alone_s) * TICKS_PER_SECOND).astype(np.int64)
+    return found
 
 
 def _intervals(prepared: PreparedRun, log: EventLog, energy: FloatArray, end: int) -> IntervalTable:
@@ -363,9 +386,12 @@ def _slices(prepared: PreparedRun, log: EventLog, jobs: Jobs, table: IntervalTab
 def _notes(prepared: PreparedRun, log: EventLog) -> list[str]:
     notes = []
     if log.preemptions:
-        notes.append(
-            f"the KV cache was full {log.preemptions:,} times: sequences were preempted and their tokens recomputed"
+        full = f"the KV cache was full {log.preemptions:,} times: sequences were preempted and their tokens recomputed"
+        both = (
+            f"sequences were preempted {log.preemptions:,} times, because the KV cache was full or for requests that "
+            "precede them, and their tokens recomputed"
         )
+        notes.append(both if prepared.outranks else full)
     unpowered = [c.name for c in prepared.classes if not c.limit_w]
     if unpowered:
         notes.append(f"the power of {', '.join(unpowered)} is unknown and counts as 0 W")

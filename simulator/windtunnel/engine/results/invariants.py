@@ -83,9 +83,11 @@ def check(recording: Recording) -> None:
 def _first_possible(recording: Recording) -> TickArray:
     """Return the tick before which no job can have produced its first token.
 
-    It is that of its last start; a job that was preempted may have produced it before that.
+    It is that of its last start; a job that was preempted, or a request whose device was lost, may have produced it
+    before that.
     """
     preempted = recording.progress is not None and recording.progress.preemptions > 0
+    preempted = preempted or (recording.use is not None and recording.returned > 0)
     return recording.jobs.arrival if preempted else recording.jobs.start
 
 

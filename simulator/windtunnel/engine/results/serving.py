@@ -8,20 +8,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, TokenGaps
+from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, StepWork, TokenGaps
 from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.run import (
     CostPerMillion,
-    EntryUse,
     Estimate,
+    PrefixTier,
     Serving,
     TimeDistribution,
     of_tokens,
 )
-from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
+from windtunnel.core.results.use import EntryUse
+from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray, to_second_array
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.statistics import estimates, over_replications
+from windtunnel.engine.results.tenants import merged_tenants, tenants_of
 from windtunnel.engine.results.times import Steady
 from windtunnel.scenario.program import Generate
 from windtunnel.scenario.target import Target
@@ -82,6 +84,7 @@ def serving_of(
         goodput_per_s=attained.value * int(mine.sum()) / span_s if attained.value is not None and span_s else None,
         prefix_hit_rate=jobs.prefix_hit_rate(completed),
         prefix_hit_tokens=hits,
+        prefix_tiers=_tiers(prepared, recording, work, completed),
         kv_peak=max(peaks, default=None),
         kv_capacity_tokens=_kv_capacity_tokens(prepared, work),
         preemptions=0 if use is None else _of(use.preemptions, work),
@@ -93,6 +96,7 @@ def serving_of(
         speculation=_speculation(use, prepared, work),
         adapters=_adapters(use, prepared, work),
         entries=entries,
+        tenants=tenants_of(prepared, recording) if work is None else [],
         attainment=attained,
     )
 
@@ -174,6 +178,25 @@ def _kv_capacity_tokens(prepared: PreparedRun, work: int | None) -> dict[str, in
     return capacities
 
 
+def _tiers(prepared: PreparedRun, recording: Recording, work: int | None, completed: BoolArray) -> Sequence[PrefixTier]:
+    """Return what requests found in the prefix caches of the devices, and in each tier below them."""
+    cache, jobs, use = prepared.policy.batch.prefix_cache, recording.jobs, recording.use
+    if cache is None or not cache.tiers or use is None:
+        return ()
+    assert jobs.blocks is not None and jobs.hit_blocks is not None and jobs.hits is not None  # noqa: S101
+    all_blocks, hit_blocks = int(jobs.blocks[completed].sum()), int(jobs.hit_blocks[completed].sum())
+    hit_tokens = int(jobs.hits[completed].sum())
+    found = []
+    rented_ticks = float(recording.devices.rented_ticks.sum())
+    for number, tier in enumerate(cache.tiers):
+        blocks, tokens = _of(use.tier_blocks[number], work), _of(use.tier_tokens[number], work)
+        hit_blocks, hit_tokens = hit_blocks - blocks, hit_tokens - tokens
+        loading = float(use.tier_busy_ticks[number].sum()) / rented_ticks if rented_ticks else None
+        rates = {prepared.classes[cls].name: tiers[number].bytes_per_s for cls, tiers in prepared.tiers.items()}
+        found.append(PrefixTier(tier.name, blocks / all_blocks if all_blocks else None, tokens, loading, rates))
+    return [PrefixTier("device", hit_blocks / all_blocks if all_blocks else None, hit_tokens, None), *found]
+
+
 def _entries(prepared: PreparedRun, recording: Recording, work: int | None) -> list[EntryUse]:
     """Return how the replicas of each entry that serves requests were used."""
     use, devices = recording.use, recording.devices
@@ -191,8 +214,23 @@ def _entries(prepared: PreparedRun, recording: Recording, work: int | None) -> l
             kv_mean = float(use.token_ticks[members].sum()) / rented / capacity
             kv_peak = float(use.peak_tokens[members].max()) / capacity
         busy = float(devices.busy_ticks[members].sum()) / rented if rented else 0.0
-        found.append(EntryUse(c.name, busy, mean_sequences, kv_mean, kv_peak))
+        shares: tuple[float | None, float | None] = (None, None)
+        if use is not None and len(use.work) and rented:
+            shares = _peak_shares(prepared, c.number, use.work[c.number], rented / TICKS_PER_SECOND)
+        found.append(EntryUse(c.name, busy, mean_sequences, kv_mean, kv_peak, *shares))
     return found
+
+
+def _peak_shares(prepared: PreparedRun, cls: int, work: StepWork, rented_s: float) -> tuple[float | None, float | None]:
+    """Return the shares of peak arithmetic and of peak bandwidth that the steps of a class used."""
+    decoder = next((p.decoder for (c, _), p in prepared.compiled.items() if c == cls and p.decoder is not None), None)
+    if decoder is None:
+        return None, None
+    flops_s, moved_s = decoder.rates(work)
+    return (
+        None if flops_s is None else flops_s / rented_s,
+        None if moved_s is None else moved_s / rented_s,
+    )
 
 
 # Attainment.
@@ -209,8 +247,8 @@ def attains(targets: Sequence[Target], names: Sequence[str], recording: Recordin
     several = np.maximum(jobs.tokens - 1, 1)
     # A time that did not happen belongs to a job that did not complete.
     times_s: dict[str, FloatArray] = {
-        "ttft": to_second_array(np.maximum(jobs.first - jobs.arrival, 0)),
-        "e2e": to_second_array(np.maximum(jobs.finish - jobs.arrival, 0)),
+        "ttft": to_second_array(np.maximum(jobs.until_first(slice(None)), 0)),
+        "e2e": to_second_array(np.maximum(jobs.until_finish(slice(None)), 0)),
         "tpot": np.where(jobs.tokens > 1, to_second_array(np.maximum(jobs.finish - jobs.first, 0)) / several, 0.0),
     }
     asked = [target for target in targets if target.is_of_requests]
@@ -254,10 +292,41 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
         low = np.searchsorted(end[here], jobs.first[mine], side="right")
         high = np.searchsorted(end[here], jobs.finish[mine], side="right")
         largest[mine] = _largest_within(ticks[here], low, high)
+    _replace_of_moved(largest, jobs, gaps, (group, end, ticks), works)
     own = np.flatnonzero(~shared)
     own = own[(gaps.end[own] > jobs.first[gaps.of[own]]) & (jobs.first[gaps.of[own]] >= 0)]
     np.maximum.at(largest, gaps.of[own], gaps.ticks[own])
     return largest
+
+
+def _replace_of_moved(
+    largest: TickArray, jobs: Jobs, gaps: TokenGaps, steps: tuple[IntArray, TickArray, TickArray], works: int
+) -> None:
+    """Replace the largest gaps in steps of the jobs that were on several devices, or on one that was lost.
+
+    Args:
+        largest: The largest gaps by job.
+        jobs: The jobs.
+        gaps: The gaps.
+        steps: The group, the end and the ticks of each step, by group and end.
+        works: The number of workloads, by which a group is numbered.
+    """
+    group, end, ticks = steps
+    decoded = (jobs.status == COMPLETED) & (jobs.tokens > 1) & (jobs.first >= 0)
+    cuts = gaps.cuts[decoded[gaps.cuts[:, 0]]]
+    resumed = np.flatnonzero(np.isin(gaps.of, cuts[:, 0]))
+    for job in np.unique(cuts[:, 0]).tolist():
+        returns = np.sort(gaps.end[resumed[gaps.of[resumed] == job]])
+        stays = [(int(device), int(cut)) for _, device, cut in cuts[cuts[:, 0] == job].tolist()]
+        since, found = int(jobs.first[job]), 0
+        for device, until in [*sorted(stays, key=lambda stay: stay[1]), (int(jobs.device[job]), int(jobs.finish[job]))]:
+            number = device * works + int(jobs.workload[job])
+            here = slice(*np.searchsorted(group, [number, number + 1]).tolist())
+            low, high = np.searchsorted(end[here], [since, until], side="right").tolist()
+            found = max(found, int(ticks[here][low:high].max(initial=0)))
+            later = returns[returns > until]
+            since = int(later[0]) if len(later) else int(jobs.finish[job])
+        largest[job] = found
 
 
 def _largest_within(values: TickArray, low: IntArray, high: IntArray) -> TickArray:
@@ -324,6 +393,7 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         goodput_per_s=_mean(part.goodput_per_s for part in parts),
         prefix_hit_rate=_mean(part.prefix_hit_rate for part in parts),
         prefix_hit_tokens=sum(hits) if hits else None,
+        prefix_tiers=list(map(_merged_tier, zip(*(part.prefix_tiers for part in parts), strict=True))),
         kv_peak=_mean(part.kv_peak for part in parts),
         kv_capacity_tokens=parts[0].kv_capacity_tokens,
         preemptions=sum(part.preemptions for part in parts),
@@ -332,6 +402,7 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         energy_per_output_token_j=_mean(part.energy_per_output_token_j for part in parts),
         adapters=_merged_adapters([part.adapters for part in parts]),
         speculation=_merged_speculation([part.speculation for part in parts]),
+        tenants=merged_tenants([part.tenants for part in parts]),
         entries=list(map(_merged_use, zip(*(part.entries for part in parts), strict=True))),
         attainment=attained,
     )
@@ -350,6 +421,17 @@ def _merged_use(rows: Sequence[EntryUse]) -> EntryUse:
         mean_sequences=_mean(row.mean_sequences for row in rows),
         kv_mean=_mean(row.kv_mean for row in rows),
         kv_peak=_mean(row.kv_peak for row in rows),
+        peak_flops=_mean(row.peak_flops for row in rows),
+        peak_bandwidth=_mean(row.peak_bandwidth for row in rows),
+    )
+
+
+def _merged_tier(rows: Sequence[PrefixTier]) -> PrefixTier:
+    return replace(
+        rows[0],
+        hit_rate=_mean(row.hit_rate for row in rows),
+        hit_tokens=sum(row.hit_tokens for row in rows),
+        loading=_mean(row.loading for row in rows),
     )
 
 

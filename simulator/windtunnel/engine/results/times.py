@@ -89,7 +89,9 @@ def times_of(prepared: PreparedRun, recording: Recording) -> Times:
 def _is_bounded(job_class: JobClass) -> bool:
     """Return whether the number of users, the patience of the jobs or an admission limit bounds the delays."""
     workload = job_class.workload
-    return isinstance(workload.arrivals, Closed) or workload.patience is not None or workload.max_waiting is not None
+    limit = workload.rate_limit
+    rejects = workload.max_waiting is not None or (limit is not None and limit.over == "reject")
+    return isinstance(workload.arrivals, Closed) or workload.patience is not None or rejects
 
 
 def _bounded(waits: BatchedSample, min_jobs: int = MIN_JOBS) -> SteadyState:
@@ -169,7 +171,7 @@ class _EveryTime:
             return Steady(0, 0, _CHANGING, UNBOUNDED, None, no_interval=_NO_INTERVAL)
         started, done = np.flatnonzero(jobs.start >= 0), np.flatnonzero(jobs.status == COMPLETED)
         waits = BatchedSample.from_values(to_second_array(jobs.start[started] - jobs.arrival[started]))
-        latencies = BatchedSample.from_values(to_second_array(jobs.finish[done] - jobs.arrival[done]))
+        latencies = BatchedSample.from_values(to_second_array(jobs.until_finish(done)))
         first, reason = 0, _EVERY_JOB
         if prepared.scenario.warm_up == "auto":
             cuts = [(warm_up(waits), started), (warm_up(latencies), done)]
@@ -198,7 +200,7 @@ class _EveryTime:
         included[: steady.job] = False
         done, started = included & (jobs.status == COMPLETED), included & (jobs.start >= 0)
         samples: Samples = {
-            "latency_s": BatchedSample.from_values(to_second_array(jobs.finish[done] - jobs.arrival[done])),
+            "latency_s": BatchedSample.from_values(to_second_array(jobs.until_finish(done))),
             "waiting_s": BatchedSample.from_values(to_second_array(jobs.start[started] - jobs.arrival[started])),
             **dict.fromkeys(OF_TOKENS),
         }
@@ -208,17 +210,13 @@ class _EveryTime:
             if work is not None:
                 late &= gaps.workload == work
             gap_s, weights = to_second_array(gaps.ticks[late]), gaps.weights[late].astype(np.float64)
-            samples["ttft_s"] = BatchedSample.from_values(
-                to_second_array(jobs.first[has_token] - jobs.arrival[has_token])
-            )
+            samples["ttft_s"] = BatchedSample.from_values(to_second_array(jobs.until_first(has_token)))
             samples["itl_s"] = BatchedSample.from_values(gap_s, weights)
             answered = done & (jobs.tokens > 0) & (jobs.first >= 0)
             several = answered & (jobs.tokens > 1)
             decoding_s = to_second_array(jobs.finish[several] - jobs.first[several])
             samples["tpot_s"] = BatchedSample.from_values(decoding_s / (jobs.tokens[several] - 1))
-            samples["e2e_s"] = BatchedSample.from_values(
-                to_second_array(jobs.finish[answered] - jobs.arrival[answered])
-            )
+            samples["e2e_s"] = BatchedSample.from_values(to_second_array(jobs.until_finish(answered)))
         return samples
 
 

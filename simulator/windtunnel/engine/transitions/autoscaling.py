@@ -13,6 +13,7 @@ from windtunnel.engine.transitions.clock import set_timer
 from windtunnel.engine.transitions.consequences import sweep_classes, to_place
 from windtunnel.engine.transitions.faults import come_back
 from windtunnel.engine.transitions.jobs import become, count_working
+from windtunnel.engine.transitions.loading import admitted
 from windtunnel.engine.transitions.power import shed
 from windtunnel.engine.transitions.queues import best_queue, left, pop, reindex
 from windtunnel.engine.transitions.tables import DECIDE, READY, SERVER_KIND, World
@@ -126,7 +127,7 @@ class AutoscaleController:
     def _waiting(self, w: World, fleet_class: FleetClass) -> int:
         """Return how many jobs wait that devices of the class can run."""
         r = w.run[0]
-        works = r.workloads if r.batch else 1
+        works = r.lines
         if r.routed:
             queues = range(fleet_class.first * works, (fleet_class.first + fleet_class.count) * works)
             return sum(int(w.queues[queue].number) for queue in queues)
@@ -140,7 +141,7 @@ class AutoscaleController:
         if c.kind != SERVER_KIND:
             return 0, 0.0, 0.0
         servers = [w.servers[device] for device in group.working(w)]
-        running = sum(int(v.reading_count + v.decoding_count) for v in servers)
+        running = sum(int(admitted(v)) for v in servers)
         use = sum(float(v.cached) / max(float(c.capacity), 1.0) for v in servers)
         first = group.fleet_class.first
         total = sum(int(w.servers[device].tokens) for device in range(first, first + group.fleet_class.count))

@@ -18,14 +18,22 @@ from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.jobs import draw_columns, draws
 from windtunnel.engine.prepare.operation_faults import is_eligible, time_limit
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
-from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws, round_power
+from windtunnel.engine.prepare.programs import Segment, round_power
+from windtunnel.engine.prepare.source import ServiceTimeDraws
 from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
-from windtunnel.engine.transitions.heap import ROOT, heap_push
+from windtunnel.engine.transitions.flow_tables import write_flows, write_limits
+from windtunnel.engine.transitions.heap import ROOT
 from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
-from windtunnel.engine.transitions.step_tables import write_acceptance, write_adapters, write_engine, write_step_costs
+from windtunnel.engine.transitions.step_tables import (
+    step_counts,
+    write_acceptance,
+    write_adapters,
+    write_engine,
+    write_step_costs,
+)
 from windtunnel.engine.transitions.tables import (
     BATCHES,
     BINS,
@@ -38,7 +46,7 @@ from windtunnel.engine.transitions.tables import (
     World,
     records,
 )
-from windtunnel.engine.transitions.users import OF_WORKLOAD
+from windtunnel.engine.transitions.user_tables import submissions, think_ticks, user_rows, write_draws
 from windtunnel.engine.transitions.work import SERVER_WORDS
 from windtunnel.scenario.faults import BackOff, Ending, Failure, OperationFault, SlowCopy, Straggler
 
@@ -106,10 +114,13 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     programs, ways, segments, workloads = _programs(prepared, words, ints, numbers, designs)
     operation_faults = _operation_faults(prepared, ints)
     class_rows, tree, idle = _classes(prepared, numbers)
-    queue_at, queues_of, queues = _queues_by_class(prepared, batching)
+    lines = works if batching else 1 if prepared.flows is None else len(prepared.flows.flows)
+    queue_at, queues_of, queues = _queues_by_class(prepared, lines)
     run = _run_record(prepared, ints, queue_at, queues_of)
     r = run[0]
-    nodes = write_prefixes(prepared, ints.add, r, workloads)
+    r.lines = lines
+    flows, shares = write_flows(prepared, ints.add, workloads)
+    nodes, caches = write_prefixes(prepared, ints.add, r, workloads)
     accepted = write_acceptance(prepared, workloads, ints.add, numbers.add)
     # The words of the designs follow each other, because no other word begins like them.
     load_words = [words(f"load design {name}") for name in designs]
@@ -134,6 +145,8 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         sequences=records(slots if serving else 0, tables.SEQUENCE),
         nodes=nodes,
         node_index=index_of(len(nodes)),
+        caches=caches,
+        loads=records(slots if r.levels > 1 else 0, tables.LOAD),
         waits=records(slots if r.waits else 0, tables.WAIT),
         rules=_rules(prepared),
         progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
@@ -151,9 +164,13 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         segments=segments,
         workloads=workloads,
         queues=queue_rows,
-        decoding_of=np.zeros((devices if serving else 0, works), dtype=np.int64),
+        decoding_of=np.zeros((devices if serving else 0, works + len(flows)), dtype=np.int64),
         adapters=write_adapters(prepared, r, class_rows, workloads, ints.add),
         accepted=accepted,
+        buckets=write_limits(prepared, ints.add, workloads),
+        step_counts=step_counts(class_rows),
+        flows=flows,
+        shares=shares,
         faults=records(0, tables.FAULT),
         operation_faults=operation_faults,
         line=np.zeros(devices, dtype=np.int64),
@@ -162,9 +179,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         intervals=records(4 * devices + rows if r.write else 1, tables.INTERVAL),
         jobs=blank_jobs(kept),
         gaps=records(4 * works + rows if serving else 1, tables.GAP),
-        users=_users(prepared, workloads),
+        users=user_rows(prepared, workloads),
         user_of=np.full(slots if prepared.users else 0, -1, dtype=np.int64),
-        submits=_submissions(prepared, r),
+        submits=submissions(prepared, r),
         think_ticks=think_ticks(prepared, 2),
         changes=records(4 * devices + 1024 if prepared.scaled else 1, tables.CHANGE),
         batches=records(series * BATCHES, tables.BATCH_OF_JOBS),
@@ -249,7 +266,7 @@ def _gangs(count: int) -> Records:
 
 def _servers(count: int) -> Records:
     rows = records(count, tables.SERVER)
-    lists = "reading reading_end off decoding decoding_end ending ending_end undelivered oldest newest"
+    lists = "reading reading_end off decoding decoding_end ending ending_end undelivered loading loading_end"
     for name in lists.split():
         rows[name] = -1
     return rows
@@ -264,32 +281,6 @@ def _checkpoints(prepared: PreparedRun) -> Records:
             row.every, row.cost, row.restore = map(to_ticks, (stated.every, stated.cost, stated.restore))
             row.every = max(row.every, 1)
     return rows
-
-
-def _users(prepared: PreparedRun, workloads: Records) -> Records:
-    """Return the users of all closed workloads, who have not thought yet."""
-    rows = records(sum(users.think.users for users in prepared.users), tables.USER)
-    first = 0
-    for users in prepared.users:
-        rows.work[first : first + users.think.users] = users.work
-        workloads[users.work].first_user = first
-        first += users.think.users
-    return rows
-
-
-def _submissions(prepared: PreparedRun, r: Records) -> Records:
-    """Return the heap of the first submissions of the users."""
-    heap = records(ROOT + sum(users.think.users for users in prepared.users) + 2, tables.ENTRY)
-    for users in prepared.users:
-        for user, tick in enumerate(users.think.first().tolist()):
-            if tick < r.end:
-                r.submits = heap_push(heap, int(r.submits), tick, users.work * OF_WORKLOAD + user)
-    return heap
-
-
-def think_ticks(prepared: PreparedRun, rounds: int) -> np.ndarray:
-    """Return the first ``rounds`` think times of all users; shape (rounds, users)."""
-    return np.concatenate([np.zeros((rounds, 0), dtype=np.int64), *(u.think.rounds(rounds) for u in prepared.users)], 1)
 
 
 # Long: it states each field once.
@@ -328,8 +319,9 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.waits = has_waits(prepared)
     r.progresses = prepared.progresses
     r.preempting = {"none": tables.NOT_PREEMPTED, "resume": tables.RESUMED, "restart": tables.RESTARTED}[
-        policy.preemption
+        "none" if prepared.outranks else policy.preemption
     ]
+    r.fair, r.outranks = prepared.flows is not None, prepared.outranks
     r.ganging, r.backfill = prepared.ganging, policy.backfill
     r.reconfigures = prepared.reconfigures
     r.careful = r.careful or r.ganging or r.reconfigures
@@ -412,7 +404,7 @@ def _programs(
         if prepared.policy.batch.kind == "request" and (table := prepared.batches(cls, work)) is not None:
             p.batch_at = numbers.add(np.concatenate([table.seconds, table.watts]))
             p.batch_drawn = table.drawn
-    _draws_of_users(prepared, rows, columns, numbers)
+    write_draws(prepared, rows, columns, ints.add, numbers.add)
     return (
         programs,
         np.array(ways or [(0, 0)], dtype=tables.WAY).view(np.recarray),
@@ -427,21 +419,6 @@ def _design(segment: Segment, numbers: Mapping[str, int], ints: Pool) -> tuple[i
         return numbers.get(str(segment.design), -1) if numbers else -1, -1
     words, which = np.unique(segment.design, return_inverse=True)
     return -1, ints.add(np.array([numbers.get(word, -1) for word in words.tolist()], dtype=np.int64)[which])
-
-
-def _draws_of_users(
-    prepared: PreparedRun, rows: Records, columns: Mapping[int, list[ServiceTimeDraws]], numbers: Pool
-) -> None:
-    """Write the random numbers of the jobs of users, which are not known in advance, into their workloads."""
-    for users in prepared.users:
-        row = rows[users.work]
-        row.capacity, row.signature = users.capacity, users.signature
-        drawn = np.ones((users.capacity, draw_columns(prepared)))
-        for column, variates in enumerate(columns.get(users.work, [])):
-            drawn[:, column] = variates.values[: users.capacity]
-        row.draws_at = numbers.add(drawn.ravel())
-        if users.slowdown is not None:
-            row.stretch_at = numbers.add(users.slowdown)
 
 
 def _faults_of(prepared: PreparedRun, cls: int, work: int, operation: str) -> np.ndarray:
@@ -581,16 +558,15 @@ def _segment(
     return (tables.BY_JOB, 0, ticks.add(segment.ticks), 0, watts_at, lane, name, 0.0, watts)
 
 
-def _queues_by_class(prepared: PreparedRun, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return which central queues each class serves, and the number of queues."""
-    works = len(prepared.workloads) if batching else 1
+def _queues_by_class(prepared: PreparedRun, lines: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return which central queues each class serves, and the number of queues; each owner has so many ``lines``."""
     if prepared.policy.route.score is not None:
         empty = np.zeros(len(prepared.classes) + 1, dtype=np.int64)
-        return empty, np.zeros(1, dtype=np.int64), prepared.device_count * works
+        return empty, np.zeros(1, dtype=np.int64), prepared.device_count * lines
     of: list[list[int]] = [[] for _ in prepared.classes]
     for number, signature in enumerate(prepared.signatures):
         for cls in signature:
-            of[cls] += range(number * works, (number + 1) * works)
+            of[cls] += range(number * lines, (number + 1) * lines)
     at = np.cumsum([0, *(len(queues) for queues in of)]).astype(np.int64)
     flat = np.array([queue for queues in of for queue in queues] or [0], dtype=np.int64)
-    return at, flat, len(prepared.signatures) * works
+    return at, flat, len(prepared.signatures) * lines

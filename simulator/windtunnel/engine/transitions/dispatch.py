@@ -22,12 +22,14 @@ from windtunnel.engine.transitions.features import (
     SINGLES,
     STREAMS,
     TALLIES,
+    TIERS,
     USERS,
     WAITS,
     cold,
     hot,
 )
 from windtunnel.engine.transitions.jobs import row_of
+from windtunnel.engine.transitions.loading import admitted
 from windtunnel.engine.transitions.prefixes import cached_tokens, hashed
 from windtunnel.engine.transitions.progress import forget_progress
 from windtunnel.engine.transitions.queues import (
@@ -77,8 +79,9 @@ def sweep(w: World) -> None:
     while r.sweeping >= 0:
         c = w.classes[w.ints[r.sweeping]]
         device = first_idle_of(w, c)
-        if STREAMS and c.kind == STREAM and r.tried >= c.first:
-            # Devices with streams differ in the memory that is free, so the next one is tried too.
+        if ((STREAMS and c.kind == STREAM) or (TIERS and r.levels > 1)) and r.tried >= c.first:
+            # Devices with streams, or with sequences that wait for loads, differ in the memory that is free, so the
+            # next one is tried too.
             device = _next_with_room(w, c, r.tried)
         if r.refused:
             r.sweep_end = r.sweeping
@@ -129,7 +132,7 @@ def _of_server(w: World, device: int, slot: int) -> tuple[int, int, int, int, in
     if USERS and r.users and w.user_of[slot] >= 0:
         home = w.user_of[slot]
     home = hashed(home) % r.devices
-    running = v.reading_count + v.decoding_count
+    running = admitted(v)
     room = w.classes[w.devices[device].cls].capacity
     adapter: Any = np.int64(1)
     if ADAPTERS and r.adapting and not has_adapter(w, device, slot):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import IntArray, Loads, Progress, ServingUse, TokenGaps
+from windtunnel.core.recording import IntArray, Loads, Progress, ServingUse, StepWork, TokenGaps
 from windtunnel.core.ticks import LONGEST, TickArray
 from windtunnel.engine.event_log import EventLog, Interruptions, Intervals, StateChanges
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
@@ -23,7 +23,6 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
     jobs, written = world.jobs[: len(arrival)], world.intervals[: r.written]
     start, finish, first, device, lost = (_field(jobs, name) for name in ("start", "finish", "first", "on", "lost"))
     interrupted = written[(written.lane < 0) & (written.name > 0)]
-    gaps = world.gaps[: r.gaps]
     controller, changes = answers.controller, world.changes[: r.changes]
     faults = world.operation_faults
     return EventLog(
@@ -40,7 +39,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         lost=lost,
         energy=np.ascontiguousarray(jobs.energy),
         intervals=_intervals(prepared, world, words),
-        gaps=TokenGaps(*(_field(gaps, name) for name in ("ticks", "tokens", "end", "work", "of")))
+        gaps=_gaps_of_servers(world.gaps[: r.gaps])
         if r.serving
         else _gaps(prepared, work, rank, start, finish, first, device, lost),
         interruptions=Interruptions(*(_field(interrupted, name) for name in ("start", "end", "name"))),
@@ -55,7 +54,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         corrupted=int(r.corrupted) if len(faults) else None,
         fault_occurrences={int(fault.number): (int(fault.eligible), int(fault.affected)) for fault in faults},
         preemptions=int(r.preemptions),
-        use=_use(world),
+        use=_use(prepared, world),
         progress=progress_of(prepared, world),
         loads=loads_of(prepared, world),
         scaled=[] if controller is None else controller.scaled,
@@ -76,20 +75,50 @@ def progress_of(prepared: PreparedRun, world: World) -> Progress | None:
     return Progress(int(o.checkpoint), int(o.restore), int(o.lost), int(o.checkpoints), int(o.preemptions))
 
 
-def _use(world: World) -> ServingUse:
+def _use(prepared: PreparedRun, world: World) -> ServingUse:
     """Return the use of each device with continuous batching, and what was not served as it arrived."""
     servers, workloads = world.servers, world.workloads
+    tiers, devices = max(int(world.run[0].levels) - 1, 0), int(world.run[0].devices)
+    busy = _field(world.caches, "busy") if tiers else np.zeros(0, dtype=np.int64)
     return ServingUse(
         peak_tokens=_field(servers, "peak"),
         token_ticks=np.ascontiguousarray(servers["held"]),
         sequence_ticks=np.ascontiguousarray(servers["present"]),
         preemptions=_field(workloads, "preempted"),
         rejected=_field(workloads, "rejected"),
+        tier_blocks=_of_tiers(workloads, "blocks", tiers),
+        tier_tokens=_of_tiers(workloads, "tokens", tiers),
+        tier_busy_ticks=busy[devices:].reshape(tiers, devices) if tiers else busy.reshape(0, devices),
         accepted=world.accepted,
         adapter_hits=_field(workloads, "adapter_hits"),
         adapter_loads=_field(workloads, "adapter_loads"),
         adapter_reads=_field(workloads, "adapter_reads"),
+        work=[_work(world, c.number, slice(c.first, c.first + c.count)) for c in prepared.classes]
+        if len(servers)
+        else [],
     )
+
+
+def _of_tiers(workloads: Records, name: str, tiers: int) -> IntArray:
+    """Return a field that workloads have for each tier; shape (tiers, workloads)."""
+    rows = [_field(workloads, f"{name}_{tier + 1}") for tier in range(tiers)]
+    return np.array(rows, dtype=np.int64).reshape(tiers, len(workloads))
+
+
+def _work(world: World, cls: int, members: slice) -> StepWork:
+    """Return what the completed steps of a class did."""
+    servers, (tokens, heads) = world.servers[members], world.step_counts[cls]
+    decoded, contexts, chunks, spans, scores = (
+        servers[name].sum().item() for name in ("decoded", "contexts", "chunks_read", "spans", "scores")
+    )
+    return StepWork(np.trim_zeros(tokens, "b"), np.trim_zeros(heads, "b"), decoded, contexts, chunks, spans, scores)
+
+
+def _gaps_of_servers(rows: Records) -> TokenGaps:
+    """Return the gaps between the tokens of continuous batches."""
+    gaps, cuts = rows[rows.tokens > 0], rows[rows.tokens == 0]
+    ticks, tokens, end, work, of = (_field(gaps, name) for name in ("ticks", "tokens", "end", "work", "of"))
+    return TokenGaps(ticks, tokens, end, work, of, np.stack([_field(cuts, name) for name in ("of", "ticks", "end")], 1))
 
 
 def loads_of(prepared: PreparedRun, world: World) -> Loads | None:

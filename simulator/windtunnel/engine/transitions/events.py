@@ -26,6 +26,7 @@ from windtunnel.engine.transitions.features import (
     SINGLES,
     STREAMS,
     TALLIES,
+    TIERS,
     USERS,
     WAITS,
     cold,
@@ -162,7 +163,7 @@ def expire(w: World, order: int) -> None:
     r = w.run[0]
     kind, entity = order // ENTITIES, order % ENTITIES
     if kind == TIMER:
-        if r.routed:
+        if r.routed or r.serving:
             r.feeding = entity
         else:
             sweep_all(w)
@@ -214,7 +215,7 @@ def room(w: World) -> int:
     r = w.run[0]
     if r.write and r.written + 2 * r.devices + (2 + r.engines) * r.running + 2 + len(w.tasks) > len(w.intervals):
         return MORE_INTERVALS
-    if SERVERS and r.serving and r.gaps + r.workloads + min(r.batch_size, len(w.slots)) + 2 > len(w.gaps):
+    if SERVERS and r.serving and r.gaps + r.workloads + r.running + 2 > len(w.gaps):
         return MORE_GAPS
     if PREFIXES and r.caching and r.nodes + r.batch_size * r.longest_chain > len(w.nodes):
         return MORE_NODES
@@ -267,7 +268,7 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
         return not any(_may_start(w, first, count) for first, count in remaining.items())
     lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
     waiting = [number for number in range(len(w.queues)) if w.queues[number].head >= 0]
-    per_owner = r.workloads if r.batch else 1
+    per_owner = r.lines
     if r.routed:
         if not all(gone[number // per_owner] for number in waiting):
             return False
@@ -381,7 +382,7 @@ def _close_single(w: World, device: int) -> None:
 @cold
 def _close_server(w: World, device: int) -> None:
     v = w.servers[device]
-    for first in (v.decoding, v.reading, v.off, v.undelivered):
+    for first in (v.decoding, v.reading, v.loading, v.off, v.undelivered):
         slot = first
         while slot >= 0:
             s = w.slots[slot]
@@ -420,7 +421,9 @@ def advance(w: World, score: Any, key: Any) -> int:
         # Every batch that is offered may set a timer for its first job.
         # All jobs of a batch may pause.
         timers = (len(w.queues) if r.batch else 0) + (r.running if r.waits else 0)
-        if INTERRUPTS and ROOT + r.timer_count + timers + 8 > len(w.timers):
+        if TIERS and r.levels > 1:
+            timers += r.devices  # each device may wait for a load
+        if (INTERRUPTS or TIERS) and ROOT + r.timer_count + timers + 8 > len(w.timers):
             return MORE_TIMERS
         arrival = next_arrival(w)
         timer = w.timers[ROOT].tick if r.timer_count else NEVER
@@ -439,7 +442,7 @@ def advance(w: World, score: Any, key: Any) -> int:
             end_work(w, device)
         elif other > r.end or (arrival == NEVER and r.running + r.waiting == 0 and not r.continues):
             return DONE
-        elif INTERRUPTS and timer == other and (timer < fault or w.timers[ROOT].which < 2 * ENTITIES):
+        elif (INTERRUPTS or TIERS) and timer == other and (timer < fault or w.timers[ROOT].which < 2 * ENTITIES):
             order = w.timers[ROOT].which
             decides = QUESTIONS and order // ENTITIES == DECIDE and not r.continues
             # Without this check the controller would decide for ever.

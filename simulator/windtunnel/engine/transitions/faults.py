@@ -19,11 +19,11 @@ from windtunnel.engine.transitions.features import (
     cold,
 )
 from windtunnel.engine.transitions.gangs import all_linked, any_down, change_speed, disband, leader_of
-from windtunnel.engine.transitions.jobs import ended, interrupted, stops, waits_again
+from windtunnel.engine.transitions.jobs import ended, interrupted, row_of, stops, waits_again
+from windtunnel.engine.transitions.losses import cut_off, deliver, take_sequence
 from windtunnel.engine.transitions.power import release, shed
 from windtunnel.engine.transitions.progress import discard_progress, lose_progress
 from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
-from windtunnel.engine.transitions.servers import deliver, restart, take_sequence
 from windtunnel.engine.transitions.single import complete, deliver_first_tokens
 from windtunnel.engine.transitions.streams import deliver_jobs, remove_job, take_job
 from windtunnel.engine.transitions.tables import SINGLE, STREAM, Records, World
@@ -74,13 +74,15 @@ def _return_sequences(w: World, device: int, rule: int) -> None:
     """Return all sequences of a device."""
     w.devices[device].slot = -1
     while True:
-        slot = take_sequence(w, device)
+        slot, delivered = take_sequence(w, device)
         if slot < 0:
             return
-        restart(w, slot)
-        start = w.slots[slot].start
+        start, row = w.slots[slot].start, row_of(w, w.slots[slot].job)
+        first = w.jobs[row].first
         if _try_again(w, device, slot, rule):
             interrupted(w, device, start, 1)
+            if delivered:  # its tokens are not delivered again
+                w.jobs[row].first = first
 
 
 @cold
@@ -237,6 +239,8 @@ def _set_link(w: World, device: int, linked: int) -> None:
     # The job of a gang has no tokens.
     if w.run[0].tokens and (not GANGS or not w.run[0].ganging or w.gangs[device].leader < 0):
         set_speed(w, device, w.devices[device].rate)
+    if SERVERS and w.run[0].serving and w.devices[device].linked and not linked:
+        cut_off(w, device)
     w.devices[device].linked = linked
 
 

@@ -36,17 +36,20 @@ DESIGNS = True
 """Reconfigurable devices that may have to load a design."""
 PREFIXES = True
 """Prefix caches of devices with continuous batching."""
+TIERS = True
+"""Tiers below prefix caches, from which blocks are loaded."""
 SPECULATION = True
 """Speculative decoding: sequences whose tokens of a step depend on what is accepted."""
 ADAPTERS = True
 """LoRA adapters, which take slots of devices with continuous batching."""
+CLASSES = True
+"""Continuous batches that share fairly between tenants, or in which requests preempt others by their order."""
 SIMPY = True
 """The process engine's clock."""
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "SPECULATION", "ADAPTERS",
-    "SIMPY",
+    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "TIERS", "SPECULATION", "ADAPTERS", "CLASSES", "SIMPY",
 )  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])

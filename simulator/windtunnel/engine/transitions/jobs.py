@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.prepare.autoscaling import DRAINING, OFF, ON
 from windtunnel.engine.results.sketch import BINS_PER_E
 from windtunnel.engine.transitions.adapters import forget_adapters
@@ -14,6 +17,7 @@ from windtunnel.engine.transitions.features import (
     DESIGNS,
     PREFIXES,
     QUESTIONS,
+    SERVERS,
     TALLIES,
     USERS,
     WAITS,
@@ -23,7 +27,7 @@ from windtunnel.engine.transitions.features import (
 from windtunnel.engine.transitions.prefixes import forget_prefixes
 from windtunnel.engine.transitions.queues import left, own_queue, push
 from windtunnel.engine.transitions.tables import BATCHES, LOST, STRETCHES, World
-from windtunnel.engine.transitions.users import think
+from windtunnel.engine.transitions.users import end_session, think
 
 
 @hot
@@ -98,6 +102,21 @@ def deliver_first_token(w: World, slot: int) -> None:
 
 
 @hot
+def outside_of_steps(w: World, device: int, slot: int) -> int:
+    """Return the ticks that a request spends outside of the steps of a device with continuous batching.
+
+    They are those of the engine's front end, and of the times of reading its prompt alone that pass before its first
+    token is delivered.
+    """
+    d, s = w.devices[device], w.slots[slot]
+    c, p = w.classes[d.cls], w.programs[d.cls * w.run[0].workloads + s.work]
+    if c.frontend_s == 0.0 and c.late_prompts == 0.0:
+        return 0
+    alone_s = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
+    return int(np.rint((c.frontend_s + c.late_prompts * alone_s) * TICKS_PER_SECOND))
+
+
+@hot
 def ended(w: World, device: int, slot: int, completed: bool) -> None:
     """Record that a job has completed or failed now."""
     r, s = w.run[0], w.slots[slot]
@@ -115,17 +134,22 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
         j.lost = 0 if completed else LOST
         if j.first == HELD:
             j.first = -1
+    after = 0
+    if SERVERS and ((USERS and r.users) or (TALLIES and r.tallying)):
+        after = outside_of_steps(w, device, slot)
     if TALLIES and r.tallying:
         batch = s.job // r.batch_width
         if completed:
-            tally(w, 0, s.work, batch, r.now - s.arrival)
+            tally(w, 0, s.work, batch, r.now - s.arrival + after)
         tally(w, 1, s.work, batch, s.start - s.arrival)
         w.counts[s.work, 0 if completed else 1] += 1
     left(w, device)
     if QUESTIONS and r.scaling:
         _count_running(w, device, -1)
     if USERS and r.users:
-        think(w, slot)
+        if not completed:
+            end_session(w, slot)
+        think(w, slot, after)
     s.next = r.free
     r.free = slot
 
@@ -221,7 +245,7 @@ def become(w: World, device: int, state: int) -> None:
         r.idle_w -= idle_w
         r.draining = r.gated
         if PREFIXES and r.caching:
-            forget_prefixes(w, device)
+            forget_prefixes(w, device, r.levels)
         if ADAPTERS and r.adapting:
             forget_adapters(w, device)
         if DESIGNS and r.reconfigures:

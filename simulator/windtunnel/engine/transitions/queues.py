@@ -8,6 +8,7 @@ for each workload.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +23,13 @@ from windtunnel.engine.transitions.containers import (
     without_root,
 )
 from windtunnel.engine.transitions.designs import copy_row, expected_row
-from windtunnel.engine.transitions.features import DESIGNS, GANGS, PROGRESS, STREAMS, WAITS, cold, hot
+from windtunnel.engine.transitions.fairness import flow_of, joins, leaves, share_of
+from windtunnel.engine.transitions.features import CLASSES, DESIGNS, GANGS, PROGRESS, STREAMS, WAITS, cold, hot
 from windtunnel.engine.transitions.tables import (
     BY_BACKLOG,
     BY_EACH,
     BY_PRESENT,
     BY_TURN,
-    NO_BATCH,
     STREAM,
     Records,
     World,
@@ -38,6 +39,14 @@ from windtunnel.engine.transitions.tables import (
 @hot
 def push(w: World, queue: int, slot: int) -> None:
     """Add a job to a queue."""
+    if CLASSES and w.run[0].fair:
+        joins(w, queue)
+    insert(w, queue, slot)
+
+
+@hot
+def insert(w: World, queue: int, slot: int) -> None:
+    """Add a job to a queue without counting it as one that begins to wait."""
     q, slots = w.queues[queue], w.slots
     if PROGRESS:
         w.run[0].contested = 1
@@ -68,6 +77,14 @@ def push(w: World, queue: int, slot: int) -> None:
 @hot
 def pop(w: World, queue: int) -> int:
     """Remove and return the next job of a queue."""
+    if CLASSES and w.run[0].fair:
+        leaves(w, queue)
+    return take_head(w, queue)
+
+
+@hot
+def take_head(w: World, queue: int) -> int:
+    """Remove and return the next job of a queue without counting it as one that does not wait any more."""
     q = w.queues[queue]
     slot: int = q.head
     q.number -= 1
@@ -94,7 +111,9 @@ def own_queue(w: World, device: int, slot: int) -> int:
     """Return the queue of the job: the device's own, or the central queue of the job's signature."""
     r = w.run[0]
     owner = device if r.routed else w.slots[slot].signature
-    queue: int = owner if r.batch == NO_BATCH else owner * r.workloads + w.slots[slot].work
+    queue: int = owner
+    if r.lines > 1:
+        queue = owner * r.lines + (flow_of(w, slot) if CLASSES and r.fair else w.slots[slot].work)
     return queue
 
 
@@ -102,15 +121,17 @@ def own_queue(w: World, device: int, slot: int) -> int:
 def best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
     """Return the queue whose next job the device should take, among heads after (key, job); -1 if there is none."""
     r = w.run[0]
-    if r.routed and r.batch == NO_BATCH:
+    if r.routed and r.lines == 1:
         return device if w.queues[device].head >= 0 else -1
     if r.routed:
-        first, last = device * r.workloads, (device + 1) * r.workloads
+        first, last = device * r.lines, (device + 1) * r.lines
     else:
         at = r.queue_at + w.devices[device].cls
         first, last = w.ints[at], w.ints[at + 1]
     best = -1
     best_key, best_job = math.inf, np.int64(FAR)
+    served: Any = np.int64(0)
+    best_served: Any = np.int64(0)
     for place in range(first, last):
         queue = place if r.routed else w.ints[r.queues_of + place]
         head = w.queues[queue].head
@@ -119,9 +140,19 @@ def best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
         s = w.slots[head]
         if s.key < after_key or (s.key == after_key and s.job <= after_job):
             continue
-        if best < 0 or s.key < best_key or (s.key == best_key and s.job < best_job):
-            best, best_key, best_job = queue, s.key, s.job
+        if CLASSES and r.fair:
+            served = w.shares[share_of(w, queue)].served
+        earlier = served < best_served or (served == best_served and s.job < best_job)
+        if best < 0 or s.key < best_key or (s.key == best_key and earlier):
+            best, best_key, best_job, best_served = queue, s.key, s.job, served
     return best
+
+
+@cold
+def precedes(w: World, slot: int, other: int) -> bool:
+    """Return whether a job comes before another one in the order of the policy, and with equal keys, of arrival."""
+    s, t = w.slots[slot], w.slots[other]
+    return bool(s.key < t.key or (s.key == t.key and s.job < t.job))
 
 
 @hot

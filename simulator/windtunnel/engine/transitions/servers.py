@@ -22,31 +22,38 @@ from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.prepare.programs import WATT_GRAIN
-from windtunnel.engine.transitions.adapters import (
-    adapters_cost,
-    forget_adapters,
-    lacks_slot,
-    release_adapter,
-    use_adapter,
-)
+from windtunnel.engine.transitions.adapters import adapters_cost, lacks_slot, release_adapter, use_adapter
 from windtunnel.engine.transitions.consequences import ask
+from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_tokens, count_decoding
 from windtunnel.engine.transitions.features import (
     ADAPTERS,
+    CLASSES,
     INTERRUPTS,
     OPERATION_FAULTS,
     PREFIXES,
     QUESTIONS,
     SPECULATION,
+    TIERS,
     cold,
     hot,
 )
-from windtunnel.engine.transitions.jobs import deliver_first_token, ended, record_first_token, row_of, started
+from windtunnel.engine.transitions.jobs import ended, record_first_token, row_of, started
+from windtunnel.engine.transitions.loading import (
+    admitted,
+    load_no_more,
+    next_loaded,
+    note_hits,
+    note_start,
+    wait_for_load,
+    wake,
+)
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
-from windtunnel.engine.transitions.prefixes import forget_prefixes, look_up, make_room, release_prompt, use_prompt
-from windtunnel.engine.transitions.queues import best_queue, is_available, own_queue, pop, push
-from windtunnel.engine.transitions.speculation import queries_of, verify
+from windtunnel.engine.transitions.prefixes import keep_answer, look_up, make_room, release_prompt, use_prompt
+from windtunnel.engine.transitions.queues import best_queue, insert, is_available, own_queue, pop, precedes, take_head
+from windtunnel.engine.transitions.speculation import queries_of, room_of, verify
 from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
+from windtunnel.engine.transitions.victims import first_victim, last_of, made_since_read
 from windtunnel.engine.transitions.work import proceed, settle
 
 # Lists of sequences.
@@ -63,6 +70,21 @@ def _reads(w: World, device: int, slot: int) -> None:
         w.slots[v.reading_end].next = slot
     v.reading_end = slot
     v.reading_count += 1
+
+
+@cold
+def _reads_no_more(w: World, device: int, slot: int) -> None:
+    """Remove the sequence from those in prefill."""
+    v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
+    if q.before < 0:
+        v.reading = s.next
+    else:
+        w.slots[q.before].next = s.next
+    if s.next < 0:
+        v.reading_end = q.before
+    else:
+        w.sequences[s.next].before = q.before
+    v.reading_count -= 1
 
 
 @hot
@@ -91,10 +113,13 @@ def _decodes(w: World, device: int, slot: int) -> None:
     else:
         w.sequences[q.later].earlier = slot
     w.decoding_of[device, w.slots[slot].work] += 1
+    if CLASSES and w.run[0].fair:
+        count_decoding(w, device, slot, 1)
 
 
 @hot
-def _decodes_no_more(w: World, device: int, slot: int) -> None:
+def decodes_no_more(w: World, device: int, slot: int) -> None:
+    """Remove the sequence from the decoding ones."""
     v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
     if q.before < 0:
         v.decoding = s.next
@@ -114,6 +139,8 @@ def _decodes_no_more(w: World, device: int, slot: int) -> None:
     else:
         w.sequences[q.later].earlier = q.earlier
     w.decoding_of[device, s.work] -= 1
+    if CLASSES and w.run[0].fair:
+        count_decoding(w, device, slot, -1)
 
 
 # The cost of a step.
@@ -153,13 +180,6 @@ def _prompt_attention(numbers: Any, c: Records, start: int, chunk: int) -> tuple
 
 
 @hot
-def _room(c: Records, v: Records) -> int:
-    """Return the tokens for which there is memory beside the present ones and what the next step may add to them."""
-    room: int = c.capacity - v.cached - v.decoding_count * queries_of(c)
-    return room
-
-
-@hot
 def _needs(w: World, device: int, slot: int) -> int:
     """Return the tokens for which the memory of a sequence that does not run is needed, less its state."""
     if PREFIXES and w.run[0].caching:
@@ -175,9 +195,12 @@ def _admit(w: World, device: int, slot: int, needs: int) -> None:
     v.cached += needs + c.state
     v.promised += w.sequences[slot].output
     if PREFIXES and w.run[0].caching:
-        use_prompt(w, device, slot, _room(c, v))
+        use_prompt(w, device, slot, room_of(c, v))
     if ADAPTERS and w.run[0].adapting:
         use_adapter(w, device, slot)
+    if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
+        wait_for_load(w, device, slot)
+        return
     _reads(w, device, slot)
 
 
@@ -195,49 +218,70 @@ def _release(w: World, device: int, slot: int, held: int) -> None:
 # Steps.
 
 
-@hot
-def _made(w: World, device: int, slot: int) -> int:
-    """Return the tokens that a sequence has produced since it began to decode, with the first one."""
-    q = w.sequences[slot]
-    if SPECULATION and w.classes[w.devices[device].cls].queries > 1:
-        counted: int = q.made
-        return counted
-    made: int = 1 + w.servers[device].steps - q.born
-    return made
+@cold
+def last_token(w: World, device: int, slot: int) -> int:
+    """Return the tick of the last token of a decoding sequence, before the present step."""
+    v = w.servers[device]
+    tick: int = max(v.produced if v.produced else v.began, w.sequences[slot].last)
+    return tick
 
 
 @cold
-def _preempt_youngest(w: World, device: int) -> None:
-    """Preempt the sequence that came last: release its memory; its tokens are recomputed later."""
-    r, v = w.run[0], w.servers[device]
+def _preempt(w: World, device: int, slot: int) -> None:
+    """Preempt a sequence between two steps: release its memory; its tokens are recomputed later."""
+    r, v, q = w.run[0], w.servers[device], w.sequences[slot]
     r.preemptions += 1
-    if v.reading_count:
-        slot = v.reading_end
-        q = w.sequences[slot]
-        v.reading_end = q.before
-        if q.before < 0:
-            v.reading = -1
-        else:
-            w.slots[q.before].next = -1
-        v.reading_count -= 1
-        _release(w, device, slot, q.prompt)
-        v.promised -= q.output
-    else:
-        slot = v.decoding_end
-        q = w.sequences[slot]
-        _decodes_no_more(w, device, slot)
-        made = _made(w, device, slot)
-        held = q.prompt + made
-        v.attended -= held
-        _release(w, device, slot, held)
-        v.promised -= q.output - made
-        w.slots[slot].energy += v.per_token - q.joules_at_birth
-        q.last = r.now
-        q.prompt, q.output = held, q.output - made
-    q.read = 0
     w.workloads[w.slots[slot].work].preempted += 1
-    w.slots[slot].next = v.off
-    v.off = slot
+    if q.read < q.prompt:
+        if PREFIXES and CLASSES and r.caching and r.outranks:
+            # Prompts behind this one may begin with blocks that it has not read, and none of them has been read yet.
+            while TIERS and v.loading_end >= 0 and v.loading_end != slot:
+                _put_back(w, device, v.loading_end)
+            if v.loading_end != slot:
+                while v.reading_end != slot:
+                    _put_back(w, device, v.reading_end)
+        _put_back(w, device, slot)
+        return
+    made = made_since_read(w, device, slot)
+    # The step before this one has ended now, unless prompts were read in steps of their own since then.
+    q.last = max(v.produced, q.last) if v.produced else r.now
+    decodes_no_more(w, device, slot)
+    held = q.prompt + made
+    v.attended -= held
+    _release(w, device, slot, held)
+    v.promised -= q.output - made
+    w.slots[slot].energy += v.per_token - q.joules_at_birth
+    q.prompt, q.output = held, q.output - made
+    _waits_off(w, device, slot)
+
+
+@cold
+def _put_back(w: World, device: int, slot: int) -> None:
+    """Release the memory of a sequence in prefill, which will be read from the beginning."""
+    v, q = w.servers[device], w.sequences[slot]
+    if TIERS and w.run[0].levels > 1 and w.loads[slot].waits:
+        load_no_more(w, device, slot)
+    else:
+        _reads_no_more(w, device, slot)
+    _release(w, device, slot, q.prompt)
+    v.promised -= q.output
+    _waits_off(w, device, slot)
+
+
+@cold
+def _waits_off(w: World, device: int, slot: int) -> None:
+    """Let a sequence without memory wait to be resumed: before the others, or at its place in the order."""
+    r, v = w.run[0], w.servers[device]
+    w.sequences[slot].read = 0
+    before, following = -1, v.off
+    if CLASSES and r.outranks:
+        while following >= 0 and precedes(w, following, slot):
+            before, following = following, w.slots[following].next
+    w.slots[slot].next = following
+    if before < 0:
+        v.off = slot
+    else:
+        w.slots[before].next = slot
 
 
 @hot
@@ -245,16 +289,48 @@ def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
     """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
     needed = needs + c.state
     if c.whole:
-        present = v.reading_count + v.decoding_count
+        present = admitted(v)
         drafted = (queries_of(c) - 1) * (present + 1)
         return bool(v.cached + needed + q.output + v.promised + drafted <= c.capacity or present == 0)
-    return bool(needed <= _room(c, v))
+    return bool(needed <= room_of(c, v))
+
+
+@hot
+def _next_in(w: World, device: int, accepts: bool, passed_off: bool) -> tuple[int, int]:
+    """Return the sequence that a device admits next, and its queue: -1 if it is preempted and waits in none.
+
+    Preempted sequences come first, or with ``outranks``, unless a waiting one precedes them by the order of the policy.
+    With ``passed_off`` none of them is admitted.
+    """
+    r, slot = w.run[0], w.servers[device].off
+    if ADAPTERS and passed_off:
+        slot = -1
+    if slot >= 0 and not (CLASSES and r.outranks):
+        return slot, -1
+    queue = best_queue(w, device, -math.inf, -1) if accepts else -1
+    if queue < 0 or (CLASSES and slot >= 0 and w.slots[slot].key <= w.slots[w.queues[queue].head].key):
+        return slot, -1
+    return w.queues[queue].head, queue
+
+
+@hot
+def _starts(w: World, device: int, slot: int, queue: int) -> None:
+    """Take a sequence that is about to be admitted from its queue."""
+    r = w.run[0]
+    pop(w, queue)
+    if CLASSES and r.fair and w.slots[slot].starts == 0:
+        charge_prompt(w, device, slot)
+    started(w, device, slot)
+    if PREFIXES and r.caching:
+        w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
+        if TIERS and r.levels > 1:
+            note_start(w, slot)
 
 
 @cold
 def _pass(w: World, queue: int, passed: int) -> int:
     """Take the next job of a queue out of it, before those that were ``passed``; return the job."""
-    slot = pop(w, queue)
+    slot = take_head(w, queue)
     w.slots[slot].next = passed
     return slot
 
@@ -265,7 +341,7 @@ def _return_passed(w: World, device: int, passed: int) -> None:
     slot = passed
     while slot >= 0:
         following = w.slots[slot].next
-        push(w, own_queue(w, device, slot), slot)
+        insert(w, own_queue(w, device, slot), slot)
         slot = following
 
 
@@ -274,38 +350,48 @@ def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
-    passed = -1
-    while v.reading_count + v.decoding_count < c.most_sequences:
-        if v.off >= 0 and not lacks_slot(w, device, v.off):
-            slot = v.off
-            needs = _needs(w, device, slot)
-            if not _has_room(c, v, w.sequences[slot], needs):
-                break
-            v.off = w.slots[slot].next
-            _admit(w, device, slot, needs)
-            continue
-        queue = best_queue(w, device, -math.inf, -1) if accepts else -1
-        if queue < 0:
+    if TIERS:
+        slot = next_loaded(w, device)
+        while slot >= 0:
+            _reads(w, device, slot)
+            slot = next_loaded(w, device)
+    passed_off, passed = False, -1
+    while (CLASSES and r.outranks) or admitted(v) < c.most_sequences:
+        slot, queue = _next_in(w, device, accepts, passed_off)
+        if slot < 0:
             break
-        slot = w.queues[queue].head
         if lacks_slot(w, device, slot):
-            # Others may pass it; it returns to its place below.
-            passed = _pass(w, queue, passed)
+            # Others may pass it. One that waits in a queue returns to its place below.
+            passed_off |= queue < 0
+            if queue >= 0:
+                passed = _pass(w, queue, passed)
             continue
         needs = _needs(w, device, slot)
-        if not _has_room(c, v, w.sequences[slot], needs):
-            break
-        slot = pop(w, queue)
-        started(w, device, slot)
-        if PREFIXES and r.caching:
-            w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
+        is_full = CLASSES and admitted(v) >= c.most_sequences
+        if is_full or not _has_room(c, v, w.sequences[slot], needs):
+            victim = first_victim(w, device, slot, needs) if CLASSES and r.outranks else -1
+            if victim < 0:
+                break
+            _preempt(w, device, victim)
+            continue
+        if queue < 0:
+            v.off = w.slots[slot].next
+        else:
+            _starts(w, device, slot, queue)
         _admit(w, device, slot, needs)
     if passed >= 0:
         _return_passed(w, device, passed)
-    while _room(c, v) < 0 and (v.reading_count or v.decoding_count > 1):
-        _preempt_youngest(w, device)
-    if PREFIXES and r.caching == SHARED_MEMORY and v.spare > _room(c, v):
-        make_room(w, device, _room(c, v))
+    _keep_within_memory(w, device)
+
+
+@hot
+def _keep_within_memory(w: World, device: int) -> None:
+    """Preempt sequences until the others have memory for their next tokens, and then remove cached blocks."""
+    r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
+    while room_of(c, v) < 0 and (admitted(v) > v.decoding_count or v.decoding_count > 1):
+        _preempt(w, device, last_of(w, device))
+    if PREFIXES and r.caching == SHARED_MEMORY and w.caches[device].spare > room_of(c, v):
+        make_room(w, device, room_of(c, v))
 
 
 @hot
@@ -317,13 +403,15 @@ def _take_chunks(w: World, device: int, decoding: int) -> tuple[float, float, in
     """
     v, c = w.servers[device], w.classes[w.devices[device].cls]
     room = c.most_tokens - decoding
+    # Each copy of the attention has its part of the tokens, and a prompt is on one copy.
+    most = c.most_tokens // c.copies
     seconds = joules = 0.0
     ends = tokens = v.chunks = 0
     slot = v.reading
     while slot >= 0 and room > 0:
         q = w.sequences[slot]
-        chunk = min(room, q.prompt - q.read)
-        if c.undivided and q.read == 0 and chunk < q.prompt <= c.most_tokens - decoding:
+        chunk = min(room, q.prompt - q.read, most)
+        if c.undivided and q.read == 0 and chunk < q.prompt <= min(c.most_tokens - decoding, most):
             break
         more_s, more_j = _prompt_attention(w.numbers, c, q.read, chunk)
         seconds, joules = seconds + more_s, joules + more_j
@@ -335,6 +423,25 @@ def _take_chunks(w: World, device: int, decoding: int) -> tuple[float, float, in
             ends += 1
         slot = w.slots[slot].next
     return seconds, joules, tokens, ends
+
+
+@hot
+def _microbatches(c: Records, decoding: int, tokens: int) -> int:
+    """Return into how many microbatches a step with so many tokens of prompts is divided.
+
+    A group with pipeline stages works on as many as it has stages, and each waits for the slowest stage.
+    """
+    return min(max(decoding, -(-tokens // MICROBATCH_TOKENS), 1), c.stages) if c.stages > 1 else 1
+
+
+@hot
+def _count_step(w: World, device: int, decoding: int, tokens: int, ends: int) -> None:
+    """Count a completed step, for the shares of the device's peak rates."""
+    cls = w.devices[device].cls
+    micro = _microbatches(w.classes[cls], decoding, tokens)
+    verified = decoding * queries_of(w.classes[cls])
+    w.step_counts[cls, 0, -(-(verified + tokens) // micro)] += micro
+    w.step_counts[cls, 1, -(-(verified + ends) // micro)] += micro
 
 
 @hot
@@ -350,15 +457,23 @@ def begin_step(w: World, device: int) -> None:
     seconds, joules, tokens, ends = _take_chunks(w, device, verified)
     chunks = v.chunks
     if chunks == 0 and decoding == 0:
+        if TIERS and v.loading >= 0:
+            wake(w, device)
         return
-    # A group with pipeline stages works on as many microbatches as it has stages, and each waits for the slowest stage.
-    micro = min(max(decoding, -(-tokens // MICROBATCH_TOKENS), 1), c.stages) if c.stages > 1 else 1
+    micro = _microbatches(c, decoding, tokens)
     linear, head = c.linear + -(-(verified + tokens) // micro), c.head + -(-(verified + ends) // micro)
     factor = (verified * c.decode_factor + tokens * c.prefill_factor) / float(verified + tokens)
-    more_s, more_j = adapters_cost(w, c, v, linear - c.linear)
+    # A prompt is on one copy of the attention, and the others wait for the copy with the most tokens.
+    most = -(-decoding // c.copies) * queries_of(c) + (-(-tokens // min(c.copies, chunks)) if tokens else 0)
+    more_s, more_j = adapters_cost(w, c, v, min(c.copies * -(-most // micro), c.most_tokens))
     step_s = factor * (w.numbers[linear] + w.numbers[head] + more_s)
     heads_j = w.numbers[head + c.most_sequences * queries_of(c) + 1]
     step_j = factor * (w.numbers[linear + c.most_tokens + 1] + heads_j + more_j)
+    if c.copies > 1:
+        of_copy = c.copy + -(-most // micro)
+        step_s += factor * w.numbers[of_copy]
+        working = float(verified + tokens) / float(c.copies * most)
+        step_j += factor * (w.numbers[of_copy + c.most_tokens + 1] * working)
     if decoding:
         table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
@@ -381,6 +496,8 @@ def begin_step(w: World, device: int) -> None:
     ticks: Any = np.int64(scaled)
     watts: Any = np.rint(joules / seconds / WATT_GRAIN) * WATT_GRAIN
     if INTERRUPTS and r.gated and not may_draw(w, device, watts):
+        if v.decoding_count and v.produced == 0:
+            v.produced = r.now
         return
     v.began = d.began = r.now
     v.peak = max(v.peak, v.cached + verified)
@@ -392,7 +509,7 @@ def begin_step(w: World, device: int) -> None:
 
 
 @hot
-def _gap(w: World, ticks: int, tokens: int, work: int, of: int) -> None:
+def gap(w: World, ticks: int, tokens: int, work: int, of: int) -> None:
     """Record that ``tokens`` tokens of a workload followed their predecessors after ``ticks``; see ``tables.GAP``."""
     r = w.run[0]
     g = w.gaps[r.gaps]
@@ -409,39 +526,34 @@ def _record_gaps(w: World, device: int) -> None:
         slot = v.decoding
         while slot >= 0:
             since = max(v.produced, w.sequences[slot].last)
-            _gap(w, r.now - since, 1, w.slots[slot].work, w.slots[slot].job)
+            gap(w, r.now - since, 1, w.slots[slot].work, w.slots[slot].job)
             slot = w.slots[slot].next
         v.produced = 0
         return
     for work in range(r.workloads):
         count = w.decoding_of[device, work]
         if count:
-            _gap(w, r.now - v.began, count, work, -1 - device)
+            gap(w, r.now - v.began, count, work, -1 - device)
+
+
+@hot
+def deliver_last(w: World, device: int, slot: int) -> None:
+    """Deliver the last token of a sequence."""
+    if TIERS and w.run[0].levels > 1:
+        note_hits(w, slot)
+    ended(w, device, slot, True)
 
 
 @hot
 def _finish(w: World, device: int, slot: int) -> None:
     """Deliver the last token of a sequence; an unreachable device holds it back."""
+    if PREFIXES and w.run[0].caching and w.workloads[w.slots[slot].work].answers >= 0:
+        keep_answer(w, device, slot)
     if w.devices[device].linked:
-        ended(w, device, slot, True)
+        deliver_last(w, device, slot)
     else:
         w.slots[slot].next = w.servers[device].undelivered
         w.servers[device].undelivered = slot
-
-
-@cold
-def deliver(w: World, device: int) -> None:
-    """Deliver what was produced while the device was unreachable."""
-    v = w.servers[device]
-    for first in (v.undelivered, v.decoding, v.reading, v.off):
-        slot = first
-        while slot >= 0:
-            following = w.slots[slot].next
-            deliver_first_token(w, slot)
-            if first == v.undelivered:
-                ended(w, device, slot, True)
-            slot = following
-    v.undelivered = -1
 
 
 @hot
@@ -451,9 +563,11 @@ def _has_read(w: World, device: int, slot: int) -> None:
     if w.jobs[row_of(w, w.slots[slot].job)].first == -1:
         record_first_token(w, device, slot, r.now)
     else:
-        _gap(w, r.now - q.last, 1, w.slots[slot].work, w.slots[slot].job)
+        gap(w, r.now - q.last, 1, w.slots[slot].work, w.slots[slot].job)
     v.cached += 1
     v.promised -= 1
+    if CLASSES and r.fair:
+        charge_tokens(w, device, slot, 1)
     q.last = r.now
     if q.output == 1:
         _release(w, device, slot, q.prompt + 1)
@@ -475,14 +589,14 @@ def note_use(w: World, device: int) -> None:
     v = w.servers[device]
     ticks = float(w.run[0].now - v.began)
     v.held += float(v.cached) * ticks
-    v.present += float(v.reading_count + v.decoding_count) * ticks
+    v.present += float(admitted(v)) * ticks
 
 
 @hot
 def _end_decoding(w: World, device: int, slot: int) -> None:
     """End a sequence that has produced all of its output."""
     v, q = w.servers[device], w.sequences[slot]
-    _decodes_no_more(w, device, slot)
+    decodes_no_more(w, device, slot)
     held = q.prompt + q.output
     v.attended -= held
     _release(w, device, slot, held)
@@ -515,6 +629,9 @@ def end_step(w: World, device: int) -> None:
     note_use(w, device)
     d.slot = -1
     speculating = SPECULATION and w.classes[d.cls].queries > 1
+    v.decoded += decoding
+    if decoding:
+        v.contexts += v.attended
     if v.pausing:
         if v.produced == 0:
             v.produced = v.began
@@ -530,14 +647,22 @@ def end_step(w: World, device: int) -> None:
         _record_gaps(w, device)
         if SPECULATION and speculating:
             _end_complete(w, device)
+        elif CLASSES and r.fair:
+            charge_step(w, device)
     while v.ending >= 0 and w.sequences[v.ending].ends == v.steps:
         _end_decoding(w, device, v.ending)
+    read: Any = np.int64(0)
+    ends = 0
+    v.chunks_read += v.chunks
     for _ in range(v.chunks):
         slot = v.reading
         q = w.sequences[slot]
+        v.scores += float(q.chunk) * (float(q.read) + float(q.chunk + 1) / 2.0)
         q.read += q.chunk
-        v.tokens += q.chunk
+        v.spans += float(q.read)
+        read += q.chunk
         if q.read == q.prompt:
+            ends += 1
             v.reading = w.slots[slot].next
             if v.reading < 0:
                 v.reading_end = -1
@@ -546,47 +671,6 @@ def end_step(w: World, device: int) -> None:
             v.reading_count -= 1
             _has_read(w, device, slot)
     v.chunks = 0
+    v.tokens += read
+    _count_step(w, device, decoding, read, ends)
     r.feeding = device
-
-
-@cold
-def take_sequence(w: World, device: int) -> int:
-    """Remove a sequence from a device whose batch is given up, the decoding ones first; -1 if none is left."""
-    v = w.servers[device]
-    if v.decoding >= 0:
-        slot: int = v.decoding
-        w.slots[slot].energy += v.per_token - w.sequences[slot].joules_at_birth
-        _decodes_no_more(w, device, slot)
-        if PREFIXES and w.run[0].caching:
-            release_prompt(w, device, slot, True)
-        return slot
-    if v.reading >= 0:
-        slot = v.reading
-        v.reading = w.slots[slot].next
-        if PREFIXES and w.run[0].caching:
-            release_prompt(w, device, slot, True)
-        return slot
-    slot = v.off
-    if slot >= 0:
-        v.off = w.slots[slot].next
-        return slot
-    slot = v.undelivered
-    if slot >= 0:
-        v.undelivered = w.slots[slot].next
-        return slot
-    v.reading_end = -1
-    v.reading_count = v.chunks = v.cached = v.attended = v.promised = v.produced = 0
-    if PREFIXES and w.run[0].caching:
-        forget_prefixes(w, device)
-    if ADAPTERS and w.run[0].adapting:
-        forget_adapters(w, device)
-    return -1
-
-
-@cold
-def restart(w: World, slot: int) -> None:
-    """Let a sequence begin again from its whole prompt."""
-    s, q = w.slots[slot], w.sequences[slot]
-    work = w.workloads[s.work]
-    q.prompt, q.output = w.ints[work.prompts + s.rank], w.ints[work.outputs + s.rank]
-    q.read = q.chunk = 0

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.engine.transitions.features import SPECULATION, hot
+from windtunnel.engine.transitions.fairness import charge_tokens
+from windtunnel.engine.transitions.features import CLASSES, SPECULATION, hot
 from windtunnel.engine.transitions.operation_faults import uniform
 from windtunnel.engine.transitions.tables import Records, World
 
@@ -16,6 +17,13 @@ def queries_of(c: Records) -> int:
     """Return the tokens of each decoding sequence in a step of a class, for all of which it reserves memory."""
     queries: int = c.queries if SPECULATION else 1
     return queries
+
+
+@hot
+def room_of(c: Records, v: Records) -> int:
+    """Return the tokens for which there is memory beside the present ones and what the next step may add to them."""
+    room: int = c.capacity - v.cached - v.decoding_count * queries_of(c)
+    return room
 
 
 @hot
@@ -51,5 +59,7 @@ def verify(w: World, device: int) -> int:
         more = min(1 + accepted, q.output - q.made)
         q.made += more
         made += more
+        if CLASSES and w.run[0].fair:
+            charge_tokens(w, device, slot, more)
         slot = s.next
     return int(made)

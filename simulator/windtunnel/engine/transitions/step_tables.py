@@ -24,6 +24,7 @@ def write_engine(row: Records, costs: DecoderCosts) -> None:
     if engine is not None:
         row.alone, row.undivided = engine.prefill_first, not engine.chunked_prefill
         row.whole = engine.admission is Admission.WHOLE
+        row.frontend_s, row.late_prompts = engine.frontend_s.value, engine.late_prompts.value
 
 
 def write_step_costs(row: Records, costs: DecoderCosts, add: Callable[[FloatArray], int]) -> None:
@@ -35,6 +36,7 @@ def write_step_costs(row: Records, costs: DecoderCosts, add: Callable[[FloatArra
     row.capacity = costs.capacity_tokens + row.state
     row.columns = costs.prefill.shape[2]
     row.linear, row.head = add(costs.flat("linear")), add(costs.flat("head"))
+    row.copy = add(costs.flat("copy")) if costs.group.attention_data > 1 else 0
     row.prefill, row.decode = add(costs.flat("prefill")), add(costs.flat("decode"))
     adapters = costs.served.adapters
     if adapters is not None:
@@ -79,3 +81,10 @@ def write_acceptance(
             workloads[work].draft_keys = add_int(np.array(words, dtype=np.int64))
             workloads[work].reached = add(speculation.reached)
     return np.zeros((len(prepared.workloads) if most else 0, most + 1), dtype=np.int64)
+
+
+def step_counts(classes: Records) -> np.ndarray:
+    """Return no counts of steps yet, with room for the largest number of tokens or of sequences in a step."""
+    positions = classes.most_sequences * np.maximum(classes.queries, 1)
+    largest = max(int(classes.most_tokens.max(initial=0)), int(positions.max(initial=0)))
+    return np.zeros((len(classes), 2, 1 + largest), dtype=np.int64)

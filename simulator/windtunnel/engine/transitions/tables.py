@@ -54,9 +54,10 @@ RUN = _layout(
     # 1 + the workload that has more jobs than random numbers were drawn for.
     "submits thoughts exceeded "
     # For prefix caches: which kind (a constant), the number of nodes in use, the first free one, and whether all must
-    # be indexed again. Constants: the blocks of a cache of its own; the weight of a block; the runs of the longest
-    # chain; the offsets in `ints` of the weights, blocks and tokens of the runs.
-    "caching nodes free_node reindexing cache_blocks block_weight longest_chain run_weights run_blocks run_tokens "
+    # be indexed again. Constants: the levels of caches, of which the first is that of the devices, and how many of
+    # them a device loses when it fails; the tokens of a block; the most nodes that a request may need; the offsets in
+    # `ints` of the blocks and tokens of the runs.
+    "caching nodes free_node reindexing levels lost_levels block_tokens longest_chain run_blocks run_tokens "
     # For adapters: whether any are used, how many a device has places for, and the number of the last use.
     "adapting adapter_places adapter_turn "
     # For streams: the first free task.
@@ -77,6 +78,9 @@ RUN = _layout(
     "progresses preempting contested "
     # For designs: whether devices may have to load any, and the word of the first load.
     "reconfigures load_word "
+    # Queues of each owner, a device or a signature: one, or one for each workload (request-level batches) or flow
+    # (`fair`: fair queueing). `outranks`: requests preempt those of a continuous batch that come after them.
+    "lines fair outranks "
     # Offsets in `ints` of: the classes of signature s (from signature_at + s), the queues that class c serves (from
     # queue_at + c) and all classes.
     "signature_at signature_classes queue_at queues_of all_classes",
@@ -109,36 +113,37 @@ SLOT = _layout(
 ENTRY = _layout("tick which")
 NODE = _layout("load winner")
 QUEUE = _layout("head:4 tail:4 number:4")
-# tree: the root of its tree, or with a central queue of its index of idle devices; leaf: the first of its leaves.
-# kind: of its devices; asks: whether the time of a batch is asked, because a fault may affect its operations. For
-# continuous batching: the tokens that the cache has room for, and the tokens in whose place the state of a sequence is;
-# points of context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow:
-# linear and head by tokens and sequences, prefill by windows and points of context, decode by sequences and points;
-# `kinds` of windows, whose tokens are at `windows`; pipeline stages, the share of the layers of the largest one, and
-# copies of the attention; step_factor: how many times as long as modelled a step takes. Of the serving engine: the
-# largest step, in tokens and sequences; whether prompts are read in steps of their own (alone), are not divided where
-# they fit (undivided), and are admitted only with room for their outputs (whole); its factors, the least seconds of a
-# step with a prompt, and the host's of a step and of a sequence. For speculative decoding: queries, the tokens of each
-# decoding sequence in a step (1 without), and the host's seconds of drafting. For adapters: slots; how many the host
-# holds (0: all); the table `adapted` of seconds, then joules, by adapters and tokens; the seconds of a copy into a slot
-# and of a read. For autoscaling: the number of devices in service that
-# have a job, their device-ticks since the last decision, and the tick until which these are counted. For gangs: idle,
-# the number of available devices without a job. For designs: how many a device holds (0 if it never loads any), and the
-# ticks and the power above idle of a load.
+# tree: the root of its tree, or with a central queue of its index of idle devices; leaf: the first of its leaves. kind:
+# of its devices; asks: whether the time of a batch is asked, because a fault may affect its operations. For continuous
+# batching: the tokens that the cache has room for, and the tokens in whose place the state of a sequence is; points of
+# context in a table, and the offsets in `numbers` of its tables of seconds, which tables of joules follow: linear and
+# head by tokens and sequences, copy by the tokens of one copy of the attention (if there are several), prefill by
+# windows and points of context, decode by sequences and points; `kinds` of windows, whose tokens are at `windows`;
+# pipeline stages, the share of the layers of the largest one, and copies of the attention; step_factor: how many times
+# as long as modelled a step takes. Of the serving engine: the largest step, in tokens and sequences; whether prompts
+# are read in steps of their own (alone), are not divided where they fit (undivided), and are admitted only with room
+# for their outputs (whole); its factors, the least seconds of a step with a prompt, and the host's of a step and of a
+# sequence; the seconds that a request spends outside of steps, and how many times of reading its prompt pass before its
+# first token is delivered. For speculative decoding: queries, the tokens of each decoding sequence in a step (1
+# without), and the host's seconds of drafting. For adapters: slots; how many the host holds (0: all); the table
+# `adapted` of seconds, then joules, by adapters and tokens; the seconds of a copy into a slot and of a read. For
+# autoscaling: the number of devices in service that have a job, their device-ticks since the last decision, and the
+# tick until which these are counted. For gangs: idle, the number of available devices without a job. For designs: how
+# many a device holds (0 if it never loads any), and the ticks and the power above idle of a load.
 CLASS = _layout(
-    "first count tree leaf kind asks capacity state columns linear head prefill decode kinds windows stages copies "
-    "most_tokens most_sequences alone undivided whole queries "
-    "slots host adapted "
+    "first count tree leaf kind asks capacity state columns linear copy head prefill decode kinds windows stages "
+    "copies most_tokens most_sequences alone undivided whole queries slots host adapted "
     "scaled working worked counted idle regions load_ticks",
     "memory stage_share step_factor idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s "
-    "drafting_s load_adapter_s read_adapter_s",
+    "drafting_s load_adapter_s read_adapter_s frontend_s late_prompts",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
 # of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real
 # devices, row 1 + i for fault i of the scenario.
 RULE = _layout("becomes attempts first longest", "factor")
 # A job that waits, by slot. gives_up: the tick at which it leaves unless it has started, or -1; queue: where it waits,
-# or -1; returns_to: the device to whose queue it returns after a pause, or -1.
+# or -1; returns_to: the device to whose queue it returns after a pause, -1 if it is assigned anew, or LIMITED if a rate
+# limit lets it wait.
 WAIT = _layout("gives_up queue returns_to")
 # A workload on a class, at class * workloads + workload. *_at: offset in `numbers` of the first job's value, or -1 if
 # all jobs have one value. batch_at: offset of the seconds of a batch of one; the watts follow the seconds; -1 if the
@@ -160,23 +165,32 @@ SEGMENT = _layout(
     "seconds watts share",
 )
 # gang: the number of devices that a job occupies. patience: its mean in seconds, or -1 if jobs wait for ever;
-# patience_draw: the column of its draws, or -1. For closed loops: the offset of its first user, the next job's rank,
-# for how many jobs random numbers were drawn, the signature of its jobs, and the offsets in `numbers` of their draws
-# and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
-# rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
-# With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
-# device. With speculative decoding: the offset in `ints` of two random words, and in `numbers` of the probabilities
-# that at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of each job, or -1;
-# how often an admitted sequence found its adapter in a slot, and how often one was loaded, and of these read from
-# storage.
+# patience_draw: the column of its draws, or -1. Of workloads with users: the first user, the next job's rank or, with
+# sessions, the next session; for how many jobs random numbers were drawn; the offsets in `ints` of the signatures of
+# the jobs, and in `numbers` of their draws and of their slowdowns (-1 without stragglers); comes_again: whether a user
+# submits job after job, or session after session. sessions: the offset in `ints` of the rank of the first job of each,
+# -1 without sessions; session_count: how many there are; thinks: the offset of the ticks before each job. max_waiting:
+# how many jobs may wait when one of these arrives, or -1; rejected: the jobs that were not admitted for this reason;
+# preempted: how often one of their sequences was preempted. With a prefix cache: the offsets in `ints` of the place of
+# each job's chain, of the number by which it has a home device, and of the run of the blocks that it generates (-1 if
+# no prompt holds these). With tiers: the blocks and tokens that completed requests found in the first and the second
+# one when they last started. With speculative decoding: the offset in `ints` of two random words, and in `numbers` of
+# the probabilities that at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of
+# each job, or -1; how often an admitted sequence found its adapter in a slot, and how often one was loaded, and of
+# these read from storage. With fair queueing: flows, the offset of the flow of each job, or -1 - flow if all have one.
+# With a rate limit: limit_tokens in limit_ticks; limit_waits: whether requests above it wait; buckets: its first tenant
+# in ``buckets``; tenants: the offset of the tenant of each job, or -1 if all have one.
 WORKLOAD = _layout(
-    "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
-    "patience_draw max_waiting rejected preempted chains homes draft_keys reached "
-    "adapters adapter_hits adapter_loads adapter_reads",
+    "gang deadline priority way_at prompts outputs first_user taken capacity signatures draws_at stretch_at "
+    "comes_again sessions session_count thinks "
+    "patience_draw max_waiting rejected preempted chains homes answers blocks_1 tokens_1 blocks_2 tokens_2 "
+    "draft_keys reached adapters adapter_hits adapter_loads adapter_reads flows "
+    "limit_tokens limit_ticks limit_waits buckets tenants",
     "patience",
 )
-# thoughts: how often the user has thought.
-USER = _layout("work thoughts")
+# thoughts: how often the user has thought, other than within sessions. Of the present session, rank: of the next job,
+# and left: how many jobs there will be.
+USER = _layout("work thoughts rank left")
 INTERVAL = _layout("on lane name start end", "watts")
 FAULT = EVENT
 # A fault of single operations. number: its index in the scenario; kind: whether it ends, slows or corrupts; applies: to
@@ -191,7 +205,8 @@ JOB = _layout("arrival start finish first on:4 rank:4 signature:4 work:2 starts:
 BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
 SPAN = _layout("", "power waiting")
 CHANGE = _layout("tick on before after")
-# of: the job whose token it is, or -1 - device for a token of each decoding sequence of a device.
+# of: the job whose token it is, or -1 - device for a token of each decoding sequence of a device. A row without tokens
+# says that the job's last token on the device `ticks`, which lost it, was at `end`.
 GAP = _layout("ticks tokens end work of")
 # What continuous batching needs of a device. chunks: how many sequences in prefill the present step processes. cached:
 # tokens for which memory is reserved; promised: output tokens to come, for which room is kept if requests are admitted
@@ -201,31 +216,55 @@ GAP = _layout("ticks tokens end work of")
 # to resume first; decoding, the youngest last; ending: decoding, in the order of their ends; undelivered: ended while
 # the device was unreachable. peak: the largest number of tokens for which a step needed memory; tokens: of prompts and
 # outputs that it has processed. per_token: joules of a sequence decoding since the start of the run. Over the steps so
-# far, times their ticks: held, cached tokens; present, sequences. With a prefix cache: oldest, newest: first and last
-# node of the blocks that may be removed, in the order of their last use; spare: their weight. With adapters: adapters,
-# how many the sequences of the batch use; loading_s: what loads add to the next step.
+# far, times their ticks: held, cached tokens; present, sequences. With tiers of a prefix cache: the list of the
+# sequences whose blocks are loaded, in the order in which they will be there; wakes: the last timer for one of them.
+# With adapters: adapters, how many the sequences of the batch use; loading_s: what loads add to the next step. Of
+# completed steps: decoded, decoding sequences; contexts, what these attended to; chunks_read, chunks of prompts; spans,
+# the tokens up to their ends; scores, pairs of a token and one that it attends to.
 SERVER = _layout(
     "chunks cached promised attended steps began pausing produced "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
-    "tokens oldest newest spare adapters",
-    "per_token held present loading_s",
+    "tokens loading loading_end loading_count wakes adapters decoded contexts chunks_read",
+    "per_token held present loading_s scores spans",
 )
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
 # and after a preemption also its output so far. output: tokens still to produce. read: processed tokens of the prompt;
 # chunk: those in the present step. born, ends: the steps after which it began to decode and ends; joules_at_birth: its
-# device's per_token at its beginning. last: when it was preempted, or began to decode. before: link of its list;
-# later, earlier: links of the list of ending sequences. With a prefix cache: found, hits: runs and blocks that it found
-# there; using: the runs whose blocks stay for it. With speculative decoding: made, the tokens that it has produced
-# since it began to decode, with the first one.
+# device's per_token at its beginning. last: when it was preempted, or began to decode. before: link of its list; later,
+# earlier: links of the list of ending sequences. With a prefix cache: found, hits: runs and blocks that it found there;
+# using: the runs whose blocks stay for it. With speculative decoding: made, the tokens that it has produced since it
+# began to decode, with the first one. When its device became unreachable or was lost: delivered, its tokens until then;
+# seen: when it produced the last one.
 SEQUENCE = _layout(
-    "prompt output read chunk born ends last before later earlier found hits using made", "joules_at_birth"
+    "prompt output read chunk born ends last before later earlier found hits using made delivered seen",
+    "joules_at_birth",
 )
 # A place for an adapter, of a device or behind these of its host: its number (0: none), the sequences that use it, and
 # the number of its last use.
 ADAPTER = _layout("number users used")
+# A flow of fair queueing. first, end: the flows of its priority are those from first up to end. prompt, output: what a
+# token counts.
+FLOW = _layout("first end prompt output")
+# What a flow was served by one device, or with a central queue by all, and how many of its requests wait there. latest:
+# of the first flow of a priority, the flow of this priority whose last waiting request left last, or -1.
+SHARE = _layout("served waiting latest")
 # A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
-# users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.
-NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4")
+# on: its cache. users: the sequences that use it. left: the weight of its blocks that are there, which are its last
+# ones. ready: the tick from which on they are there.
+NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4 ready")
+# A prefix cache of a device, or a tier below it. oldest, newest: first and last node of the blocks that may be removed,
+# in the order of their last use; spare: their weight. Constants: room, for blocks that no sequence uses (not of a cache
+# that shares the memory of sequences); block, the weight of a block; weights, the offset in `ints` of those of the
+# runs. Of a tier: the time that its link takes for a token; free_at: the tick until which the link is busy; busy, for
+# how long it was.
+CACHE = _layout("oldest newest spare room block weights free_at busy", "ticks_per_token")
+# What a request finds in tiers, by slot: in the first and the second one, blocks and tokens, and the tokens of these
+# that are read even so; started_*: when it last started. ready: the tick at which all blocks that it found are on the
+# device; waits: whether it waits for that.
+LOAD = _layout(
+    "ready waits blocks_1 tokens_1 read_1 blocks_2 tokens_2 read_2 "
+    "started_blocks_1 started_tokens_1 started_blocks_2 started_tokens_2"
+)
 
 # What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
 # occupy an engine, in the order in which they began; active_since: the tick up to which the energy for being active is
@@ -299,6 +338,7 @@ REAL_RULE = 0
 LOST, LEFT, REJECTED = 1, 2, 3
 """How a job ended that did not complete: it failed, gave up waiting, or was not admitted."""
 NOT_CHOSEN = -2
+LIMITED = -2
 NOT_PREEMPTED, RESUMED, RESTARTED = range(3)
 """Whether jobs are preempted, and where they continue."""
 
@@ -360,7 +400,11 @@ class World(NamedTuple):
     sequences: Records
     """The part of a job that only continuous batching needs, by slot."""
     nodes: Records
-    """The runs of blocks in the prefix caches of all devices."""
+    """The runs of blocks in all prefix caches."""
+    caches: Records
+    """The prefix caches of all devices, then those of each tier below them."""
+    loads: Records
+    """The part of a job that only tiers of prefix caches need, by slot."""
     node_index: Any
     """The hash table of the nodes: 1 + the node, or 0; its length is a power of two."""
     waits: Records
@@ -395,10 +439,19 @@ class World(NamedTuple):
     numbers: Any
     queues: Records
     decoding_of: np.ndarray
-    """The number of decoding sequences, by device and workload."""
+    """The number of decoding sequences, by device and workload, and then by flow."""
     adapters: Records
     accepted: np.ndarray
     """With speculative decoding: how often 0, 1, ... drafted tokens were accepted, by workload."""
+    buckets: Any
+    """The tick at which each tenant with a rate limit has all of its tokens again."""
+    step_counts: np.ndarray
+    """How many microbatches of completed steps had so many tokens (0), or sequences that produced a token (1); shape
+    (classes, 2, numbers)."""
+    flows: Records
+    """The flows of fair queueing."""
+    shares: Records
+    """What each flow was served, at device * flows + flow; with a central queue by flow."""
     faults: Records
     operation_faults: Records
     line: Any

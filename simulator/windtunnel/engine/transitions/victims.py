@@ -1,0 +1,74 @@
+"""Which sequence of a continuous batch is preempted: for memory, or for a request that comes before it in the order."""
+
+from __future__ import annotations
+
+from windtunnel.engine.transitions.features import CLASSES, SPECULATION, TIERS, cold
+from windtunnel.engine.transitions.loading import admitted
+from windtunnel.engine.transitions.queues import precedes
+from windtunnel.engine.transitions.speculation import queries_of, room_of
+from windtunnel.engine.transitions.tables import World
+
+
+@cold
+def made_since_read(w: World, device: int, slot: int) -> int:
+    """Return the tokens that a decoding sequence has made since it was read last."""
+    q = w.sequences[slot]
+    if SPECULATION and w.classes[w.devices[device].cls].queries > 1:
+        counted: int = q.made
+        return counted
+    made: int = 1 + w.servers[device].steps - q.born
+    return made
+
+
+@cold
+def first_victim(w: World, device: int, slot: int, needs: int) -> int:
+    """Return the last sequence in the order of the policy, if a sequence comes before it and gets room in its place.
+
+    It is preempted only if all sequences that come after the one of ``slot`` together leave it the room. It needs the
+    memory of ``needs`` tokens; -1 if none is preempted.
+    """
+    v, c = w.servers[device], w.classes[w.devices[device].cls]
+    key = w.slots[slot].key
+    last, freed, count = -1, 0, 0
+    for first in (v.loading, v.reading, v.decoding):
+        other = first
+        while other >= 0:
+            if w.slots[other].key > key:
+                q = w.sequences[other]
+                freed += q.prompt + c.state
+                if c.whole:
+                    freed += q.output
+                elif q.read == q.prompt:
+                    freed += made_since_read(w, device, other) + queries_of(c)
+                count += 1
+                if last < 0 or precedes(w, last, other):
+                    last = other
+            other = w.slots[other].next
+    if count == 0:
+        return -1
+    present = admitted(v)
+    needed = needs + c.state - freed
+    if c.whole:
+        needed += w.sequences[slot].output + v.promised + (queries_of(c) - 1) * (present - count + 1)
+        enough = v.cached + needed <= c.capacity or count == present
+    else:
+        enough = needed <= room_of(c, v) or count == present
+    return last if enough else -1
+
+
+@cold
+def last_of(w: World, device: int) -> int:
+    """Return the sequence that is preempted if memory is full: the youngest, or the last in the order of the policy."""
+    v = w.servers[device]
+    youngest: int = v.reading_end if v.reading_count else v.decoding_end
+    if TIERS and v.loading_count:
+        youngest = v.loading_end
+    if not (CLASSES and w.run[0].outranks):
+        return youngest
+    for first in (v.loading, v.reading, v.decoding):
+        slot = first
+        while slot >= 0:
+            if precedes(w, youngest, slot):
+                youngest = slot
+            slot = w.slots[slot].next
+    return youngest

@@ -1,0 +1,8 @@
+// launch: grid=1 block=64 in=arange:64:int32 out=zeros:64:int32
+// truth: DataRace
+__global__ void half(const int *in, int *out) {
+    __shared__ int held[64];
+    held[threadIdx.x] = in[threadIdx.x];
+    if (threadIdx.x < 32) asm volatile("bar.sync 1, 32;" ::: "memory");
+    out[threadIdx.x] = held[63 - threadIdx.x];
+}
