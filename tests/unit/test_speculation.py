@@ -247,3 +247,14 @@ def test_a_wrong_speculation_is_refused_with_its_place(change: dict[str, Any], m
 def test_drafted_tokens_need_room_in_a_step() -> None:
     with pytest.raises(InputError, match="no room for 16 sequences of 17 tokens"):
         run(data(drafting(16, 0.6)))
+
+
+def test_predict_adds_verification_and_the_draft_and_refuses_one_that_drafts_nothing() -> None:
+    stated = {"model": "llama-3.1-8b", "decode": 8, "context": 512}
+
+    def duration_s(**more: Any) -> float:
+        return windtunnel.predict("step", "h100-sxm-80gb", {**stated, **more}).duration_s
+
+    assert duration_s() < duration_s(query_tokens=4) < duration_s(query_tokens=4, draft="eagle")
+    with pytest.raises(InputError, match="nothing is drafted by 'eagle'"):
+        duration_s(draft="eagle")
