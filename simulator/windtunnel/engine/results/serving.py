@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, StepWork, TokenGaps
+from windtunnel.core.results.prefix_tiers import PrefixTier
 from windtunnel.core.results.run import (
     AdapterUse,
     CostPerMillion,
     Estimate,
-    PrefixTier,
     Serving,
     SpeculationUse,
     TimeDistribution,

@@ -296,6 +296,15 @@ def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
 
 
 @hot
+def _read_loaded(w: World, device: int) -> None:
+    """Let the sequences whose blocks are loaded now be read."""
+    slot = next_loaded(w, device)
+    while slot >= 0:
+        _reads(w, device, slot)
+        slot = next_loaded(w, device)
+
+
+@hot
 def _next_in(w: World, device: int, accepts: bool, passed_off: bool) -> tuple[int, int]:
     """Return the sequence that a device admits next, and its queue: -1 if it is preempted and waits in none.
 
@@ -333,10 +342,7 @@ def _fill(w: World, device: int) -> None:
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     accepts = is_available(w, device)
     if TIERS:
-        slot = next_loaded(w, device)
-        while slot >= 0:
-            _reads(w, device, slot)
-            slot = next_loaded(w, device)
+        _read_loaded(w, device)
     passed_off, passed = False, -1
     while (CLASSES and r.outranks) or admitted(v) < c.most_sequences:
         slot, queue = _next_in(w, device, accepts, passed_off)
