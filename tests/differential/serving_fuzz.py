@@ -111,7 +111,11 @@ def scenario(seed: int) -> tuple[dict[str, Any], Habits, list[dict[str, Any]], i
 
 
 def _free(
-    _costs: DecoderCosts, _part: object, amount: np.ndarray, more: Mapping[str, np.ndarray] | None = None
+    _costs: DecoderCosts,
+    _part: object,
+    amount: np.ndarray,
+    more: Mapping[str, np.ndarray] | None = None,
+    group: object = None,
 ) -> np.ndarray:
     """Return no cost in the place of that of a part, because the toy replaces it."""
     return np.zeros((2, *np.broadcast_shapes(amount.shape, *(values.shape for values in (more or {}).values()))))

@@ -10,8 +10,8 @@ from windtunnel.core.recording import Recording
 from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.transitions.prefixes import _find
-from windtunnel.engine.transitions.servers import _made
 from windtunnel.engine.transitions.tables import SHARED_MEMORY
+from windtunnel.engine.transitions.victims import made_since_read
 
 
 def run_watched(prepared: PreparedRun) -> Recording:
@@ -38,7 +38,8 @@ class Watched(process._Run):
             q, s = w.sequences[slot], w.slots[slot]
             chain = w.ints[w.ints[w.workloads[s.work].chains + s.rank] :][: q.using]
             users.update(chain)
-            held += q.prompt + (_made(w, device, slot) if is_decoding else 0) + c.state - sum(tokens[i] for i in chain)
+            made = made_since_read(w, device, slot) if is_decoding else 0
+            held += q.prompt + made + c.state - sum(tokens[i] for i in chain)
         kept = self.kept(device)
         for level in range(1, r.levels):
             tier = level * r.devices + device

@@ -84,6 +84,14 @@ SCENARIOS = {
     "impatient": _scenario(
         policy={"order": "priority", "fair": {}}, work=[{"patience": "1 ms"}, {"max_waiting": 9}, {"patience": "3 ms"}]
     ),
+    "limited": _scenario(
+        policy={"route": "least-loaded", "fair": {}},
+        work=[
+            {"rate_limit": {"tokens": 400, "per": "10 ms"}},
+            {},
+            {"rate_limit": {"tokens": 800, "per": "20 ms", "over": "wait"}},
+        ],
+    ),
     "closed": _scenario(
         policy={**_PRIORITY, "route": "least-loaded", "fair": {}}, work=[{}, {"arrivals": _CLOSED}, {"tenant": "gold"}]
     ),

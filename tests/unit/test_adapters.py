@@ -14,7 +14,7 @@ from windtunnel.core.adapters import Adapters, adapter_bytes
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.errors import InputError
 from windtunnel.core.group import Group
-from windtunnel.core.results.run import AdapterUse
+from windtunnel.core.results.decoding import AdapterUse
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel.engine.prepare.decoding import DecoderCosts, Replica

@@ -11,7 +11,7 @@ import windtunnel
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.errors import InputError
 from windtunnel.core.group import Group
-from windtunnel.core.results.run import SpeculationUse
+from windtunnel.core.results.decoding import SpeculationUse
 from windtunnel.core.serving_engine import divided_decoder
 from windtunnel.core.speculation import Draft, Speculation, draft_of
 from windtunnel.core.step_cost import StepLoad, step_cost

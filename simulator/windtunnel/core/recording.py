@@ -384,8 +384,8 @@ class ServingUse:
     rows where nothing is drafted. ``adapter_hits``, ``adapter_loads``, ``adapter_reads``: how often a sequence was
     admitted whose adapter was in a slot, was loaded into one, and of these was read from storage. Of each tier below
     the prefix caches, from the one nearest to the devices on: ``tier_blocks`` and ``tier_tokens`` that completed
-    requests found there when they last started, shape (tiers, workloads), and the time for which the links of the devices
-    loaded, ``tier_busy_ticks``, shape (tiers, devices).
+    requests found there when they last started, shape (tiers, workloads), and the time for which the links of the
+    devices loaded, ``tier_busy_ticks``, shape (tiers, devices).
     """
 
     peak_tokens: IntArray

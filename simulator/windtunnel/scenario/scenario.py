@@ -240,6 +240,14 @@ class Checkpoint(_Model):
     restore: Seconds = Field(0.0, description="time that an interrupted job takes to load its last checkpoint")
 
 
+class RateLimit(_Model):
+    """The tokens, of prompts and outputs, that requests of each tenant of a workload may have in a time."""
+
+    tokens: Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**12)]
+    per: PositiveSeconds = Field(60.0, description="the time; tokens that were not used are kept up to `tokens`")
+    over: Literal["reject", "wait"] = Field("reject", description="what happens to a request that exceeds the limit")
+
+
 class Workload(_Model):
     """A stream of jobs that run the same program."""
 
@@ -280,6 +288,9 @@ class Workload(_Model):
         description="whose jobs these are, for `fair` in the policy: a name, or the column of the trace that has it "
         "($column); default: the workload's name",
     )
+    rate_limit: RateLimit | None = Field(
+        None, description="admission limit: tokens per time of each tenant; default: every request is admitted"
+    )
     checkpoint: Checkpoint | None = Field(
         None, description="checkpoints from which an interrupted job continues; default: it starts from the beginning"
     )
@@ -299,9 +310,12 @@ class Workload(_Model):
         if patience == 0 and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
             problem = f"the users of '{self.name}' would submit jobs without end at one time: they do not wait or think"
             raise as_custom(InputError(problem, expected="a patience or a think time above 0"))
-        if self.max_waiting is not None and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
+        rejects = self.rate_limit is not None and self.rate_limit.over == "reject"
+        if (self.max_waiting is not None or rejects) and isinstance(self.arrivals, Closed):
+            key = "rate_limit" if rejects else "max_waiting"
             problem = f"the users of '{self.name}' would submit jobs without end at one time when they are rejected"
-            raise as_custom(InputError(problem, expected="a think time above 0, or no max_waiting"))
+            if self.arrivals.think.mean == 0:
+                raise as_custom(InputError(problem, expected=f"a think time above 0, or no {key}"))
         return self
 
 

@@ -10,7 +10,7 @@ from windtunnel.core.adapters import Adapters
 from windtunnel.core.errors import InputError
 from windtunnel.core.rng import stream
 from windtunnel.engine.prepare.prefixes import PromptChains
-from windtunnel.engine.prepare.programs import Source
+from windtunnel.engine.prepare.source import Source
 from windtunnel.scenario.program import ColumnRef, Generate
 
 

@@ -30,7 +30,8 @@ from windtunnel.engine.prepare.checks import (
     check_progress,
 )
 from windtunnel.engine.prepare.chips import shared_chips
-from windtunnel.engine.prepare.decoding import DecoderCostCache, Replica
+from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
+from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.lengths import drawn_rows, session_source
@@ -40,7 +41,7 @@ from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, Prepar
 from windtunnel.engine.prepare.programs import Compiled, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
 from windtunnel.engine.prepare.source import Source
-from windtunnel.engine.prepare.tenants import job_flows
+from windtunnel.engine.prepare.tenants import check_rate_limits, job_flows
 from windtunnel.engine.prepare.tiers import replica_tiers
 from windtunnel.engine.prepare.users import first_capacity, user_class
 from windtunnel.engine.prepare.waits import patience_draws
@@ -147,6 +148,7 @@ def prepare(
     check_real(prepared)
     check_decisions(prepared)
     check_progress(prepared)
+    check_rate_limits(prepared)
     check_designs(prepared)
     if streamed:
         _check_queue(prepared)

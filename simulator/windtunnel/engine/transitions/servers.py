@@ -22,7 +22,7 @@ from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.prepare.programs import WATT_GRAIN
-from windtunnel.engine.transitions.adapters import lacks_slot, release_adapter, use_adapter
+from windtunnel.engine.transitions.adapters import adapters_cost, lacks_slot, release_adapter, use_adapter
 from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_tokens, count_decoding
 from windtunnel.engine.transitions.features import (
@@ -336,6 +336,24 @@ def _starts(w: World, device: int, slot: int, queue: int) -> None:
             note_start(w, slot)
 
 
+@cold
+def _pass(w: World, queue: int, passed: int) -> int:
+    """Take the next job of a queue out of it, before those that were ``passed``; return the job."""
+    slot = take_head(w, queue)
+    w.slots[slot].next = passed
+    return slot
+
+
+@cold
+def _return_passed(w: World, device: int, passed: int) -> None:
+    """Return jobs to their queues, the last one first, so that each is at the head when it returns."""
+    slot = passed
+    while slot >= 0:
+        following = w.slots[slot].next
+        insert(w, own_queue(w, device, slot), slot)
+        slot = following
+
+
 @hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
@@ -348,14 +366,11 @@ def _fill(w: World, device: int) -> None:
         slot, queue = _next_in(w, device, accepts, passed_off)
         if slot < 0:
             break
-        if ADAPTERS and r.adapting and lacks_slot(w, device, slot):
+        if lacks_slot(w, device, slot):
             # Others may pass it. One that waits in a queue returns to its place below.
-            if queue < 0:
-                passed_off = True
-            else:
-                slot = take_head(w, queue)
-                w.slots[slot].next = passed
-                passed = slot
+            passed_off |= queue < 0
+            if queue >= 0:
+                passed = _pass(w, queue, passed)
             continue
         needs = _needs(w, device, slot)
         is_full = CLASSES and admitted(v) >= c.most_sequences
@@ -370,11 +385,8 @@ def _fill(w: World, device: int) -> None:
         else:
             _starts(w, device, slot, queue)
         _admit(w, device, slot, needs)
-    if ADAPTERS and r.adapting:
-        while passed >= 0:
-            slot = passed
-            passed = w.slots[slot].next
-            insert(w, own_queue(w, device, slot), slot)
+    if passed >= 0:
+        _return_passed(w, device, passed)
     _keep_within_memory(w, device)
 
 
@@ -457,19 +469,17 @@ def begin_step(w: World, device: int) -> None:
     micro = _microbatches(c, decoding, tokens)
     linear, head = c.linear + -(-(verified + tokens) // micro), c.head + -(-(verified + ends) // micro)
     factor = (verified * c.decode_factor + tokens * c.prefill_factor) / float(verified + tokens)
-    step_s = factor * (w.numbers[linear] + w.numbers[head])
-    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences * queries_of(c) + 1])
     # A prompt is on one copy of the attention, and the others wait for the copy with the most tokens.
     most = -(-decoding // c.copies) * queries_of(c) + (-(-tokens // min(c.copies, chunks)) if tokens else 0)
+    more_s, more_j = adapters_cost(w, c, v, min(c.copies * -(-most // micro), c.most_tokens))
+    step_s = factor * (w.numbers[linear] + w.numbers[head] + more_s)
+    heads_j = w.numbers[head + c.most_sequences * queries_of(c) + 1]
+    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + heads_j + more_j)
     if c.copies > 1:
         of_copy = c.copy + -(-most // micro)
         step_s += factor * w.numbers[of_copy]
         working = float(verified + tokens) / float(c.copies * most)
         step_j += factor * (w.numbers[of_copy + c.most_tokens + 1] * working)
-    if ADAPTERS and r.adapting and v.adapters:
-        at = c.adapted + v.adapters * (c.most_tokens + 1) + min(c.copies * -(-most // micro), c.most_tokens)
-        step_s += factor * w.numbers[at]
-        step_j += factor * w.numbers[at + (c.slots + 1) * (c.most_tokens + 1)]
     if decoding:
         table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
@@ -481,12 +491,10 @@ def begin_step(w: World, device: int) -> None:
     if tokens:
         seconds = max(seconds, c.prompt_s)
     seconds += c.host_s + c.host_sequence_s * (decoding + ends)
-    if SPECULATION and decoding:
-        seconds += c.drafting_s
+    seconds += c.drafting_s if decoding else 0.0
     joules = joules + micro * step_j
     seconds, joules = seconds * c.step_factor, joules * c.step_factor
-    if ADAPTERS:
-        seconds += v.loading_s
+    seconds += v.loading_s
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         r.too_long = 1
@@ -499,8 +507,7 @@ def begin_step(w: World, device: int) -> None:
         return
     v.began = d.began = r.now
     v.peak = max(v.peak, v.cached + verified)
-    if ADAPTERS:
-        v.loading_s = 0.0
+    v.loading_s = 0.0
     d.slot = 0
     if OPERATION_FAULTS and len(w.operation_faults):
         ticks = affect_step(w, device, ticks)

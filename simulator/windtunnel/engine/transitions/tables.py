@@ -142,7 +142,8 @@ CLASS = _layout(
 # devices, row 1 + i for fault i of the scenario.
 RULE = _layout("becomes attempts first longest", "factor")
 # A job that waits, by slot. gives_up: the tick at which it leaves unless it has started, or -1; queue: where it waits,
-# or -1; returns_to: the device to whose queue it returns after a pause, or -1.
+# or -1; returns_to: the device to whose queue it returns after a pause, -1 if it is assigned anew, or LIMITED if a rate
+# limit lets it wait.
 WAIT = _layout("gives_up queue returns_to")
 # A workload on a class, at class * workloads + workload. *_at: offset in `numbers` of the first job's value, or -1 if
 # all jobs have one value. batch_at: offset of the seconds of a batch of one; the watts follow the seconds; -1 if the
@@ -177,11 +178,14 @@ SEGMENT = _layout(
 # the probabilities that at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of
 # each job, or -1; how often an admitted sequence found its adapter in a slot, and how often one was loaded, and of
 # these read from storage. With fair queueing: flows, the offset of the flow of each job, or -1 - flow if all have one.
+# With a rate limit: limit_tokens in limit_ticks; limit_waits: whether requests above it wait; buckets: its first tenant
+# in ``buckets``; tenants: the offset of the tenant of each job, or -1 if all have one.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signatures draws_at stretch_at "
     "comes_again sessions session_count thinks "
     "patience_draw max_waiting rejected preempted chains homes answers blocks_1 tokens_1 blocks_2 tokens_2 "
-    "draft_keys reached adapters adapter_hits adapter_loads adapter_reads flows",
+    "draft_keys reached adapters adapter_hits adapter_loads adapter_reads flows "
+    "limit_tokens limit_ticks limit_waits buckets tenants",
     "patience",
 )
 # thoughts: how often the user has thought, other than within sessions. Of the present session, rank: of the next job,
@@ -334,6 +338,7 @@ REAL_RULE = 0
 LOST, LEFT, REJECTED = 1, 2, 3
 """How a job ended that did not complete: it failed, gave up waiting, or was not admitted."""
 NOT_CHOSEN = -2
+LIMITED = -2
 NOT_PREEMPTED, RESUMED, RESTARTED = range(3)
 """Whether jobs are preempted, and where they continue."""
 
@@ -438,6 +443,8 @@ class World(NamedTuple):
     adapters: Records
     accepted: np.ndarray
     """With speculative decoding: how often 0, 1, ... drafted tokens were accepted, by workload."""
+    buckets: Any
+    """The tick at which each tenant with a rate limit has all of its tokens again."""
     step_counts: np.ndarray
     """How many microbatches of completed steps had so many tokens (0), or sequences that produced a token (1); shape
     (classes, 2, numbers)."""
