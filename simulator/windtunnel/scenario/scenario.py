@@ -36,6 +36,7 @@ from windtunnel.scenario.fields import (
 from windtunnel.scenario.fields import Model as _Model
 from windtunnel.scenario.lengths import Rows, Session
 from windtunnel.scenario.plan import Plan
+from windtunnel.scenario.prefix_cache import StatedPrefixCache
 from windtunnel.scenario.program import Stage
 from windtunnel.scenario.site import Site
 from windtunnel.scenario.target import METRICS, SPREAD, Target, parse_figure, parse_target
@@ -332,39 +333,6 @@ class RequestBatch(_Model):
     kind: Literal["request"]
     size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100_000)]
     wait: Seconds = 0.0
-
-
-class StatedTier(_Model):
-    """Memory below that of the devices, in which each replica keeps blocks of prompts."""
-
-    size: Bytes = Field(description="memory for the blocks of each replica")
-    bandwidth: Annotated[float, Quantity("B/s", positive=True, most=1e18)] | None = Field(
-        None,
-        description="rate at which a replica loads blocks from it; default of host: pinned copies over the host links "
-        "of all devices of the replica",
-    )
-
-
-class StatedPrefixCache(_Model):
-    """Blocks of prompts that a device has read are kept, and a later prompt that begins with them is not read again."""
-
-    block: Annotated[int, BeforeValidator(whole), Field(ge=1, le=131_072)] | None = Field(
-        None, description="tokens of a block; default: 16, or the size of the trace's own blocks"
-    )
-    blocks: Annotated[int, BeforeValidator(whole), Field(ge=1, le=2**30)] | None = Field(
-        None,
-        description="the blocks that each replica keeps, in memory of their own; default: what the KV memory has room "
-        "for beside the running sequences",
-    )
-    host: StatedTier | None = Field(None, description="a tier in host memory, of each replica; default: none")
-    disk: StatedTier | None = Field(None, description="a tier on disks, of each replica; default: none")
-
-    @model_validator(mode="after")
-    def _rates(self) -> StatedPrefixCache:
-        if self.disk is not None and self.disk.bandwidth is None:
-            problem = "the rate at which blocks are loaded from the disks is not stated"
-            raise as_custom(InputError(problem, expected="disk: {size: 4 TB, bandwidth: 12 GB/s}"))
-        return self
 
 
 class ContinuousBatch(_Model):

@@ -10,6 +10,7 @@ from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
 from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.faults import FaultResult, ProgressResult
+from windtunnel.core.results.prefix_tiers import PrefixTier
 from windtunnel.core.results.transfers import KvTransferResult
 from windtunnel.core.results.use import EntryUse, TenantUse
 
@@ -89,23 +90,6 @@ class CostPerMillion(Result):
     total: float | None = None
 
 
-@dataclass(frozen=True)
-class PrefixTier(Result):
-    """What completed requests found in the prefix caches of devices, or in a tier below them: host or disk.
-
-    The shares and the tokens of all tiers add up to ``prefix_hit_rate`` and ``prefix_hit_tokens``.
-    """
-
-    tier: str
-    hit_rate: float | None
-    """The share of the blocks of the prompts that was found here and in no tier above."""
-    hit_tokens: int
-    loading: float | None
-    """The share of the time in which the links of the replicas loaded from the tier; None for the devices."""
-    bytes_per_s: Mapping[str, float] = field(default_factory=dict)
-    """The rate at which a replica loads from it, by fleet entry."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Serving(Result):
     """Token times (s), rates and costs of the jobs that generate tokens; ``TokenEstimate`` has both intervals."""
@@ -121,11 +105,9 @@ class Serving(Result):
     slo_attainment: float | None = None
     """The share of the arrived requests that meet all targets on times of single requests; None without a target."""
     goodput_per_s: float | None = None
-    prefix_hit_rate: float | None = None
-    """The share of looked-up blocks that the prefix cache had; None without one."""
+    prefix_hit_rate: float | None = None  # of looked-up blocks; None without a prefix cache
     prefix_hit_tokens: int | None = None
     prefix_tiers: Sequence[PrefixTier] = ()
-    """What was found in each tier; empty without tiers below the prefix caches."""
     kv_peak: float | None = None
     """The largest share of a replica's KV cache that was needed; None without continuous batching."""
     kv_capacity_tokens: Mapping[str, int] = field(default_factory=dict)

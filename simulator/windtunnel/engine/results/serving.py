@@ -10,10 +10,10 @@ import numpy as np
 
 from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, StepWork, TokenGaps
 from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
+from windtunnel.core.results.prefix_tiers import PrefixTier
 from windtunnel.core.results.run import (
     CostPerMillion,
     Estimate,
-    PrefixTier,
     Serving,
     TimeDistribution,
     of_tokens,
