@@ -20,6 +20,14 @@ def admitted(v: Records) -> int:
     return count
 
 
+@hot
+def is_loaded(w: World, slot: int) -> bool:
+    """Return whether all that an admitted request found in tiers is on its device now."""
+    if TIERS and w.run[0].levels > 1:
+        return bool(w.loads[slot].ready <= w.run[0].now)
+    return True
+
+
 @cold
 def wait_for_load(w: World, device: int, slot: int) -> None:
     """Insert a sequence into those that wait for loads, after those whose blocks are there at the same time."""

@@ -53,6 +53,11 @@ def cut_off(w: World, device: int) -> None:
             q = w.sequences[slot]
             q.delivered, q.seen = _so_far(w, device, slot)
             slot = w.slots[slot].next
+    slot = v.loading
+    while slot >= 0:
+        s, q = w.slots[slot], w.sequences[slot]
+        q.delivered, q.seen = q.prompt - w.ints[w.workloads[s.work].prompts + s.rank], q.last
+        slot = s.next
 
 
 @cold
@@ -101,7 +106,9 @@ def take_sequence(w: World, device: int) -> tuple[int, int]:
     if TIERS and v.loading >= 0:
         slot = v.loading
         load_no_more(w, device, slot)
+        # A KV cache that was sent is whole.
         release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
+        w.sequences[slot].read = 0
         return slot, _interrupt(w, device, slot)
     if TRANSFERS and w.run[0].disaggregated:
         slot = take_handed(w, device)

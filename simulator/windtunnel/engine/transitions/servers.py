@@ -42,6 +42,7 @@ from windtunnel.engine.transitions.handover import hold, send, take_landed
 from windtunnel.engine.transitions.jobs import ended, record_first_token, row_of, started
 from windtunnel.engine.transitions.loading import (
     admitted,
+    is_loaded,
     load_no_more,
     next_loaded,
     note_hits,
@@ -128,14 +129,14 @@ def _preempt(w: World, device: int, slot: int) -> None:
     r, v, q = w.run[0], w.servers[device], w.sequences[slot]
     r.preemptions += 1
     w.workloads[w.slots[slot].work].preempted += 1
-    if q.read < q.prompt:
+    loads = not is_loaded(w, slot)
+    if loads or q.read < q.prompt:
         if PREFIXES and CLASSES and r.caching and r.outranks:
             # Prompts behind this one may begin with blocks that it has not read, and none of them has been read yet.
-            while TIERS and v.loading_end >= 0 and v.loading_end != slot:
+            while v.loading_count and v.loading_end != slot:
                 _put_back(w, device, v.loading_end)
-            if v.loading_end != slot:
-                while v.reading_end != slot:
-                    _put_back(w, device, v.reading_end)
+            while not loads and v.reading_end != slot:
+                _put_back(w, device, v.reading_end)
         _put_back(w, device, slot)
         return
     made = made_since_read(w, device, slot)
@@ -153,12 +154,12 @@ def _preempt(w: World, device: int, slot: int) -> None:
 
 @cold
 def _put_back(w: World, device: int, slot: int) -> None:
-    """Release the memory of a sequence in prefill, which will be read from the beginning."""
+    """Release the memory of a sequence in prefill, or that waits for loads, which will be read from the beginning."""
     v, q = w.servers[device], w.sequences[slot]
-    if TIERS and w.run[0].levels > 1 and w.loads[slot].waits:
-        load_no_more(w, device, slot)
-    else:
+    if is_loaded(w, slot):
         remove_reading(w, device, slot)
+    else:
+        load_no_more(w, device, slot)
     release_memory(w, device, slot, q.prompt)
     v.promised -= tokens_made(w.classes[w.devices[device].cls], q)
     _waits_off(w, device, slot)
@@ -234,7 +235,7 @@ def _return_passed(w: World, device: int, passed: int) -> None:
 def _admit(w: World, device: int, slot: int, needs: int) -> None:
     """Reserve memory for the prompt of a sequence, and let it be read when what is loaded for it is there."""
     reserve(w, device, slot, needs)
-    if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
+    if not is_loaded(w, slot):
         wait_for_load(w, device, slot)
         return
     append_reading(w, device, slot)
@@ -248,7 +249,7 @@ def _join(w: World, device: int) -> None:
     """
     while w.ports[device].landed:
         slot = take_landed(w, device)
-        if TIERS and w.run[0].levels > 1 and w.loads[slot].ready > w.run[0].now:
+        if not is_loaded(w, slot):
             wait_for_load(w, device, slot)
         else:
             _has_read(w, device, slot)

@@ -30,7 +30,7 @@ def first_victim(w: World, device: int, slot: int, needs: int) -> int:
     v, c = w.servers[device], w.classes[w.devices[device].cls]
     key = w.slots[slot].key
     last, freed, count = -1, 0, 0
-    for first in (v.loading, v.reading, v.decoding):
+    for first in (v.reading, v.loading, v.decoding):
         other = first
         while other >= 0:
             if w.slots[other].key > key:
@@ -38,7 +38,7 @@ def first_victim(w: World, device: int, slot: int, needs: int) -> int:
                 freed += q.prompt + c.state
                 if c.whole:
                     freed += q.output
-                elif q.read == q.prompt:
+                elif first == v.decoding:
                     freed += made_since_read(w, device, other) + queries_of(c)
                 count += 1
                 if last < 0 or precedes(w, last, other):
@@ -65,7 +65,7 @@ def last_of(w: World, device: int) -> int:
         youngest = v.loading_end
     if not (CLASSES and w.run[0].outranks):
         return youngest
-    for first in (v.loading, v.reading, v.decoding):
+    for first in (v.reading, v.loading, v.decoding):
         slot = first
         while slot >= 0:
             if precedes(w, youngest, slot):
