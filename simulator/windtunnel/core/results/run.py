@@ -105,9 +105,11 @@ class Serving(Result):
     slo_attainment: float | None = None
     """The share of the arrived requests that meet all targets on times of single requests; None without a target."""
     goodput_per_s: float | None = None
-    prefix_hit_rate: float | None = None  # of looked-up blocks; None without a prefix cache
+    prefix_hit_rate: float | None = None
+    """The share of looked-up blocks that the prefix cache had; None without one."""
     prefix_hit_tokens: int | None = None
     prefix_tiers: Sequence[PrefixTier] = ()
+    """What was found in each tier; empty without tiers below the prefix caches."""
     kv_peak: float | None = None
     """The largest share of a replica's KV cache that was needed; None without continuous batching."""
     kv_capacity_tokens: Mapping[str, int] = field(default_factory=dict)
