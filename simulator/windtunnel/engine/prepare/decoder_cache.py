@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.policy import Batch
 from windtunnel.core.speculation import Speculation
-from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
 
 

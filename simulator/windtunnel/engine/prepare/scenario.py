@@ -30,7 +30,6 @@ from windtunnel.engine.prepare.checks import (
 )
 from windtunnel.engine.prepare.chips import shared_chips
 from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
-from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.eligibility import Excluded, eligibility
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
@@ -40,6 +39,7 @@ from windtunnel.engine.prepare.prefixes import PromptChains, block_tokens, promp
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
+from windtunnel.engine.prepare.replica import Replica
 from windtunnel.engine.prepare.source import Source
 from windtunnel.engine.prepare.tenants import check_rate_limits, job_flows
 from windtunnel.engine.prepare.tiers import replica_tiers
@@ -472,7 +472,3 @@ def _check_queue(prepared: PreparedRun) -> None:
         prepared.scenario.where(*(("workload", 0, "arrivals") if len(prepared.workloads) == 1 else ("workload",))),
         "a lower rate, an earlier stop or more devices",
     )
-
-
-def _place_of(scenario: Scenario) -> Callable[[tuple[str | int, ...]], Location]:
-    return lambda path: scenario.where(*path)

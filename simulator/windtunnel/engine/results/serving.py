@@ -24,6 +24,7 @@ from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray, to_se
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.statistics import estimates, over_replications
+from windtunnel.engine.results.step_work import peak_times_s
 from windtunnel.engine.results.tenants import merged_tenants, tenants_of
 from windtunnel.engine.results.times import Steady
 from windtunnel.scenario.program import Generate
@@ -280,7 +281,7 @@ def _peak_shares(prepared: PreparedRun, cls: int, work: StepWork, rented_s: floa
     decoder = next((p.decoder for (c, _), p in prepared.compiled.items() if c == cls and p.decoder is not None), None)
     if decoder is None:
         return None, None
-    flops_s, moved_s = decoder.rates(work)
+    flops_s, moved_s = peak_times_s(decoder, work)
     return (
         None if flops_s is None else flops_s / rented_s,
         None if moved_s is None else moved_s / rented_s,

@@ -43,7 +43,6 @@ from windtunnel.engine.transitions.jobs import ended, record_first_token, row_of
 from windtunnel.engine.transitions.loading import (
     admitted,
     is_loaded,
-    load_no_more,
     next_loaded,
     note_hits,
     note_start,
@@ -53,7 +52,7 @@ from windtunnel.engine.transitions.loading import (
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.prefixes import keep_answer, make_room
-from windtunnel.engine.transitions.queues import best_queue, insert, is_available, own_queue, pop, precedes, take_head
+from windtunnel.engine.transitions.queues import best_queue, insert, is_available, own_queue, pop, take_head
 from windtunnel.engine.transitions.sequences import (
     append_decoding,
     append_reading,
@@ -61,10 +60,8 @@ from windtunnel.engine.transitions.sequences import (
     needed_tokens,
     release_memory,
     remove_decoding,
-    remove_reading,
     reserve,
     sequences_of,
-    tokens_made,
 )
 from windtunnel.engine.transitions.speculation import queries_of, room_of, verify
 from windtunnel.engine.transitions.tables import (
@@ -76,7 +73,7 @@ from windtunnel.engine.transitions.tables import (
     Records,
     World,
 )
-from windtunnel.engine.transitions.victims import first_victim, last_of, made_since_read
+from windtunnel.engine.transitions.victims import first_victim, last_of, preempt
 from windtunnel.engine.transitions.work import proceed, settle
 
 # The cost of a step.
@@ -121,64 +118,6 @@ def last_token(w: World, device: int, slot: int) -> int:
     v = w.servers[device]
     tick: int = max(v.produced if v.produced else v.began, w.sequences[slot].last)
     return tick
-
-
-@cold
-def _preempt(w: World, device: int, slot: int) -> None:
-    """Preempt a sequence between two steps: release its memory; its tokens are recomputed later."""
-    r, v, q = w.run[0], w.servers[device], w.sequences[slot]
-    r.preemptions += 1
-    w.workloads[w.slots[slot].work].preempted += 1
-    loads = not is_loaded(w, slot)
-    if loads or q.read < q.prompt:
-        if PREFIXES and CLASSES and r.caching and r.outranks:
-            # Prompts behind this one may begin with blocks that it has not read, and none of them has been read yet.
-            while v.loading_count and v.loading_end != slot:
-                _put_back(w, device, v.loading_end)
-            while not loads and v.reading_end != slot:
-                _put_back(w, device, v.reading_end)
-        _put_back(w, device, slot)
-        return
-    made = made_since_read(w, device, slot)
-    # The step before this one has ended now, unless prompts were read in steps of their own since then.
-    q.last = max(v.produced, q.last) if v.produced else r.now
-    remove_decoding(w, device, slot)
-    held = q.prompt + made
-    v.attended -= held
-    release_memory(w, device, slot, held)
-    v.promised -= q.output - made
-    w.slots[slot].energy += v.per_token - q.joules_at_birth
-    q.prompt, q.output = held, q.output - made
-    _waits_off(w, device, slot)
-
-
-@cold
-def _put_back(w: World, device: int, slot: int) -> None:
-    """Release the memory of a sequence in prefill, or that waits for loads, which will be read from the beginning."""
-    v, q = w.servers[device], w.sequences[slot]
-    if is_loaded(w, slot):
-        remove_reading(w, device, slot)
-    else:
-        load_no_more(w, device, slot)
-    release_memory(w, device, slot, q.prompt)
-    v.promised -= tokens_made(w.classes[w.devices[device].cls], q)
-    _waits_off(w, device, slot)
-
-
-@cold
-def _waits_off(w: World, device: int, slot: int) -> None:
-    """Let a sequence without memory wait to be resumed: before the others, or at its place in the order."""
-    r, v = w.run[0], w.servers[device]
-    w.sequences[slot].read = 0
-    before, following = -1, v.off
-    if CLASSES and r.outranks:
-        while following >= 0 and precedes(w, following, slot):
-            before, following = following, w.slots[following].next
-    w.slots[slot].next = following
-    if before < 0:
-        v.off = slot
-    else:
-        w.slots[before].next = slot
 
 
 @hot
@@ -315,7 +254,7 @@ def _fill(w: World, device: int) -> None:
             victim = first_victim(w, device, slot, needs) if CLASSES and r.outranks else -1
             if victim < 0:
                 break
-            _preempt(w, device, victim)
+            preempt(w, device, victim)
             continue
         if queue < 0:
             v.off = w.slots[slot].next
@@ -332,11 +271,11 @@ def _keep_within_memory(w: World, device: int) -> None:
     """Preempt sequences until the others have memory for their next tokens, and then remove cached blocks."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     while room_of(c, v) < 0 and (admitted(v) > v.decoding_count or v.decoding_count > 1):
-        _preempt(w, device, last_of(w, device))
+        preempt(w, device, last_of(w, device))
     if TRANSFERS and r.disaggregated and w.ports[device].reserved:
         # The memory of requests whose KV cache is on its way is not taken back, not even for a last sequence.
         while room_of(c, v) < 0 and v.decoding_count:
-            _preempt(w, device, last_of(w, device))
+            preempt(w, device, last_of(w, device))
     if PREFIXES and r.caching == SHARED_MEMORY and w.caches[device].spare > room_of(c, v):
         make_room(w, device, room_of(c, v))
 
