@@ -330,6 +330,7 @@ def _count_step(w: World, device: int, decoding: int, tokens: int, ends: int) ->
     w.step_counts[cls, 1, -(-(verified + ends) // micro)] += micro
 
 
+# Long: every step passes through it, and a call takes time.
 @hot
 def begin_step(w: World, device: int) -> None:
     """Begin the device's next step if it has work, and power for it."""
@@ -505,6 +506,7 @@ def _end_complete(w: World, device: int) -> None:
         slot = following
 
 
+# Long: every step passes through it, and a call takes time.
 @hot
 def end_step(w: World, device: int) -> None:
     """End the device's present step."""
