@@ -33,7 +33,7 @@ from windtunnel.scenario.decoder import ServedModel
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 from windtunnel.validation.serving import read_loops, read_measurements
-from windtunnel_models.campaigns import published_cache, published_formats
+from windtunnel_models.campaigns import polling_steps, published_cache, published_formats
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.engines import read_engine_overlay, serving_engine
 from windtunnel_models.engines.fit import fit_times
@@ -519,6 +519,8 @@ def test_limits_of_steps_of_an_entry_need_continuous_batching() -> None:
 def test_what_a_campaign_does_not_tell_is_filled_in_from_its_scripts_and_checkpoints() -> None:
     assert published_cache("nvfp4/nvfp4", "") == published_cache("nvfp4", "") == "fp8"
     assert published_cache("nvfp4", "bfloat16") == "bfloat16" and published_cache("fp8", "") == ""
+    assert polling_steps("sglang", 1024, 1024, 8) == 10 and polling_steps("sglang", 8192, 1024, 16) == 30
+    assert polling_steps("sglang", 1000, 1024, 16) == polling_steps("vllm", 1024, 1024, 16) == 1
     drawn, equal = (
         ClosedLoop("sglang", "llama-3.1-8b", "h100-sxm-80gb", Group(), "", "", 32.0, 1024.0, output)
         for output in (1024.0, 1000.0)
