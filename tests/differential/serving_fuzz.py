@@ -18,7 +18,7 @@ from tests.differential.comparison import prepared
 from tests.differential.serving_oracle import Habits, Oracle, Toy, rows_of, toy_run
 
 from windtunnel.core.recording import FAILED, Recording
-from windtunnel.engine.prepare import decoding
+from windtunnel.engine.prepare import decoder_cache
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.prepared import PreparedRun
 
@@ -126,13 +126,13 @@ def ready_run(seed: int) -> PreparedRun:
     """Return a scenario, prepared with the costs of the toy."""
     data, habits, rows, _ = scenario(seed)
     with tempfile.TemporaryDirectory() as folder, patch.object(DecoderCosts, "_cost", _free):
-        decoding._cache.clear()
+        decoder_cache._cache.clear()
         if rows:
             path = Path(folder) / "rows.jsonl"
             path.write_text("\n".join(map(json.dumps, rows)))
             data["workload"][0]["arrivals"]["file"] = str(path)
         ready = toy_run(prepared(data), habits, Toy())
-        decoding._cache.clear()
+        decoder_cache._cache.clear()
     return ready
 
 

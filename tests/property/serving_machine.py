@@ -162,7 +162,7 @@ class Books(Watched):
         c = w.classes[d.cls]
         held = promised = attended = 0
         by_work: Counter[int] = Counter()
-        for slot, is_decoding in self.sequences(device):
+        for slot, is_decoding in self.batch(device):
             q, s = w.sequences[slot], w.slots[slot]
             made = 1 + v.steps - q.born if is_decoding else 0
             held += q.prompt + made + c.state
@@ -219,6 +219,13 @@ class Books(Watched):
         while slot >= 0:
             yield slot
             slot = w.slots[slot].next
+
+    def batch(self, device: int) -> Iterator[tuple[int, bool]]:
+        """Yield the sequences of the batch of a device, and whether they decode."""
+        w: Any = self.world
+        for first in (w.servers[device].reading, w.servers[device].decoding):
+            for slot in self.chain(first):
+                yield slot, first == w.servers[device].decoding
 
     def held_by(self, device: int) -> Iterator[int]:
         w: Any = self.world
