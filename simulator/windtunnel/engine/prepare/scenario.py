@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
+from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.executor import Executor
 from windtunnel.core.group import Group
 from windtunnel.core.memory import require_memory
