@@ -13,7 +13,8 @@ from tests.unit.test_prefix_cache import SMALL
 import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Jobs
-from windtunnel.core.results.run import PrefixTier, RunResult
+from windtunnel.core.results.prefix_tiers import PrefixTier
+from windtunnel.core.results.run import RunResult
 from windtunnel.scenario.read import scenario_from_data
 
 PER_TOKEN = 1024

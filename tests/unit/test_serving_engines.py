@@ -25,14 +25,15 @@ from windtunnel.core.serving_engine import ENGINE_NAMES, Admission, divided_deco
 from windtunnel.core.step import EngineTimes
 from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel.core.step_op import Step
-from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.replica import Replica
 from windtunnel.library.closed_loop import ClosedLoop, errors, loop_times
 from windtunnel.library.steps import StepPricing
 from windtunnel.scenario.decoder import ServedModel
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 from windtunnel.validation.serving import read_loops, read_measurements
-from windtunnel_models.campaigns import published_formats
+from windtunnel_models.campaigns import polling_steps, published_cache, published_formats
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.engines import read_engine_overlay, serving_engine
 from windtunnel_models.engines.fit import fit_times
@@ -445,6 +446,9 @@ def test_a_format_that_campaigns_call_by_its_family_is_that_of_the_published_che
     assert published_formats("gpt-oss-120b", "nvfp4/nvfp4") == ""
     assert published_formats("minimax-m2.5", "fp8") == ""
     assert published_formats("minimax-m2.5", "nvfp4") == "nvfp4"
+    # One format of all weights is told, and the published checkpoint has 4 bits in its experts alone.
+    assert published_formats("kimi-k2.5", "int4/int4") == ""
+    assert published_formats("kimi-k2.5", "bfloat16/int4") == "bfloat16/int4"
     assert published_formats("llama-3.1-70b", "fp8") == "fp8"
 
 
@@ -510,3 +514,18 @@ def test_limits_of_steps_of_an_entry_need_continuous_batching() -> None:
     data["policy"] = "fifo"
     with pytest.raises(InputError, match="continuous"):
         run(data, "process")
+
+
+def test_what_a_campaign_does_not_tell_is_filled_in_from_its_scripts_and_checkpoints() -> None:
+    assert published_cache("nvfp4/nvfp4", "") == published_cache("nvfp4", "") == "fp8"
+    assert published_cache("nvfp4", "bfloat16") == "bfloat16" and published_cache("fp8", "") == ""
+    assert polling_steps("sglang", 1024, 1024, 8) == 10 and polling_steps("sglang", 8192, 1024, 16) == 30
+    assert polling_steps("sglang", 1000, 1024, 16) == polling_steps("vllm", 1024, 1024, 16) == 1
+    drawn, equal = (
+        ClosedLoop("sglang", "llama-3.1-8b", "h100-sxm-80gb", Group(), "", "", 32.0, 1024.0, output)
+        for output in (1024.0, 1000.0)
+    )
+    # With prompts in steps of their own, users wait for all prompts of the others if these are spread over the time.
+    first, second = loop_times([drawn, equal], StepPricing(H100))
+    alone = EngineTimes(decode=1e-9)
+    assert first.tpot_s(alone) * 1024.0 == pytest.approx(2.0 * second.tpot_s(alone) * 1000.0, rel=1e-3)

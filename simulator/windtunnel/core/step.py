@@ -53,7 +53,7 @@ _NARROW_BYTES = {"fp8": 1.0, "fp8_block": 1.0 + 4.0 / 128, "nvfp4": 0.5 + 1.0 / 
 _POPULARITY = 1.01
 """Exponent of the power law of the experts' popularity: the smaller of the two with which the skewed loads of the
 measured experts were made to resemble real routers (ai-dynamo/aiconfigurator@095f58a). Held back configurations of
-serving campaigns have a smaller error with it than with equal popularity (decision 0034)."""
+serving campaigns have a smaller error with it than with equal popularity (decision 0039)."""
 
 
 class Amount(Enum):
@@ -84,6 +84,8 @@ class Part:
     """Whether the part is an exchange between devices."""
     shared: bool = False
     """Whether it has the tokens of all copies of the attention; other parts of a copy have its own."""
+    slices: int = 0
+    """The linear layers that a product joins, each of which may have adapters; 0 for other parts."""
     above: float = 0.0
     """The part runs in steps with an amount above this,"""
     upto: float = math.inf
@@ -93,9 +95,6 @@ class Part:
         """Return which amounts the part has work for."""
         present: BoolArray = (amount > self.above) & (amount <= self.upto)
         return present
-
-    slices: int = 0
-    """The linear layers that a product joins, each of which may have adapters; 0 for other parts."""
 
     def rows(
         self, amount: FloatArray, context: Mapping[str, str], more: Mapping[str, FloatArray] | None = None
@@ -454,8 +453,8 @@ class DividedDecoder:
             each, ops = float(width * group.attention_data), ("all_gather", "reduce_scatter")
         for name, op, size in zip(("dispatch to experts", "combine experts"), ops, sizes, strict=True):
             exchange = self._collective(name, op, each * size, Amount.TOKENS, count, workers=devices)
-            # All tokens are gathered on every device, whoever has them; exchanges wait for the device that sends most.
-            yield replace(exchange, shared=group.expert == 1)
+            # All devices take part with all tokens, whoever has them.
+            yield replace(exchange, shared=True)
         if group.tensor > 1:
             # Each device of a copy has the results of its part of the tokens.
             yield self._collective("gather tokens", "all_gather", width * _ACTIVATION_BYTES, Amount.TOKENS, count)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
+from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.run import (
-    AdapterUse,
     Estimate,
     RunResult,
     Serving,
-    SpeculationUse,
     TimeDistribution,
     TokenEstimate,
     WorkloadResult,
@@ -127,7 +126,8 @@ def adapter_text(use: AdapterUse) -> str:
     if use.hit_rate is None:
         return "adapters: no request used one"
     read = f", {use.storage_reads:,} of them read from storage" if use.storage_reads else ""
-    return f"adapters: {share(use.hit_rate)} of admitted requests found theirs in a slot; {plural(use.loads, 'load')}{read}"
+    found = f"adapters: {share(use.hit_rate)} of admitted requests found theirs in a slot"
+    return f"{found}; {plural(use.loads, 'load')}{read}"
 
 
 def speculation_text(use: SpeculationUse) -> str:

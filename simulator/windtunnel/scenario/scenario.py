@@ -36,6 +36,7 @@ from windtunnel.scenario.fields import (
 from windtunnel.scenario.fields import Model as _Model
 from windtunnel.scenario.lengths import Rows, Session
 from windtunnel.scenario.plan import Plan
+from windtunnel.scenario.prefix_cache import StatedPrefixCache
 from windtunnel.scenario.program import Stage
 from windtunnel.scenario.site import Site
 from windtunnel.scenario.target import METRICS, SPREAD, Target, parse_figure, parse_target
@@ -247,6 +248,14 @@ class Checkpoint(_Model):
     restore: Seconds = Field(0.0, description="time that an interrupted job takes to load its last checkpoint")
 
 
+class RateLimit(_Model):
+    """The tokens, of prompts and outputs, that requests of each tenant of a workload may have in a time."""
+
+    tokens: Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**12)]
+    per: PositiveSeconds = Field(60.0, description="the time; tokens that were not used are kept up to `tokens`")
+    over: Literal["reject", "wait"] = Field("reject", description="what happens to a request that exceeds the limit")
+
+
 class Workload(_Model):
     """A stream of jobs that run the same program."""
 
@@ -287,6 +296,9 @@ class Workload(_Model):
         description="whose jobs these are, for `fair` in the policy: a name, or the column of the trace that has it "
         "($column); default: the workload's name",
     )
+    rate_limit: RateLimit | None = Field(
+        None, description="admission limit: tokens per time of each tenant; default: every request is admitted"
+    )
     checkpoint: Checkpoint | None = Field(
         None, description="checkpoints from which an interrupted job continues; default: it starts from the beginning"
     )
@@ -306,9 +318,12 @@ class Workload(_Model):
         if patience == 0 and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
             problem = f"the users of '{self.name}' would submit jobs without end at one time: they do not wait or think"
             raise as_custom(InputError(problem, expected="a patience or a think time above 0"))
-        if self.max_waiting is not None and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
+        rejects = self.rate_limit is not None and self.rate_limit.over == "reject"
+        if (self.max_waiting is not None or rejects) and isinstance(self.arrivals, Closed):
+            key = "rate_limit" if rejects else "max_waiting"
             problem = f"the users of '{self.name}' would submit jobs without end at one time when they are rejected"
-            raise as_custom(InputError(problem, expected="a think time above 0, or no max_waiting"))
+            if self.arrivals.think.mean == 0:
+                raise as_custom(InputError(problem, expected=f"a think time above 0, or no {key}"))
         return self
 
 
@@ -318,39 +333,6 @@ class RequestBatch(_Model):
     kind: Literal["request"]
     size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100_000)]
     wait: Seconds = 0.0
-
-
-class StatedTier(_Model):
-    """Memory below that of the devices, in which each replica keeps blocks of prompts."""
-
-    size: Bytes = Field(description="memory for the blocks of each replica")
-    bandwidth: Annotated[float, Quantity("B/s", positive=True, most=1e18)] | None = Field(
-        None,
-        description="rate at which a replica loads blocks from it; default of host: pinned copies over the host links "
-        "of all devices of the replica",
-    )
-
-
-class StatedPrefixCache(_Model):
-    """Blocks of prompts that a device has read are kept, and a later prompt that begins with them is not read again."""
-
-    block: Annotated[int, BeforeValidator(whole), Field(ge=1, le=131_072)] | None = Field(
-        None, description="tokens of a block; default: 16, or the size of the trace's own blocks"
-    )
-    blocks: Annotated[int, BeforeValidator(whole), Field(ge=1, le=2**30)] | None = Field(
-        None,
-        description="the blocks that each replica keeps, in memory of their own; default: what the KV memory has room "
-        "for beside the running sequences",
-    )
-    host: StatedTier | None = Field(None, description="a tier in host memory, of each replica; default: none")
-    disk: StatedTier | None = Field(None, description="a tier on disks, of each replica; default: none")
-
-    @model_validator(mode="after")
-    def _rates(self) -> StatedPrefixCache:
-        if self.disk is not None and self.disk.bandwidth is None:
-            problem = "the rate at which blocks are loaded from the disks is not stated"
-            raise as_custom(InputError(problem, expected="disk: {size: 4 TB, bandwidth: 12 GB/s}"))
-        return self
 
 
 class ContinuousBatch(_Model):

@@ -15,7 +15,8 @@ from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Batch, CacheTier, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.policies.weighted import weighted_route
-from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, StatedPrefixCache, WeightedRoute
+from windtunnel.scenario.prefix_cache import StatedPrefixCache
+from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, WeightedRoute
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.read import read_overlay
 

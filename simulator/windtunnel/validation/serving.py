@@ -20,7 +20,7 @@ from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import record
 from windtunnel.validation.serving_files import SUFFIXES, read_results
-from windtunnel_models.campaigns import lengths_differ, published_cache, published_formats
+from windtunnel_models.campaigns import lengths_differ, polling_steps, published_cache, published_formats
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.engines import is_engine_overlay, read_engine_overlay, serving_engine
 from windtunnel_models.models import find_architecture
@@ -358,6 +358,7 @@ def _means(loop: MeasuredLoop, profile: ServingEngine, catalogue: Catalogue) -> 
     the time of a request. If prompts are read in steps of their own, requests of one length wait for each other's
     prompts and stay together; then all users begin at once, unless lengths differ in the measurements.
     """
+    polled_s = 0.0
     if loop.users is None:
         arrivals: dict[str, object] = {"process": "poisson", "rate": f"{loop.rate_per_s!r} /s"}
         ttft_s, tpot_s, e2e_s = _times(_run(loop, profile, catalogue, arrivals, OPEN_REQUESTS))
@@ -365,14 +366,18 @@ def _means(loop: MeasuredLoop, profile: ServingEngine, catalogue: Catalogue) -> 
     else:
         arrivals = {"process": "closed", "users": loop.users, "think": {"distribution": "deterministic", "mean": "0 s"}}
         if not profile.prefill_first or lengths_differ(loop.prompt, loop.output):
-            together = _times(_run(loop, profile, catalogue, arrivals, loop.users))[2]
+            _, token_s, together = _times(_run(loop, profile, catalogue, arrivals, loop.users))
             arrivals["ramp"] = f"{float(together.mean())!r} s"
+            polls = polling_steps(loop.deployment.engine, loop.prompt, loop.output, loop.users)
+            # A request waits for half of the steps between two looks for requests, on average, and so does its user.
+            polled_s = 0.5 * (polls - 1) * float(np.nanmean(token_s)) if loop.output > 1 else 0.0
+            arrivals["think"] = {"distribution": "deterministic", "mean": f"{polled_s!r} s"}
         ttft_s, tpot_s, e2e_s = _times(_run(loop, profile, catalogue, arrivals, TURNS * loop.users))
         kept = slice(LEFT_OUT * loop.users, (TURNS - 1) * loop.users)
     return {
-        "ttft_s": float(ttft_s[kept].mean()),
+        "ttft_s": polled_s + float(ttft_s[kept].mean()),
         "tpot_s": float(np.nanmean(tpot_s[kept])) if loop.output > 1 else None,
-        "e2e_s": float(e2e_s[kept].mean()),
+        "e2e_s": polled_s + float(e2e_s[kept].mean()),
     }
 
 

@@ -8,7 +8,9 @@ from typing import Protocol
 
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
+from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.faults import FaultResult, ProgressResult
+from windtunnel.core.results.prefix_tiers import PrefixTier
 from windtunnel.core.results.transfers import KvTransferResult
 from windtunnel.core.results.use import EntryUse, TenantUse
 
@@ -86,52 +88,6 @@ class CostPerMillion(Result):
     input: float | None = None
     output: float | None = None
     total: float | None = None
-
-
-@dataclass(frozen=True)
-class SpeculationUse(Result):
-    """How the drafted tokens of the steps of decoding sequences were accepted, also beyond the ends of outputs."""
-
-    steps: int
-    """In how many steps tokens were drafted, each sequence counted on its own."""
-    drafted_tokens: int
-    accepted_tokens: int
-    acceptance_rate: float | None
-    """The share of the drafted tokens that were accepted; None if none was drafted."""
-    mean_acceptance_length: float | None
-    """The mean number of tokens of a step: the accepted ones, and the one of the decoder itself."""
-    acceptance_by_position: Sequence[float]
-    """The share of the steps that accepted the token at each position, and so all before it."""
-
-
-@dataclass(frozen=True)
-class PrefixTier(Result):
-    """What completed requests found in the prefix caches of devices, or in a tier below them: host or disk.
-
-    The shares and the tokens of all tiers add up to ``prefix_hit_rate`` and ``prefix_hit_tokens``.
-    """
-
-    tier: str
-    hit_rate: float | None
-    """The share of the blocks of the prompts that was found here and in no tier above."""
-    hit_tokens: int
-    loading: float | None
-    """The share of the time in which the links of the replicas loaded from the tier; None for the devices."""
-    bytes_per_s: Mapping[str, float] = field(default_factory=dict)
-    """The rate at which a replica loads from it, by fleet entry."""
-
-
-@dataclass(frozen=True)
-class AdapterUse(Result):
-    """How often requests found their LoRA adapter in a slot when they were admitted."""
-
-    hits: int
-    loads: int
-    """How often an adapter was loaded into a slot."""
-    storage_reads: int
-    """How many of these loads the host did not hold."""
-    hit_rate: float | None
-    """Hits over hits and loads; None without either."""
 
 
 @dataclass(frozen=True, kw_only=True)

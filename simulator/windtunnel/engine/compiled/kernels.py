@@ -182,6 +182,7 @@ def _empty() -> World:
         decoding_of=np.zeros((0, 1), dtype=np.int64),
         adapters=records(0, tables.ADAPTER),
         accepted=np.zeros((0, 1), dtype=np.int64),
+        buckets=np.zeros(0, dtype=np.int64),
         step_counts=np.zeros((0, 2, 1), dtype=np.int64),
         flows=records(0, tables.FLOW),
         shares=records(0, tables.SHARE),

@@ -16,10 +16,10 @@ from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.engine.prepare.batches import BatchTable, batch_table
 from windtunnel.engine.prepare.chips import Chip, shared_chips
-from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
 from windtunnel.engine.prepare.prefixes import PromptChains
 from windtunnel.engine.prepare.programs import Compiled
+from windtunnel.engine.prepare.replica import Replica
 from windtunnel.engine.prepare.source import ServiceTimeDraws, Source
 from windtunnel.engine.prepare.tiers import ReplicaTier
 from windtunnel.engine.prepare.users import CapacityExceededError, UserClass

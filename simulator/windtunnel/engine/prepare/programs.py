@@ -15,7 +15,8 @@ from windtunnel.core.executor import Executor
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.ticks import FloatArray, TickArray, to_tick_array
-from windtunnel.engine.prepare.decoding import DecoderCostCache, DecoderCosts
+from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
+from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.lengths import request_lengths
 from windtunnel.engine.prepare.source import ServiceTimeDraws, Source
 from windtunnel.scenario.program import Branch, ColumnRef, Generate, OpStage, Stage, Streams

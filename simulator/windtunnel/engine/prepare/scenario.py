@@ -10,15 +10,14 @@ from functools import partial
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
+from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.executor import Executor
 from windtunnel.core.group import Group
 from windtunnel.core.memory import require_memory
 from windtunnel.core.policy import Batch, Policy
-from windtunnel.core.rng import stream
 from windtunnel.core.ticks import to_ticks
 from windtunnel.core.units import format_quantity
-from windtunnel.engine.arrivals import MAX_JOBS, MAX_STREAMED_JOBS, JobLimit, arrivals, count_expected, merged
+from windtunnel.engine.arrivals import MAX_JOBS, MAX_STREAMED_JOBS, JobLimit, count_expected, merged
 from windtunnel.engine.prepare.adapters import adapters_of, apart
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.checks import (
@@ -30,27 +29,28 @@ from windtunnel.engine.prepare.checks import (
     check_progress,
 )
 from windtunnel.engine.prepare.chips import shared_chips
-from windtunnel.engine.prepare.decoding import DecoderCostCache, Replica
+from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
 from windtunnel.engine.prepare.designs import check_designs, class_designs
 from windtunnel.engine.prepare.eligibility import Excluded, eligibility
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.handover import check_roles, kv_links, nodes_of
-from windtunnel.engine.prepare.lengths import drawn_rows, session_source
 from windtunnel.engine.prepare.offered_load import least_queue, offered_load
 from windtunnel.engine.prepare.prefixes import PromptChains, block_tokens, prompt_chains
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
 from windtunnel.engine.prepare.programs import Compiled, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
+from windtunnel.engine.prepare.replica import Replica
 from windtunnel.engine.prepare.source import Source
-from windtunnel.engine.prepare.tenants import job_flows
+from windtunnel.engine.prepare.tenants import check_rate_limits, job_flows
 from windtunnel.engine.prepare.tiers import replica_tiers
-from windtunnel.engine.prepare.users import first_capacity, user_class
+from windtunnel.engine.prepare.users import user_class
 from windtunnel.engine.prepare.waits import patience_draws
+from windtunnel.engine.prepare.workloads import drawn_workloads, has_users, place_of
 from windtunnel.scenario.arrivals import Closed, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.faults import BrownOut, OperationFault, Straggler
 from windtunnel.scenario.program import Generate, OpStage, flattened
-from windtunnel.scenario.scenario import Scenario, Workload
+from windtunnel.scenario.scenario import Scenario
 
 Preference = Callable[[str, str, str], float]
 """Returns the rank of (use case, API, kind) in the recommendation matrix; infinity if it is not recommended."""
@@ -86,7 +86,7 @@ def prepare(
     """
     rules = rules_by_entry(scenario)
     classes = _classes(scenario, devices, rules, executors or {})
-    workloads = _representatives(scenario) if streamed else _workloads(scenario, capacity, original)
+    workloads = _representatives(scenario) if streamed else drawn_workloads(scenario, capacity, original)
     check_needs(scenario, policy, classes)
     of_contexts = workloads if original is None else original.workloads
     compiled, preferences, excluded = _compiled(scenario, policy, classes, workloads, preference, of_contexts)
@@ -96,7 +96,7 @@ def prepare(
     schedule = _schedule(scenario, classes, budget_w)
     limit = scenario.stop.jobs if scenario.stop is not None and not streamed else None
     expected_jobs, expected_s = _expected(scenario) if streamed else (0, 0.0)
-    of_users = [w for w in workloads if _has_users(w.workload) and not streamed]
+    of_users = [w for w in workloads if has_users(w.workload) and not streamed]
     known = {w.number: w.source.ticks for w in workloads if w.source.count and w not in of_users}
     arrival, workload_of, rank = merged(known, limit)
     check_roles(scenario, policy, classes, workloads, compiled)
@@ -153,6 +153,7 @@ def prepare(
     check_real(prepared)
     check_decisions(prepared)
     check_progress(prepared)
+    check_rate_limits(prepared)
     check_designs(prepared)
     if streamed:
         _check_queue(prepared)
@@ -360,65 +361,6 @@ def _redrawn(
     return prepare(scenario, devices, policy, preference, streamed=original.streamed, original=original)
 
 
-def _workloads(scenario: Scenario, capacity: int | None, original: PreparedRun | None) -> list[JobClass]:
-    workloads: list[JobClass] = []
-    limit = JobLimit(MAX_JOBS, _job_bytes(scenario), scenario.stop.jobs if scenario.stop is not None else None)
-    count_expected(scenario.workload, scenario.stop, limit, scenario.where)
-    for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
-        where = partial(scenario.where, "workload", number, "arrivals")
-        if isinstance(workload.arrivals, Closed):
-            count = first_capacity(workload, workload.arrivals, scenario, where()) if capacity is None else capacity
-            limit.keep(count, workload.name, where())
-            ticks, trace = np.zeros(count, dtype=np.int64), None
-        else:
-            whole = None if original is None else original.workloads[number].source.trace
-            if whole is not None and isinstance(workload.arrivals, Trace):
-                trace = whole.redrawn(stream(scenario.seed, workload.name, "redrawn"))
-                if scenario.stop is not None and scenario.stop.jobs is not None:
-                    trace = trace.first(scenario.stop.jobs)
-                ticks = trace.ticks
-            else:
-                found = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where, limit)
-                ticks, trace = found.ticks, found.trace
-        source = Source(workload.name, scenario.seed, ticks, trace, _place_of(scenario), scenario.folder)
-        if workload.session is not None:
-            source = session_source(scenario, number, source)
-            limit.keep(source.count - len(ticks), workload.name, where())
-        elif workload.rows is not None:
-            source.trace = drawn_rows(scenario, number, source)
-        deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
-        patience = patience_draws(workload, scenario.seed, source.count)
-        workloads.append(JobClass(number, workload, program, source, deadline, patience))
-    if not any(job_class.source.count for job_class in workloads):
-        raise InputError(
-            "no job arrives before the run stops",
-            where=scenario.where("stop"),
-            expected="a later stop, or higher rates",
-        )
-    return workloads
-
-
-def _has_users(workload: Workload) -> bool:
-    """Return whether the engine computes the arrivals of the jobs, because they follow the ends of others."""
-    return isinstance(workload.arrivals, Closed) or workload.session is not None
-
-
-_JOB_BYTES, _FURTHER_STAGE_BYTES, _GENERATE_BYTES = 400.0, 200.0, 1200.0
-"""Peak memory of a run for each job that it keeps: for one stage, for each further stage, and for a `generate`.
-Measured on the compiled engine, with 600,000 jobs: 402 bytes for a service, 851 for three operations, 1,650 for a
-request."""
-
-
-def _job_bytes(scenario: Scenario) -> float:
-    """Return the memory that a run takes for each job that it keeps (bytes): of the longest of its programs."""
-    return max(
-        _JOB_BYTES
-        + _FURTHER_STAGE_BYTES * (len(program) - 1)
-        + _GENERATE_BYTES * any(not isinstance(stage, OpStage) for stage in program)
-        for program in scenario.programs
-    )
-
-
 def _budget(scenario: Scenario, classes: Sequence[FleetClass]) -> float | None:
     """Return the power budget of the fleet (W): infinite if only brown-outs limit power, None if nothing does."""
     limits = [
@@ -506,7 +448,7 @@ def _representatives(scenario: Scenario) -> list[JobClass]:
     count_expected(scenario.workload, scenario.stop, limit, scenario.where)
     workloads: list[JobClass] = []
     for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
-        source = Source(workload.name, scenario.seed, np.zeros(1, dtype=np.int64), None, _place_of(scenario))
+        source = Source(workload.name, scenario.seed, np.zeros(1, dtype=np.int64), None, place_of(scenario))
         deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
         patience = patience_draws(workload, scenario.seed, 1)
         workloads.append(JobClass(number, workload, program, source, deadline, patience))
@@ -530,7 +472,3 @@ def _check_queue(prepared: PreparedRun) -> None:
         prepared.scenario.where(*(("workload", 0, "arrivals") if len(prepared.workloads) == 1 else ("workload",))),
         "a lower rate, an earlier stop or more devices",
     )
-
-
-def _place_of(scenario: Scenario) -> Callable[[tuple[str | int, ...]], Location]:
-    return lambda path: scenario.where(*path)

@@ -9,13 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, StepWork, TokenGaps
+from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
+from windtunnel.core.results.prefix_tiers import PrefixTier
 from windtunnel.core.results.run import (
-    AdapterUse,
     CostPerMillion,
     Estimate,
-    PrefixTier,
     Serving,
-    SpeculationUse,
     TimeDistribution,
     of_tokens,
 )
@@ -25,6 +24,7 @@ from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray, to_se
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.statistics import estimates, over_replications
+from windtunnel.engine.results.step_work import peak_times_s
 from windtunnel.engine.results.tenants import merged_tenants, tenants_of
 from windtunnel.engine.results.times import Steady
 from windtunnel.scenario.program import Generate
@@ -96,8 +96,8 @@ def serving_of(
             _per_million(cost_usd, prompts), _per_million(cost_usd, outputs), _per_million(cost_usd, prompts + outputs)
         ),
         energy_per_output_token_j=energy_j / outputs if energy_j is not None and outputs else None,
-        speculation=None if use is None else _speculation(use.accepted, prepared, work),
-        adapters=None if use is None else _adapters(use, prepared, work),
+        speculation=_speculation(use, prepared, work),
+        adapters=_adapters(use, prepared, work),
         entries=entries,
         kv_transfers=_kv_transfers(prepared, recording, mine, work),
         tenants=tenants_of(prepared, recording) if work is None else [],
@@ -156,10 +156,10 @@ def _spread(seconds: FloatArray) -> Spread | None:
     return Spread(float(seconds.mean()), *(float(np.quantile(seconds, q)) for q in (0.5, 0.95, 0.99)))
 
 
-def _adapters(use: ServingUse, prepared: PreparedRun, work: int | None) -> AdapterUse | None:
+def _adapters(use: ServingUse | None, prepared: PreparedRun, work: int | None) -> AdapterUse | None:
     """Return how requests of a workload, or of all, found their adapters; None if none has any."""
     mine = {number for (_, number), c in prepared.compiled.items() if c.adapters is not None and work in (None, number)}
-    if not mine:
+    if use is None or not mine:
         return None
     return _adapter_use(*(_of(n, work) for n in (use.adapter_hits, use.adapter_loads, use.adapter_reads)))
 
@@ -168,22 +168,23 @@ def _adapter_use(hits: int, loads: int, reads: int) -> AdapterUse:
     return AdapterUse(hits, loads, reads, hits / (hits + loads) if hits + loads else None)
 
 
-def _merged_adapters(parts: Sequence[AdapterUse]) -> AdapterUse | None:
+def _merged_adapters(found: Sequence[AdapterUse | None]) -> AdapterUse | None:
     """Return the use over replications, whose counts are added."""
+    parts = [part for part in found if part is not None]
     if not parts:
         return None
     return _adapter_use(*(sum(getattr(part, name) for part in parts) for name in ("hits", "loads", "storage_reads")))
 
 
-def _speculation(accepted: IntArray, prepared: PreparedRun, work: int | None) -> SpeculationUse | None:
+def _speculation(use: ServingUse | None, prepared: PreparedRun, work: int | None) -> SpeculationUse | None:
     """Return how drafted tokens of a workload, or of all, were accepted; None if none of them drafts."""
     decoders = [(number, c.decoder) for (_, number), c in prepared.compiled.items() if c.decoder is not None]
     drafting = {number: costs.query_tokens - 1 for number, costs in decoders if costs.query_tokens > 1}
     mine = [number for number in sorted(drafting) if work in (None, number)]
-    if not mine:
+    if use is None or not mine:
         return None
-    counts = accepted[mine].sum(axis=0)
-    drafted = sum(int(accepted[number].sum()) * drafting[number] for number in mine)
+    counts = use.accepted[mine].sum(axis=0)
+    drafted = sum(int(use.accepted[number].sum()) * drafting[number] for number in mine)
     return _speculation_use(counts, drafted)
 
 
@@ -201,8 +202,9 @@ def _speculation_use(counts: IntArray, drafted: int) -> SpeculationUse:
     )
 
 
-def _merged_speculation(parts: Sequence[SpeculationUse]) -> SpeculationUse | None:
+def _merged_speculation(found: Sequence[SpeculationUse | None]) -> SpeculationUse | None:
     """Return the use over replications, whose steps and tokens are added."""
+    parts = [part for part in found if part is not None]
     if not parts:
         return None
     places = max(len(part.acceptance_by_position) for part in parts)
@@ -279,7 +281,7 @@ def _peak_shares(prepared: PreparedRun, cls: int, work: StepWork, rented_s: floa
     decoder = next((p.decoder for (c, _), p in prepared.compiled.items() if c == cls and p.decoder is not None), None)
     if decoder is None:
         return None, None
-    flops_s, moved_s = decoder.rates(work)
+    flops_s, moved_s = peak_times_s(decoder, work)
     return (
         None if flops_s is None else flops_s / rented_s,
         None if moved_s is None else moved_s / rented_s,
@@ -455,8 +457,8 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         rejected=sum(part.rejected for part in parts),
         cost_per_million_usd=_merged_cost([part.cost_per_million_usd for part in parts]),
         energy_per_output_token_j=_mean(part.energy_per_output_token_j for part in parts),
-        adapters=_merged_adapters([part.adapters for part in parts if part.adapters is not None]),
-        speculation=_merged_speculation([part.speculation for part in parts if part.speculation is not None]),
+        adapters=_merged_adapters([part.adapters for part in parts]),
+        speculation=_merged_speculation([part.speculation for part in parts]),
         tenants=merged_tenants([part.tenants for part in parts]),
         entries=list(map(_merged_use, zip(*(part.entries for part in parts), strict=True))),
         kv_transfers=_merged_transfers([part.kv_transfers for part in parts if part.kv_transfers is not None]),

@@ -21,7 +21,7 @@ from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
 from windtunnel.engine.transitions.fault_tables import faults_of, operation_fault_rows, rules_of
-from windtunnel.engine.transitions.flow_tables import write_flows
+from windtunnel.engine.transitions.flow_tables import write_flows, write_limits
 from windtunnel.engine.transitions.handover_tables import ports, write_decoders, write_role
 from windtunnel.engine.transitions.heap import ROOT
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
@@ -166,6 +166,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         decoding_of=np.zeros((devices if serving else 0, works + len(flows)), dtype=np.int64),
         adapters=write_adapters(prepared, r, class_rows, workloads, ints.add),
         accepted=accepted,
+        buckets=write_limits(prepared, ints.add, workloads),
         step_counts=step_counts(class_rows),
         flows=flows,
         shares=shares,

@@ -85,7 +85,7 @@ def sweep(w: World) -> None:
         differ = (STREAMS and c.kind == STREAM) or (TIERS and r.levels > 1) or (TRANSFERS and c.role == PREFILLS)
         if differ and r.tried >= c.first:
             # Devices with streams, with sequences that wait for loads, or with KV caches that wait, differ in the
-            # memory that is free: the next is tried.
+            # memory that is free, so the next one is tried too.
             device = _next_with_room(w, c, r.tried)
         if r.refused:
             r.sweep_end = r.sweeping

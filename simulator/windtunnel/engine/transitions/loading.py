@@ -46,6 +46,7 @@ def wait_for_load(w: World, device: int, slot: int) -> None:
     else:
         w.sequences[following].before = slot
     v.loading_count += 1
+    w.loads[slot].waits = 1
 
 
 @cold
@@ -62,6 +63,7 @@ def load_no_more(w: World, device: int, slot: int) -> None:
     else:
         w.sequences[following].before = before
     v.loading_count -= 1
+    w.loads[slot].waits = 0
 
 
 @cold

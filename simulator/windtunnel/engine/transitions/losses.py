@@ -47,7 +47,7 @@ def _so_far(w: World, device: int, slot: int) -> tuple[int, int]:
 def cut_off(w: World, device: int) -> None:
     """Note what the sequences of a device have delivered, which becomes unreachable now."""
     v = w.servers[device]
-    for first in (v.decoding, v.reading, v.off):
+    for first in (v.decoding, v.reading, v.loading, v.off):
         slot = first
         while slot >= 0:
             q = w.sequences[slot]

@@ -49,7 +49,8 @@ def hashed(number: int) -> int:
 @hot
 def _home(w: World, run: int, cache: int) -> int:
     """Return the place of the index where the search for a run of a cache begins."""
-    place: int = hashed(run * len(w.caches) + cache) & (len(w.node_index) - 1)
+    # A field of four bytes would overflow in Python.
+    place: int = hashed(int(run) * len(w.caches) + cache) & (len(w.node_index) - 1)
     return place
 
 

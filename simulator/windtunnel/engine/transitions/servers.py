@@ -22,7 +22,7 @@ from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.prepare.programs import WATT_GRAIN
-from windtunnel.engine.transitions.adapters import lacks_slot
+from windtunnel.engine.transitions.adapters import adapters_cost, lacks_slot
 from windtunnel.engine.transitions.consequences import ask
 from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_tokens
 from windtunnel.engine.transitions.features import (
@@ -43,7 +43,6 @@ from windtunnel.engine.transitions.jobs import ended, record_first_token, row_of
 from windtunnel.engine.transitions.loading import (
     admitted,
     is_loaded,
-    load_no_more,
     next_loaded,
     note_hits,
     note_start,
@@ -53,7 +52,7 @@ from windtunnel.engine.transitions.loading import (
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
 from windtunnel.engine.transitions.prefixes import keep_answer, make_room
-from windtunnel.engine.transitions.queues import best_queue, insert, is_available, own_queue, pop, precedes, take_head
+from windtunnel.engine.transitions.queues import best_queue, insert, is_available, own_queue, pop, take_head
 from windtunnel.engine.transitions.sequences import (
     append_decoding,
     append_reading,
@@ -61,10 +60,8 @@ from windtunnel.engine.transitions.sequences import (
     needed_tokens,
     release_memory,
     remove_decoding,
-    remove_reading,
     reserve,
     sequences_of,
-    tokens_made,
 )
 from windtunnel.engine.transitions.speculation import queries_of, room_of, verify
 from windtunnel.engine.transitions.tables import (
@@ -76,7 +73,7 @@ from windtunnel.engine.transitions.tables import (
     Records,
     World,
 )
-from windtunnel.engine.transitions.victims import first_victim, last_of, made_since_read
+from windtunnel.engine.transitions.victims import first_victim, last_of, preempt
 from windtunnel.engine.transitions.work import proceed, settle
 
 # The cost of a step.
@@ -123,64 +120,6 @@ def last_token(w: World, device: int, slot: int) -> int:
     return tick
 
 
-@cold
-def _preempt(w: World, device: int, slot: int) -> None:
-    """Preempt a sequence between two steps: release its memory; its tokens are recomputed later."""
-    r, v, q = w.run[0], w.servers[device], w.sequences[slot]
-    r.preemptions += 1
-    w.workloads[w.slots[slot].work].preempted += 1
-    loads = not is_loaded(w, slot)
-    if loads or q.read < q.prompt:
-        if PREFIXES and CLASSES and r.caching and r.outranks:
-            # Prompts behind this one may begin with blocks that it has not read, and none of them has been read yet.
-            while v.loading_count and v.loading_end != slot:
-                _put_back(w, device, v.loading_end)
-            while not loads and v.reading_end != slot:
-                _put_back(w, device, v.reading_end)
-        _put_back(w, device, slot)
-        return
-    made = made_since_read(w, device, slot)
-    # The step before this one has ended now, unless prompts were read in steps of their own since then.
-    q.last = max(v.produced, q.last) if v.produced else r.now
-    remove_decoding(w, device, slot)
-    held = q.prompt + made
-    v.attended -= held
-    release_memory(w, device, slot, held)
-    v.promised -= q.output - made
-    w.slots[slot].energy += v.per_token - q.joules_at_birth
-    q.prompt, q.output = held, q.output - made
-    _waits_off(w, device, slot)
-
-
-@cold
-def _put_back(w: World, device: int, slot: int) -> None:
-    """Release the memory of a sequence in prefill, or that waits for loads, which will be read from the beginning."""
-    v, q = w.servers[device], w.sequences[slot]
-    if is_loaded(w, slot):
-        remove_reading(w, device, slot)
-    else:
-        load_no_more(w, device, slot)
-    release_memory(w, device, slot, q.prompt)
-    v.promised -= tokens_made(w.classes[w.devices[device].cls], q)
-    _waits_off(w, device, slot)
-
-
-@cold
-def _waits_off(w: World, device: int, slot: int) -> None:
-    """Let a sequence without memory wait to be resumed: before the others, or at its place in the order."""
-    r, v = w.run[0], w.servers[device]
-    w.sequences[slot].read = 0
-    before, following = -1, v.off
-    if CLASSES and r.outranks:
-        while following >= 0 and precedes(w, following, slot):
-            before, following = following, w.slots[following].next
-    w.slots[slot].next = following
-    if before < 0:
-        v.off = slot
-    else:
-        w.slots[before].next = slot
-
-
 @hot
 def _next_in(w: World, device: int, accepts: bool, passed_off: bool) -> tuple[int, int]:
     """Return the sequence that a device admits next, and its queue: -1 if it is preempted and waits in none.
@@ -211,6 +150,24 @@ def _starts(w: World, device: int, slot: int, queue: int) -> None:
         w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
         if TIERS and r.levels > 1:
             note_start(w, slot)
+
+
+@cold
+def _pass(w: World, queue: int, passed: int) -> int:
+    """Take the next job of a queue out of it, before those that were ``passed``; return the job."""
+    slot = take_head(w, queue)
+    w.slots[slot].next = passed
+    return slot
+
+
+@cold
+def _return_passed(w: World, device: int, passed: int) -> None:
+    """Return jobs to their queues, the last one first, so that each is at the head when it returns."""
+    slot = passed
+    while slot >= 0:
+        following = w.slots[slot].next
+        insert(w, own_queue(w, device, slot), slot)
+        slot = following
 
 
 @hot
@@ -285,14 +242,11 @@ def _fill(w: World, device: int) -> None:
         slot, queue = _next_in(w, device, accepts, passed_off)
         if slot < 0:
             break
-        if ADAPTERS and r.adapting and lacks_slot(w, device, slot):
+        if lacks_slot(w, device, slot):
             # Others may pass it. One that waits in a queue returns to its place below.
-            if queue < 0:
-                passed_off = True
-            else:
-                slot = take_head(w, queue)
-                w.slots[slot].next = passed
-                passed = slot
+            passed_off |= queue < 0
+            if queue >= 0:
+                passed = _pass(w, queue, passed)
             continue
         needs = needed_tokens(w, device, slot)
         is_full = CLASSES and sequences_of(w, device) >= c.most_sequences
@@ -300,18 +254,15 @@ def _fill(w: World, device: int) -> None:
             victim = first_victim(w, device, slot, needs) if CLASSES and r.outranks else -1
             if victim < 0:
                 break
-            _preempt(w, device, victim)
+            preempt(w, device, victim)
             continue
         if queue < 0:
             v.off = w.slots[slot].next
         else:
             _starts(w, device, slot, queue)
         _admit(w, device, slot, needs)
-    if ADAPTERS and r.adapting:
-        while passed >= 0:
-            slot = passed
-            passed = w.slots[slot].next
-            insert(w, own_queue(w, device, slot), slot)
+    if passed >= 0:
+        _return_passed(w, device, passed)
     _keep_within_memory(w, device)
 
 
@@ -320,11 +271,11 @@ def _keep_within_memory(w: World, device: int) -> None:
     """Preempt sequences until the others have memory for their next tokens, and then remove cached blocks."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     while room_of(c, v) < 0 and (admitted(v) > v.decoding_count or v.decoding_count > 1):
-        _preempt(w, device, last_of(w, device))
+        preempt(w, device, last_of(w, device))
     if TRANSFERS and r.disaggregated and w.ports[device].reserved:
         # The memory of requests whose KV cache is on its way is not taken back, not even for a last sequence.
         while room_of(c, v) < 0 and v.decoding_count:
-            _preempt(w, device, last_of(w, device))
+            preempt(w, device, last_of(w, device))
     if PREFIXES and r.caching == SHARED_MEMORY and w.caches[device].spare > room_of(c, v):
         make_room(w, device, room_of(c, v))
 
@@ -379,6 +330,7 @@ def _count_step(w: World, device: int, decoding: int, tokens: int, ends: int) ->
     w.step_counts[cls, 1, -(-(verified + ends) // micro)] += micro
 
 
+# Long: every step passes through it, and a call takes time.
 @hot
 def begin_step(w: World, device: int) -> None:
     """Begin the device's next step if it has work, and power for it."""
@@ -398,19 +350,17 @@ def begin_step(w: World, device: int) -> None:
     micro = _microbatches(c, decoding, tokens)
     linear, head = c.linear + -(-(verified + tokens) // micro), c.head + -(-(verified + ends) // micro)
     factor = (verified * c.decode_factor + tokens * c.prefill_factor) / float(verified + tokens)
-    step_s = factor * (w.numbers[linear] + w.numbers[head])
-    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences * queries_of(c) + 1])
     # A prompt is on one copy of the attention, and the others wait for the copy with the most tokens.
     most = -(-decoding // c.copies) * queries_of(c) + (-(-tokens // min(c.copies, chunks)) if tokens else 0)
+    more_s, more_j = adapters_cost(w, c, v, min(c.copies * -(-most // micro), c.most_tokens))
+    step_s = factor * (w.numbers[linear] + w.numbers[head] + more_s)
+    heads_j = w.numbers[head + c.most_sequences * queries_of(c) + 1]
+    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + heads_j + more_j)
     if c.copies > 1:
         of_copy = c.copy + -(-most // micro)
         step_s += factor * w.numbers[of_copy]
         working = float(verified + tokens) / float(c.copies * most)
         step_j += factor * (w.numbers[of_copy + c.most_tokens + 1] * working)
-    if ADAPTERS and r.adapting and v.adapters:
-        at = c.adapted + v.adapters * (c.most_tokens + 1) + min(c.copies * -(-most // micro), c.most_tokens)
-        step_s += factor * w.numbers[at]
-        step_j += factor * w.numbers[at + (c.slots + 1) * (c.most_tokens + 1)]
     if decoding:
         table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
@@ -422,12 +372,10 @@ def begin_step(w: World, device: int) -> None:
     if tokens:
         seconds = max(seconds, c.prompt_s)
     seconds += c.host_s + c.host_sequence_s * (decoding + ends)
-    if SPECULATION and decoding:
-        seconds += c.drafting_s
+    seconds += c.drafting_s if decoding else 0.0
     joules = joules + micro * step_j
     seconds, joules = seconds * c.step_factor, joules * c.step_factor
-    if ADAPTERS:
-        seconds += v.loading_s
+    seconds += v.loading_s
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         r.too_long = 1
@@ -440,8 +388,7 @@ def begin_step(w: World, device: int) -> None:
         return
     v.began = d.began = r.now
     v.peak = max(v.peak, v.cached + verified)
-    if ADAPTERS:
-        v.loading_s = 0.0
+    v.loading_s = 0.0
     d.slot = 0
     if OPERATION_FAULTS and len(w.operation_faults):
         ticks = affect_step(w, device, ticks)
@@ -559,6 +506,7 @@ def _end_complete(w: World, device: int) -> None:
         slot = following
 
 
+# Long: every step passes through it, and a call takes time.
 @hot
 def end_step(w: World, device: int) -> None:
     """End the device's present step."""

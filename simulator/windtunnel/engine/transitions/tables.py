@@ -153,7 +153,8 @@ CLASS = _layout(
 # devices, row 1 + i for fault i of the scenario.
 RULE = _layout("becomes attempts first longest", "factor")
 # A job that waits, by slot. gives_up: the tick at which it leaves unless it has started, or -1; queue: where it waits,
-# or -1; returns_to: the device to whose queue it returns after a pause, or -1.
+# or -1; returns_to: the device to whose queue it returns after a pause, -1 if it is assigned anew, or LIMITED if a rate
+# limit lets it wait.
 WAIT = _layout("gives_up queue returns_to")
 # A workload on a class, at class * workloads + workload. *_at: offset in `numbers` of the first job's value, or -1 if
 # all jobs have one value. batch_at: offset of the seconds of a batch of one; the watts follow the seconds; -1 if the
@@ -188,11 +189,14 @@ SEGMENT = _layout(
 # the probabilities that at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of
 # each job, or -1; how often an admitted sequence found its adapter in a slot, and how often one was loaded, and of
 # these read from storage. With fair queueing: flows, the offset of the flow of each job, or -1 - flow if all have one.
+# With a rate limit: limit_tokens in limit_ticks; limit_waits: whether requests above it wait; buckets: its first tenant
+# in ``buckets``; tenants: the offset of the tenant of each job, or -1 if all have one.
 WORKLOAD = _layout(
     "gang deadline priority way_at prompts outputs first_user taken capacity signatures draws_at stretch_at "
     "comes_again sessions session_count thinks "
     "patience_draw max_waiting rejected preempted chains homes answers blocks_1 tokens_1 blocks_2 tokens_2 "
-    "draft_keys reached adapters adapter_hits adapter_loads adapter_reads flows",
+    "draft_keys reached adapters adapter_hits adapter_loads adapter_reads flows "
+    "limit_tokens limit_ticks limit_waits buckets tenants",
     "patience",
 )
 # thoughts: how often the user has thought, other than within sessions. Of the present session, rank: of the next job,
@@ -225,9 +229,9 @@ GAP = _layout("ticks tokens end work of")
 # outputs that it has processed. per_token: joules of a sequence decoding since the start of the run. Over the steps so
 # far, times their ticks: held, cached tokens; present, sequences. With tiers of a prefix cache: the list of the
 # sequences whose blocks are loaded, in the order in which they will be there; wakes: the last timer for one of them.
-# With adapters: adapters, how many the sequences of the batch use; loading_s: what loads of adapters add to the next
-# step. Of completed steps: decoded, decoding sequences; contexts, what these attended to; chunks_read, chunks of
-# prompts; spans, the tokens up to their ends; scores, pairs of a token and one that it attends to.
+# With adapters: adapters, how many the sequences of the batch use; loading_s: what loads add to the next step. Of
+# completed steps: decoded, decoding sequences; contexts, what these attended to; chunks_read, chunks of prompts; spans,
+# the tokens up to their ends; scores, pairs of a token and one that it attends to.
 SERVER = _layout(
     "chunks cached promised attended steps began pausing produced "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
@@ -267,9 +271,9 @@ NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4 ready")
 CACHE = _layout("oldest newest spare room block weights free_at busy", "ticks_per_token")
 # What a request finds in tiers, by slot: in the first and the second one, blocks and tokens, and the tokens of these
 # that are read even so; started_*: when it last started. ready: the tick at which all blocks that it found are on the
-# device.
+# device; waits: whether it waits for that.
 LOAD = _layout(
-    "ready blocks_1 tokens_1 read_1 blocks_2 tokens_2 read_2 "
+    "ready waits blocks_1 tokens_1 read_1 blocks_2 tokens_2 read_2 "
     "started_blocks_1 started_tokens_1 started_blocks_2 started_tokens_2"
 )
 
@@ -366,6 +370,7 @@ REAL_RULE = 0
 LOST, LEFT, REJECTED = 1, 2, 3
 """How a job ended that did not complete: it failed, gave up waiting, or was not admitted."""
 NOT_CHOSEN = -2
+LIMITED = -2
 NOT_PREEMPTED, RESUMED, RESTARTED = range(3)
 """Whether jobs are preempted, and where they continue."""
 
@@ -477,6 +482,8 @@ class World(NamedTuple):
     adapters: Records
     accepted: np.ndarray
     """With speculative decoding: how often 0, 1, ... drafted tokens were accepted, by workload."""
+    buckets: Any
+    """The tick at which each tenant with a rate limit has all of its tokens again."""
     step_counts: np.ndarray
     """How many microbatches of completed steps had so many tokens (0), or sequences that produced a token (1); shape
     (classes, 2, numbers)."""
