@@ -65,7 +65,7 @@ def lengths_differ(prompt: float, output: float) -> bool:
 def polling_steps(engine: str, prompt: float, output: float, users: float) -> int:
     """Return the steps between two looks of a measured engine for new requests; 1 unless a campaign has set others.
 
-    The scripts of InferenceMAX start SGLang on B200 with ``--scheduler-recv-interval 30``, or 10 for fewer than 16 users
+    The scripts of InferenceMAX start SGLang on B200 with ``--scheduler-recv-interval 30``, or 10 below 16 users
     (SemiAnalysisAI/InferenceX@1fc5d73c, ``benchmarks/dsr1_fp8_b200.sh``).
     """
     if engine != "sglang" or not lengths_differ(prompt, output):
