@@ -57,13 +57,13 @@ class Measured:
         return float(getattr(self, field)) / self.measured_s - 1.0
 
 
-def rows(path: Path) -> Iterator[dict[str, str]]:
-    """Yield the rows of engines that decode and read prompts on the same devices, each once."""
+def rows(path: Path, mode: str = "agg") -> Iterator[dict[str, str]]:
+    """Yield the rows of engines that decode and read prompts on the same devices, or on others (disagg), each once."""
     seen = set()
     with gzip.open(path, "rt") as file:
         for row in csv.DictReader(file):
             key = tuple(row.values())
-            usable = row["mode"] == "agg" and row["users"] and row["tpot_s"]
+            usable = row["mode"] == mode and row["users"] and row["tpot_s"]
             if usable and key not in seen and not float(row["ttft_s"] or 0.0) > LONGEST_TTFT_S:
                 seen.add(key)
                 yield row

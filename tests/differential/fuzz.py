@@ -270,6 +270,7 @@ def scenario(seed: int) -> tuple[dict[str, Any], list[str]]:
     add_speculation(data)
     add_adapters(data)
     add_prefixes(data)
+    add_sessions(data)
     return data, rows
 
 
@@ -360,6 +361,35 @@ def add_prefixes(data: dict[str, Any]) -> None:
     for entry in data["fleet"]:
         if draw.some(0.6):
             entry["memory"] = memory
+
+
+def add_sessions(data: dict[str, Any]) -> None:
+    """Add tiers below prefix caches, drawn lengths and sessions, from random numbers of their own.
+
+    No context becomes longer than it was, so that the memories suffice.
+    """
+    draw = Draw(f"{data['seed']} sessions")
+    batch = data["policy"].get("batch", {})
+    if batch.get("kind") != "continuous":
+        return
+    if "prefix_cache" in batch and draw.some(0.5):
+        host = {"host": {"size": f"{draw.choice([2, 30])} MB", "bandwidth": f"{draw.choice([0.1, 40])} GB/s"}}
+        disk = {"disk": {"size": f"{draw.choice([5, 90])} MB", "bandwidth": f"{draw.choice([0.1, 9])} GB/s"}}
+        batch["prefix_cache"] |= draw.choice([host, disk, host | disk])
+    for one in data["workload"]:
+        stage = one["ops"][0]["generate"]
+        prompt, output = stage["prompt"], stage["output"]
+        if draw.some(0.6):
+            shortest = stage.get("shared_prefix", 1)
+            stage["prompt"] = {"distribution": "uniform", "min": shortest, "max": prompt}
+            stage["output"] = {"distribution": "exponential", "mean": max(1, output // 2), "max": output}
+        if draw.some(0.5) and one["arrivals"]["process"] != "trace":
+            one["session"] = {
+                "turns": draw.choice([3, {"distribution": "geometric", "mean": 3}]),
+                "new_tokens": draw.choice([1, {"distribution": "uniform", "min": 1, "max": 20}]),
+                "think": {"mean": seconds(draw.choice([0.0, 0.01, 1.0]))},
+                "max_context": prompt + output,
+            }
 
 
 def with_kernels(draw: Draw, ops: list[dict[str, Any]], kernels: list[Any]) -> list[dict[str, Any]]:

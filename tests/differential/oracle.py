@@ -172,7 +172,7 @@ class Oracle:
         self.thoughts[work, user] = before + 1
         if self.prepared.end is None or self.env.now + ticks < self.prepared.end:
             self.thinking += 1
-            job = Job(-1, work, -1, self.prepared.signatures[users.signature], self.env.now + ticks, user=user)
+            job = Job(-1, work, -1, (), self.env.now + ticks, user=user)
             self.env.process(self.after(ticks, ARRIVAL, work * PER_WORKLOAD + user, job))
 
     def over(self, job: Job) -> None:
@@ -342,6 +342,7 @@ class Oracle:
                 return
             users = next(users for users in self.prepared.users if users.work == job.work)
             job.rank = sum(other.work == job.work for other in self.jobs)
+            job.classes = self.prepared.signatures[int(users.signatures[job.rank])]
             job.slow = 1.0 if users.slowdown is None else float(users.slowdown[job.rank])
         elif self.prepared.users and self.is_full():
             return
@@ -717,6 +718,7 @@ def known_part(data: dict[str, Any]) -> dict[str, Any]:
         entry.pop("streams", None)
         entry.pop("memory", None)  # it is as small as a batch allows
     for one in part["workload"]:
+        one.pop("session", None)
         # The bodies of streams run one after another instead.
         one["ops"] = [
             op for stage in one["ops"] for op in (sum(stage["streams"], []) if "streams" in stage else [stage])

@@ -18,7 +18,7 @@ from tests.differential.comparison import prepared
 from tests.differential.serving_oracle import Habits, Oracle, Toy, rows_of, toy_run
 
 from windtunnel.core.recording import FAILED, Recording
-from windtunnel.engine.prepare import decoding
+from windtunnel.engine.prepare import decoder_cache
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.prepared import PreparedRun
 
@@ -111,7 +111,11 @@ def scenario(seed: int) -> tuple[dict[str, Any], Habits, list[dict[str, Any]], i
 
 
 def _free(
-    _costs: DecoderCosts, _part: object, amount: np.ndarray, more: Mapping[str, np.ndarray] | None = None
+    _costs: DecoderCosts,
+    _part: object,
+    amount: np.ndarray,
+    more: Mapping[str, np.ndarray] | None = None,
+    group: object = None,
 ) -> np.ndarray:
     """Return no cost in the place of that of a part, because the toy replaces it."""
     return np.zeros((2, *np.broadcast_shapes(amount.shape, *(values.shape for values in (more or {}).values()))))
@@ -122,13 +126,13 @@ def ready_run(seed: int) -> PreparedRun:
     """Return a scenario, prepared with the costs of the toy."""
     data, habits, rows, _ = scenario(seed)
     with tempfile.TemporaryDirectory() as folder, patch.object(DecoderCosts, "_cost", _free):
-        decoding._cache.clear()
+        decoder_cache._cache.clear()
         if rows:
             path = Path(folder) / "rows.jsonl"
             path.write_text("\n".join(map(json.dumps, rows)))
             data["workload"][0]["arrivals"]["file"] = str(path)
         ready = toy_run(prepared(data), habits, Toy())
-        decoding._cache.clear()
+        decoder_cache._cache.clear()
     return ready
 
 

@@ -64,7 +64,7 @@ def toy_run(ready: PreparedRun, habits: Habits, toy: Toy) -> PreparedRun:
             prefill_first=habits.alone,
         )
         costs.replica = replace(costs.replica, engine=engine)
-        costs._divided = replace(costs._divided, times=EngineTimes())
+        costs.divided = replace(costs.divided, times=EngineTimes())
         costs._flat = {}
         tokens, heads, grid = (
             np.arange(n) for n in (*(t.shape[1] for t in (costs.linear, costs.head)), costs.decode.shape[2])

@@ -29,6 +29,11 @@ from windtunnel.engine.transitions import prefix_tables
 BLOCK = 512
 ROUTES = ["central", "least-loaded", "kv-aware", "prefix-aware", "prefix-and-load", "session-affinity"]
 WHOLE_TRACE = Path(__file__).parents[2] / "scenarios" / "traces" / "mooncake_conversation.jsonl.gz"
+TIERS: list[dict[str, Any]] = [
+    {"host": {"size": "4 MB", "bandwidth": "1 GB/s"}},
+    {"disk": {"size": "20 MB", "bandwidth": "2 GB/s"}},
+    {"host": {"size": "6 MB"}, "disk": {"size": "9 MB", "bandwidth": "200 MB/s"}},
+]
 HITS_OF_WHOLE_TRACE = {2**30: 105_710, 10_000: 60_921, 1_000: 12_831}
 """36.64%, 21.12% and 4.45% of its 288,500 blocks."""
 
@@ -50,7 +55,7 @@ def hits_of(prompts: Sequence[Sequence[int]], room: int) -> list[int]:
     return hits
 
 
-def served(trace: Path, cache: dict[str, int], **changes: Any) -> dict[str, Any]:
+def served(trace: Path, cache: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """Return a scenario of one device that reads the prompts of a trace."""
     return {
         "schema": 1,
@@ -67,6 +72,22 @@ def served(trace: Path, cache: dict[str, int], **changes: Any) -> dict[str, Any]
         "policy": {"name": "fifo", "batch": {"kind": "continuous", "tokens": 131_072, "prefix_cache": cache}},
         **changes,
     }
+
+
+def test_an_hour_of_real_requests_hits_the_same_blocks_whichever_tier_has_them() -> None:
+    """Each tier has the blocks that were used last, so all of them together have those of the largest."""
+    size = BLOCK * 1024
+    tiers = {
+        "blocks": 100,
+        "host": {"size": f"{1_000 * size} B", "bandwidth": "100 TB/s"},
+        "disk": {"size": f"{10_000 * size} B", "bandwidth": "100 TB/s"},
+    }
+    recording = compiled.run(prepared(served(WHOLE_TRACE, tiers)))
+    assert recording.jobs.hit_blocks is not None and recording.use is not None
+    assert int(recording.jobs.hit_blocks.sum()) == HITS_OF_WHOLE_TRACE[10_000]
+    of_host, of_disk = recording.use.tier_blocks[:, 0].tolist()
+    assert HITS_OF_WHOLE_TRACE[10_000] - of_host - of_disk < HITS_OF_WHOLE_TRACE[1_000] < HITS_OF_WHOLE_TRACE[10_000]
+    assert of_host > 0 and of_disk > 0
 
 
 @pytest.mark.parametrize("room", HITS_OF_WHOLE_TRACE)
@@ -142,6 +163,7 @@ def cached(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     )
     batch = {"kind": "continuous", "size": size, "tokens": tokens, "memory": 1.0}
     batch["prefix_cache"] = draw(st.sampled_from([{}, {}, {"blocks": 3}, {"blocks": 9, "block": BLOCK}]))
+    batch["prefix_cache"] |= draw(st.sampled_from([{}, *TIERS]))
     chat = served(Path("rows.jsonl"), {})["workload"][0]
     chat["ops"][0]["generate"]["output"] = "$output_length"
     return {

@@ -84,6 +84,14 @@ SCENARIOS = {
     "impatient": _scenario(
         policy={"order": "priority", "fair": {}}, work=[{"patience": "1 ms"}, {"max_waiting": 9}, {"patience": "3 ms"}]
     ),
+    "limited": _scenario(
+        policy={"route": "least-loaded", "fair": {}},
+        work=[
+            {"rate_limit": {"tokens": 400, "per": "10 ms"}},
+            {},
+            {"rate_limit": {"tokens": 800, "per": "20 ms", "over": "wait"}},
+        ],
+    ),
     "closed": _scenario(
         policy={**_PRIORITY, "route": "least-loaded", "fair": {}}, work=[{}, {"arrivals": _CLOSED}, {"tenant": "gold"}]
     ),
@@ -154,7 +162,7 @@ class Books(Watched):
         c = w.classes[d.cls]
         held = promised = attended = 0
         by_work: Counter[int] = Counter()
-        for slot, is_decoding in self.sequences(device):
+        for slot, is_decoding in self.batch(device):
             q, s = w.sequences[slot], w.slots[slot]
             made = 1 + v.steps - q.born if is_decoding else 0
             held += q.prompt + made + c.state
@@ -211,6 +219,13 @@ class Books(Watched):
         while slot >= 0:
             yield slot
             slot = w.slots[slot].next
+
+    def batch(self, device: int) -> Iterator[tuple[int, bool]]:
+        """Yield the sequences of the batch of a device, and whether they decode."""
+        w: Any = self.world
+        for first in (w.servers[device].reading, w.servers[device].decoding):
+            for slot in self.chain(first):
+                yield slot, first == w.servers[device].decoding
 
     def held_by(self, device: int) -> Iterator[int]:
         w: Any = self.world

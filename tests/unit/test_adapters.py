@@ -14,10 +14,11 @@ from windtunnel.core.adapters import Adapters, adapter_bytes
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.errors import InputError
 from windtunnel.core.group import Group
-from windtunnel.core.results.run import AdapterUse
+from windtunnel.core.results.decoding import AdapterUse
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import StepLoad, step_cost
-from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run, prepare_run

@@ -78,6 +78,9 @@ def outcome(
 
 USERS = {"process": "closed", "users": 2, "think": {"distribution": "exponential", "mean": "1 ms"}}
 PREEMPTIVE = {"name": "priority", "preemption": "restart"}
+POISSON = {"name": "w", "arrivals": {"process": "poisson", "rate": "1000 /s"}}
+TRACE = {"name": "w", "arrivals": {"process": "trace", "file": "t.csv", "time": "t"}}
+SESSION = {"turns": 2, "new_tokens": 5, "think": {"mean": "1 ms"}}
 CHECKPOINT = {"every": "1 ms", "cost": "1 us"}
 CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
     "continuous batching with other programs than one `generate`": [
@@ -88,12 +91,28 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
         ([[STREAMS]], {"policy": batch("request")}),
         ([[GENERATE, OPERATION]], {"policy": batch("request")}),
     ],
+    "sessions with other programs than one `generate`": [
+        ([], {"workload": [{**POISSON, "session": SESSION, "ops": [SERVICE]}]}),
+        ([], {"workload": [{**POISSON, "session": SESSION, "ops": [GENERATE, OPERATION]}]}),
+    ],
+    "sessions, or `rows`, with arrivals from a trace": [
+        ([], {"workload": [{**TRACE, "session": SESSION, "ops": [GENERATE]}]}),
+        ([], {"workload": [{**TRACE, "rows": {"file": "t.csv"}, "ops": [GENERATE]}]}),
+    ],
     "request-level batches of a program that needs several designs, on FPGAs that change designs": [
         ([[OPERATION, {"fft": {"n": 64}}]], {"policy": batch("request"), "fleet": [{"device": "alveo-u50"}]})
     ],
     "batches with `streams` above 1": [
         ([[SERVICE]], {"policy": batch("request"), "fleet": [{**GPU, "streams": 2}]}),
         ([[GENERATE]], {"policy": batch("continuous"), "fleet": [{**GPU, "streams": 2}]}),
+    ],
+    "a `role` without continuous batching": [
+        ([[GENERATE]], {"fleet": [{**GPU, "role": "prefill"}, {**GPU, "role": "decode"}]}),
+        ([[SERVICE]], {"fleet": [{**GPU, "role": "decode"}]}),
+    ],
+    "prefill without decode, or decode without prefill, for some request": [
+        ([[GENERATE]], {"fleet": [{**GPU, "role": "prefill"}], "policy": batch("continuous")}),
+        ([[GENERATE]], {"fleet": [{**GPU, "role": "decode"}, GPU], "policy": batch("continuous")}),
     ],
     "continuous batching of several models on one fleet entry": [
         ([[GENERATE], [OTHER]], {"policy": batch("continuous")})

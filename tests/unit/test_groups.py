@@ -14,8 +14,9 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.group import Group
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import StepLoad, step_cost
-from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
+from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.fault_schedule import FAIL
+from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run, prepare_run

@@ -245,7 +245,8 @@ def test_ops_describes_the_columns_of_a_step(windtunnel_command: Command) -> Non
     columns = {column["name"]: column for column in found["columns"]}
     assert list(columns) == [
         "model", "tensor", "pipeline", "attention_data", "expert", "expert_tensor", "decode", "context", "prefill",
-        "prefill_context", "weights", "kv_dtype", "engine", "dispatch", "clock", "cache",
+        "prefill_context", "weights", "kv_dtype", "engine", "query_tokens", "draft", "draft_tensor", "adapters", "rank",
+        "dispatch", "clock", "cache",
     ]  # fmt: skip
     assert columns["clock"]["default"] == "sustained" and columns["dispatch"]["default"] == "graph"
     assert columns["model"]["required"] and not columns["weights"]["required"]

@@ -25,7 +25,8 @@ from windtunnel.core.serving_engine import ENGINE_NAMES, Admission, divided_deco
 from windtunnel.core.step import EngineTimes
 from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel.core.step_op import Step
-from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.replica import Replica
 from windtunnel.library.closed_loop import ClosedLoop, errors, loop_times
 from windtunnel.library.steps import StepPricing
 from windtunnel.scenario.decoder import ServedModel

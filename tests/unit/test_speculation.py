@@ -11,11 +11,12 @@ import windtunnel
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.errors import InputError
 from windtunnel.core.group import Group
-from windtunnel.core.results.run import SpeculationUse
+from windtunnel.core.results.decoding import SpeculationUse
 from windtunnel.core.serving_engine import divided_decoder
 from windtunnel.core.speculation import Draft, Speculation, draft_of
 from windtunnel.core.step_cost import StepLoad, step_cost
-from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run, prepare_run
@@ -247,3 +248,14 @@ def test_a_wrong_speculation_is_refused_with_its_place(change: dict[str, Any], m
 def test_drafted_tokens_need_room_in_a_step() -> None:
     with pytest.raises(InputError, match="no room for 16 sequences of 17 tokens"):
         run(data(drafting(16, 0.6)))
+
+
+def test_predict_adds_verification_and_the_draft_and_refuses_one_that_drafts_nothing() -> None:
+    stated = {"model": "llama-3.1-8b", "decode": 8, "context": 512}
+
+    def duration_s(**more: Any) -> float:
+        return windtunnel.predict("step", "h100-sxm-80gb", {**stated, **more}).duration_s
+
+    assert duration_s() < duration_s(query_tokens=4) < duration_s(query_tokens=4, draft="eagle")
+    with pytest.raises(InputError, match="nothing is drafted by 'eagle'"):
+        duration_s(draft="eagle")

@@ -345,7 +345,8 @@ def test_the_youngest_is_put_off_so_that_equals_end_in_the_order_they_came() -> 
 
 
 def test_a_prompt_in_chunks_costs_at_least_the_attention_of_the_whole() -> None:
-    from windtunnel.engine.prepare.decoding import DecoderCosts, Replica
+    from windtunnel.engine.prepare.decoding import DecoderCosts
+    from windtunnel.engine.prepare.replica import Replica
     from windtunnel.scenario.decoder import DecoderModel, ServedModel
 
     model = DecoderModel(layers=4, width=1024, heads=8, feed_forward=2816).architecture("m", Path(), Location())

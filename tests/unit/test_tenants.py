@@ -178,3 +178,57 @@ def test_tokens_that_were_delivered_are_not_delivered_again(becomes: str) -> Non
         # Longer gaps are steps of a device that had it then.
         mine = (gaps.of == job) | ((gaps.of < 0) & (gaps.end > jobs.first[job]) & (gaps.end <= jobs.finish[job]))
         assert largest[job] in gaps.ticks[mine]
+
+
+# Rate limits.
+
+
+def limited(over: str, **more: Any) -> dict[str, Any]:
+    """Return a tenant that may have 20 requests of 60 tokens in 10 ms, asks for more, and would be served at once."""
+    data = scenario({}, count=1, stop={"jobs": 200})
+    data["workload"] = [{**data["workload"][0], "rate_limit": {"tokens": 1200, "per": "10 ms", "over": over}, **more}]
+    data["policy"]["batch"] |= {"size": 64, "tokens": 4096}
+    data["fleet"][0]["memory"] = memory_of(MODEL, 9000, 4096, 64, 1.0)
+    return data
+
+
+@pytest.mark.parametrize("over", ["reject", "wait"])
+def test_a_rate_limit_admits_what_a_bucket_of_tokens_does(over: str) -> None:
+    run, serving = ran(limited(over))
+    jobs = run.recording.jobs
+    level, at, free = 1200.0, 0, 0
+    for job in range(len(jobs)):
+        arrival = int(jobs.arrival[job])
+        if over == "wait":  # those before it go first
+            free = max(free, arrival)
+            level, at = min(level + (free - at) * 1.2e-7, 1200.0), free
+            free = at + round(max(60.0 - level, 0.0) / 1.2e-7)
+            level, at = level + (free - at) * 1.2e-7 - 60.0, free
+            # It starts with the next step after it is admitted.
+            assert free - 10 <= jobs.start[job] <= free + 2 * run.recording.token_gaps.ticks.max()
+        else:
+            level, at = min(level + (arrival - at) * 1.2e-7, 1200.0), arrival
+            assert (jobs.start[job] >= 0) == (level >= 60.0 - 1e-6)
+            level -= 60.0 * (level >= 60.0 - 1e-6)
+    assert serving.rejected == (int((jobs.start < 0).sum()) if over == "reject" else 0)
+    assert over == "wait" or serving.rejected > 50
+
+
+def test_requests_that_a_rate_limit_holds_back_may_give_up_waiting() -> None:
+    run, _ = ran(limited("wait", patience="3 ms"))
+    jobs = run.recording.jobs
+    counts = run.result.jobs
+    assert counts.dropped > 50 and counts.completed + counts.dropped == counts.arrived == 200
+    left = jobs.start < 0
+    assert (jobs.finish - jobs.arrival)[left].tolist() == [3 * 10**9] * int(left.sum())
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [({"tokens": 50}, "would never be admitted"), ({"tokens": 0}, "rate_limit"), ({"tokens": 99, "over": "x"}, "over")],
+)
+def test_a_rate_limit_that_admits_nothing_is_an_error(limit: dict[str, Any], message: str) -> None:
+    data = limited("wait")
+    data["workload"][0]["rate_limit"] = limit
+    with pytest.raises(InputError, match=message):
+        ran(data)

@@ -119,6 +119,7 @@ def read_engine_overlay(path: Path) -> ServingEngine:
     )
 
 
+# Long: it has one expression for each key of a profile.
 @cache
 def _read(path: Path) -> ServingEngine:
     reader = FileReader(path, _PARAMETERS, "profile of a serving engine")

@@ -163,6 +163,7 @@ def _loops(path: Path, stated: dict[str, object], named: Mapping[str, str]) -> l
         loop
         for loop in read_loops(table, stated)
         if loop.users is not None
+        and not loop.deployment.pools
         and loop.measured["tpot_s"] is not None
         and loop.output > 1
         and loop.deployment.sku == named["sku"]

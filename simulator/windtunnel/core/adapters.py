@@ -2,8 +2,8 @@
 
 An adapter adds a product of two narrow matrices to each linear layer: x A B, with A of k x rank and B of rank x n.
 Engines run two kernels beside a linear layer for all sequences of a step: the first one (shrink) multiplies each token
-with the A of its adapter, the second one (expand) the result with B, and adds it to the output (Chen and others, Punica,
-MLSys 2024; vLLM's Triton kernels). Slots have the largest rank, and the kernels compute all of it.
+with the A of its adapter, the second one (expand) the result with B, and adds it to the output (Chen and others,
+Punica, MLSys 2024; vLLM's Triton kernels). Slots have the largest rank, and the kernels compute all of it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ KERNEL_TIME = assumed(
     2.0,
     1.0,
     4.0,
-    "the time of the kernels of adapters, relative to kernels that move the same bytes, because they gather the adapter of "
-    "each token: between 1 and the 4 of vLLM 0.6, whose kernels took 7.2 of 35 s of a 7B decoder with rank 64 on an A100 "
-    "(vllm-project/vllm#10062); later kernels are faster",
+    "the time of the kernels of adapters, relative to kernels that move the same bytes, because they gather the "
+    "adapter of each token: between 1 and the 4 of vLLM 0.6, whose kernels took 7.2 of 35 s of a 7B decoder with rank "
+    "64 on an A100 (vllm-project/vllm#10062); later kernels are faster",
 )
 
 

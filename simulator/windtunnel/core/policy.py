@@ -150,13 +150,27 @@ class Order:
 
 
 @dataclass(frozen=True)
+class CacheTier:
+    """Memory below that of the devices, which keeps blocks of prompts for each replica.
+
+    ``bytes_per_s``: the rate at which a replica loads from it; None: that of the host links of its devices.
+    """
+
+    name: Literal["host", "disk"]
+    size_bytes: float
+    bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
 class PrefixCache:
     """Blocks of prompts that a device has read are kept for later requests.
 
-    ``blocks``: as many blocks as this, beside the key-value memory of the sequences; None: in that memory.
+    ``blocks``: as many blocks as this, beside the key-value memory of the sequences; None: in that memory. ``tiers``
+    are below it, the one nearest to the device first.
     """
 
     blocks: int | None = None
+    tiers: tuple[CacheTier, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,6 +214,8 @@ class Policy:
     batch: Batch = Batch()
     preemption: Literal["none", "resume", "restart"] = "none"
     """Whether a waiting job may interrupt one that comes after it in the order, and where the latter continues."""
+    decode_route: Route | None = None
+    """Which device gets a request whose prompt was read by a device that does not decode; None: ``least-loaded``."""
     backfill: bool = False
     """Whether later jobs may start on devices for which a job of several devices waits."""
     fair: FairShares | None = None

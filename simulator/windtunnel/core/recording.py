@@ -382,7 +382,10 @@ class ServingUse:
     because the cache was full or for a request that precedes them, and ``rejected`` jobs, which were not admitted.
     ``accepted``: how often 0, 1, ... drafted tokens were accepted, by workload, shape (workloads, tokens + 1); without
     rows where nothing is drafted. ``adapter_hits``, ``adapter_loads``, ``adapter_reads``: how often a sequence was
-    admitted whose adapter was in a slot, was loaded into one, and of these was read from storage.
+    admitted whose adapter was in a slot, was loaded into one, and of these was read from storage. Of each tier below
+    the prefix caches, from the one nearest to the devices on: ``tier_blocks`` and ``tier_tokens`` that completed
+    requests found there when they last started, shape (tiers, workloads), and the time for which the links of the
+    devices loaded, ``tier_busy_ticks``, shape (tiers, devices).
     """
 
     peak_tokens: IntArray
@@ -390,11 +393,31 @@ class ServingUse:
     sequence_ticks: FloatArray
     preemptions: IntArray
     rejected: IntArray
+    tier_blocks: IntArray
+    tier_tokens: IntArray
+    tier_busy_ticks: IntArray
     accepted: IntArray
     adapter_hits: IntArray
     adapter_loads: IntArray
     adapter_reads: IntArray
     work: Sequence[StepWork] = ()
+
+
+@dataclass(frozen=True)
+class KvTransfers:
+    """The transfers of KV caches that have ended, one array element each, with times in ticks.
+
+    ``job``, ``sender`` and ``receiver`` are numbers; ``tokens`` were sent. ``asked``: when the prompt had been read;
+    ``began``: when both links were free for it; ``landed``: when it ended.
+    """
+
+    job: IntArray
+    sender: IntArray
+    receiver: IntArray
+    tokens: IntArray
+    asked: TickArray
+    began: TickArray
+    landed: TickArray
 
 
 @dataclass(frozen=True)
@@ -466,6 +489,8 @@ class Recording:
     """None where no job needs a design that a device loads."""
     use: ServingUse | None = None
     """None where no job generates tokens."""
+    transfers: KvTransfers | None = None
+    """None where no request moves from a device that reads its prompt to one that decodes it."""
     scaling: Sequence[Scaling] = ()
     """The scaled entries."""
     chips: Sequence[ChipRecord] = ()

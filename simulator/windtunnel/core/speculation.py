@@ -26,8 +26,8 @@ PASS_HOST_SHARE = assumed(
     0.1,
     0.0,
     0.5,
-    "the host's time of a pass of the draft, as a share of that of a step: a pass prepares the metadata of attention and "
-    "launches, but neither schedules requests nor returns tokens; no measurement was found",
+    "the host's time of a pass of the draft, as a share of that of a step: a pass prepares the metadata of attention "
+    "and launches, but neither schedules requests nor returns tokens; no measurement was found",
 )
 
 

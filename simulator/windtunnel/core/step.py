@@ -53,7 +53,7 @@ _NARROW_BYTES = {"fp8": 1.0, "fp8_block": 1.0 + 4.0 / 128, "nvfp4": 0.5 + 1.0 / 
 _POPULARITY = 1.01
 """Exponent of the power law of the experts' popularity: the smaller of the two with which the skewed loads of the
 measured experts were made to resemble real routers (ai-dynamo/aiconfigurator@095f58a). Held back configurations of
-serving campaigns have a smaller error with it than with equal popularity (decision 0034)."""
+serving campaigns have a smaller error with it than with equal popularity (decision 0039)."""
 
 
 class Amount(Enum):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from windtunnel.core.recording import IntArray, Loads, Progress, ServingUse, TokenGaps
+from windtunnel.core.recording import IntArray, KvTransfers, Loads, Progress, ServingUse, TokenGaps
 from windtunnel.core.ticks import FloatArray, TickArray
 
 
@@ -89,6 +89,8 @@ class EventLog:
     """Preemptions of sequences because the KV cache was full."""
     use: ServingUse
     """The use of the devices by requests."""
+    transfers: KvTransfers | None
+    """The transfers of KV caches; None where no request moves."""
     progress: Progress | None
     """What checkpoints and interruptions cost; None without checkpoints and preemption."""
     loads: Loads | None

@@ -139,7 +139,6 @@ class Bounds:
     def __init__(self, demand: Demand, targets: Sequence[Target], slack_s: float = 0.0) -> None:
         self.demand = demand
         self.targets = list(targets)
-        self.lates = lateness_limits(demand, targets) if demand.complete else []
         start, last = float(demand.arrival_s[0]), float(demand.arrival_s[-1])
         self.slack_s = max(keep_up_s(last - start, targets, demand.longest_s), slack_s)
         end = last + self.slack_s if demand.end_s is None else demand.end_s
@@ -162,53 +161,59 @@ class Bounds:
         self.run_s = end
         self._rows = _Rows()
         self._work_w = (np.zeros(0, dtype=np.int64), np.zeros(0))
-        self._build()
+        self._build(demand)
+        if demand.decoding is not None:
+            self._build(demand.decoding)
 
     # Construction of the rows.
 
-    def _build(self) -> None:
-        demand, bins = self.demand, _binned(self.demand, "whole")
+    def _build(self, demand: Demand) -> None:
+        """Add the rows of a demand. Of reading prompts and of decoding, each has rows of its own."""
+        bins = _binned(demand, "whole")
+        moves = self.demand.decoding is not None
         if not demand.complete:
-            self._presence_rows(bins, self._block(bins, np.ones(len(demand), dtype=bool), math.inf, None))
-            self._submitted_rows(bins)
+            self._presence_rows(
+                demand, bins, self._block(demand, bins, np.ones(len(demand), dtype=bool), math.inf, None)
+            )
+            self._submitted_rows(demand, bins)
             return
-        shares = self._block(bins, self.counted, self.length_s, None)
-        if demand.closed or max(demand.gang) > 1:
-            self._presence_rows(bins, shares)
+        shares = self._block(demand, bins, self.counted, self.length_s, None)
+        if demand.closed or max(demand.gang) > 1 or moves:
+            self._presence_rows(demand, bins, shares)
+        lates = lateness_limits(demand, self.targets)
         if shares is not None:
-            self._class_rows(bins, shares)
-            self._power_rows(bins, shares)
+            self._class_rows(demand, bins, shares, lates)
+            self._power_rows(demand, bins, shares)
         for until in ("whole", "first"):
-            mine = [late for late in self.lates if late.until == until]
+            mine = [late for late in lates if late.until == until]
             if not mine:
                 continue
             bins = bins if until == "whole" else _binned(demand, "first")
             for late in mine:
-                for chosen, length in self._windows(late, bins):
-                    self._block(bins, chosen, length, late.most)
+                for chosen, length in self._windows(demand, late, bins):
+                    self._block(demand, bins, chosen, length, late.most)
 
-    def _presence_rows(self, bins: _Bins, shares: np.ndarray | None) -> None:
+    def _presence_rows(self, demand: Demand, bins: _Bins, shares: np.ndarray | None) -> None:
         """Add rows that require the devices of a job on each class that has a share of its bin, however little work."""
         if shares is None:
             return
         gang = np.ones(bins.count)
-        np.maximum.at(gang, bins.of_job, np.asarray(self.demand.gang, dtype=np.float64)[self.demand.workload])
+        np.maximum.at(gang, bins.of_job, np.asarray(demand.gang, dtype=np.float64)[demand.workload])
         for c, b in zip(*np.nonzero(shares >= 0), strict=True):
             self._rows.at_most(shares[c, b : b + 1], gang[b : b + 1], 0.0, (int(c), 1.0))
 
-    def _submitted_rows(self, bins: _Bins) -> None:
+    def _submitted_rows(self, demand: Demand, bins: _Bins) -> None:
         """Add rows for users in a run of a given time, from the targets on throughput.
 
         With N users, at most N of the jobs that were submitted are not completed at the end T of the run. So a
         throughput of X requires that all but N of the first X T + N jobs are completed.
         """
-        demand = self.demand
         if not demand.closed or demand.end_s is None:
             return
         for target in self.targets:
             if target.metric == "throughput" and target.comparison == ">=":
                 first = np.arange(len(demand)) < math.floor(target.limit * demand.end_s) + demand.users
-                self._block(bins, first, demand.end_s, float(demand.users))
+                self._block(demand, bins, first, demand.end_s, float(demand.users))
 
     def _totals(self, bins: _Bins, chosen: np.ndarray) -> tuple[FloatArray, FloatArray, FloatArray]:
         total = np.bincount(bins.of_job[chosen], weights=bins.size[chosen], minlength=bins.count).astype(np.float64)
@@ -217,12 +222,14 @@ class Bounds:
         np.maximum.at(largest, bins.of_job[chosen], bins.size[chosen])
         return total, number, largest
 
-    def _block(self, bins: _Bins, chosen: np.ndarray, length_s: float, most_late: float | None) -> np.ndarray | None:
+    def _block(
+        self, demand: Demand, bins: _Bins, chosen: np.ndarray, length_s: float, most_late: float | None
+    ) -> np.ndarray | None:
         """Add the rows that distribute the jobs ``chosen`` over the classes, within ``length_s`` of every device.
 
         Returns the columns of the shares, -1 where there is none; shape (classes, bins).
         """
-        rows, demand = self._rows, self.demand
+        rows = self._rows
         total, number, largest = self._totals(bins, chosen)
         kept = np.flatnonzero(number)
         if not len(kept):
@@ -249,15 +256,15 @@ class Bounds:
                 rows.at_most(mine[here], values, 0.0, (resource.class_number, resource.capacity))
         return columns
 
-    def _class_rows(self, bins: _Bins, shares: np.ndarray) -> None:
+    def _class_rows(self, demand: Demand, bins: _Bins, shares: np.ndarray, lates: Sequence[LatenessLimit]) -> None:
         """Add rows that count jobs (and tokens) as late on a class that is too slow for them even when it is idle."""
-        demand, rows = self.demand, self._rows
-        for late in self.lates:
+        rows = self._rows
+        for late in lates:
             mine = self.judged & late.mine
             inside, _, largest_inside = self._totals(bins, mine)
             alone = demand.alone_s if late.until == "whole" else demand.alone_first_s
-            self._late_row(bins, shares, np.where(largest_inside > 0, inside / np.maximum(largest_inside, 1e-300), 0.0),
-                           alone > late.limit_s, mine, late.most)  # fmt: skip
+            weight = np.where(largest_inside > 0, inside / np.maximum(largest_inside, 1e-300), 0.0)
+            self._late_row(demand, bins, shares, weight, alone > late.limit_s, mine, late.most)
         for target in self.targets:
             until = until_of(target, demand)
             if until is None or target.statistic != "mean":
@@ -276,11 +283,10 @@ class Bounds:
             rows.at_most(np.array(columns), np.array(values), target.limit)
         for target in self.targets:
             if target.metric in ("itl", "tpot") and target.statistic in PERCENTILES and target.comparison == "<=":
-                self._gap_row(target, bins, shares)
+                self._gap_row(demand, target, bins, shares)
 
-    def _gap_row(self, target: Target, bins: _Bins, shares: np.ndarray) -> None:
+    def _gap_row(self, demand: Demand, target: Target, bins: _Bins, shares: np.ndarray) -> None:
         """Add a row that counts tokens (for TPOT requests) as late on a class whose gaps are too long."""
-        demand = self.demand
         total, _, largest = self._totals(bins, self.counted)
         slow = demand.gap_s > target.limit
         mine = self.judged & (demand.following > 0)
@@ -297,15 +303,22 @@ class Bounds:
         weight = np.where(largest > 0, total / np.maximum(largest, 1e-300), 0.0) * tokens
         # A percentile between two order statistics leaves at most one more beyond it.
         allowed = (1 - PERCENTILES[target.statistic or ""]) * float(following.sum()) + (target.metric == "tpot")
-        self._late_row(bins, shares, weight, slow, mine, allowed)
+        self._late_row(demand, bins, shares, weight, slow, mine, allowed)
 
     def _late_row(
-        self, bins: _Bins, shares: np.ndarray, weight: FloatArray, slow: np.ndarray, mine: np.ndarray, most: float
+        self,
+        demand: Demand,
+        bins: _Bins,
+        shares: np.ndarray,
+        weight: FloatArray,
+        slow: np.ndarray,
+        mine: np.ndarray,
+        most: float,
     ) -> None:
         columns: list[int] = []
         values: list[float] = []
         outside = np.bincount(bins.of_job[self.counted & ~mine], minlength=bins.count) > 0
-        for c in range(self.demand.classes):
+        for c in range(demand.classes):
             quick = np.bincount(bins.of_job[mine & ~slow[c]], minlength=bins.count) > 0
             here = np.flatnonzero((shares[c] >= 0) & ~quick & ~outside & (weight > 0))
             columns += shares[c, here].tolist()
@@ -313,9 +326,8 @@ class Bounds:
         if columns:
             self._rows.at_most(np.array(columns), np.array(values), most)
 
-    def _power_rows(self, bins: _Bins, shares: np.ndarray) -> None:
+    def _power_rows(self, demand: Demand, bins: _Bins, shares: np.ndarray) -> None:
         """Compute the average power above idle of the work, over the longest possible run."""
-        demand = self.demand
         total, _, _ = self._totals(bins, self.counted)
         columns: list[int] = []
         values: list[float] = []
@@ -325,11 +337,11 @@ class Bounds:
             here = np.flatnonzero(shares[c] >= 0)
             columns += shares[c, here].tolist()
             values += (least[here] * total[here] / self.run_s * _SHRINK).tolist()
-        self._work_w = (np.array(columns, dtype=np.int64), np.array(values))
+        before, watts = self._work_w
+        self._work_w = (np.append(before, np.array(columns, dtype=np.int64)), np.append(watts, np.array(values)))
 
-    def _windows(self, late: LatenessLimit, bins: _Bins) -> list[tuple[np.ndarray, float]]:
+    def _windows(self, demand: Demand, late: LatenessLimit, bins: _Bins) -> list[tuple[np.ndarray, float]]:
         """Return the busiest windows of several lengths; their timely jobs complete in the window plus the limit."""
-        demand = self.demand
         mine = np.flatnonzero(self.judged & late.mine)
         if len(mine) < 2 or demand.closed:
             return []

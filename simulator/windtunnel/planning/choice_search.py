@@ -429,7 +429,7 @@ class ChoiceSearch:
 
     def inputs(self) -> ModelInputs:
         """Return the number of inputs of the device models of all candidates, and how many of them are assumed."""
-        rows = provenance(self.run.compiled, self.run.classes, self.run.designs)
+        rows = provenance(self.run.compiled, self.run.classes, self.run.designs, self.run.links)
         return ModelInputs(len(rows), sum(row.provenance == "assumed" for row in rows))
 
 

@@ -14,7 +14,8 @@ from windtunnel.planning.evaluation import headroom
 from windtunnel.scenario.arrivals import Closed, Deterministic, Mix, Trace
 from windtunnel.scenario.faults import is_random
 from windtunnel.scenario.judging import measured
-from windtunnel.scenario.program import Branch, OpStage, Stage, Streams
+from windtunnel.scenario.lengths import Length
+from windtunnel.scenario.program import Branch, Generate, OpStage, Stage, Streams, flattened
 from windtunnel.scenario.scenario import Scenario, Stop
 from windtunnel.scenario.target import METRICS, Target
 
@@ -163,10 +164,19 @@ def draws(scenario: Scenario) -> bool:
         op.choices.get("distribution", "deterministic") for program in scenario.programs for op in _operations(program)
     )
     return (
-        any(drawn(w.arrivals) for w in scenario.workload)
+        any(drawn(w.arrivals) or w.session is not None or w.rows is not None for w in scenario.workload)
+        or any(_draws_lengths(stage) for program in scenario.programs for stage in flattened(program))
         or any(distribution != "deterministic" for distribution in services)
         or any(is_random(fault) for fault in scenario.faults)
     )
+
+
+def _draws_lengths(stage: Stage) -> bool:
+    """Return whether the lengths of the requests of a stage are random."""
+    if not isinstance(stage, Generate):
+        return False
+    grouped = stage.shared_prefix is not None and stage.shared_prefix.groups > 1
+    return grouped or any(isinstance(value, Length) and value.is_random for value in (stage.prompt, stage.output))
 
 
 def repeats(scenario: Scenario) -> bool:

@@ -29,7 +29,7 @@ _SPELLED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _REQUIREMENTS = ("price", "deadline", "use_case")
 _LOADING_S = 60.0
 """How long a policy file may take to be loaded, and each of its functions to answer one example."""
-_CANDIDATE = Candidate(1, 0.5, 0.25, 0.25, 0.001, 10.0, 1.0, 3, 0.0, 0.0, 1000, 512, 4000, 100_000, 8, 1)
+_CANDIDATE = Candidate(1, 0.5, 0.25, 0.25, 0.001, 10.0, 1.0, 3, 0.0, 0.0, 1000, 512, 4000, 100_000, 8, 1, 1)
 _JOB = JobKey(10**12, 1, 2 * 10**12, 0.25)
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
+from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.run import (
-    AdapterUse,
     Estimate,
     RunResult,
     Serving,
-    SpeculationUse,
     TimeDistribution,
     TokenEstimate,
     WorkloadResult,
@@ -93,6 +92,7 @@ def lines(result: RunResult) -> list[str]:
             f"{rate(serving.input_tokens_per_s, 'prompt tokens')}, {rate(serving.output_tokens_per_s, 'output tokens')}"
         )
     found += [f"{entry.entry}: {use_text(entry)}" for entry in serving.entries[:6]]
+    found += transfer_lines(serving)
     found += [_tenant_text(tenant) for tenant in serving.tenants[:MOST_TENANTS]]
     events = [plural(serving.preemptions, "preemption")] if serving.preemptions else []
     events += [f"{serving.rejected:,} rejected"] if serving.rejected else []
@@ -100,6 +100,8 @@ def lines(result: RunResult) -> list[str]:
         text = f"{serving.prefix_hit_tokens:,} prompt tokens from the prefix cache"
         hit = serving.prefix_hit_rate
         events.append(text if hit is None else f"{text}, which had {share(hit)} of the blocks")
+    if serving.prefix_tiers:
+        events.append("by tier " + ", ".join(f"{row.tier} {share(row.hit_rate)}" for row in serving.prefix_tiers))
     found += [", ".join(events)] if events else []
     found += [] if serving.adapters is None else [adapter_text(serving.adapters)]
     found += [] if serving.speculation is None else [speculation_text(serving.speculation)]
@@ -107,12 +109,25 @@ def lines(result: RunResult) -> list[str]:
     return [*found, costs] if costs else found
 
 
+def transfer_lines(serving: Serving) -> list[str]:
+    """Return lines on the transfers of KV caches; none where no request moves."""
+    moved = serving.kv_transfers
+    if moved is None or moved.transfer_s is None or moved.waiting_s is None:
+        return []
+    text = f"{plural(moved.count, 'KV cache')} sent ({quantity(moved.bytes, 'B')})"
+    text += f", {quantity(moved.transfer_s.mean, 's')} each after waiting {quantity(moved.waiting_s.mean, 's')}"
+    if moved.busiest_link is not None:
+        text += f"; busiest link {share(moved.busiest_link)}"
+    return [text]
+
+
 def adapter_text(use: AdapterUse) -> str:
     """Return how requests found their adapters: "adapters: 71% of admitted requests found theirs in a slot, ..."."""
     if use.hit_rate is None:
         return "adapters: no request used one"
     read = f", {use.storage_reads:,} of them read from storage" if use.storage_reads else ""
-    return f"adapters: {share(use.hit_rate)} of admitted requests found theirs in a slot; {plural(use.loads, 'load')}{read}"
+    found = f"adapters: {share(use.hit_rate)} of admitted requests found theirs in a slot"
+    return f"{found}; {plural(use.loads, 'load')}{read}"
 
 
 def speculation_text(use: SpeculationUse) -> str:
@@ -184,6 +199,7 @@ def section(result: RunResult) -> Markup | None:
         page.table(caption, ["Metric", *STATISTICS], rows, name="serving-times") if rows else None,
         _classes(result),
         _use(serving),
+        _transfers(serving),
         _tenants(serving),
     )
 
@@ -243,6 +259,28 @@ def _classes(result: RunResult) -> Markup | None:
     rows = [row(workload, workload.serving) for workload in result.workloads if workload.serving is not None]
     header = ["Workload", "Steady state", "Attainment", *(f"{heading} p99" for heading in TIMES)]
     return page.table("Requests by workload", [*header, "Preemptions", "Rejected"], rows, words=(0, 1), name="classes")
+
+
+def _transfers(serving: Serving) -> Markup | None:
+    """Return a row for each pair of fleet entries between which KV caches were sent."""
+    moved = serving.kv_transfers
+    if moved is None or moved.transfer_s is None or moved.waiting_s is None:
+        return None
+    rows = [
+        [
+            f"{pair.sender} to {pair.receiver}",
+            f"{pair.count:,}",
+            quantity(pair.bytes, "B"),
+            quantity(pair.bytes_per_s, "B/s"),
+        ]
+        for pair in moved.pairs
+    ]
+    times = ", ".join(
+        f"{words} {quantity(spread.mean, 's')} (p99 {quantity(spread.p99, 's')})"
+        for words, spread in (("waiting", moved.waiting_s), ("transfer", moved.transfer_s))
+    )
+    caption = f"KV caches sent from prefill to decode. Means: {times}"
+    return page.table(caption, ["From, to", "Transfers", "Sent", "Rate"], rows, name="kv-transfers")
 
 
 def _use(serving: Serving) -> Markup:

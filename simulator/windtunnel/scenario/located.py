@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -13,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.renamed import renamed_error
-from windtunnel.core.yamlfile import Document, Path, format_path
+from windtunnel.core.yamlfile import Path
 
 
 @cache
@@ -21,7 +22,43 @@ def _schema_of(model: type[BaseModel]) -> JsonSchemaValue:
     return model.model_json_schema(by_alias=True)
 
 
-def located(error: ValidationError, document: Document, model: type[BaseModel]) -> InputError:
+class Placed(Protocol):
+    """Data and the places of its values: a document, or a part of one."""
+
+    @property
+    def data(self) -> Any:
+        """The plain data."""
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+
+    def where(self, path: Path, *, key: bool = False) -> Location:
+        """Return the place of the value, or of its key, at ``path``."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    data: Any
+    path: Path
+    locate: Callable[..., Location]
+
+    @property
+    def file(self) -> str:
+        return self.locate(self.path).file or ""
+
+    def where(self, path: Path, *, key: bool = False) -> Location:
+        return self.locate((*self.path, *path), key=key)
+
+
+def located_part(
+    error: ValidationError, data: object, path: Path, locate: Callable[..., Location], model: type[BaseModel]
+) -> InputError:
+    """Return the first of the errors of ``model`` in ``data``, which is at ``path`` of a document, with its place."""
+    return located(error, _Part(data, path, locate), model)
+
+
+def located(error: ValidationError, document: Placed, model: type[BaseModel]) -> InputError:
     """Return the first of the errors of ``model`` with its place in the file."""
     schema = _schema_of(model)
     details = error.errors(include_url=False)
@@ -61,7 +98,7 @@ _EXAMPLES: Mapping[str, str] = {
 """Examples of keys that are often written wrongly."""
 
 
-def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: JsonSchemaValue) -> InputError:
+def _in_our_words(detail: ErrorDetails, path: Path, document: Placed, schema: JsonSchemaValue) -> InputError:
     context = detail.get("ctx") or {}
     where = document.where(path)
     if detail["type"] == "windtunnel":
@@ -72,7 +109,10 @@ def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: 
         return InputError(
             f"'{path[-1]}' is missing",
             where=Location(
-                document.file, document.where(path[:-1]).line, document.where(path[:-1]).column, format_path(path)
+                document.file,
+                document.where(path[:-1]).line,
+                document.where(path[:-1]).column,
+                document.where(path).field,
             ),
             expected=_missing(path, document.data, schema),
         )

@@ -12,12 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from pydantic import ValidationError
 
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import OPERATIONS, Operation
 from windtunnel.core.units import parse_quantity
+from windtunnel.scenario.fields import Model
+from windtunnel.scenario.lengths import Length, SharedPrefix
+from windtunnel.scenario.located import located_part
 
 Path = tuple[str | int, ...]
 
@@ -41,6 +46,8 @@ class ColumnRef:
 
 
 Value = float | ColumnRef
+TokenCount = Value | Length
+"""A number, the value of a column, or a number that is drawn for each job."""
 
 
 @dataclass(frozen=True)
@@ -87,16 +94,16 @@ class Generate:
     """The generation of ``output`` tokens from a prompt of ``prompt`` tokens by a decoder."""
 
     model: str
-    prompt: Value
-    output: Value
+    prompt: TokenCount
+    output: TokenCount
     path: Path
-    shared_prefix: int = 0
-    """The tokens with which all prompts of the workload begin."""
+    shared_prefix: SharedPrefix | None = None
     adapter: Value | None = None
     """The number of the request's LoRA adapter, 0 for none; None if the popularity of the adapters decides."""
 
 
 Stage = OpStage | Branch | Streams | Generate
+PartOfProgram = TypeVar("PartOfProgram", bound=Model)
 
 
 def parse_program(
@@ -170,14 +177,14 @@ class _Parser:
                     expected=list_choices(self.models) if self.models else "a model under `models:`",
                     nearest=nearest(str(model), self.models),
                 )
-            prompt = self.value(fields["prompt"], (*here, "prompt"))
-            output = self.value(fields["output"], (*here, "output"))
-            shared = self.value(fields["shared_prefix"], (*here, "shared_prefix")) if "shared_prefix" in fields else 0.0
-            if isinstance(shared, ColumnRef):
-                raise self.wrong("this is a column", (*here, "shared_prefix"), "one number of tokens for all prompts")
+            prompt = self.length(fields["prompt"], (*here, "prompt"))
+            output = self.length(fields["output"], (*here, "output"))
+            shared = None
+            if "shared_prefix" in fields:
+                shared = self.shared_prefix(fields["shared_prefix"], (*here, "shared_prefix"))
             named = fields.get("adapter")
             adapter = named if named is None else 0.0 if named == 0 else self.value(named, (*here, "adapter"))
-            yield Generate(str(model), prompt, output, here, int(shared), adapter)
+            yield Generate(str(model), prompt, output, here, shared, adapter)
         else:
             yield self.operation(str(name), values, here)
 
@@ -248,7 +255,30 @@ class _Parser:
             return ColumnRef(raw[1:])
         if isinstance(raw, int) and not isinstance(raw, bool) and 1 <= raw <= 10**9:
             return float(raw)
-        raise self.wrong(f"this is {str(raw)[:40]}", path, "a whole number from 1 to 10^9, or a column such as $Tokens")
+        expected = "a whole number from 1 to 10^9, or a column such as $Tokens"
+        if path[-1] in ("prompt", "output"):
+            expected += ", or {distribution: ...}"
+        raise self.wrong(f"this is {str(raw)[:40]}", path, expected)
+
+    def length(self, raw: object, path: Path) -> TokenCount:
+        """Return a number of tokens: a number, a column, or a distribution."""
+        return self.part(Length, raw, path) if isinstance(raw, dict) else self.value(raw, path)
+
+    def shared_prefix(self, raw: object, path: Path) -> SharedPrefix:
+        """Return the tokens with which prompts begin alike: a number for all prompts, or a mapping."""
+        if isinstance(raw, dict):
+            return self.part(SharedPrefix, raw, path)
+        tokens = self.value(raw, path)
+        if isinstance(tokens, ColumnRef):
+            raise self.wrong("this is a column", path, "one number of tokens for all prompts, or {tokens: ...}")
+        return SharedPrefix(tokens=int(str(raw)))
+
+    def part(self, model: type[PartOfProgram], raw: object, path: Path) -> PartOfProgram:
+        """Return a mapping of the program as an instance of a model."""
+        try:
+            return model.model_validate(raw)
+        except ValidationError as error:
+            raise located_part(error, raw, path, self.locate, model) from None
 
     def fields(
         self, values: object, path: Path, required: Sequence[str], optional: Sequence[str] = ()
@@ -281,9 +311,9 @@ def columns_used(program: Sequence[Stage]) -> Iterator[tuple[str, bool, Path]]:
                 if isinstance(value, ColumnRef):
                     yield value.name, True, (*stage.path, key)
         elif isinstance(stage, Generate):
-            for key, value in (("prompt", stage.prompt), ("output", stage.output)):
-                if isinstance(value, ColumnRef):
-                    yield value.name, True, (*stage.path, key)
+            for key, tokens in (("prompt", stage.prompt), ("output", stage.output)):
+                if isinstance(tokens, ColumnRef):
+                    yield tokens.name, True, (*stage.path, key)
         elif isinstance(stage, Streams):
             for body in stage.bodies:
                 yield from columns_used(body)

@@ -17,7 +17,7 @@ from windtunnel.core.group import Group
 from windtunnel.core.serving_engine import ServingEngine
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document
-from windtunnel.scenario.arrivals import Arrivals, Closed, Think
+from windtunnel.scenario.arrivals import Arrivals, Closed, Think, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.decoder import DecoderModel, ServedModel
 from windtunnel.scenario.faults import Fault
@@ -34,7 +34,9 @@ from windtunnel.scenario.fields import (
     whole,
 )
 from windtunnel.scenario.fields import Model as _Model
+from windtunnel.scenario.lengths import Rows, Session
 from windtunnel.scenario.plan import Plan
+from windtunnel.scenario.prefix_cache import StatedPrefixCache
 from windtunnel.scenario.program import Stage
 from windtunnel.scenario.site import Site
 from windtunnel.scenario.target import METRICS, SPREAD, Target, parse_figure, parse_target
@@ -118,6 +120,9 @@ class StepLimits(_Model):
     )
 
 
+Role = Literal["prefill", "decode", "both"]
+
+
 class FleetEntry(_Model):
     """``count`` devices of one SKU, reached through one API (``SKU`` or ``SKU@API``).
 
@@ -160,6 +165,11 @@ class FleetEntry(_Model):
     )
     engine: Literal["vllm", "sglang", "trtllm", "generic"] = Field(
         "generic", description="the serving engine whose profile applies to these devices"
+    )
+    role: Role = Field(
+        "both",
+        description="what these replicas do for a request: read its prompt (prefill), produce its further tokens "
+        "(decode), or both",
     )
     node: Node = Field(Node(), description="the node of these devices; default: that of the SKU")
     batch: StepLimits | None = Field(
@@ -238,6 +248,14 @@ class Checkpoint(_Model):
     restore: Seconds = Field(0.0, description="time that an interrupted job takes to load its last checkpoint")
 
 
+class RateLimit(_Model):
+    """The tokens, of prompts and outputs, that requests of each tenant of a workload may have in a time."""
+
+    tokens: Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**12)]
+    per: PositiveSeconds = Field(60.0, description="the time; tokens that were not used are kept up to `tokens`")
+    over: Literal["reject", "wait"] = Field("reject", description="what happens to a request that exceeds the limit")
+
+
 class Workload(_Model):
     """A stream of jobs that run the same program."""
 
@@ -267,14 +285,32 @@ class Workload(_Model):
         description="admission limit: a job that arrives when so many jobs, of all workloads, wait for a device is "
         "rejected; default: every job is admitted",
     )
+    session: Session | None = Field(
+        None, description="each arrival is a session of several requests; default: it is one request"
+    )
+    rows: Rows | None = Field(
+        None, description="a table of whose rows each job takes one at random, for `$Column` without a trace"
+    )
     tenant: Text | None = Field(
         None,
         description="whose jobs these are, for `fair` in the policy: a name, or the column of the trace that has it "
         "($column); default: the workload's name",
     )
+    rate_limit: RateLimit | None = Field(
+        None, description="admission limit: tokens per time of each tenant; default: every request is admitted"
+    )
     checkpoint: Checkpoint | None = Field(
         None, description="checkpoints from which an interrupted job continues; default: it starts from the beginning"
     )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Workload:
+        if isinstance(self.arrivals, Trace):
+            for key in ("session", "rows"):
+                if getattr(self, key) is not None:
+                    problem = f"'{self.name}' has a trace and {key}; the rows of the trace are its requests"
+                    raise as_custom(InputError(problem, expected=f"no {key}, or another process"))
+        return self
 
     @model_validator(mode="after")
     def _waits(self) -> Workload:
@@ -282,9 +318,12 @@ class Workload(_Model):
         if patience == 0 and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
             problem = f"the users of '{self.name}' would submit jobs without end at one time: they do not wait or think"
             raise as_custom(InputError(problem, expected="a patience or a think time above 0"))
-        if self.max_waiting is not None and isinstance(self.arrivals, Closed) and self.arrivals.think.mean == 0:
+        rejects = self.rate_limit is not None and self.rate_limit.over == "reject"
+        if (self.max_waiting is not None or rejects) and isinstance(self.arrivals, Closed):
+            key = "rate_limit" if rejects else "max_waiting"
             problem = f"the users of '{self.name}' would submit jobs without end at one time when they are rejected"
-            raise as_custom(InputError(problem, expected="a think time above 0, or no max_waiting"))
+            if self.arrivals.think.mean == 0:
+                raise as_custom(InputError(problem, expected=f"a think time above 0, or no {key}"))
         return self
 
 
@@ -294,19 +333,6 @@ class RequestBatch(_Model):
     kind: Literal["request"]
     size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100_000)]
     wait: Seconds = 0.0
-
-
-class StatedPrefixCache(_Model):
-    """Blocks of prompts that a device has read are kept, and a later prompt that begins with them is not read again."""
-
-    block: Annotated[int, BeforeValidator(whole), Field(ge=1, le=131_072)] | None = Field(
-        None, description="tokens of a block; default: 16, or the size of the trace's own blocks"
-    )
-    blocks: Annotated[int, BeforeValidator(whole), Field(ge=1, le=2**30)] | None = Field(
-        None,
-        description="the blocks that each replica keeps, in memory of their own; default: what the KV memory has room "
-        "for beside the running sequences",
-    )
 
 
 class ContinuousBatch(_Model):
@@ -370,6 +396,11 @@ class PolicyParts(_Model):
         None,
         description="a waiting job interrupts a job in progress that comes after it in the order: one that later "
         "continues (resume), or starts again from its last checkpoint or the beginning (restart); default: never",
+    )
+    decode_route: Text | WeightedRoute | None = Field(
+        None,
+        description="the route that chooses the replica to which a request moves when its prompt has been read by an "
+        "entry with the role prefill; default: least-loaded",
     )
     fair: FairShares | None = Field(
         None,

@@ -12,9 +12,10 @@ from windtunnel import policies
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, FairShares, Policy, PrefixCache, Route
+from windtunnel.core.policy import Batch, CacheTier, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.policies.weighted import weighted_route
+from windtunnel.scenario.prefix_cache import StatedPrefixCache
 from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, WeightedRoute
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.read import read_overlay
@@ -32,8 +33,22 @@ def device_model(name: str, catalogue: Catalogue, calibration: str | None = None
     return catalogue.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
 
 
+def _prefix_cache(stated: StatedPrefixCache) -> PrefixCache:
+    tiers: list[CacheTier] = []
+    if stated.host is not None:
+        tiers.append(CacheTier("host", stated.host.size, stated.host.bandwidth))
+    if stated.disk is not None:
+        tiers.append(CacheTier("disk", stated.disk.size, stated.disk.bandwidth))
+    return PrefixCache(stated.blocks, tuple(tiers))
+
+
 def policy_of(scenario: Scenario) -> Policy:
     """Return the scenario's policy with its batching; raises InputError with its place for an unknown name."""
+    policy = _stated_policy(scenario)
+    return replace(policy, decode_route=policy.decode_route or policies.route_named("least-loaded"))
+
+
+def _stated_policy(scenario: Scenario) -> Policy:
     stated = scenario.policy
     if isinstance(stated, str):
         return _located(
@@ -49,9 +64,10 @@ def policy_of(scenario: Scenario) -> Policy:
             chosen.size or 0,
             tokens=chosen.tokens or 0,
             memory=chosen.memory or 0.0,
-            prefix_cache=PrefixCache(chosen.prefix_cache.blocks) if chosen.prefix_cache else None,
+            prefix_cache=_prefix_cache(chosen.prefix_cache) if chosen.prefix_cache else None,
         )
     preemption = stated.preemption or "none"
+    decode_route = _route(scenario, stated.decode_route, "decode_route") if stated.decode_route is not None else None
     fair = None if stated.fair is None else FairShares(stated.fair.weights, stated.fair.prompt, stated.fair.output)
     if stated.name is not None:
         named = _located(
@@ -60,18 +76,22 @@ def policy_of(scenario: Scenario) -> Policy:
             "policy",
             "name",
         )
-        return replace(named, preemption=preemption, backfill=stated.backfill, fair=fair)
-    folder, outside = scenario.folder, scenario.outside_code
-    made_route: Callable[[], Route]
-    if isinstance(stated.route, WeightedRoute):
-        made_route = partial(weighted_route, stated.route.weights)
-    else:
-        made_route = partial(policies.route_named, stated.route or "central", folder, outside)
-    made_order = partial(policies.order_named, stated.order or "arrival", folder, outside)
-    route = _located(made_route, scenario, "policy", "route")
+        return replace(named, preemption=preemption, backfill=stated.backfill, decode_route=decode_route, fair=fair)
+    made_order = partial(policies.order_named, stated.order or "arrival", scenario.folder, scenario.outside_code)
+    route = _route(scenario, stated.route or "central", "route")
     order = _located(made_order, scenario, "policy", "order")
     name = f"{route.name} / {order.name}"
-    return Policy(name, route, order, batch, preemption, stated.backfill, fair)
+    return Policy(name, route, order, batch, preemption, decode_route, stated.backfill, fair)
+
+
+def _route(scenario: Scenario, stated: str | WeightedRoute, key: str) -> Route:
+    """Return a route by its name, its weights or a user's file, as ``key`` of the policy states it."""
+    make: Callable[[], Route]
+    if isinstance(stated, WeightedRoute):
+        make = partial(weighted_route, stated.weights)
+    else:
+        make = partial(policies.route_named, stated, scenario.folder, scenario.outside_code)
+    return _located(make, scenario, "policy", key)
 
 
 def _located(make: Callable[[], _Part], scenario: Scenario, *path: str) -> _Part:
@@ -106,6 +126,7 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
                 device = device_model(entry.device, catalogue, overlay)
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "calibration")) from None
+        linked = entry.group_size > 1 or any(other.role != "both" for other in scenario.fleet)
         try:
             device = configure(
                 device,
@@ -114,8 +135,8 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
                 max_w=entry.power.max,
                 memory_bytes=entry.memory,
                 link_bytes_per_s=entry.node.link,
-                network_bytes_per_s=scenario.network.bandwidth if entry.group_size > 1 else None,
-                network_latency_s=scenario.network.latency if entry.group_size > 1 else None,
+                network_bytes_per_s=scenario.network.bandwidth if linked else None,
+                network_latency_s=scenario.network.latency if linked else None,
             )
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "device")) from None

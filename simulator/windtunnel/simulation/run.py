@@ -167,7 +167,7 @@ def _simulate(
         policy=first.policy.name,
         **vars(measured),
         contexts=operation_contexts(first),
-        provenance=provenance(first.compiled, first.classes, first.designs),
+        provenance=provenance(first.compiled, first.classes, first.designs, first.links),
         model_accuracy=model_accuracy(first.compiled, first.classes),
         real=real or None,
         notes=list(dict.fromkeys(notes)),

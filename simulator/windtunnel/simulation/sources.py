@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def provenance(
-    compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any], designs: Mapping[int, Any]
+    compiled: Mapping[tuple[int, int], Any],
+    classes: Sequence[Any],
+    designs: Mapping[int, Any],
+    links: Mapping[int, Any],
 ) -> list[ModelInput]:
     """Return every number that a run depends on: device, parameter, value in its unit, source and range.
 
@@ -38,6 +41,10 @@ def provenance(
             sources.setdefault((target.label, path), _source_row(target, path, target.values[path]))
         load = target.design_load() if fleet_class.number in designs and designs[fleet_class.number].changes else None
         for path, sourced in () if load is None else load.sources.items():
+            sources.setdefault((target.label, path), _source_row(target, path, sourced))
+    for number, link in links.items():
+        target = classes[number].device
+        for path, sourced in link.sources.items():
             sources.setdefault((target.label, path), _source_row(target, path, sourced))
     return [sources[key] for key in sorted(sources)]
 

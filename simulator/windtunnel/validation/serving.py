@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,10 @@ TEXTS = ("engine", "model", "sku", "weights", "kv_dtype")
 LOG = ("arrival_s", "prompt_tokens", "output_tokens", "first_token_s", "last_token_s")
 """The columns of a request log."""
 BATCH = ("batch.size", "batch.tokens", "batch.memory")
-SETTABLE = (*TEXTS, *GROUP, "users", "rate_per_s", "prompt_tokens", "output_tokens", *BATCH)
+ROLES = ("prefill", "decode")
+BY_ROLE = tuple(f"{role}_{key}" for role in ROLES for key in ("workers", *GROUP))
+"""The columns of disaggregated serving: how many groups have a role, and the keys of such a group."""
+SETTABLE = (*TEXTS, *GROUP, *BY_ROLE, "users", "rate_per_s", "prompt_tokens", "output_tokens", *BATCH)
 """What `--set` may state."""
 
 TURNS, LEFT_OUT = 5, 2
@@ -41,8 +44,22 @@ OPEN_REQUESTS, OPEN_LEFT_OUT = 1000, 200
 
 
 @dataclass(frozen=True)
+class Pool:
+    """The groups of disaggregated serving that have one role."""
+
+    workers: int
+    group: Mapping[str, int]
+
+    @property
+    def devices(self) -> int:
+        """The devices of all groups."""
+        shared = self.group["tensor"] * self.group.get("pipeline", 1) * self.group.get("attention_data", 1)
+        return self.workers * shared
+
+
+@dataclass(frozen=True)
 class Deployment:
-    """An engine with a model on one group of devices.
+    """An engine with a model on one group of devices, or on ``prefill`` and ``decode`` groups of disaggregated serving.
 
     ``weights`` and ``kv_dtype`` are empty for the model's own. ``batch`` has the keys of a scenario's batch that are
     stated. ``calibration`` is the path of an overlay.
@@ -56,6 +73,7 @@ class Deployment:
     kv_dtype: str
     batch: Mapping[str, float]
     calibration: Path | None = None
+    pools: Mapping[str, Pool] = field(default_factory=dict)
 
     def profile(self) -> ServingEngine:
         """Return the profile of the engine, with the calibration if that is one of engines."""
@@ -72,14 +90,20 @@ class Deployment:
         kv_dtype = published_cache(weights, self.kv_dtype)
         if kv_dtype:
             served["kv_dtype"] = kv_dtype
-        entry: dict[str, object] = {"device": self.sku, "group": dict(self.group), "engine": self.engine}
+        entry: dict[str, object] = {"device": self.sku, "engine": self.engine}
         if self.calibration is not None:
             entry["calibration"] = str(self.calibration.resolve())
+        fleet = [{**entry, "group": dict(self.group)}]
+        if self.pools:
+            fleet = [
+                {**entry, "name": role, "role": role, "group": dict(pool.group), "count": pool.devices}
+                for role, pool in self.pools.items()
+            ]
         return {
             "schema": 1,
             "name": "measured serving",
             "models": {"served": served},
-            "fleet": [entry],
+            "fleet": fleet,
             "workload": [
                 {
                     "name": "requests",
@@ -181,7 +205,7 @@ class _Cells:
         value = self.quantity(name, default)
         if value is None:
             raise InputError(f"'{name}' is missing", where=self.where(name), expected=f"a column, or --set {name}=...")
-        if name in (*GROUP, "batch.size", "batch.tokens") and value != int(value):
+        if name in (*GROUP, *BY_ROLE, "batch.size", "batch.tokens") and value != int(value):
             raise InputError(f"this is {value:g}", where=self.where(name), expected="a whole number")
         return max(round(value), 1)
 
@@ -199,12 +223,7 @@ class _Cells:
             dense = all(layers.experts is None for layers in find_architecture(model).layers)
         except InputError as error:
             raise error.at(self.where("model")) from None
-        group = {name: self.count(name, 1) for name in GROUP[:3]}
-        if not dense:
-            group["expert"] = self.count("expert", 1)
-            shared = self.quantity("expert_tensor")
-            if shared is not None:
-                group["expert_tensor"] = self.count("expert_tensor")
+        group = self.group(dense)
         batch: dict[str, float] = {}
         for name in BATCH:
             if name in self.stated:
@@ -227,7 +246,38 @@ class _Cells:
             self.text("kv_dtype", ""),
             batch,
             calibration,
+            self.pools(dense),
         )
+
+    def group(self, dense: bool, role: str = "") -> dict[str, int]:
+        """Return the group of a role, or the only one."""
+        of = f"{role}_" if role else ""
+        group = {name: self.count(of + name, 1) for name in GROUP[:3]}
+        if not dense:
+            group["expert"] = self.count(of + "expert", 1)
+            if self.quantity(of + "expert_tensor") is not None:
+                group["expert_tensor"] = self.count(of + "expert_tensor")
+        return group
+
+    def pools(self, dense: bool) -> dict[str, Pool]:
+        """Return the groups of each role; none where one group does everything."""
+        stated = [name for name in BY_ROLE if self.quantity(name) is not None]
+        if not stated and self.text("mode", "") != "disagg":
+            return {}
+        for role in ROLES:
+            if not any(name.startswith(role) for name in stated):
+                raise InputError(
+                    f"disaggregated serving needs groups that {role}",
+                    where=self.where(f"{role}_tensor"),
+                    expected=f"columns such as {role}_workers and {role}_tensor",
+                )
+        if any(self.quantity(name) is not None for name in GROUP):
+            raise InputError(
+                "this row has one group, and groups for prefill and decode",
+                where=self.where("tensor"),
+                expected="either of them",
+            )
+        return {role: Pool(self.count(f"{role}_workers", 1), self.group(dense, role)) for role in ROLES}
 
     def loop(self, calibration: Path | None) -> MeasuredLoop:
         users, rate = self.quantity("users"), self.quantity("rate_per_s")

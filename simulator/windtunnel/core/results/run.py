@@ -8,7 +8,10 @@ from typing import Protocol
 
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.results.data import HIDDEN, INLINE, OPTIONAL, Result
+from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.faults import FaultResult, ProgressResult
+from windtunnel.core.results.prefix_tiers import PrefixTier
+from windtunnel.core.results.transfers import KvTransferResult
 from windtunnel.core.results.use import EntryUse, TenantUse
 
 
@@ -87,35 +90,6 @@ class CostPerMillion(Result):
     total: float | None = None
 
 
-@dataclass(frozen=True)
-class SpeculationUse(Result):
-    """How the drafted tokens of the steps of decoding sequences were accepted, also beyond the ends of outputs."""
-
-    steps: int
-    """In how many steps tokens were drafted, each sequence counted on its own."""
-    drafted_tokens: int
-    accepted_tokens: int
-    acceptance_rate: float | None
-    """The share of the drafted tokens that were accepted; None if none was drafted."""
-    mean_acceptance_length: float | None
-    """The mean number of tokens of a step: the accepted ones, and the one of the decoder itself."""
-    acceptance_by_position: Sequence[float]
-    """The share of the steps that accepted the token at each position, and so all before it."""
-
-
-@dataclass(frozen=True)
-class AdapterUse(Result):
-    """How often requests found their LoRA adapter in a slot when they were admitted."""
-
-    hits: int
-    loads: int
-    """How often an adapter was loaded into a slot."""
-    storage_reads: int
-    """How many of these loads the host did not hold."""
-    hit_rate: float | None
-    """Hits over hits and loads; None without either."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Serving(Result):
     """Token times (s), rates and costs of the jobs that generate tokens; ``TokenEstimate`` has both intervals."""
@@ -134,6 +108,8 @@ class Serving(Result):
     prefix_hit_rate: float | None = None
     """The share of looked-up blocks that the prefix cache had; None without one."""
     prefix_hit_tokens: int | None = None
+    prefix_tiers: Sequence[PrefixTier] = ()
+    """What was found in each tier; empty without tiers below the prefix caches."""
     kv_peak: float | None = None
     """The largest share of a replica's KV cache that was needed; None without continuous batching."""
     kv_capacity_tokens: Mapping[str, int] = field(default_factory=dict)
@@ -143,10 +119,10 @@ class Serving(Result):
     cost_per_million_usd: CostPerMillion = CostPerMillion()
     energy_per_output_token_j: float | None = None
     speculation: SpeculationUse | None = None
-    """None without speculative decoding."""
+    """None without speculative decoding; so are ``adapters`` and ``kv_transfers`` without what they are about."""
     adapters: AdapterUse | None = None
-    """None without LoRA adapters."""
     entries: Sequence[EntryUse] = ()
+    kv_transfers: KvTransferResult | None = None
     tenants: Sequence[TenantUse] = ()
     """The tenants of all workloads, those with most tokens first; empty where no workload and no policy states any."""
     attainment: Estimate = field(default=Estimate(None), metadata=HIDDEN)

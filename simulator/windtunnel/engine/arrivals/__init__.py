@@ -4,7 +4,7 @@
 transforms traces, ``limits`` bounds the number of jobs, and ``streams`` applies stop conditions and merges workloads.
 """
 
-from windtunnel.engine.arrivals.closed import ThinkTimes
+from windtunnel.engine.arrivals.closed import ThinkTimes, think_ticks
 from windtunnel.engine.arrivals.limits import MAX_JOBS, MAX_STREAMED_JOBS, JobLimit
 from windtunnel.engine.arrivals.streams import (
     Stream,
@@ -14,7 +14,14 @@ from windtunnel.engine.arrivals.streams import (
     merged,
     merged_blocks,
 )
-from windtunnel.engine.arrivals.traces import TraceFile, TraceRows, export_trace, read_trace, trace_jobs
+from windtunnel.engine.arrivals.traces import (
+    TraceFile,
+    TraceRows,
+    export_trace,
+    read_trace,
+    row_draws,
+    trace_jobs,
+)
 
 __all__ = [
     "MAX_JOBS",
@@ -31,5 +38,7 @@ __all__ = [
     "merged",
     "merged_blocks",
     "read_trace",
+    "row_draws",
+    "think_ticks",
     "trace_jobs",
 ]

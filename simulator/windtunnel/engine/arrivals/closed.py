@@ -13,7 +13,7 @@ import numpy as np
 from windtunnel.core.rng import stream
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, TickArray
 from windtunnel.engine.arrivals.distributions import unit_variates
-from windtunnel.scenario.arrivals import Closed
+from windtunnel.scenario.arrivals import Closed, Think
 
 _GROUP = 64
 """Users that share a random stream. Separate streams for a million users would take seconds and a gigabyte."""
@@ -66,9 +66,13 @@ class ThinkTimes:
         if rng is None:
             rng = self._streams[group] = stream(self._seed, *self._name, str(group))
         rounds = min(1 + len(self._drawn[group]) // _GROUP, _MAX_ROUNDS)
-        cv = 1.0 if self._think.cv is None else self._think.cv
-        units = unit_variates(rng, self._think.distribution, cv, _GROUP * rounds)
-        ticks = np.rint(units * (self._think.mean * TICKS_PER_SECOND))
-        # A think time beyond the longest run is represented by MAX_TICKS.
-        is_finite = ticks < float(MAX_TICKS)
-        return np.where(is_finite, np.where(is_finite, ticks, 0.0).astype(np.int64), MAX_TICKS)
+        return think_ticks(self._think, rng, _GROUP * rounds)
+
+
+def think_ticks(think: Think, rng: np.random.Generator, count: int) -> TickArray:
+    """Return ``count`` think times; shape (count,)."""
+    cv = 1.0 if think.cv is None else think.cv
+    ticks = np.rint(unit_variates(rng, think.distribution, cv, count) * (think.mean * TICKS_PER_SECOND))
+    # A think time beyond the longest run is represented by MAX_TICKS.
+    is_finite = ticks < float(MAX_TICKS)
+    return np.where(is_finite, np.where(is_finite, ticks, 0.0).astype(np.int64), MAX_TICKS)

@@ -25,6 +25,7 @@ from windtunnel.engine.arrivals.limits import MAX_JOBS, JobLimit
 from windtunnel.engine.arrivals.processes import Draws
 from windtunnel.engine.arrivals.redraw import redrawn, window
 from windtunnel.scenario.arrivals import Knot, Trace
+from windtunnel.scenario.lengths import Rows
 from windtunnel.scenario.trace_formats import FORMATS
 
 TIME_COLUMN = "time_s"
@@ -49,6 +50,10 @@ class TraceRows:
     def mean_rate_per_s(self) -> float:
         """The inverse of the mean distance between jobs; infinite if all arrive at the same time."""
         return _mean_rate_per_s(self.ticks)
+
+    def chosen(self, jobs: np.ndarray) -> TraceRows:
+        """Return the jobs with these indices."""
+        return replace(self, ticks=self.ticks[jobs], rows=self.rows[jobs], _numbers={})
 
     def first(self, count: int) -> TraceRows:
         """Return the first ``count`` jobs."""
@@ -225,6 +230,25 @@ def trace_jobs(
         ticks, chosen = _scaled(ticks, keys, process.scale, jitter, draws, where)
         rows = rows[chosen]
     return TraceRows(table, ticks, rows, process.time_column, trace.blocks)
+
+
+def row_draws(
+    rows: Rows, folder: Path, rng: np.random.Generator, count: int, where: Callable[..., Location]
+) -> TraceRows:
+    """Return ``count`` jobs that each have the values of a row of a table at random; they have no arrival times.
+
+    The first jobs do not depend on ``count``. Prompts with hash ids are other ones with the same beginnings.
+    """
+    path = folder / rows.file
+    if rows.format in FORMATS:
+        read = _read(path, rows.format, FORMATS[rows.format].time, rows.columns, where)
+        table, blocks = read.table, read.blocks
+    else:
+        table, blocks = _renamed(read_table(path, "table", where("file")), rows.columns, where), None
+    if not table.rows:
+        raise InputError(f"the table '{path}' has no rows", where=where("file"), expected="at least one row")
+    chosen = np.floor(rng.random(count) * len(table.rows)).astype(np.int64)
+    return TraceRows(table, np.zeros(count, dtype=np.int64), chosen, "", blocks, is_redrawn=True)
 
 
 def export_trace(jobs: TraceRows | TraceFile, path: Path) -> None:

@@ -30,9 +30,11 @@ VARIANTS = {
     "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
     "serving": frozenset({"SERVERS"}),
     "prefixes": frozenset({"SERVERS", "PREFIXES"}),
+    "tiers": frozenset({"SERVERS", "PREFIXES", "TIERS"}),
+    "disaggregated": frozenset({"SERVERS", "PREFIXES", "TRANSFERS"}),
     "all": _EVERYTHING,
 }
-"""The features of each variant. The last one is compiled at its first use, the others when Windtunnel is installed."""
+"""The features of each variant."""
 
 
 def variant_of(prepared: PreparedRun) -> str:
@@ -43,7 +45,11 @@ def variant_of(prepared: PreparedRun) -> str:
         return "fleet"
     if prepared.interrupts or prepared.budget_w is not None:
         return "all"
-    return "serving" if prepared.policy.batch.prefix_cache is None else "prefixes"
+    if prepared.disaggregated:
+        return "all" if prepared.tiers else "disaggregated"
+    if prepared.policy.batch.prefix_cache is None:
+        return "serving"
+    return "tiers" if prepared.tiers else "prefixes"
 
 
 def needs_everything(prepared: PreparedRun) -> bool:
@@ -65,7 +71,9 @@ def needs_everything(prepared: PreparedRun) -> bool:
 @cache
 def kernel(variant: str) -> Callable[..., int]:
     """Return the loop of events with the features of a variant. Its machine code is cached beside the source."""
-    signature = types.int64(typeof(_empty()), types.FunctionType(SCORE), types.FunctionType(KEY))
+    signature = types.int64(
+        typeof(_empty()), types.FunctionType(SCORE), types.FunctionType(KEY), types.FunctionType(SCORE)
+    )
     return Variant(variant, VARIANTS[variant]).entry(advance, signature)
 
 
@@ -147,6 +155,11 @@ def _empty() -> World:
         sequences=records(0, tables.SEQUENCE),
         nodes=records(0, tables.NODE_OF_PREFIX),
         node_index=np.zeros(0, dtype=np.int64),
+        caches=records(0, tables.CACHE),
+        loads=records(0, tables.LOAD),
+        ports=records(0, tables.PORT),
+        handovers=records(0, tables.HANDOVER),
+        transfers=records(0, tables.TRANSFER),
         waits=records(0, tables.WAIT),
         rules=records(0, tables.RULE),
         progress=records(0, tables.PROGRESS_OF_JOB),
@@ -169,6 +182,7 @@ def _empty() -> World:
         decoding_of=np.zeros((0, 1), dtype=np.int64),
         adapters=records(0, tables.ADAPTER),
         accepted=np.zeros((0, 1), dtype=np.int64),
+        buckets=np.zeros(0, dtype=np.int64),
         step_counts=np.zeros((0, 2, 1), dtype=np.int64),
         flows=records(0, tables.FLOW),
         shares=records(0, tables.SHARE),

@@ -24,11 +24,12 @@ from windtunnel.engine.prepare.users import CapacityExceededError
 from windtunnel.engine.results import accounting
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
-from windtunnel.engine.transitions.build import Words, blank_jobs, build, think_ticks
+from windtunnel.engine.transitions.build import Words, blank_jobs, build
 from windtunnel.engine.transitions.event_log import event_log
 from windtunnel.engine.transitions.events import never_served
 from windtunnel.engine.transitions.prefix_tables import index_of, more_nodes
 from windtunnel.engine.transitions.tables import Records, World, records, unwritten_records
+from windtunnel.engine.transitions.user_tables import think_ticks
 
 Progress = Callable[[int], None]
 
@@ -39,6 +40,7 @@ def policy_compile_error(prepared: PreparedRun) -> str | None:
     for part, compile_part, function in (
         ("route", compiled_score, policy.route.score),
         ("order", compiled_key, policy.order.key),
+        ("decode_route", compiled_score, prepared.decode_score),
     ):
         try:
             compile_part(function)
@@ -64,7 +66,9 @@ def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
 
 def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
     """Return an error of a user's own policy as an error of its file; other errors are returned unchanged."""
-    own = [f for f in (prepared.policy.route.score, prepared.policy.order.key) if isinstance(f, OwnFunction)]
+    policy = prepared.policy
+    functions = (policy.route.score, policy.order.key, prepared.decode_score)
+    own = [f for f in functions if isinstance(f, OwnFunction)]
     if not own:
         return error
     return InputError(
@@ -80,6 +84,7 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
     advance = kernel(variant_of(prepared))
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
+    decode_score = compiled_score(prepared.decode_score)
     blocks = _records(prepared)
     horizon, arrived = initial_horizon(prepared.arrival, prepared.end), 0
     answers.begin(world)
@@ -87,7 +92,7 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
         try:
             # Numba looks for attributes of the functions in Python and discards what that raises.
             with HeldSignals():
-                code = advance(world, score, key)
+                code = advance(world, score, key, decode_score)
         except (ArithmeticError, LookupError, ValueError) as error:
             raise _own_error(prepared, error) from error
         if code == tables.DONE or (code == tables.CHECK_SERVED and _is_never_served(prepared, world)):
@@ -114,6 +119,8 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
         elif code == tables.MORE_NODES:
             grown = np.append(world.nodes, more_nodes(world.run[0], len(world.nodes))).view(np.recarray)
             world = world._replace(nodes=grown, node_index=index_of(len(grown)))
+        elif code == tables.MORE_TRANSFERS:
+            world = world._replace(transfers=_larger(world.transfers, 4))
         elif code == tables.MORE_CHANGES:
             world = world._replace(changes=_larger(world.changes))
         elif code == tables.MORE_THOUGHTS:
@@ -137,7 +144,7 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
     if prepared.streamed and prepared.end is None:
         r.end = max(r.end, r.now)  # sums up to that tick are already final
     r.closing = 1
-    advance(world, score, key)
+    advance(world, score, key, decode_score)
     if progress is not None:
         progress(int(r.arrived))
     return world
@@ -230,16 +237,20 @@ def _more_slots(world: World) -> World:
     draws = np.ones((2 * count, world.draws.shape[1]))
     draws[:count] = world.draws
     sequences = _larger(world.sequences) if len(world.sequences) else world.sequences
+    loads = _larger(world.loads) if len(world.loads) else world.loads
     user_of = np.append(world.user_of, np.full(count, -1)) if len(world.user_of) else world.user_of
     stream_jobs = _larger(world.stream_jobs) if len(world.stream_jobs) else world.stream_jobs
     waits = _larger(world.waits) if len(world.waits) else world.waits
     progress = _larger(world.progress) if len(world.progress) else world.progress
+    handovers = _larger(world.handovers) if len(world.handovers) else world.handovers
     return world._replace(
         slots=slots,
         draws=draws,
         sequences=sequences,
+        loads=loads,
         user_of=user_of,
         stream_jobs=stream_jobs,
         waits=waits,
         progress=progress,
+        handovers=handovers,
     )

@@ -9,8 +9,9 @@ import numpy as np
 from windtunnel.core.adapters import Adapters
 from windtunnel.core.errors import InputError
 from windtunnel.core.rng import stream
+from windtunnel.engine.prepare.lengths import request_lengths
 from windtunnel.engine.prepare.prefixes import PromptChains
-from windtunnel.engine.prepare.programs import Source
+from windtunnel.engine.prepare.source import Source
 from windtunnel.scenario.program import ColumnRef, Generate
 
 
@@ -32,7 +33,10 @@ def adapters_of(stage: Generate, source: Source, adapters: Adapters | None) -> n
             )
         return None
     if stage.adapter is None:
-        return adapters.drawn(stream(source.seed, source.name, "adapter").random(source.count))
+        drawn = adapters.drawn(stream(source.seed, source.name, "adapter").random(source.count))
+        sessions = request_lengths(stage, source).sessions
+        # All turns of a session have the adapter of the first one.
+        return drawn if sessions is None else drawn[sessions.first[sessions.of_job]]
     expected = f"a whole number from 0 (no adapter) to {adapters.count:,}"
     if not isinstance(stage.adapter, ColumnRef):
         if stage.adapter > adapters.count:
@@ -52,6 +56,14 @@ def apart(chains: PromptChains, adapters: np.ndarray | None) -> PromptChains:
         return chains
     owners = np.repeat(adapters, np.diff(chains.at))
     pairs = owners * len(chains.blocks) + chains.runs
-    known, runs = np.unique(pairs, return_inverse=True)
+    answers, with_answer = chains.answers, np.zeros(0, dtype=np.int64)
+    if answers is not None:
+        with_answer = np.flatnonzero(answers >= 0)
+        pairs = np.append(pairs, adapters[with_answer] * len(chains.blocks) + answers[with_answer])
+    known, found = np.unique(pairs, return_inverse=True)
+    runs = found[: len(chains.runs)]
+    if answers is not None:
+        answers = answers.copy()
+        answers[with_answer] = found[len(chains.runs) :]
     original = known % len(chains.blocks)
-    return replace(chains, runs=runs, blocks=chains.blocks[original], tokens=chains.tokens[original])
+    return replace(chains, runs=runs, blocks=chains.blocks[original], tokens=chains.tokens[original], answers=answers)

@@ -11,7 +11,8 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.ops import Rows
 from windtunnel.core.ticks import FloatArray, to_ticks
-from windtunnel.engine.prepare.programs import WATT_GRAIN, Compiled, Source, round_power
+from windtunnel.engine.prepare.programs import WATT_GRAIN, Compiled, round_power
+from windtunnel.engine.prepare.source import Source
 from windtunnel.scenario.program import ColumnRef, OpStage, Stage
 
 

@@ -10,163 +10,43 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from windtunnel.core.adapters import KERNEL_TIME, adapter_bytes, adapter_rows
 from windtunnel.core.decoder_memory import (
-    GENERIC_RESERVES,
     Beside,
     LargestStep,
-    Reserves,
     check_fits,
     decoder_memory,
     engine_memory_bytes,
 )
-from windtunnel.core.device import Device, ModelAccuracy
+from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.group import Group
 from windtunnel.core.ops import OPERATIONS, Rows
-from windtunnel.core.policy import Batch
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.recording import StepWork
-from windtunnel.core.serving_engine import ServingEngine, divided_decoder
-from windtunnel.core.speculation import PASS_HOST_SHARE, Speculation
+from windtunnel.core.serving_engine import divided_decoder
+from windtunnel.core.speculation import PASS_HOST_SHARE
 from windtunnel.core.step import Amount, DraftPasses, EngineTimes, Part
 from windtunnel.core.step_cost import (
     MICROBATCH_TOKENS,
     IntArray,
     StepLoad,
     causal_scores,
-    moved_bytes,
     step_cost,
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
 
 CONTEXT_GRAIN = 64
 """The distance in tokens between the points of the attention tables; values between them are interpolated."""
-MOST_TOKENS, MOST_SEQUENCES = 131_072, 4096
-"""The largest step that a scenario may state."""
-_WITHOUT_BATCH = 8192
-"""The tokens of a step in which prompts are read where nothing states them."""
 WITHOUT_WINDOW = 2.0**40
 """The window of attention without one (tokens)."""
-
-
-_NO_LIMITS = Batch("continuous", 0, tokens=0, memory=0.0)
-
-
-@dataclass(frozen=True)
-class Replica:
-    """The devices that serve a model together, as a fleet entry describes them.
-
-    Args:
-        device: One of the devices.
-        group: How they divide a decoder.
-        engine: The profile of the serving engine; None: none, as for devices that do not serve decoders.
-        devices_per_node: The devices of a node; None for those of the SKU.
-        limits: The limits of steps that the entry states; 0 where it states none.
-    """
-
-    device: Device
-    group: Group = field(default_factory=Group)
-    engine: ServingEngine | None = None
-    devices_per_node: int | None = None
-    limits: Batch = _NO_LIMITS
-
-    @property
-    def memory_bytes(self) -> float:
-        """The memory of all devices (bytes)."""
-        return self.device.memory_bytes * self.group.devices
-
-    def largest_step(self, batch: Batch) -> LargestStep:
-        """Return the largest step: what the entry or else ``batch`` states, or what the engine has on this device."""
-        if batch.kind != "continuous":
-            return LargestStep(_WITHOUT_BATCH, max(batch.size, 1))
-        tokens, size = self.limits.tokens or batch.tokens, self.limits.size or batch.size
-        if self.engine is None:
-            return LargestStep(tokens or _WITHOUT_BATCH, size or 1)
-        own = self.engine.limits_on(self.device)
-        copies = self.group.attention_data if self.engine.limits_of_copy else 1
-        return LargestStep(
-            tokens or min(copies * int(own.tokens.value), MOST_TOKENS),
-            size or min(copies * int(own.sequences.value), MOST_SEQUENCES),
-        )
-
-    def memory_share(self, batch: Batch) -> float:
-        """Return the share of memory that may be used: what the entry or ``batch`` states, or that of the engine."""
-        stated = self.limits.memory or batch.memory
-        if stated or self.engine is None:
-            return stated or 1.0
-        return self.engine.memory_share.value
-
-    @property
-    def reserves(self) -> Reserves:
-        """What the engine keeps of the memory."""
-        return GENERIC_RESERVES if self.engine is None else self.engine.reserves
-
-
-class DecoderCostCache:
-    """The step costs of every model on one replica, computed at their first use.
-
-    ``longest`` has the longest context of each model over all workloads.
-    """
-
-    def __init__(
-        self,
-        replica: Replica,
-        models: Mapping[str, ServedModel],
-        longest: Mapping[str, int],
-        batch: Batch,
-    ) -> None:
-        self.replica = replica
-        self._models = models
-        self._longest = longest
-        self._step, self._memory_share = replica.largest_step(batch), replica.memory_share(batch)
-        self._costs: dict[str, DecoderCosts] = {}
-
-    def __getitem__(self, model: str) -> DecoderCosts:
-        if model not in self._costs:
-            served, longest = self._models[model], self._longest[model]
-            step = verifying(self._step, served.speculation)
-            self._costs[model] = _costs(self.replica, served, step, self._memory_share, longest)
-        return self._costs[model]
-
-
-def verifying(step: LargestStep, speculation: Speculation | None) -> LargestStep:
-    """Return the largest step where sequences have drafted tokens: no more sequences than it has room for."""
-    queries = 1 if speculation is None else speculation.query_tokens
-    if queries == 1:
-        return step
-    return LargestStep(step.tokens, max(min(step.sequences, step.tokens // queries), 1), queries)
-
-
-_CACHE_SIZE = 16
-_cache: dict[tuple[object, ...], DecoderCosts] = {}
-
-
-def _costs(replica: Replica, model: ServedModel, step: LargestStep, memory_share: float, longest: int) -> DecoderCosts:
-    """Return the tables from a cache, because a plan simulates many fleets of a few SKUs."""
-    device = replica.device
-    key = (
-        *(device.spec.sku, device.spec.vendor, device.spec.lineage, device.api.name, device.speed, device.cap_w),
-        # Everything that a cost depends on. `costs.device` keeps the residuals alive, and so their identities unique.
-        *((name, sourced.value) for values in (device.values, device.api.values) for name, sourced in values.items()),
-        *((op, id(residual)) for op, residual in device.residuals.items()),
-        *(replica.group, replica.engine, replica.devices_per_node),
-        *(id(device.kind), model, step, memory_share, longest),
-    )
-    costs = _cache.pop(key, None)
-    if costs is None:
-        costs = DecoderCosts(replica, model, step, longest, memory_share)
-        while len(_cache) >= _CACHE_SIZE:
-            _cache.pop(next(iter(_cache)))
-    _cache[key] = costs
-    return costs
 
 
 class DecoderCosts:
@@ -200,6 +80,7 @@ class DecoderCosts:
         self.replica, self.served, self.model = replica, model, model.architecture
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
+        self._readings: dict[int, tuple[float, float]] = {}
         self.group.check(self.model)
         supported = self.model.max_context
         if supported is not None and longest > supported:
@@ -211,13 +92,13 @@ class DecoderCosts:
         engine = replica.engine if model.dispatch != "device" else None
         self._engine = engine
         self._check_draft(longest)
-        self._divided = divided_decoder(
+        self.divided = divided_decoder(
             self.device, self.model, self.group, engine, replica.devices_per_node, model.speculation
         )
         if model.adapters is not None:
-            self._divided = replace(self._divided, adapter_rank=model.adapters.rank)
-        self._context = {"dispatch": model.dispatch, "clock": model.clock}
-        self._parts = list(self._divided.every_part())
+            self.divided = replace(self.divided, adapter_rank=model.adapters.rank)
+        self.context = {"dispatch": model.dispatch, "clock": model.clock}
+        self._parts = list(self.divided.every_part())
         missing = sorted({part.op.name for part in self._parts if not self.device.runs(part.op.name)})
         if missing:
             raise UnsupportedOperationError(
@@ -246,12 +127,12 @@ class DecoderCosts:
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
-        for part in self._divided.parts():
+        for part in self.divided.parts():
             self._add(part, tokens, grid, by_window, self.group)
-        for some in self._divided.passes:
+        for some in self.divided.passes:
             for part in some.parts():
                 self._add(part, tokens, grid, by_window, some.decoder.group, drafts=some)
-        handover = self._divided.handover()
+        handover = self.divided.handover()
         if handover is not None:
             of = self.linear if copies == 1 else self.copy
             of[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
@@ -267,7 +148,7 @@ class DecoderCosts:
         table = np.zeros((2, slots + 1, len(tokens) + 1))
         if adapters is not None:
             each, active = np.arange(1.0, slots + 1), np.broadcast_to(tokens, (slots, len(tokens)))
-            rows_of = adapter_rows(self._divided, adapters.rank, active, each[:, None], self._context)
+            rows_of = adapter_rows(self.divided, adapters.rank, active, each[:, None], self.context)
             for _, times, rows in rows_of:
                 table[:, 1:, 1:] += times * self._priced(rows, self.group)
         return table
@@ -343,7 +224,7 @@ class DecoderCosts:
     @property
     def query_tokens(self) -> int:
         """The tokens of each decoding sequence that a step processes; above 1 with speculative decoding."""
-        return self._divided.query_tokens
+        return self.divided.query_tokens
 
     @property
     def tokens_per_step(self) -> float:
@@ -355,17 +236,17 @@ class DecoderCosts:
     def drafting_host_s(self) -> float:
         """What drafting adds to the host's time of a step (s)."""
         one = np.ones(1)
-        return float(step_host_s(self._divided, one)[0] - step_host_s(self._divided, 0.0 * one)[0])
+        return float(step_host_s(self.divided, one)[0] - step_host_s(self.divided, 0.0 * one)[0])
 
     @property
     def times(self) -> EngineTimes:
         """What the serving engine adds to the operations of a step."""
-        return self._divided.times
+        return self.divided.times
 
     @property
     def prompt_floor_s(self) -> float:
         """The least time of the operations of a step that reads a prompt (s)."""
-        return self.times.prompt_layer_s * self._divided.prompt_layers
+        return self.times.prompt_layer_s * self.divided.prompt_layers
 
     @property
     def stage_share(self) -> float:
@@ -385,14 +266,14 @@ class DecoderCosts:
         for part in self._parts:
             has_context = any(column.name == "kv_tokens" for column in part.op.columns)
             more = {"kv_tokens": np.ones(1)} if has_context else None
-            sources.update(self.device.sources(part.rows(np.ones(1), self._context, more)))
+            sources.update(self.device.sources(part.rows(np.ones(1), self.context, more)))
         return sources
 
     @property
     def engine_sources(self) -> Mapping[str, SourcedValue]:
         """The numbers of the serving engine, of drafting and of adapters on which the costs depend, by name."""
         found = {} if self._engine is None else self._engine.sources(self.model, self.device)
-        if self._divided.draft_passes:
+        if self.divided.draft_passes:
             found["speculation.pass_host_share"] = PASS_HOST_SHARE
         if self.served.adapters is not None:
             found["adapters.kernel_time"] = KERNEL_TIME
@@ -405,7 +286,7 @@ class DecoderCosts:
         sequences = np.unique([1, -(-most // 2), most]).astype(np.float64)
         context = np.full(sequences.shape, (self.decode.shape[2] - 2) * CONTEXT_GRAIN / 2.0)
         none = np.zeros(sequences.shape)
-        cost = step_cost(self.device, self._divided, StepLoad(sequences, context, none, none), self._context)
+        cost = step_cost(self.device, self.divided, StepLoad(sequences, context, none, none), self.context)
         ratios = np.maximum(cost.duration_high_s / cost.duration_s, cost.duration_s / cost.duration_low_s)
         bases = {self.device.accuracy_of(name).basis for name in self.operations}
         basis = next(word for word in ("formula", "transfer", "measured") if word in bases)
@@ -542,80 +423,6 @@ class DecoderCosts:
             seconds, joules = seconds + s * share, joules + j * share
         return seconds, joules
 
-    def rates(self, work: StepWork) -> tuple[float | None, float | None]:
-        """Return for how long completed steps would occupy one replica at its peak rates (s); None where it has none.
-
-        The first is that of the arithmetic, each part of a step at the peak of its number format, and the second one
-        that of the operands, each read or written once at the bandwidth of the memory. Exchanges between devices are
-        neither. A window of attention counts at the mean context.
-        """
-        bandwidth = self.device.number("memory_bandwidth_bytes_per_s")
-        flops_s: float | None = 0.0
-        moved = 0.0
-        parts: list[tuple[Part, DraftPasses | None]] = [(part, None) for part in self._divided.parts()]
-        parts += [(part, some) for some in self._divided.passes for part in some.parts()]
-        for part, drafts in parts:
-            if part.link:
-                continue
-            flops, operands = self._amounts(part, work, drafts)
-            moved += operands
-            peak = self._peak_flops_per_s(str(part.values.get("dtype", "bfloat16")))
-            flops_s = None if flops_s is None or (flops and peak is None) else flops_s + flops / (peak or 1.0)
-        share = self.group.stage_devices / self.group.devices
-        return (
-            None if flops_s is None else flops_s * share,
-            None if bandwidth is None else moved / bandwidth * share,
-        )
-
-    def _amounts(self, part: Part, work: StepWork, drafts: DraftPasses | None) -> tuple[float, float]:
-        """Return the FLOP and the bytes of operands of a part in completed steps, on one device of each stage.
-
-        What a draft does for each decoding sequence is counted with the sequences of the steps, which are those that
-        produce tokens, less those that end a prompt.
-        """
-        one, context = np.ones(1), 0.0
-        amounts: FloatArray
-        more: dict[str, FloatArray] | None = None
-        if part.amount in (Amount.TOKENS, Amount.HEADS):
-            with_prompts = drafts is None or (drafts.reads_prompts and part.amount is Amount.TOKENS)
-            counts = work.tokens if part.amount is Amount.TOKENS and with_prompts else work.heads
-            amounts = (np.flatnonzero(counts[1:]) + 1).astype(np.float64)
-            flops_of = moved_of = counts[1:][counts[1:] > 0].astype(np.float64)
-            if not with_prompts:
-                amounts = np.ceil(amounts / self.query_tokens)
-            runs = part.runs(amounts)
-            amounts, flops_of, moved_of = amounts[runs], flops_of[runs], moved_of[runs]
-        elif part.amount is Amount.DECODING:
-            # So many that no copy of the attention has a part of one.
-            amounts = one * (1024.0 * self.group.attention_data)
-            flops_of = moved_of = work.decoded / amounts
-            context = work.contexts / max(work.decoded, 1)
-        else:
-            amounts, context = one, work.spans / max(work.chunks, 1)
-            window = WITHOUT_WINDOW if part.window is None else float(part.window)
-            inside = _scores(max(context, 1.0), window) / _scores(max(context, 1.0), WITHOUT_WINDOW)
-            copies = self.group.attention_data
-            flops_of = one * (inside * work.scores / _scores(max(context, 1.0), window) / copies)
-            moved_of = one * (work.chunks / copies)
-        if not len(amounts):
-            return 0.0, 0.0
-        if any(column.name == "kv_tokens" for column in part.op.columns):
-            attended = max(context if part.window is None else min(context, float(part.window)), 1.0)
-            more = {"kv_tokens": np.array([attended]), **({"batch": one} if part.amount is Amount.PROMPTS else {})}
-        rows = part.rows(amounts, self._context, more)
-        flops = np.broadcast_to(part.op.flops(rows.choices, rows.numbers), amounts.shape)
-        moved = np.broadcast_to(moved_bytes(rows), amounts.shape)
-        times = part.times
-        if drafts is not None:  # a draft may run on some of the devices of the stage only
-            times *= drafts.decoder.group.stage_devices / self.group.stage_devices
-        return times * float(flops @ flops_of), times * float(moved @ moved_of)
-
-    def _peak_flops_per_s(self, dtype: str) -> float | None:
-        """Return the peak arithmetic of a device in a format; formats of weights alone compute in 16 bits."""
-        names = [dtype.removesuffix("_block"), "bfloat16", "float16"]
-        known = (self.device.number("matrix_flops_per_s", name) for name in names)
-        return next((rate for rate in known if rate), self.device.number("vector_flops_per_s", "float32"))
-
     def alone(self, prompts: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return the costs of requests that are served one at a time; arrays of the shape of ``prompts``.
 
@@ -627,7 +434,7 @@ class DecoderCosts:
         grid = np.arange(self.decode.shape[2]) * float(CONTEXT_GRAIN)
         grid[0] = 1.0
         lengths, place = np.unique(prompts.astype(np.int64), return_inverse=True)
-        read = np.array([self.reading([int(length)]) for length in lengths]).T[:, place]
+        read = np.array([self._reading_alone(int(length)) for length in lengths]).T[:, place]
         total = np.empty_like(read)
         for i in (0, 1):
             # Every later token is one step, with a context that is longer by one token each time.
@@ -643,6 +450,13 @@ class DecoderCosts:
         host_s = self.times.host_s + self.times.host_sequence_s + self.drafting_host_s
         total[0] += np.maximum(outputs - 1, 0) * host_s / self.tokens_per_step
         return read[0], total[0], read[1], total[1]
+
+    def _reading_alone(self, prompt: int) -> tuple[float, float]:
+        """Return ``reading`` of one prompt. Redrawn runs have the same prompts, so it is kept."""
+        found = self._readings.get(prompt)
+        if found is None:
+            found = self._readings[prompt] = self.reading([prompt])
+        return found
 
     def reading(self, prompts: Sequence[int]) -> tuple[float, float]:
         """Return seconds and joules above idle of prompts that are read together, in steps of as many tokens as fit."""
@@ -722,7 +536,7 @@ class DecoderCosts:
 
         ``group`` has the devices that run it, if these are not those of the decoder.
         """
-        return part.times * self._priced(part.rows(amount, self._context, more), group or self.group)
+        return part.times * self._priced(part.rows(amount, self.context, more), group or self.group)
 
     def _priced(self, rows: Rows, group: Group) -> FloatArray:
         """Return seconds and joules above idle (stacked) of an operation on every device of a stage of ``group``."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from windtunnel.engine.prepare.programs import Compiled, Segment, is_uniform
 from windtunnel.scenario.program import OpStage
 
 BoolArray = npt.NDArray[np.bool_]
+Phase = Literal["whole", "prefill", "decode"]
 _MAX_FAILED_JOBS = 0.5
 """The largest expected number of failed jobs with which every job is assumed to complete."""
 _POWER_SLACK = 1 - 1e-6
@@ -73,6 +75,8 @@ class Demand:
         losses: Why jobs may end without having been completed; empty if none is expected to.
         load_s: The longest time for which a job may load designs (s). No other demand includes loads, because the
             least that a fleet loads depends on its schedule.
+        decoding: The demand of decoding, where classes read prompts that others decode; the demand of all classes is
+            that of reading prompts then, and both have to be met. Entries with both roles offer their time to each.
     """
 
     arrival_s: FloatArray
@@ -95,6 +99,7 @@ class Demand:
     users: int = 0
     losses: Sequence[str] = ()
     load_s: float = 0.0
+    decoding: Demand | None = None
 
     @property
     def longest_s(self) -> float:
@@ -135,14 +140,40 @@ class _Minimum:
     energy_j: FloatArray
     gap_s: float = 0.0
     note: str | None = None
+    first_j: FloatArray | None = None
+    """The minimum energy above idle until the first result (J), if it is known apart."""
+
+    def until_first(self) -> _Minimum:
+        """Return the demand until the first result."""
+        energy_j = np.zeros_like(self.energy_j) if self.first_j is None else self.first_j
+        return replace(self, whole=self.first, alone_s=self.alone_first_s, energy_j=energy_j, gap_s=0.0)
+
+
+def minimum_demand(prepared: PreparedRun) -> Demand:
+    """Return the minimum demand of the jobs on each class of devices; it does not depend on the counts of devices."""
+    if not prepared.disaggregated:
+        return _demand(prepared, prepared.signatures, "whole")
+    decoding = _demand(prepared, prepared.decode_signatures, "decode")
+    reading = _demand(prepared, prepared.signatures, "prefill")
+    # A request that moves decodes on some class of the other demand.
+    moves = decoding.eligible.any(axis=0)
+    later_s = np.where(decoding.eligible, decoding.alone_s, np.inf).min(axis=0, initial=np.inf)
+    gap_s = np.where(decoding.eligible, decoding.gap_s, np.inf).min(axis=0, initial=np.inf)
+    return replace(
+        reading,
+        alone_s=reading.alone_s + np.where(moves, later_s, 0.0),
+        gap_s=np.where(moves, gap_s, reading.gap_s),
+        decoding=decoding,
+    )
 
 
 # Long: one loop over classes and workloads fills every array of the result.
-def minimum_demand(prepared: PreparedRun) -> Demand:
-    """Return the minimum demand of the jobs on each class of devices; it does not depend on the counts of devices."""
-    users = sum(of.think.users for of in prepared.users)
+def _demand(prepared: PreparedRun, signatures: Sequence[tuple[int, ...]], phase: Phase) -> Demand:
+    """Return the minimum demand of a phase of the jobs on the classes that ``signatures`` have for them."""
+    users = sum(of.users for of in prepared.users)
     losses = _losses(prepared)
-    closed = bool(users) and len(prepared.workloads) == 1 and not losses
+    # The order in which requests of sessions are submitted is not known.
+    closed = bool(users) and len(prepared.workloads) == 1 and not losses and prepared.users[0].sessions is None
     known = _known_jobs(prepared, closed)
     jobs, classes = len(known.arrival), len(prepared.classes)
     eligible = np.zeros((classes, jobs), dtype=bool)
@@ -150,9 +181,10 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
     following = np.zeros(jobs)
     resources: list[Resource] = []
     notes: list[str] = []
-    runs = np.zeros((len(prepared.signatures), classes), dtype=bool)
-    for i, numbers in enumerate(prepared.signatures):
+    runs = np.zeros((len(signatures), classes), dtype=bool)
+    for i, numbers in enumerate(signatures):
         runs[i, list(numbers)] = True
+    stays = np.array([not decoders for decoders in prepared.decode_signatures], dtype=bool)
     for c in prepared.classes:
         whole: dict[str, FloatArray] = {}
         first: dict[str, FloatArray] = {}
@@ -168,7 +200,8 @@ def minimum_demand(prepared: PreparedRun) -> Demand:
                 following[indices] = compiled.outputs[ranks] - 1
             if not able.any():
                 continue
-            minimum = _of_gang(_minimum(prepared, c, w, compiled, ranks), w.gang)
+            of_jobs = "whole" if phase == "prefill" and stays[known.signature[indices]].all() else phase
+            minimum = _of_gang(_minimum(prepared, c, w, compiled, ranks, of_jobs), w.gang)
             for target, parts in ((whole, minimum.whole), (first, minimum.first)):
                 for name, seconds in parts.items():
                     target.setdefault(name, np.zeros(jobs))[indices] = np.where(able, seconds, 0.0)
@@ -248,7 +281,7 @@ def _known_jobs(prepared: PreparedRun, closed: bool) -> _Known:
         arrival.append(np.zeros(count, dtype=np.int64))
         workload.append(np.full(count, of.work))
         rank.append(np.arange(count))
-        signature.append(np.full(count, of.signature))
+        signature.append(of.signatures[:count])
     return _Known(
         np.concatenate([*arrival, prepared.arrival]),
         np.concatenate([*workload, prepared.workload_of]),
@@ -273,13 +306,19 @@ def _max_warm_up(prepared: PreparedRun) -> float:
     return 0.5 if stationary and prepared.scenario.warm_up == "auto" else 0.0
 
 
-def _minimum(prepared: PreparedRun, c: FleetClass, w: JobClass, compiled: Compiled, ranks: np.ndarray) -> _Minimum:
+def _minimum(
+    prepared: PreparedRun, c: FleetClass, w: JobClass, compiled: Compiled, ranks: np.ndarray, phase: Phase
+) -> _Minimum:
     batch = prepared.policy.batch
     if batch.kind == "none":
         return _one_by_one(prepared, c, compiled, w.source.count, ranks)
     if compiled.decoder is not None:
         largest = compiled.decoder.largest
-        return _generating(compiled, ranks, largest.sequences, largest.tokens if batch.kind == "continuous" else None)
+        chunk = largest.tokens if batch.kind == "continuous" else None
+        if phase == "decode":
+            return _decoding(compiled, ranks, largest.sequences, largest.tokens)
+        generating = _generating(compiled, ranks, largest.sequences, chunk, cached=batch.prefix_cache is not None)
+        return generating.until_first() if phase == "prefill" else generating
     if is_uniform(w.program):
         sizes = range(1, batch.size + 1)
         costs = [batch_cost(w.program, c.device, w.source, [0] * n, compiled) for n in sizes]
@@ -358,14 +397,16 @@ def _time_and_power(segment: Segment, ranks: np.ndarray) -> tuple[FloatArray, Fl
     )
 
 
-def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | None) -> _Minimum:
+def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | None, *, cached: bool) -> _Minimum:
     """Return the demand of token generation in batches of at most ``size`` sequences.
 
-    ``chunk`` is the maximum number of tokens in a step of a continuous batch, or None for static batches.
+    ``chunk`` is the maximum number of tokens in a step of a continuous batch, or None for static batches. With a prefix
+    cache (``cached``) the last token of a prompt is read in any case.
     """
     costs = compiled.decoder
     assert costs is not None and compiled.prompts is not None and compiled.outputs is not None  # noqa: S101
-    prompts = compiled.prompts[ranks].astype(np.float64)
+    contexts = compiled.prompts[ranks].astype(np.float64)
+    prompts = np.minimum(contexts, 1.0) if cached else contexts
     outputs = compiled.outputs[ranks].astype(np.float64)
     decoded = outputs - 1
     most = costs.linear.shape[1] - 1 if chunk is None else min(chunk, costs.linear.shape[1] - 1)
@@ -393,10 +434,10 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
             )
             forms = [fixed * decoded / positions + slope * tokens, tokens * a_token]
             passed = max(forms, key=lambda form: float(form.sum())) + a_head * outputs
-        alpha, beta = _attention(least_decode[i], size, float(np.mean(prompts + decoded / 2)))
+        alpha, beta = _attention(least_decode[i], size, float(np.mean(contexts + decoded / 2)))
         # The steps of a sequence attend to its prompt and to the tokens before them, which are at most `queries` apart.
         steps = decoded / queries
-        attended = steps * alpha + beta * steps * (prompts + np.maximum(decoded - queries, 0.0) / 2 + 1.0)
+        attended = steps * alpha + beta * steps * (contexts + np.maximum(decoded - queries, 0.0) / 2 + 1.0)
         own = costs.least_prefill(prompts) if i == 0 else np.zeros_like(prompts)
         # Pipeline stages work side by side, so a replica's share of a step is at least that of its largest stage.
         share = costs.stage_share if i == 0 else 1.0
@@ -416,7 +457,41 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
         alone_first,
         totals[3],
         gap if chunk else 0.0,
+        first_j=totals[2],
     )
+
+
+def _decoding(compiled: Compiled, ranks: np.ndarray, size: int, most: int) -> _Minimum:
+    """Return the demand of decoding on devices to which KV caches are sent, in batches of at most ``size`` sequences.
+
+    The first token comes with the cache, and each step gives at most as many tokens as it verifies. A step verifies at
+    least the tokens that it gives.
+    """
+    costs = compiled.decoder
+    assert costs is not None and compiled.prompts is not None and compiled.outputs is not None  # noqa: S101
+    prompts = compiled.prompts[ranks].astype(np.float64)
+    decoded = compiled.outputs[ranks].astype(np.float64) - 1
+    queries = costs.query_tokens
+    size, most = min(size, costs.decode.shape[1] - 1), min(most, costs.linear.shape[1] - 1)
+    positions = size * queries
+    steps = decoded / queries
+    least_linear, least_head, least_decode = costs.least_tables()
+    totals: list[FloatArray] = []
+    for i in (0, 1):  # seconds, then joules
+        linear, head = _lower_envelope(least_linear[i, 1 : most + 1]), _lower_envelope(least_head[i, 1 : positions + 1])
+        a_token = float((linear[:positions] / np.arange(1, min(positions, most) + 1)).min())
+        a_head = float((head / np.arange(1, positions + 1)).min())
+        alpha, beta = _attention(least_decode[i], size, float(np.mean(prompts + decoded / 2)))
+        attended = steps * alpha + beta * steps * (prompts + np.maximum(decoded - queries, 0.0) / 2 + 1.0)
+        share = costs.stage_share if i == 0 else 1.0
+        totals.append(share * (decoded * (a_token + a_head) + attended))
+    gap = float(
+        least_linear[0, 1 : most + 1].min()
+        + least_head[0, 1 : positions + 1].min()
+        + least_decode[0, 1 : size + 1].min()
+    )
+    none = np.zeros_like(decoded)
+    return _Minimum({"device": totals[0]}, {"device": none}, np.ceil(steps) * gap, none, totals[1], gap)
 
 
 def _alone_first(costs: DecoderCosts, prompts: FloatArray, most: int, size: int) -> FloatArray:

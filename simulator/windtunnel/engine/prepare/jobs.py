@@ -15,7 +15,7 @@ from windtunnel.core.rng import stream
 from windtunnel.core.ticks import FloatArray, TickArray
 from windtunnel.engine.arrivals import arrival_blocks, merged_blocks
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.prepare.programs import ServiceTimeDraws
+from windtunnel.engine.prepare.source import ServiceTimeDraws
 from windtunnel.scenario.faults import Straggler
 
 BLOCK = 262_144

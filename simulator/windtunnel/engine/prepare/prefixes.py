@@ -2,7 +2,7 @@
 
 A prompt of n tokens has n / block blocks, rounded up. Each stands for all tokens up to its end, so prompts share blocks
 from the first one on. Blocks that occur only together are one run: the blocks of a shared prefix are one, and so are
-those that only one job has.
+those that only one job has. The prompts of a session also hold the blocks of the answers before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 
 from windtunnel.core.errors import InputError
 from windtunnel.engine.arrivals.hash_ids import BlockRuns
-from windtunnel.engine.prepare.programs import Source
+from windtunnel.engine.prepare.lengths import request_lengths
+from windtunnel.engine.prepare.source import RequestLengths, Sessions, Source
 from windtunnel.scenario.arrivals import Trace
 from windtunnel.scenario.program import Generate, Stage
 from windtunnel.scenario.scenario import ContinuousBatch, Scenario
@@ -36,6 +37,8 @@ class PromptChains:
         tokens: The number of tokens of each run.
         home: A number for each job that the jobs of one conversation share.
         job_tokens: The tokens of the prompt of each job; shape (jobs,).
+        answers: The run of the full blocks that each job generates, -1 if there is none; shape (jobs,). None if no
+            prompt holds them.
     """
 
     at: np.ndarray
@@ -44,6 +47,7 @@ class PromptChains:
     tokens: np.ndarray
     home: np.ndarray
     job_tokens: np.ndarray
+    answers: np.ndarray | None = None
 
     @cached_property
     def job_blocks(self) -> np.ndarray:
@@ -84,10 +88,12 @@ def prompt_chains(program: Sequence[Stage], source: Source, block: int) -> Promp
     if not source.count or not isinstance(stage, Generate):
         none = np.zeros(0, dtype=np.int64)
         return PromptChains(np.zeros(source.count + 1, dtype=np.int64), none, none, none, none, none)
-    prompts = np.broadcast_to(source.value(stage.prompt, (*stage.path, "prompt")), (source.count,)).astype(np.int64)
+    lengths = request_lengths(stage, source)
+    if lengths.sessions is not None:
+        return _of_sessions(lengths, lengths.sessions, block)
     if source.trace is not None and source.trace.blocks is not None:
-        return _of_trace(stage, source, prompts, block)
-    return _drawn(stage, source, prompts, block)
+        return _of_trace(stage, source, lengths.prompts, block)
+    return _drawn(lengths, block)
 
 
 def _of_trace(stage: Generate, source: Source, prompts: np.ndarray, block: int) -> PromptChains:
@@ -141,24 +147,55 @@ def _with_own_ends(
     return runs, blocks
 
 
-def _drawn(stage: Generate, source: Source, prompts: np.ndarray, block: int) -> PromptChains:
-    """Return the chains of prompts that share at most the workload's prefix: run 0, and a run of each job."""
-    jobs = source.count
-    shared = stage.shared_prefix
-    if jobs and prompts.min() < shared:
-        job = int(np.argmin(prompts))
-        raise InputError(
-            f"a prompt has {prompts[job]:,} tokens, and the prefix that all share {shared:,}",
-            where=source.where((*stage.path, "shared_prefix")),
-            expected="at most the shortest prompt, which includes the prefix",
-        )
-    common = shared // block
-    own = -(-prompts // block) - common
-    tokens = prompts - common * block
+def _drawn(lengths: RequestLengths, block: int) -> PromptChains:
+    """Return the chains of prompts that share at most prefixes: a run of each prefix, and then one of each job."""
+    jobs, prefixes = len(lengths.prompts), lengths.prefixes
+    common = (prefixes // block)[lengths.groups]
+    own = -(-lengths.prompts // block) - common
+    tokens = lengths.prompts - common * block
     with_own = own > 0
     counts = with_own.astype(np.int64) + (common > 0)
     at = np.concatenate([[0], np.cumsum(counts)])
     runs = np.zeros(int(at[-1]), dtype=np.int64)
-    runs[at[1:][with_own] - 1] = 1 + np.flatnonzero(with_own)
-    blocks, tokens = np.append(common, own), np.append(common * block, tokens)
-    return PromptChains(at, runs, blocks, tokens, np.arange(jobs, dtype=np.int64), prompts)
+    runs[at[:-1][common > 0]] = lengths.groups[common > 0]
+    runs[at[1:][with_own] - 1] = len(prefixes) + np.flatnonzero(with_own)
+    blocks = np.concatenate([prefixes // block, own])
+    tokens = np.concatenate([prefixes // block * block, tokens])
+    return PromptChains(at, runs, blocks, tokens, np.arange(jobs, dtype=np.int64), lengths.prompts)
+
+
+def _of_sessions(lengths: RequestLengths, sessions: Sessions, block: int) -> PromptChains:
+    """Return the chains of the prompts of sessions, each of which holds the last prompt and its answer.
+
+    The runs are those of the prefixes, and of each request three: the full blocks that end in its prompt and in no
+    earlier one or its answer; its partial last block, which the answer completes; and the full blocks that end in the
+    answer. Of an answer all tokens but the last one are in the KV cache when the request ends.
+    """
+    prompts, jobs, of = lengths.prompts, len(lengths.prompts), sessions.of_job
+    full, filled = prompts // block, (prompts + lengths.outputs - 1) // block
+    is_first = np.zeros(jobs, dtype=bool)
+    is_first[sessions.first[:-1]] = True
+    common = (lengths.prefixes // block)[lengths.groups]
+    before = np.where(is_first, common, np.concatenate([[0], filled[:-1]]))
+    of_each = np.stack([full - before, prompts % block > 0, filled - full], axis=1)
+    blocks = np.concatenate([lengths.prefixes // block, of_each.ravel()])
+    partial = len(lengths.prefixes) + 3 * np.arange(jobs) + 1
+    tokens = blocks * block
+    tokens[partial] = prompts % block
+    # What stays of each request, without empty runs: the prefix (before the first one), its blocks, and its answer's.
+    steps = np.stack([np.where(is_first, lengths.groups, -1), partial - 1, partial + 1], axis=1)
+    steps[(steps >= 0) & (blocks[steps] == 0)] = -1
+    kept = steps >= 0
+    stays = steps[kept]
+    count = kept.sum(axis=1)
+    begins = np.concatenate([[0], np.cumsum(count)])
+    # The chain of a request ends before its own answer.
+    last = begins[1:] - kept[:, 2]
+    origin = begins[sessions.first[:-1]][of]
+    with_partial = prompts % block > 0
+    at = np.concatenate([[0], np.cumsum(last - origin + with_partial)])
+    places = np.repeat(origin - at[:-1], np.diff(at)) + np.arange(at[-1])
+    runs = stays[np.minimum(places, max(len(stays) - 1, 0))] if len(stays) else np.zeros(int(at[-1]), dtype=np.int64)
+    runs[at[1:][with_partial] - 1] = partial[with_partial]
+    answers = np.where(blocks[partial + 1] > 0, partial + 1, -1)
+    return PromptChains(at, runs, blocks, tokens, of, prompts, answers)

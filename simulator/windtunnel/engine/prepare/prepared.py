@@ -11,18 +11,21 @@ import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, Policy
+from windtunnel.core.policy import Batch, Policy, Score
+from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.engine.prepare.batches import BatchTable, batch_table
 from windtunnel.engine.prepare.chips import Chip, shared_chips
-from windtunnel.engine.prepare.decoding import Replica
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule
 from windtunnel.engine.prepare.prefixes import PromptChains
-from windtunnel.engine.prepare.programs import Compiled, ServiceTimeDraws, Source
+from windtunnel.engine.prepare.programs import Compiled
+from windtunnel.engine.prepare.replica import Replica
+from windtunnel.engine.prepare.source import ServiceTimeDraws, Source
+from windtunnel.engine.prepare.tiers import ReplicaTier
 from windtunnel.engine.prepare.users import CapacityExceededError, UserClass
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.program import Stage
-from windtunnel.scenario.scenario import Scenario, Workload
+from windtunnel.scenario.scenario import Role, Scenario, Workload
 
 FAR = 2**62
 """A tick beyond the longest run: the deadline of a job that has none."""
@@ -51,6 +54,8 @@ class FleetClass:
     active_w: float
     """Power above idle that a device draws whenever any of its hardware engines works (W)."""
     limit_w: float
+    role: Role = "both"
+    """What each device does for a request that generates tokens."""
     executor: Executor | None = None
     """The executor of a real device; None for a modelled one."""
     chip: str | None = None
@@ -74,6 +79,33 @@ class FleetClass:
     def usable_bytes(self, batch: Batch) -> float:
         """Return how much of ``memory_bytes`` jobs may use (bytes)."""
         return self.memory_bytes * self.replica.memory_share(batch)
+
+
+@dataclass(frozen=True)
+class LinkRate:
+    """The rate (B/s) and the latency (s) of a link in one direction."""
+
+    bytes_per_s: float
+    latency_s: float
+
+
+@dataclass(frozen=True)
+class KvLink:
+    """How a replica of a class sends and receives the KV cache of a request.
+
+    Attributes:
+        token_bytes: What a token of the cache takes on all devices that have a part of it (bytes).
+        state_bytes: What a sequence takes, whatever its length (bytes).
+        inside: The link to a replica of the same node.
+        network: The link to a replica of another node.
+        sources: Every number on which the rates depend, by name.
+    """
+
+    token_bytes: float
+    state_bytes: float
+    inside: LinkRate
+    network: LinkRate
+    sources: Mapping[str, SourcedValue]
 
 
 @dataclass(frozen=True)
@@ -159,10 +191,16 @@ class PreparedRun:
     eligible: np.ndarray
     """The index of each job into ``signatures``."""
     signatures: Sequence[tuple[int, ...]]
-    """The distinct sets of classes that can run a job, each in the order of the fleet."""
+    """The distinct sets of classes that can start a job, each in the order of the fleet."""
     end: int | None
     """The tick at which the run stops; None if it stops when it has drained."""
 
+    decode_signatures: Sequence[tuple[int, ...]] = ()
+    """For each of ``signatures`` the classes that decode what a class that only reads prompts has read."""
+    links: Mapping[int, KvLink] = field(default_factory=dict)
+    """How each class sends and receives KV caches, by its number; empty if no request moves."""
+    nodes: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The node that has all devices of each replica, or -1; shape (replicas,)."""
     faults: FaultSchedule | None = None
     """The schedule of faults of devices and power, if the scenario has any."""
     budget_w: float | None = None
@@ -177,6 +215,8 @@ class PreparedRun:
     """The blocks of the prompts of each workload, if devices have prefix caches."""
     block_tokens: int = 0
     """The tokens of a block of a prefix cache; 0 without one."""
+    tiers: Mapping[int, Sequence[ReplicaTier]] = field(default_factory=dict)
+    """The tiers below the prefix caches of each class, by its number."""
     flows: JobFlows | None = None
     """The flows of fair queueing; None without it."""
     sampled: bool = True
@@ -216,6 +256,16 @@ class PreparedRun:
     def ganging(self) -> bool:
         """Whether some jobs occupy several devices at once."""
         return any(job_class.gang > 1 for job_class in self.workloads)
+
+    @property
+    def disaggregated(self) -> bool:
+        """Whether requests move from devices that read their prompts to devices that decode."""
+        return bool(self.links)
+
+    @property
+    def decode_score(self) -> Score | None:
+        """The score of the devices that decode what others have read."""
+        return None if self.policy.decode_route is None else self.policy.decode_route.score
 
     @property
     def interrupts(self) -> bool:

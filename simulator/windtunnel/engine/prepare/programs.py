@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -10,16 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from windtunnel.core.device import Device, StrArray
-from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
+from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.executor import Executor
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.rng import stream
 from windtunnel.core.ticks import FloatArray, TickArray, to_tick_array
-from windtunnel.engine.arrivals import TraceRows
-from windtunnel.engine.arrivals.distributions import unit_variates
-from windtunnel.engine.prepare.decoding import DecoderCostCache, DecoderCosts
-from windtunnel.scenario.program import Branch, ColumnRef, Generate, OpStage, Stage, Streams, Value
+from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.lengths import request_lengths
+from windtunnel.engine.prepare.source import ServiceTimeDraws, Source
+from windtunnel.scenario.program import Branch, ColumnRef, Generate, OpStage, Stage, Streams
 
 WATT_GRAIN = 2.0**-20
 """Powers are rounded to multiples of this (about a microwatt), so that their sums and differences are exact."""
@@ -38,30 +38,6 @@ _SATURATED = 1e6
 def round_power(watts: float) -> float:
     """Return ``watts`` rounded to a multiple of WATT_GRAIN."""
     return round(watts / WATT_GRAIN) * WATT_GRAIN
-
-
-@dataclass(frozen=True)
-class ServiceTimeDraws:
-    """Random factors with mean 1 on a stated service time, one for each job of a workload.
-
-    They are keyed by seed, workload and stage, so the i-th belongs to the i-th job, independent of the sizes of blocks.
-    """
-
-    seed: int
-    name: tuple[str, ...]
-    distribution: str
-    cv: float
-    count: int
-
-    @cached_property
-    def values(self) -> FloatArray:
-        """The factors of all jobs; shape (count,)."""
-        return self.drawing()(self.count)
-
-    def drawing(self) -> Callable[[int], FloatArray]:
-        """Return a function that returns the next ``n`` factors at each call, beginning with the first."""
-        rng = stream(self.seed, *self.name)
-        return lambda count: unit_variates(rng, self.distribution, self.cv, count)
 
 
 @dataclass(frozen=True)
@@ -193,58 +169,6 @@ class Compiled:
             if len(phase) == 1 and len(phase[0]) == 1:
                 return phase[0][0]
         return None
-
-
-@dataclass
-class Source:
-    """The arrivals of a workload, and the trace and seed from which its jobs take values and random numbers."""
-
-    name: str
-    seed: int
-    ticks: TickArray
-    trace: TraceRows | None
-    where: Callable[[tuple[str | int, ...]], Location]
-    _variates: dict[tuple[str | int, ...], ServiceTimeDraws] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        """The number of jobs of the workload."""
-        return len(self.ticks)
-
-    def value(self, value: Value, path: tuple[str | int, ...]) -> FloatArray:
-        """Return a value for every job; shape (jobs,), or (1,) if all jobs have the same value."""
-        if not isinstance(value, ColumnRef):
-            return np.array([value], dtype=np.float64)
-        return self._trace(value.name, path).numbers(value.name, self.where(path))
-
-    def words(self, column: str, path: tuple[str | int, ...]) -> list[str]:
-        """Return the text of a trace column for each job."""
-        return self._trace(column, path).words(column, self.where(path))
-
-    def variates(self, stage: OpStage) -> ServiceTimeDraws:
-        """Return the random factors of a stated service time, one for each job."""
-        if stage.path not in self._variates:
-            cv = stage.numbers["cv"]
-            if isinstance(cv, ColumnRef):
-                raise InputError(
-                    "cv must be a number, and not a column of the trace",
-                    where=self.where(stage.path),
-                    expected="a number",
-                )
-            name = (self.name, "service", *(str(part) for part in stage.path[2:]))
-            self._variates[stage.path] = ServiceTimeDraws(
-                self.seed, name, stage.choices["distribution"], cv, self.count
-            )
-        return self._variates[stage.path]
-
-    def _trace(self, column: str, path: tuple[str | int, ...]) -> TraceRows:
-        if self.trace is None:
-            raise InputError(
-                f"'${column}' requires a trace, and the arrivals of '{self.name}' are not a trace",
-                where=self.where(path),
-                expected="a number, or arrivals: {process: trace, ...}",
-            )
-        return self.trace
 
 
 def compile_program(
@@ -448,20 +372,19 @@ class _Compiler:
 
 
 def _compile_generate(stage: Generate, source: Source, decoders: DecoderCostCache) -> Compiled:
-    prompts = source.value(stage.prompt, (*stage.path, "prompt"))
-    outputs = source.value(stage.output, (*stage.path, "output"))
+    lengths = request_lengths(stage, source)
+    prompts, outputs = lengths.prompts.astype(np.float64), lengths.outputs.astype(np.float64)
     longest = float((prompts + outputs).max())
     if longest > LONGEST_CONTEXT:
         raise InputError(
             f"a job has {longest:,.0f} tokens",
             where=source.where(stage.path),
-            expected=f"at most {LONGEST_CONTEXT:,} of prompt and output together",
+            expected=f"at most {LONGEST_CONTEXT:,} of prompt and output together, such as by `max` of a distribution",
         )
     try:
         costs = decoders[stage.model]
     except InputError as error:
         raise error.at(source.where(stage.path)) from None
-    prompts, outputs = (np.broadcast_to(a, (source.count,)) for a in (prompts, outputs))
     first_s, whole_s, _, whole_j = costs.alone(prompts, outputs)
     footprint = costs.request_bytes(prompts + outputs)
     ticks = to_tick_array(whole_s)
@@ -477,8 +400,8 @@ def _compile_generate(stage: Generate, source: Source, decoders: DecoderCostCach
         operations=costs.operations,
         contexts=frozenset({Context("generate", costs.served.dispatch, costs.served.clock, "cold", "of its model")}),
         decoder=costs,
-        prompts=prompts.astype(np.int64),
-        outputs=outputs.astype(np.int64),
+        prompts=lengths.prompts,
+        outputs=lengths.outputs,
         first_ticks=to_tick_array(first_s),
     )
 
@@ -487,8 +410,8 @@ def longest_contexts(program: Sequence[Stage], source: Source) -> Iterator[tuple
     """Yield each model that a program uses, and its longest context over all jobs (tokens)."""
     for stage in program:
         if isinstance(stage, Generate):
-            prompts = source.value(stage.prompt, (*stage.path, "prompt"))
-            yield stage.model, int((prompts + source.value(stage.output, (*stage.path, "output"))).max())
+            lengths = request_lengths(stage, source)
+            yield stage.model, int((lengths.prompts + lengths.outputs).max())
         elif isinstance(stage, Branch):
             for body in [*stage.cases.values(), stage.default or ()]:
                 yield from longest_contexts(body, source)

@@ -15,10 +15,9 @@ from windtunnel.core.executor import Executor
 from windtunnel.core.group import Group
 from windtunnel.core.memory import require_memory
 from windtunnel.core.policy import Batch, Policy
-from windtunnel.core.rng import stream
 from windtunnel.core.ticks import to_ticks
 from windtunnel.core.units import format_quantity
-from windtunnel.engine.arrivals import MAX_JOBS, MAX_STREAMED_JOBS, JobLimit, arrivals, count_expected, merged
+from windtunnel.engine.arrivals import MAX_JOBS, MAX_STREAMED_JOBS, JobLimit, count_expected, merged
 from windtunnel.engine.prepare.adapters import adapters_of, apart
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.checks import (
@@ -30,17 +29,23 @@ from windtunnel.engine.prepare.checks import (
     check_progress,
 )
 from windtunnel.engine.prepare.chips import shared_chips
-from windtunnel.engine.prepare.decoding import DecoderCostCache, Replica
+from windtunnel.engine.prepare.decoder_cache import DecoderCostCache
 from windtunnel.engine.prepare.designs import check_designs, class_designs
+from windtunnel.engine.prepare.eligibility import Excluded, eligibility
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
+from windtunnel.engine.prepare.handover import check_roles, kv_links, nodes_of
 from windtunnel.engine.prepare.offered_load import least_queue, offered_load
 from windtunnel.engine.prepare.prefixes import PromptChains, block_tokens, prompt_chains
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun, fleet_idle_w
-from windtunnel.engine.prepare.programs import Compiled, Source, compile_program, longest_contexts, round_power
+from windtunnel.engine.prepare.programs import Compiled, compile_program, longest_contexts, round_power
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
-from windtunnel.engine.prepare.tenants import job_flows
-from windtunnel.engine.prepare.users import first_capacity, user_class
+from windtunnel.engine.prepare.replica import Replica
+from windtunnel.engine.prepare.source import Source
+from windtunnel.engine.prepare.tenants import check_rate_limits, job_flows
+from windtunnel.engine.prepare.tiers import replica_tiers
+from windtunnel.engine.prepare.users import user_class
 from windtunnel.engine.prepare.waits import patience_draws
+from windtunnel.engine.prepare.workloads import drawn_workloads, has_users, place_of
 from windtunnel.scenario.arrivals import Closed, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.faults import BrownOut, OperationFault, Straggler
@@ -81,7 +86,7 @@ def prepare(
     """
     rules = rules_by_entry(scenario)
     classes = _classes(scenario, devices, rules, executors or {})
-    workloads = _representatives(scenario) if streamed else _workloads(scenario, capacity, original)
+    workloads = _representatives(scenario) if streamed else drawn_workloads(scenario, capacity, original)
     check_needs(scenario, policy, classes)
     of_contexts = workloads if original is None else original.workloads
     compiled, preferences, excluded = _compiled(scenario, policy, classes, workloads, preference, of_contexts)
@@ -91,22 +96,22 @@ def prepare(
     schedule = _schedule(scenario, classes, budget_w)
     limit = scenario.stop.jobs if scenario.stop is not None and not streamed else None
     expected_jobs, expected_s = _expected(scenario) if streamed else (0, 0.0)
-    closed = [w for w in workloads if isinstance(w.workload.arrivals, Closed) and not streamed]
-    known = {w.number: w.source.ticks for w in workloads if w.source.count and w not in closed}
+    of_users = [w for w in workloads if has_users(w.workload) and not streamed]
+    known = {w.number: w.source.ticks for w in workloads if w.source.count and w not in of_users}
     arrival, workload_of, rank = merged(known, limit)
-    # One job represents each closed workload, because its jobs differ only in random draws.
-    signatures, eligible = _eligibility(
+    check_roles(scenario, policy, classes, workloads, compiled)
+    signatures, eligible = eligibility(
         scenario,
         policy,
         classes,
         workloads,
         compiled,
         excluded,
-        np.append(workload_of, np.array([w.number for w in closed], dtype=np.int64)),
-        np.append(rank, np.zeros(len(closed), dtype=np.int64)),
+        np.concatenate([workload_of, *(np.full(w.source.count, w.number, dtype=np.int64) for w in of_users)]),
+        np.concatenate([rank, *(np.arange(w.source.count, dtype=np.int64) for w in of_users)]),
     )
-    of_users = eligible[len(arrival) :].tolist()
-    eligible = eligible[: len(arrival)]
+    at = np.cumsum([len(arrival), *(w.source.count for w in of_users)])
+    eligible, *mine = np.split(eligible, at[:-1]) if of_users else [eligible]
     names = [w.name for w in scenario.workload]
     block = block_tokens(scenario) if policy.batch.prefix_cache is not None else 0
     prepared = PreparedRun(
@@ -121,7 +126,10 @@ def prepare(
         workload_of=workload_of,
         rank=rank,
         eligible=eligible,
-        signatures=signatures,
+        signatures=[signature.readers for signature in signatures],
+        decode_signatures=[signature.decoders for signature in signatures],
+        links=kv_links(classes, compiled),
+        nodes=nodes_of(scenario, classes),
         end=to_ticks(scenario.stop.time) if scenario.stop is not None and scenario.stop.time is not None else None,
         faults=schedule,
         budget_w=budget_w,
@@ -130,10 +138,11 @@ def prepare(
         expected_ticks=to_ticks(expected_s),
         chains=[_chains(w, block, compiled) for w in workloads] if block else [],
         block_tokens=block,
+        tiers=replica_tiers(scenario, policy, compiled, block) if block else {},
         flows=job_flows(scenario, policy, workloads),
         sampled=scenario.records != "none",
         slowdown=None if streamed else straggler_slowdowns(scenario.faults, scenario.seed, names, workload_of, rank),
-        users=[user_class(scenario, w.number, w.source.count, s) for w, s in zip(closed, of_users, strict=True)],
+        users=[user_class(scenario, w.number, w.source, s, capacity) for w, s in zip(of_users, mine, strict=True)],
         limit=limit,
         scaled=[(classes[number], rule) for number, rule in sorted(rules.items())],
         designs=class_designs(scenario, classes, workloads, compiled),
@@ -144,6 +153,7 @@ def prepare(
     check_real(prepared)
     check_decisions(prepared)
     check_progress(prepared)
+    check_rate_limits(prepared)
     check_designs(prepared)
     if streamed:
         _check_queue(prepared)
@@ -157,7 +167,6 @@ def _chains(job_class: JobClass, block: int, compiled: Mapping[tuple[int, int], 
 
 
 _Pairs = dict[tuple[int, int], Compiled]
-_Excluded = dict[tuple[int, int], UnsupportedOperationError | str]
 
 
 # Long: it tries every pair of class and workload, and keeps the reasons why a pair is excluded.
@@ -168,21 +177,22 @@ def _compiled(
     workloads: Sequence[JobClass],
     preference: Preference | None,
     of_contexts: Sequence[JobClass],
-) -> tuple[_Pairs, dict[tuple[int, int], float], _Excluded]:
+) -> tuple[_Pairs, dict[tuple[int, int], float], Excluded]:
     """Return programs and preferences by (class, workload), and the reasons why a class does not run a workload.
 
     The tables of decoders are as long as the longest contexts of ``of_contexts`` need.
     """
     batch = policy.batch
     longest: dict[str, int] = {}
-    for job_class in of_contexts:
+    # Lengths that are drawn may be longer in a redrawn run.
+    for job_class in (*of_contexts, *workloads):
         if job_class.source.count:
             for model, context in longest_contexts(job_class.program, job_class.source):
                 longest[model] = max(longest.get(model, 0), context)
     shelves = [DecoderCostCache(c.replica, scenario.served_models, longest, batch) for c in classes]
     compiled: _Pairs = {}
     preferences: dict[tuple[int, int], float] = {}
-    excluded: _Excluded = {}
+    excluded: Excluded = {}
     for job_class in workloads:
         if job_class.source.count == 0:
             continue
@@ -273,6 +283,7 @@ def _classes(
                 name=name,
                 device=device,
                 replica=replica,
+                role=entry.role,
                 first=first,
                 count=count,
                 begin=entry.replicas,
@@ -348,57 +359,6 @@ def _redrawn(
     """Return the run of ``original`` with another seed, with redrawn traces. No device of it may be real."""
     scenario = original.scenario.reseeded(seed)
     return prepare(scenario, devices, policy, preference, streamed=original.streamed, original=original)
-
-
-def _workloads(scenario: Scenario, capacity: int | None, original: PreparedRun | None) -> list[JobClass]:
-    workloads: list[JobClass] = []
-    limit = JobLimit(MAX_JOBS, _job_bytes(scenario), scenario.stop.jobs if scenario.stop is not None else None)
-    count_expected(scenario.workload, scenario.stop, limit, scenario.where)
-    for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
-        where = partial(scenario.where, "workload", number, "arrivals")
-        if isinstance(workload.arrivals, Closed):
-            count = first_capacity(workload, workload.arrivals, scenario, where()) if capacity is None else capacity
-            limit.keep(count, workload.name, where())
-            ticks, trace = np.zeros(count, dtype=np.int64), None
-        else:
-            whole = None if original is None else original.workloads[number].source.trace
-            if whole is not None:
-                trace = whole.redrawn(stream(scenario.seed, workload.name, "redrawn"))
-                if scenario.stop is not None and scenario.stop.jobs is not None:
-                    trace = trace.first(scenario.stop.jobs)
-                ticks = trace.ticks
-            else:
-                found = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where, limit)
-                ticks, trace = found.ticks, found.trace
-        source = Source(
-            name=workload.name, seed=scenario.seed, ticks=ticks, trace=trace, where=lambda path: scenario.where(*path)
-        )
-        deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
-        patience = patience_draws(workload, scenario.seed, source.count)
-        workloads.append(JobClass(number, workload, program, source, deadline, patience))
-    if not any(job_class.source.count for job_class in workloads):
-        raise InputError(
-            "no job arrives before the run stops",
-            where=scenario.where("stop"),
-            expected="a later stop, or higher rates",
-        )
-    return workloads
-
-
-_JOB_BYTES, _FURTHER_STAGE_BYTES, _GENERATE_BYTES = 400.0, 200.0, 1200.0
-"""Peak memory of a run for each job that it keeps: for one stage, for each further stage, and for a `generate`.
-Measured on the compiled engine, with 600,000 jobs: 402 bytes for a service, 851 for three operations, 1,650 for a
-request."""
-
-
-def _job_bytes(scenario: Scenario) -> float:
-    """Return the memory that a run takes for each job that it keeps (bytes): of the longest of its programs."""
-    return max(
-        _JOB_BYTES
-        + _FURTHER_STAGE_BYTES * (len(program) - 1)
-        + _GENERATE_BYTES * any(not isinstance(stage, OpStage) for stage in program)
-        for program in scenario.programs
-    )
 
 
 def _budget(scenario: Scenario, classes: Sequence[FleetClass]) -> float | None:
@@ -488,7 +448,7 @@ def _representatives(scenario: Scenario) -> list[JobClass]:
     count_expected(scenario.workload, scenario.stop, limit, scenario.where)
     workloads: list[JobClass] = []
     for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
-        source = Source(workload.name, scenario.seed, np.zeros(1, dtype=np.int64), None, _place_of(scenario))
+        source = Source(workload.name, scenario.seed, np.zeros(1, dtype=np.int64), None, place_of(scenario))
         deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
         patience = patience_draws(workload, scenario.seed, 1)
         workloads.append(JobClass(number, workload, program, source, deadline, patience))
@@ -511,94 +471,4 @@ def _check_queue(prepared: PreparedRun) -> None:
         f"the queue of about {queued:,.0f} jobs that the fleet cannot complete (offered load {load.offered:.3g})",
         prepared.scenario.where(*(("workload", 0, "arrivals") if len(prepared.workloads) == 1 else ("workload",))),
         "a lower rate, an earlier stop or more devices",
-    )
-
-
-def _place_of(scenario: Scenario) -> Callable[[tuple[str | int, ...]], Location]:
-    return lambda path: scenario.where(*path)
-
-
-def _eligibility(
-    scenario: Scenario,
-    policy: Policy,
-    classes: Sequence[FleetClass],
-    workloads: Sequence[JobClass],
-    compiled: Mapping[tuple[int, int], Compiled],
-    excluded: _Excluded,
-    workload_of: np.ndarray,
-    rank: np.ndarray,
-) -> tuple[list[tuple[int, ...]], np.ndarray]:
-    """Return the distinct sets of classes that can run a job, for each size of a gang, and the index of each job's set.
-
-    A class can run a job if its kind supports the operations and its memory is large enough.
-
-    Raises:
-        InputError: if no device can run a job.
-    """
-    signatures: dict[tuple[int, tuple[int, ...]], int] = {}
-    eligible = np.zeros(len(workload_of), dtype=np.int64)
-    for job_class in workloads:
-        members = workload_of == job_class.number
-        if not members.any():
-            continue
-        able = [c for c in classes if (c.number, job_class.number) in compiled]
-        place = scenario.where("workload", job_class.number, "ops")
-        if not able:
-            raise _no_device(scenario, job_class, excluded)
-        ranks = rank[members]
-        fits = np.zeros((len(ranks), len(able)), dtype=bool)
-        for column, fleet_class in enumerate(able):
-            need = compiled[fleet_class.number, job_class.number].footprint_bytes
-            fits[:, column] = (need if need.size == 1 else need[ranks]) <= fleet_class.usable_bytes(policy.batch)
-        if not fits.any(axis=1).all():
-            job = int(np.argmin(fits.any(axis=1)))
-            need = np.broadcast_to(
-                compiled[able[0].number, job_class.number].footprint_bytes, (job_class.source.count,)
-            )[ranks[job]]
-            tokens = compiled[able[0].number, job_class.number].tokens(int(ranks[job]))
-            for c in able:
-                costs = compiled[c.number, job_class.number].decoder
-                if costs is not None:
-                    try:
-                        costs.check_room(tokens)
-                    except InputError as error:
-                        raise error.at(scenario.where("fleet", c.number)) from None
-            largest = max(c.usable_bytes(policy.batch) for c in able)
-            trace = job_class.source.trace
-            row = f" ({trace.place(int(ranks[job]))})" if trace is not None else ""
-            raise InputError(
-                f"a job of '{job_class.workload.name}'{row} needs {format_quantity(float(need), 'B')} of memory, and "
-                f"no device of the fleet that can run it has enough",
-                where=place,
-                expected=f"at most {format_quantity(largest, 'B')}",
-            )
-        numbers = np.array([c.number for c in able])
-        # Usually all jobs of a workload fit the same devices; this test avoids sorting a million equal rows.
-        same = (fits == fits[0]).all()
-        patterns, inverse = (fits[:1], None) if same else np.unique(fits, axis=0, return_inverse=True)
-        codes = np.array(
-            [
-                signatures.setdefault((job_class.gang, tuple(int(n) for n in numbers[pattern])), len(signatures))
-                for pattern in patterns
-            ]
-        )
-        eligible[members] = codes[0] if inverse is None else codes[inverse.reshape(-1)]
-    return [numbers for _, numbers in signatures], eligible
-
-
-def _no_device(scenario: Scenario, job_class: JobClass, excluded: _Excluded) -> InputError:
-    """Return the error for a workload that no device of the fleet can run."""
-    place = scenario.where("workload", job_class.number, "ops")
-    for (_, work), why in excluded.items():
-        if work == job_class.number and isinstance(why, UnsupportedOperationError):
-            return UnsupportedOperationError(
-                f"no device of the fleet can run '{job_class.workload.name}': {why.problem}",
-                where=why.where if str(why.where) else place,
-                expected=why.expected,
-                nearest=why.nearest,
-            ).at(place)
-    return InputError(
-        f"no device of the fleet is recommended for the use case '{job_class.workload.use_case}'",
-        where=scenario.where("workload", job_class.number, "use_case"),
-        expected="a device from that row of the recommendation matrix (`windtunnel advise`)",
     )

@@ -1,4 +1,4 @@
-"""The tenants of jobs, and the flows into which fair queueing divides waiting requests.
+"""The tenants of jobs: the flows into which fair queueing divides waiting requests, and the checks of rate limits.
 
 A flow is a tenant's requests of one priority. Between priorities the order of the policy decides, so only flows of one
 priority compare the tokens that they were served.
@@ -13,7 +13,7 @@ import numpy as np
 from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.policy import FairShares, Policy
 from windtunnel.core.recording import IntArray
-from windtunnel.engine.prepare.prepared import Flow, JobClass, JobFlows
+from windtunnel.engine.prepare.prepared import Flow, JobClass, JobFlows, PreparedRun
 from windtunnel.scenario.scenario import Scenario
 
 MAX_FLOWS = 4096
@@ -101,3 +101,30 @@ def _check_policy(scenario: Scenario, policy: Policy) -> None:
             where=where,
             expected="order: priority, which shares among requests of one priority, or order: arrival",
         )
+
+
+def check_rate_limits(prepared: PreparedRun) -> None:
+    """Check that rate limits are of requests, each of which can be admitted at all.
+
+    Raises:
+        InputError: if one is not.
+    """
+    for (_, work), program in prepared.compiled.items():
+        job_class = prepared.workloads[work]
+        limit = job_class.workload.rate_limit
+        if limit is None:
+            continue
+        where = prepared.scenario.where("workload", work, "rate_limit")
+        if program.prompts is None or program.outputs is None:
+            raise InputError(
+                f"a limit on the tokens of '{job_class.workload.name}', whose program generates none",
+                where=where,
+                expected="a program of `generate`, or max_waiting",
+            )
+        most = int((program.prompts + program.outputs).max(initial=0))
+        if most > limit.tokens:
+            raise InputError(
+                f"a request of '{job_class.workload.name}' has {most:,} tokens, and would never be admitted",
+                where=where,
+                expected=f"tokens: at least {most:,}",
+            )

@@ -1,4 +1,4 @@
-"""Prepares closed workloads: their users, and random draws for a number of jobs that is not known in advance."""
+"""Prepares the users of closed workloads and sessions, and random draws for a number of jobs not known in advance."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.ticks import FloatArray
+from windtunnel.core.ticks import FloatArray, TickArray
 from windtunnel.engine.arrivals import MAX_JOBS, ThinkTimes
 from windtunnel.engine.prepare.fault_schedule import straggler_slowdowns
+from windtunnel.engine.prepare.source import Sessions, Source
 from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.scenario import Scenario, Workload
 
@@ -28,30 +29,57 @@ class CapacityExceededError(Exception):
 
 @dataclass(frozen=True)
 class UserClass:
-    """The users of a closed workload. The engine computes their arrivals while it runs."""
+    """The users of a workload, whose arrivals the engine computes while it runs.
+
+    Of a closed workload each user submits one job, or one session, after the other. Of an open workload with sessions
+    each user has one session.
+    """
 
     work: int
-    think: ThinkTimes
+    begins: TickArray
+    """When each user submits the first job; shape (users,)."""
+    think: ThinkTimes | None
+    """The think times of a closed workload; None for sessions that arrive."""
     capacity: int
     """The number of jobs for which random numbers are drawn."""
-    signature: int
-    """The index of their jobs into ``PreparedRun.signatures``; all jobs need the same memory."""
+    requested: int
+    """The number of jobs for which they were requested; sessions may have fewer."""
+    signatures: np.ndarray
+    """The index of each job, by rank, into ``PreparedRun.signatures``."""
     slowdown: FloatArray | None
     """The slowdown of each job by rank, if the scenario has stragglers; shape (capacity,)."""
+    sessions: Sessions | None = None
+
+    @property
+    def users(self) -> int:
+        """The number of users."""
+        return len(self.begins)
 
 
-def user_class(scenario: Scenario, work: int, capacity: int, signature: int) -> UserClass:
-    """Return the users of workload number ``work``, with random draws for ``capacity`` jobs of one ``signature``."""
+def user_class(
+    scenario: Scenario, work: int, source: Source, signatures: np.ndarray, capacity: int | None
+) -> UserClass:
+    """Return the users of workload number ``work``, with random draws for the jobs of its ``source``.
+
+    ``capacity``: for how many jobs they were requested, if not for the first attempt of a run.
+    """
     workload = scenario.workload[work]
-    assert isinstance(workload.arrivals, Closed)  # noqa: S101  only those have users
     names = [w.name for w in scenario.workload]
-    mine = np.full(capacity, work, dtype=np.int64)
+    mine = np.full(source.count, work, dtype=np.int64)
+    think = None
+    if isinstance(workload.arrivals, Closed):
+        think = ThinkTimes(workload.arrivals, scenario.seed, workload.name)
+    sessions = source.sessions
+    assert think is not None or sessions is not None  # noqa: S101  others have no users
     return UserClass(
         work=work,
-        think=ThinkTimes(workload.arrivals, scenario.seed, workload.name),
-        capacity=capacity,
-        signature=signature,
-        slowdown=straggler_slowdowns(scenario.faults, scenario.seed, names, mine, np.arange(capacity)),
+        begins=source.begins if think is None else think.first(),
+        think=think,
+        capacity=source.count,
+        requested=max(capacity or 0, source.count),
+        signatures=signatures,
+        slowdown=straggler_slowdowns(scenario.faults, scenario.seed, names, mine, np.arange(source.count)),
+        sessions=sessions,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.prepare.programs import ServiceTimeDraws
+from windtunnel.engine.prepare.source import ServiceTimeDraws
 from windtunnel.scenario.arrivals import Think
 from windtunnel.scenario.faults import Ending, Failure
 from windtunnel.scenario.scenario import Workload
@@ -28,6 +28,7 @@ def patience_s(workload: Workload) -> float:
 
 def has_waits(prepared: PreparedRun) -> bool:
     """Return whether jobs may be rejected or give up waiting, or pause before they are tried again."""
-    if any(w.workload.patience is not None or w.workload.max_waiting is not None for w in prepared.workloads):
+    limits = ((w.workload.patience, w.workload.max_waiting, w.workload.rate_limit) for w in prepared.workloads)
+    if any(limit is not None for stated in limits for limit in stated):
         return True
     return any(isinstance(fault, Failure | Ending) and fault.pause is not None for fault in prepared.scenario.faults)

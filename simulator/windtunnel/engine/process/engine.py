@@ -24,7 +24,7 @@ from windtunnel.engine.process.plain import plain, records_of, rows
 from windtunnel.engine.results import accounting
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
-from windtunnel.engine.transitions.build import Words, build, think_ticks
+from windtunnel.engine.transitions.build import Words, build
 from windtunnel.engine.transitions.dispatch import arrive
 from windtunnel.engine.transitions.event_log import event_log
 from windtunnel.engine.transitions.events import (
@@ -41,6 +41,7 @@ from windtunnel.engine.transitions.faults import apply_fault
 from windtunnel.engine.transitions.prefix_tables import index_of, more_nodes
 from windtunnel.engine.transitions.prefixes import index_nodes
 from windtunnel.engine.transitions.tables import ARRIVAL_EVENT, COMPLETION, DECIDE, ENTITIES, FAULT_EVENT, NEVER
+from windtunnel.engine.transitions.user_tables import think_ticks
 from windtunnel.engine.transitions.users import next_arrival
 
 Progress = Callable[[int], None]
@@ -73,6 +74,7 @@ class _Run:
         self.answers = Answers(prepared)
         policy = prepared.policy
         self.score, self.key = policy.route.score, policy.order.key
+        self.decode_score = prepared.decode_score
         self.blocks = job_blocks(prepared)
         self.arriving = True
         """Whether jobs will still arrive."""
@@ -118,9 +120,9 @@ class _Run:
     def _is_over(self, kind: int) -> bool:
         """Return whether the run is over before an event that does not complete work."""
         r = self.world.run[0]
-        if self.arriving or r.running or r.continues:
+        if self.arriving or r.running > r.strandeds or r.continues:
             return False
-        if r.waiting == 0:
+        if r.waiting + r.running == 0:
             return True
         if kind not in (FAULT_EVENT, DECIDE):
             return False
@@ -153,7 +155,7 @@ class _Run:
             if r.asking:
                 self.answers.answer(world)
             else:
-                consequence(world, self.score)
+                consequence(world, self.score, self.decode_score)
         if r.too_long:
             self._fail_too_long()
         if r.exceeded:
@@ -202,6 +204,8 @@ class _Run:
                     world.nodes += rows(more_nodes(r, len(world.nodes)))
                     world.node_index = index_of(len(world.nodes)).tolist()
                     index_nodes(world)
+                case tables.MORE_TRANSFERS:
+                    world.transfers += _blank(len(world.transfers), tables.TRANSFER)
                 case tables.MORE_CHANGES:
                     world.changes += _blank(len(world.changes), tables.CHANGE)
                 case tables.MORE_THOUGHTS:
@@ -217,7 +221,9 @@ class _Run:
                     world.slots += more
                     world.draws = np.concatenate([world.draws, np.ones_like(world.draws)])
                     world.sequences += _blank(len(world.sequences), tables.SEQUENCE)
+                    world.loads += _blank(len(world.loads), tables.LOAD)
                     world.waits += _blank(len(world.waits), tables.WAIT)
+                    world.handovers += _blank(len(world.handovers), tables.HANDOVER)
                     world.stream_jobs += _blank(len(world.stream_jobs), tables.STREAM_JOB)
                     world.progress += _blank(len(world.progress), tables.PROGRESS_OF_JOB)
                     world.user_of += [-1] * len(world.user_of)
@@ -234,8 +240,10 @@ class _Run:
         world.intervals = records_of(world.intervals[: r.written], tables.INTERVAL)
         world.gaps = records_of(world.gaps[: r.gaps], tables.GAP)
         world.servers = records_of(world.servers, tables.SERVER)
+        world.caches = records_of(world.caches, tables.CACHE)
         world.workloads = records_of(world.workloads, tables.WORKLOAD)
         world.changes = records_of(world.changes[: r.changes], tables.CHANGE)
+        world.transfers = records_of(world.transfers[: r.transfers], tables.TRANSFER)
         if self.progress is not None:
             self.progress(r.arrived)
         log = event_log(prepared, world, self.words, self.answers)

@@ -99,6 +99,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         progress=log.progress,
         loads=log.loads,
         use=log.use if outputs.any() else None,
+        transfers=log.transfers,
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
         fault_occurrences=log.fault_occurrences,
         corrupted=log.corrupted,
@@ -139,8 +140,12 @@ def _outside(prepared: PreparedRun, log: EventLog) -> TickArray | None:
 
     The formula is that of ``transitions.jobs.outside_of_steps``.
     """
-    found: TickArray | None = None
+    found: FloatArray | None = None
     class_of = prepared.class_of_device()
+    reader, moved = log.device.copy(), log.transfers
+    if moved is not None:
+        last = moved.landed > log.start[moved.job]  # not of an attempt that was given up
+        reader[moved.job[last]] = moved.sender[last]
     for (cls, work), compiled in prepared.compiled.items():
         engine = None if compiled.decoder is None else compiled.decoder.replica.engine
         if engine is None or prepared.policy.batch.kind != "continuous":
@@ -149,11 +154,12 @@ def _outside(prepared: PreparedRun, log: EventLog) -> TickArray | None:
         if frontend_s == 0.0 and late == 0.0:
             continue
         mine = np.flatnonzero((log.workload_of == work) & (log.device >= 0))
-        mine = mine[class_of[log.device[mine]] == cls]
-        alone_s = compiled.estimate_s if len(compiled.estimate_s) == 1 else compiled.estimate_s[log.rank[mine]]
-        found = np.zeros(len(log.arrival), dtype=np.int64) if found is None else found
-        found[mine] = np.rint((frontend_s + late * alone_s) * TICKS_PER_SECOND).astype(np.int64)
-    return found
+        read = mine[class_of[reader[mine]] == cls]
+        alone_s = compiled.estimate_s if len(compiled.estimate_s) == 1 else compiled.estimate_s[log.rank[read]]
+        found = np.zeros(len(log.arrival)) if found is None else found
+        found[mine[class_of[log.device[mine]] == cls]] += frontend_s
+        found[read] += late * alone_s
+    return None if found is None else np.rint(found * TICKS_PER_SECOND).astype(np.int64)
 
 
 def _intervals(prepared: PreparedRun, log: EventLog, energy: FloatArray, end: int) -> IntervalTable:

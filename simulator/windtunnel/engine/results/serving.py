@@ -9,20 +9,22 @@ from dataclasses import replace
 import numpy as np
 
 from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, StepWork, TokenGaps
+from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
+from windtunnel.core.results.prefix_tiers import PrefixTier
 from windtunnel.core.results.run import (
-    AdapterUse,
     CostPerMillion,
     Estimate,
     Serving,
-    SpeculationUse,
     TimeDistribution,
     of_tokens,
 )
+from windtunnel.core.results.transfers import KvPair, KvTransferResult, Spread
 from windtunnel.core.results.use import EntryUse
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, TickArray, to_second_array
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.sample import BatchedSample
 from windtunnel.engine.results.statistics import estimates, over_replications
+from windtunnel.engine.results.step_work import peak_times_s
 from windtunnel.engine.results.tenants import merged_tenants, tenants_of
 from windtunnel.engine.results.times import Steady
 from windtunnel.scenario.program import Generate
@@ -41,6 +43,7 @@ def generates(prepared: PreparedRun, work: int | None) -> bool:
     )
 
 
+# Long: it states each figure of the section once.
 def serving_of(
     distributions: Mapping[str, TimeDistribution],
     work: int | None,
@@ -84,6 +87,7 @@ def serving_of(
         goodput_per_s=attained.value * int(mine.sum()) / span_s if attained.value is not None and span_s else None,
         prefix_hit_rate=jobs.prefix_hit_rate(completed),
         prefix_hit_tokens=hits,
+        prefix_tiers=_tiers(prepared, recording, work, completed),
         kv_peak=max(peaks, default=None),
         kv_capacity_tokens=_kv_capacity_tokens(prepared, work),
         preemptions=0 if use is None else _of(use.preemptions, work),
@@ -92,18 +96,70 @@ def serving_of(
             _per_million(cost_usd, prompts), _per_million(cost_usd, outputs), _per_million(cost_usd, prompts + outputs)
         ),
         energy_per_output_token_j=energy_j / outputs if energy_j is not None and outputs else None,
-        speculation=None if use is None else _speculation(use.accepted, prepared, work),
-        adapters=None if use is None else _adapters(use, prepared, work),
+        speculation=_speculation(use, prepared, work),
+        adapters=_adapters(use, prepared, work),
         entries=entries,
+        kv_transfers=_kv_transfers(prepared, recording, mine, work),
         tenants=tenants_of(prepared, recording) if work is None else [],
         attainment=attained,
     )
 
 
-def _adapters(use: ServingUse, prepared: PreparedRun, work: int | None) -> AdapterUse | None:
+def _kv_transfers(
+    prepared: PreparedRun, recording: Recording, mine: BoolArray, work: int | None
+) -> KvTransferResult | None:
+    """Return the transfers of KV caches of the jobs ``mine``; None where no request moves."""
+    found = recording.transfers
+    if found is None:
+        return None
+    of_jobs = mine[found.job]
+    classes = prepared.class_of_device()
+    sender, receiver = classes[found.sender[of_jobs]], classes[found.receiver[of_jobs]]
+    size = np.zeros(len(sender))
+    for cls, link in prepared.links.items():
+        here = receiver == cls
+        size[here] = found.tokens[of_jobs][here] * link.token_bytes + link.state_bytes
+    asked, began, landed = (to_second_array(ticks[of_jobs]) for ticks in (found.asked, found.began, found.landed))
+    pairs = []
+    for first, second in sorted({*zip(sender.tolist(), receiver.tolist(), strict=True)}):
+        between = (sender == first) & (receiver == second)
+        pairs.append(
+            KvPair(
+                prepared.classes[first].name,
+                prepared.classes[second].name,
+                int(between.sum()),
+                float(size[between].sum()),
+                float(size[between].sum() / max(float((landed - began)[between].sum()), 1e-12)),
+            )
+        )
+    span_s = recording.end / 1e12
+    busiest = 0.0
+    if work is None and span_s:
+        for devices in (found.sender, found.receiver):
+            busy = np.bincount(devices, weights=(found.landed - found.began).astype(np.float64))
+            busiest = max(busiest, float(busy.max(initial=0.0)) / recording.end)
+    return KvTransferResult(
+        count=len(size),
+        tokens=int(found.tokens[of_jobs].sum()),
+        bytes=float(size.sum()),
+        waiting_s=_spread(began - asked),
+        transfer_s=_spread(landed - began),
+        busiest_link=busiest if work is None else None,
+        pairs=pairs,
+    )
+
+
+def _spread(seconds: FloatArray) -> Spread | None:
+    """Return mean and percentiles of some times; None without any."""
+    if not len(seconds):
+        return None
+    return Spread(float(seconds.mean()), *(float(np.quantile(seconds, q)) for q in (0.5, 0.95, 0.99)))
+
+
+def _adapters(use: ServingUse | None, prepared: PreparedRun, work: int | None) -> AdapterUse | None:
     """Return how requests of a workload, or of all, found their adapters; None if none has any."""
     mine = {number for (_, number), c in prepared.compiled.items() if c.adapters is not None and work in (None, number)}
-    if not mine:
+    if use is None or not mine:
         return None
     return _adapter_use(*(_of(n, work) for n in (use.adapter_hits, use.adapter_loads, use.adapter_reads)))
 
@@ -112,22 +168,23 @@ def _adapter_use(hits: int, loads: int, reads: int) -> AdapterUse:
     return AdapterUse(hits, loads, reads, hits / (hits + loads) if hits + loads else None)
 
 
-def _merged_adapters(parts: Sequence[AdapterUse]) -> AdapterUse | None:
+def _merged_adapters(found: Sequence[AdapterUse | None]) -> AdapterUse | None:
     """Return the use over replications, whose counts are added."""
+    parts = [part for part in found if part is not None]
     if not parts:
         return None
     return _adapter_use(*(sum(getattr(part, name) for part in parts) for name in ("hits", "loads", "storage_reads")))
 
 
-def _speculation(accepted: IntArray, prepared: PreparedRun, work: int | None) -> SpeculationUse | None:
+def _speculation(use: ServingUse | None, prepared: PreparedRun, work: int | None) -> SpeculationUse | None:
     """Return how drafted tokens of a workload, or of all, were accepted; None if none of them drafts."""
     decoders = [(number, c.decoder) for (_, number), c in prepared.compiled.items() if c.decoder is not None]
     drafting = {number: costs.query_tokens - 1 for number, costs in decoders if costs.query_tokens > 1}
     mine = [number for number in sorted(drafting) if work in (None, number)]
-    if not mine:
+    if use is None or not mine:
         return None
-    counts = accepted[mine].sum(axis=0)
-    drafted = sum(int(accepted[number].sum()) * drafting[number] for number in mine)
+    counts = use.accepted[mine].sum(axis=0)
+    drafted = sum(int(use.accepted[number].sum()) * drafting[number] for number in mine)
     return _speculation_use(counts, drafted)
 
 
@@ -145,8 +202,9 @@ def _speculation_use(counts: IntArray, drafted: int) -> SpeculationUse:
     )
 
 
-def _merged_speculation(parts: Sequence[SpeculationUse]) -> SpeculationUse | None:
+def _merged_speculation(found: Sequence[SpeculationUse | None]) -> SpeculationUse | None:
     """Return the use over replications, whose steps and tokens are added."""
+    parts = [part for part in found if part is not None]
     if not parts:
         return None
     places = max(len(part.acceptance_by_position) for part in parts)
@@ -173,6 +231,25 @@ def _kv_capacity_tokens(prepared: PreparedRun, work: int | None) -> dict[str, in
             name, tokens = prepared.classes[cls].name, program.decoder.capacity_tokens
             capacities[name] = min(tokens, capacities.get(name, tokens))
     return capacities
+
+
+def _tiers(prepared: PreparedRun, recording: Recording, work: int | None, completed: BoolArray) -> Sequence[PrefixTier]:
+    """Return what requests found in the prefix caches of the devices, and in each tier below them."""
+    cache, jobs, use = prepared.policy.batch.prefix_cache, recording.jobs, recording.use
+    if cache is None or not cache.tiers or use is None:
+        return ()
+    assert jobs.blocks is not None and jobs.hit_blocks is not None and jobs.hits is not None  # noqa: S101
+    all_blocks, hit_blocks = int(jobs.blocks[completed].sum()), int(jobs.hit_blocks[completed].sum())
+    hit_tokens = int(jobs.hits[completed].sum())
+    found = []
+    rented_ticks = float(recording.devices.rented_ticks.sum())
+    for number, tier in enumerate(cache.tiers):
+        blocks, tokens = _of(use.tier_blocks[number], work), _of(use.tier_tokens[number], work)
+        hit_blocks, hit_tokens = hit_blocks - blocks, hit_tokens - tokens
+        loading = float(use.tier_busy_ticks[number].sum()) / rented_ticks if rented_ticks else None
+        rates = {prepared.classes[cls].name: tiers[number].bytes_per_s for cls, tiers in prepared.tiers.items()}
+        found.append(PrefixTier(tier.name, blocks / all_blocks if all_blocks else None, tokens, loading, rates))
+    return [PrefixTier("device", hit_blocks / all_blocks if all_blocks else None, hit_tokens, None), *found]
 
 
 def _entries(prepared: PreparedRun, recording: Recording, work: int | None) -> list[EntryUse]:
@@ -204,7 +281,7 @@ def _peak_shares(prepared: PreparedRun, cls: int, work: StepWork, rented_s: floa
     decoder = next((p.decoder for (c, _), p in prepared.compiled.items() if c == cls and p.decoder is not None), None)
     if decoder is None:
         return None, None
-    flops_s, moved_s = decoder.rates(work)
+    flops_s, moved_s = peak_times_s(decoder, work)
     return (
         None if flops_s is None else flops_s / rented_s,
         None if moved_s is None else moved_s / rented_s,
@@ -267,7 +344,8 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
     groups, first = np.unique(group_of_job[decoded], return_index=True)
     for number, mine in zip(groups.tolist(), np.split(decoded, first[1:]), strict=True):
         here = slice(*np.searchsorted(group, [number, number + 1]).tolist())
-        low = np.searchsorted(end[here], jobs.first[mine], side="right")
+        # A gap begins with its step. A request that has come from another device was not in the step before.
+        low = np.searchsorted(end[here] - ticks[here], jobs.first[mine], side="left")
         high = np.searchsorted(end[here], jobs.finish[mine], side="right")
         largest[mine] = _largest_within(ticks[here], low, high)
     _replace_of_moved(largest, jobs, gaps, (group, end, ticks), works)
@@ -352,6 +430,7 @@ def attainment(work: int | None, prepared: PreparedRun, recording: Recording, st
     return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
 
 
+# Long: it states each figure of the section once.
 def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistribution]) -> Serving | None:
     """Return the requests of replications: counts are totals, other values are means; ``merged`` has the times."""
     if not parts:
@@ -371,16 +450,18 @@ def merged_serving(parts: Sequence[Serving], merged: Mapping[str, TimeDistributi
         goodput_per_s=_mean(part.goodput_per_s for part in parts),
         prefix_hit_rate=_mean(part.prefix_hit_rate for part in parts),
         prefix_hit_tokens=sum(hits) if hits else None,
+        prefix_tiers=list(map(_merged_tier, zip(*(part.prefix_tiers for part in parts), strict=True))),
         kv_peak=_mean(part.kv_peak for part in parts),
         kv_capacity_tokens=parts[0].kv_capacity_tokens,
         preemptions=sum(part.preemptions for part in parts),
         rejected=sum(part.rejected for part in parts),
         cost_per_million_usd=_merged_cost([part.cost_per_million_usd for part in parts]),
         energy_per_output_token_j=_mean(part.energy_per_output_token_j for part in parts),
-        adapters=_merged_adapters([part.adapters for part in parts if part.adapters is not None]),
-        speculation=_merged_speculation([part.speculation for part in parts if part.speculation is not None]),
+        adapters=_merged_adapters([part.adapters for part in parts]),
+        speculation=_merged_speculation([part.speculation for part in parts]),
         tenants=merged_tenants([part.tenants for part in parts]),
         entries=list(map(_merged_use, zip(*(part.entries for part in parts), strict=True))),
+        kv_transfers=_merged_transfers([part.kv_transfers for part in parts if part.kv_transfers is not None]),
         attainment=attained,
     )
 
@@ -400,6 +481,44 @@ def _merged_use(rows: Sequence[EntryUse]) -> EntryUse:
         kv_peak=_mean(row.kv_peak for row in rows),
         peak_flops=_mean(row.peak_flops for row in rows),
         peak_bandwidth=_mean(row.peak_bandwidth for row in rows),
+    )
+
+
+def _merged_tier(rows: Sequence[PrefixTier]) -> PrefixTier:
+    return replace(
+        rows[0],
+        hit_rate=_mean(row.hit_rate for row in rows),
+        hit_tokens=sum(row.hit_tokens for row in rows),
+        loading=_mean(row.loading for row in rows),
+    )
+
+
+def _merged_transfers(parts: Sequence[KvTransferResult]) -> KvTransferResult | None:
+    """Return the transfers of replications: counts are totals, times are means."""
+    if not parts:
+        return None
+    names = dict.fromkeys((pair.sender, pair.receiver) for part in parts for pair in part.pairs)
+    pairs = []
+    for name in names:
+        same = [pair for part in parts for pair in part.pairs if (pair.sender, pair.receiver) == name]
+        size = math.fsum(pair.bytes for pair in same)
+        seconds = math.fsum(pair.bytes / pair.bytes_per_s for pair in same if pair.bytes_per_s)
+        pairs.append(KvPair(*name, sum(pair.count for pair in same), size, size / max(seconds, 1e-12)))
+
+    def spread(found: Sequence[Spread | None]) -> Spread | None:
+        known = [one for one in found if one is not None]
+        if not known:
+            return None
+        return Spread(*(math.fsum(getattr(one, f) for one in known) / len(known) for f in Spread.FIGURES))
+
+    return KvTransferResult(
+        count=sum(part.count for part in parts),
+        tokens=sum(part.tokens for part in parts),
+        bytes=math.fsum(part.bytes for part in parts),
+        waiting_s=spread([part.waiting_s for part in parts]),
+        transfer_s=spread([part.transfer_s for part in parts]),
+        busiest_link=_mean(part.busiest_link for part in parts),
+        pairs=pairs,
     )
 
 

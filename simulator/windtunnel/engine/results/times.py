@@ -89,7 +89,9 @@ def times_of(prepared: PreparedRun, recording: Recording) -> Times:
 def _is_bounded(job_class: JobClass) -> bool:
     """Return whether the number of users, the patience of the jobs or an admission limit bounds the delays."""
     workload = job_class.workload
-    return isinstance(workload.arrivals, Closed) or workload.patience is not None or workload.max_waiting is not None
+    limit = workload.rate_limit
+    rejects = workload.max_waiting is not None or (limit is not None and limit.over == "reject")
+    return isinstance(workload.arrivals, Closed) or workload.patience is not None or rejects
 
 
 def _bounded(waits: BatchedSample, min_jobs: int = MIN_JOBS) -> SteadyState:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.engine.transitions.features import cold, hot
-from windtunnel.engine.transitions.tables import World
+from windtunnel.engine.transitions.features import ADAPTERS, cold, hot
+from windtunnel.engine.transitions.tables import Records, World
 
 
 @hot
@@ -45,8 +45,19 @@ def has_adapter(w: World, device: int, slot: int) -> bool:
 @hot
 def lacks_slot(w: World, device: int, slot: int) -> bool:
     """Return whether the job has to wait, because the sequences of the device use all slots for other adapters."""
+    if not (ADAPTERS and w.run[0].adapting):
+        return False
     full = w.servers[device].adapters == w.classes[w.devices[device].cls].slots
     return bool(full and not has_adapter(w, device, slot))
+
+
+@hot
+def adapters_cost(w: World, c: Records, v: Records, tokens: int) -> tuple[float, float]:
+    """Return the seconds and the joules that the adapters of a batch add to the products of so many tokens."""
+    if not (ADAPTERS and v.adapters):
+        return 0.0, 0.0
+    at = c.adapted + v.adapters * (c.most_tokens + 1) + tokens
+    return w.numbers[at], w.numbers[at + (c.slots + 1) * (c.most_tokens + 1)]
 
 
 @cold

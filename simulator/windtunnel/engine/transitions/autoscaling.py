@@ -13,9 +13,10 @@ from windtunnel.engine.transitions.clock import set_timer
 from windtunnel.engine.transitions.consequences import sweep_classes, to_place
 from windtunnel.engine.transitions.faults import come_back
 from windtunnel.engine.transitions.jobs import become, count_working
+from windtunnel.engine.transitions.loading import admitted
 from windtunnel.engine.transitions.power import shed
 from windtunnel.engine.transitions.queues import best_queue, left, pop, reindex
-from windtunnel.engine.transitions.tables import DECIDE, READY, SERVER_KIND, World
+from windtunnel.engine.transitions.tables import DECIDE, PREFILLS, READY, SERVER_KIND, World
 from windtunnel.scenario.autoscale import Autoscale, Signals
 
 
@@ -127,12 +128,17 @@ class AutoscaleController:
         """Return how many jobs wait that devices of the class can run."""
         r = w.run[0]
         works = r.lines
+        awaiting = 0
+        if r.disaggregated and w.classes[fleet_class.number].role != PREFILLS:
+            first = fleet_class.first
+            awaiting = int(r.strandeds)
+            awaiting += sum(int(w.ports[device].waiting) for device in range(first, first + fleet_class.count))
         if r.routed:
             queues = range(fleet_class.first * works, (fleet_class.first + fleet_class.count) * works)
-            return sum(int(w.queues[queue].number) for queue in queues)
+            return awaiting + sum(int(w.queues[queue].number) for queue in queues)
         at = r.queue_at + fleet_class.number
         places = range(int(w.ints[at]), int(w.ints[at + 1]))
-        return sum(int(w.queues[w.ints[r.queues_of + place]].number) for place in places)
+        return awaiting + sum(int(w.queues[w.ints[r.queues_of + place]].number) for place in places)
 
     def _serving(self, w: World, group: _Group) -> tuple[int, float, float]:
         """Return sequences in batches, shares of cache in use and tokens a second, as sums over devices in service."""
@@ -140,7 +146,7 @@ class AutoscaleController:
         if c.kind != SERVER_KIND:
             return 0, 0.0, 0.0
         servers = [w.servers[device] for device in group.working(w)]
-        running = sum(int(v.reading_count + v.decoding_count) for v in servers)
+        running = sum(int(admitted(v)) for v in servers)
         use = sum(float(v.cached) / max(float(c.capacity), 1.0) for v in servers)
         first = group.fleet_class.first
         total = sum(int(w.servers[device].tokens) for device in range(first, first + group.fleet_class.count))

@@ -10,21 +10,20 @@ from typing import Any, get_args
 import numpy as np
 
 from windtunnel.core.policy import Index, OwnFunction
-from windtunnel.core.rng import key_words
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.autoscaling import OFF, ON
 from windtunnel.engine.prepare.designs import design_numbers, resident_rows
-from windtunnel.engine.prepare.fault_schedule import JOBS, MIGRATE
 from windtunnel.engine.prepare.jobs import draw_columns, draws
-from windtunnel.engine.prepare.operation_faults import is_eligible, time_limit
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
-from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws, round_power
+from windtunnel.engine.prepare.programs import Segment, round_power
+from windtunnel.engine.prepare.source import ServiceTimeDraws
 from windtunnel.engine.prepare.waits import has_waits, patience_s
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.containers import NOT_HERE, fill_index, fill_tree, index_size, tree_size
-from windtunnel.engine.transitions.flow_tables import write_flows
-from windtunnel.engine.transitions.heap import ROOT, heap_push
-from windtunnel.engine.transitions.operation_faults import CORRUPTS, ENDS, SLOWS
+from windtunnel.engine.transitions.fault_tables import faults_of, operation_fault_rows, rules_of
+from windtunnel.engine.transitions.flow_tables import write_flows, write_limits
+from windtunnel.engine.transitions.handover_tables import ports, write_decoders, write_role
+from windtunnel.engine.transitions.heap import ROOT
 from windtunnel.engine.transitions.prefix_tables import index_of, write_prefixes
 from windtunnel.engine.transitions.step_tables import (
     step_counts,
@@ -45,12 +44,10 @@ from windtunnel.engine.transitions.tables import (
     World,
     records,
 )
-from windtunnel.engine.transitions.users import OF_WORKLOAD
+from windtunnel.engine.transitions.user_tables import submissions, think_ticks, user_rows, write_draws
 from windtunnel.engine.transitions.work import SERVER_WORDS
-from windtunnel.scenario.faults import BackOff, Ending, Failure, OperationFault, SlowCopy, Straggler
+from windtunnel.scenario.faults import OperationFault, Straggler
 
-REAL_ATTEMPTS = 3
-"""The largest number of starts of a job that a real device fails to execute; it equals that of modelled devices."""
 FAR_ABOVE = 4096
 """The number of devices above which the fleet is assumed not to fit into the cache."""
 ROWS, SLOTS = 65_536, 1024
@@ -111,7 +108,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     ints, numbers = Pool(np.int64), Pool(np.float64)
     designs = design_numbers(prepared)
     programs, ways, segments, workloads = _programs(prepared, words, ints, numbers, designs)
-    operation_faults = _operation_faults(prepared, ints)
+    operation_faults = operation_fault_rows(prepared, ints.add)
     class_rows, tree, idle = _classes(prepared, numbers)
     lines = works if batching else 1 if prepared.flows is None else len(prepared.flows.flows)
     queue_at, queues_of, queues = _queues_by_class(prepared, lines)
@@ -119,7 +116,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
     r = run[0]
     r.lines = lines
     flows, shares = write_flows(prepared, ints.add, workloads)
-    nodes = write_prefixes(prepared, ints.add, r, workloads)
+    nodes, caches = write_prefixes(prepared, ints.add, r, workloads)
     accepted = write_acceptance(prepared, workloads, ints.add, numbers.add)
     # The words of the designs follow each other, because no other word begins like them.
     load_words = [words(f"load design {name}") for name in designs]
@@ -144,15 +141,20 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         sequences=records(slots if serving else 0, tables.SEQUENCE),
         nodes=nodes,
         node_index=index_of(len(nodes)),
+        caches=caches,
+        loads=records(slots if r.levels > 1 else 0, tables.LOAD),
+        ports=ports(prepared),
+        handovers=records(slots if r.disaggregated else 0, tables.HANDOVER),
+        transfers=records(rows if r.disaggregated else 1, tables.TRANSFER),
         waits=records(slots if r.waits else 0, tables.WAIT),
-        rules=_rules(prepared),
+        rules=rules_of(prepared),
         progress=records(slots if r.progresses else 0, tables.PROGRESS_OF_JOB),
         checkpoints=_checkpoints(prepared),
         overhead=records(1, tables.OVERHEAD),
         resident=resident_rows(prepared, designs),
         draws=np.ones((slots, r.draws + r.stretched)),
         ends=records(ROOT + devices + 2, tables.ENTRY),
-        timers=records(ROOT + 2 * queues + 1024 if batching or r.waits else 64, tables.ENTRY),
+        timers=records(ROOT + 2 * queues + 1024 if batching or r.waits or r.disaggregated else 64, tables.ENTRY),
         tree=tree,
         idle=idle,
         classes=class_rows,
@@ -164,6 +166,7 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         decoding_of=np.zeros((devices if serving else 0, works + len(flows)), dtype=np.int64),
         adapters=write_adapters(prepared, r, class_rows, workloads, ints.add),
         accepted=accepted,
+        buckets=write_limits(prepared, ints.add, workloads),
         step_counts=step_counts(class_rows),
         flows=flows,
         shares=shares,
@@ -175,9 +178,9 @@ def build(prepared: PreparedRun, words: Words, rows: int | None = None, slots: i
         intervals=records(4 * devices + rows if r.write else 1, tables.INTERVAL),
         jobs=blank_jobs(kept),
         gaps=records(4 * works + rows if serving else 1, tables.GAP),
-        users=_users(prepared, workloads),
+        users=user_rows(prepared, workloads),
         user_of=np.full(slots if prepared.users else 0, -1, dtype=np.int64),
-        submits=_submissions(prepared, r),
+        submits=submissions(prepared, r),
         think_ticks=think_ticks(prepared, 2),
         changes=records(4 * devices + 1024 if prepared.scaled else 1, tables.CHANGE),
         batches=records(series * BATCHES, tables.BATCH_OF_JOBS),
@@ -262,7 +265,7 @@ def _gangs(count: int) -> Records:
 
 def _servers(count: int) -> Records:
     rows = records(count, tables.SERVER)
-    lists = "reading reading_end off decoding decoding_end ending ending_end undelivered oldest newest"
+    lists = "reading reading_end off decoding decoding_end ending ending_end undelivered loading loading_end"
     for name in lists.split():
         rows[name] = -1
     return rows
@@ -279,32 +282,6 @@ def _checkpoints(prepared: PreparedRun) -> Records:
     return rows
 
 
-def _users(prepared: PreparedRun, workloads: Records) -> Records:
-    """Return the users of all closed workloads, who have not thought yet."""
-    rows = records(sum(users.think.users for users in prepared.users), tables.USER)
-    first = 0
-    for users in prepared.users:
-        rows.work[first : first + users.think.users] = users.work
-        workloads[users.work].first_user = first
-        first += users.think.users
-    return rows
-
-
-def _submissions(prepared: PreparedRun, r: Records) -> Records:
-    """Return the heap of the first submissions of the users."""
-    heap = records(ROOT + sum(users.think.users for users in prepared.users) + 2, tables.ENTRY)
-    for users in prepared.users:
-        for user, tick in enumerate(users.think.first().tolist()):
-            if tick < r.end:
-                r.submits = heap_push(heap, int(r.submits), tick, users.work * OF_WORKLOAD + user)
-    return heap
-
-
-def think_ticks(prepared: PreparedRun, rounds: int) -> np.ndarray:
-    """Return the first ``rounds`` think times of all users; shape (rounds, users)."""
-    return np.concatenate([np.zeros((rounds, 0), dtype=np.int64), *(u.think.rounds(rounds) for u in prepared.users)], 1)
-
-
 # Long: it states each field once.
 def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_of: np.ndarray) -> Records:
     """Return the run's record at tick 0."""
@@ -312,6 +289,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     serving, batching = policy.batch.kind == "continuous", policy.batch.kind == "request"
     run = records(1, tables.RUN)
     r = run[0]
+    r.handing = r.handing_end = r.stranded = r.stranded_end = r.freed = -1
     r.unassigned = r.unassigned_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
     r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
     r.faults_until = MAX_TICKS if prepared.faults is None else 0
@@ -358,6 +336,7 @@ def _run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_
     r.signature_classes = ints.add(np.array([c for s in prepared.signatures for c in sorted(s)], dtype=np.int64))
     r.queue_at, r.queues_of = ints.add(queue_at), ints.add(queues_of)
     r.all_classes = ints.add(np.arange(len(classes)))
+    write_decoders(prepared, ints.add, r)
     return run
 
 
@@ -402,7 +381,7 @@ def _programs(
                         ends_body = s is body[-1]
                         row = _segment(s, columns.get(work, []), ints, numbers, words)
                         ends = (engine, ends_body, ends_body and place == len(phase) - 1)
-                        faults = _faults_of(prepared, cls, work, s.name)
+                        faults = faults_of(prepared, cls, work, s.name)
                         asks = prepared.classes[cls].executor is not None
                         needs = _design(s, designs if cls in prepared.designs else {}, ints)
                         segments.append(
@@ -426,7 +405,7 @@ def _programs(
         if prepared.policy.batch.kind == "request" and (table := prepared.batches(cls, work)) is not None:
             p.batch_at = numbers.add(np.concatenate([table.seconds, table.watts]))
             p.batch_drawn = table.drawn
-    _draws_of_users(prepared, rows, columns, numbers)
+    write_draws(prepared, rows, columns, ints.add, numbers.add)
     return (
         programs,
         np.array(ways or [(0, 0)], dtype=tables.WAY).view(np.recarray),
@@ -441,73 +420,6 @@ def _design(segment: Segment, numbers: Mapping[str, int], ints: Pool) -> tuple[i
         return numbers.get(str(segment.design), -1) if numbers else -1, -1
     words, which = np.unique(segment.design, return_inverse=True)
     return -1, ints.add(np.array([numbers.get(word, -1) for word in words.tolist()], dtype=np.int64)[which])
-
-
-def _draws_of_users(
-    prepared: PreparedRun, rows: Records, columns: Mapping[int, list[ServiceTimeDraws]], numbers: Pool
-) -> None:
-    """Write the random numbers of the jobs of users, which are not known in advance, into their workloads."""
-    for users in prepared.users:
-        row = rows[users.work]
-        row.capacity, row.signature = users.capacity, users.signature
-        drawn = np.ones((users.capacity, draw_columns(prepared)))
-        for column, variates in enumerate(columns.get(users.work, [])):
-            drawn[:, column] = variates.values[: users.capacity]
-        row.draws_at = numbers.add(drawn.ravel())
-        if users.slowdown is not None:
-            row.stretch_at = numbers.add(users.slowdown)
-
-
-def _faults_of(prepared: PreparedRun, cls: int, work: int, operation: str) -> np.ndarray:
-    """Return the faults that may affect an operation of a workload on a class, by their row in the table of faults."""
-    faults = [fault for fault in prepared.scenario.faults if isinstance(fault, OperationFault)]
-    rows = [
-        row
-        for row, fault in enumerate(faults)
-        if fault.affects(operation) and is_eligible(prepared, fault, prepared.classes[cls], work)
-    ]
-    return np.array(rows, dtype=np.int64)
-
-
-def _rules(prepared: PreparedRun) -> Records:
-    """Return what happens to interrupted jobs: of real devices, then of each fault of the scenario."""
-    rows = records(1 + len(prepared.scenario.faults), tables.RULE)
-    rows.longest, rows.factor = MAX_TICKS, 1.0
-    rows[tables.REAL_RULE].becomes, rows[tables.REAL_RULE].attempts = MIGRATE, REAL_ATTEMPTS
-    for row, fault in zip(rows[1:], prepared.scenario.faults, strict=True):
-        if not isinstance(fault, Failure | Ending):
-            continue
-        row.becomes, row.attempts = JOBS[fault.on_failure], fault.max_attempts
-        if isinstance(fault.pause, BackOff):
-            row.first, row.factor = to_ticks(fault.pause.first), fault.pause.factor
-            row.longest = MAX_TICKS if fault.pause.max is None else to_ticks(fault.pause.max)
-        elif fault.pause is not None:
-            row.first = to_ticks(fault.pause)
-    return rows
-
-
-def _operation_faults(prepared: PreparedRun, ints: Pool) -> Records:
-    """Return the faults of single operations, which have not affected any operation yet."""
-    scenario = prepared.scenario
-    faults = [(i, fault) for i, fault in enumerate(scenario.faults) if isinstance(fault, OperationFault)]
-    rows = records(len(faults), tables.OPERATION_FAULT)
-    for row, (number, fault) in zip(rows, faults, strict=True):
-        row.number, row.ticks, row.factor = number, -1, 1.0
-        row.limit = -1 if fault.max_occurrences is None else fault.max_occurrences
-        row.call, row.after = fault.call or 0, 0 if fault.after is None else to_ticks(fault.after)
-        if isinstance(fault, Ending):
-            row.kind, row.ticks = ENDS, time_limit(fault)
-        elif isinstance(fault, SlowCopy):
-            row.kind, row.factor = SLOWS, fault.factor
-        else:
-            row.kind = CORRUPTS
-        if fault.probability is not None:
-            row.probability = fault.probability
-            keys = [
-                key_words(scenario.seed, "faults", str(number), fault.kind, w.workload.name) for w in prepared.workloads
-            ]
-            row.keys_at = ints.add(np.array(keys, dtype=np.int64).ravel())
-    return rows
 
 
 def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np.ndarray]:
@@ -527,7 +439,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
         if designs is not None and prepared.reconfigures:
             row.regions, row.load_ticks, row.load_w = designs.regions, designs.load_ticks, designs.load_w
         row.asks = any(
-            len(_faults_of(prepared, cls, work, segment.name))
+            len(faults_of(prepared, cls, work, segment.name))
             for (cls, work), compiled in prepared.compiled.items()
             if cls == fleet_class.number
             for segment in compiled.segments()
@@ -540,6 +452,7 @@ def _classes(prepared: PreparedRun, numbers: Pool) -> tuple[Records, Records, np
             write_step_costs(row, decoders[0], numbers.add)
             write_engine(row, decoders[0])
             row.step_factor = prepared.step_factors.get(fleet_class.number, 1.0)
+            write_role(row, prepared, fleet_class)
         size += node_count
         ends.append(size)
     if prepared.policy.route.score is None:

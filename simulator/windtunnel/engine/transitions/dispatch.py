@@ -22,12 +22,16 @@ from windtunnel.engine.transitions.features import (
     SINGLES,
     STREAMS,
     TALLIES,
+    TIERS,
+    TRANSFERS,
     USERS,
     WAITS,
     cold,
     hot,
 )
+from windtunnel.engine.transitions.handover import await_room, strand
 from windtunnel.engine.transitions.jobs import row_of
+from windtunnel.engine.transitions.loading import admitted
 from windtunnel.engine.transitions.prefixes import cached_tokens, hashed
 from windtunnel.engine.transitions.progress import forget_progress
 from windtunnel.engine.transitions.queues import (
@@ -39,10 +43,11 @@ from windtunnel.engine.transitions.queues import (
     push,
     reindex,
 )
+from windtunnel.engine.transitions.sequences import has_room, sequences_of
 from windtunnel.engine.transitions.servers import begin_step
 from windtunnel.engine.transitions.single import feed_single
 from windtunnel.engine.transitions.streams import feed_streams
-from windtunnel.engine.transitions.tables import BY_EACH, BY_TURN, PER_SECOND, STREAM, Records, World
+from windtunnel.engine.transitions.tables import BY_EACH, BY_TURN, PER_SECOND, PREFILLS, STREAM, Records, World
 from windtunnel.engine.transitions.users import is_submitted, take_submission
 from windtunnel.engine.transitions.waits import admits
 
@@ -77,8 +82,10 @@ def sweep(w: World) -> None:
     while r.sweeping >= 0:
         c = w.classes[w.ints[r.sweeping]]
         device = first_idle_of(w, c)
-        if STREAMS and c.kind == STREAM and r.tried >= c.first:
-            # Devices with streams differ in the memory that is free, so the next one is tried too.
+        differ = (STREAMS and c.kind == STREAM) or (TIERS and r.levels > 1) or (TRANSFERS and c.role == PREFILLS)
+        if differ and r.tried >= c.first:
+            # Devices with streams, with sequences that wait for loads, or with KV caches that wait, differ in the
+            # memory that is free, so the next one is tried too.
             device = _next_with_room(w, c, r.tried)
         if r.refused:
             r.sweep_end = r.sweeping
@@ -129,7 +136,7 @@ def _of_server(w: World, device: int, slot: int) -> tuple[int, int, int, int, in
     if USERS and r.users and w.user_of[slot] >= 0:
         home = w.user_of[slot]
     home = hashed(home) % r.devices
-    running = v.reading_count + v.decoding_count
+    running = admitted(v)
     room = w.classes[w.devices[device].cls].capacity
     adapter: Any = np.int64(1)
     if ADAPTERS and r.adapting and not has_adapter(w, device, slot):
@@ -210,6 +217,69 @@ def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
             else:
                 device = other
     return best, best_estimate
+
+
+@cold
+def _choose_to_decode(w: World, score: Any, slot: int) -> int:
+    """Return the device that decodes a request whose prompt has been read; -1 if none is available.
+
+    Devices that have memory for it now come before others, and among these the one with the best score.
+    """
+    r, s = w.run[0], w.slots[slot]
+    deadline = w.workloads[s.work].deadline
+    slack = float(deadline) / PER_SECOND if deadline < FAR else math.inf
+    zero: Any = np.int64(0)
+    best: Any = np.int64(-1)
+    best_0 = best_1 = best_mean = 0.0
+    best_full = False
+    for place in range(w.ints[r.decode_at + s.signature], w.ints[r.decode_at + s.signature + 1]):
+        cls = w.ints[r.decode_classes + place]
+        c, p = w.classes[cls], w.programs[cls * r.workloads + s.work]
+        estimate = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
+        energy = p.energy if p.energy_at < 0 else w.numbers[p.energy_at + s.rank]
+        for device in range(c.first, c.first + c.count):
+            if not is_available(w, device):
+                continue
+            port, d = w.ports[device], w.devices[device]
+            full = port.awaiting >= 0 or sequences_of(w, device) >= c.most_sequences
+            full = full or not has_room(w, device, slot, w.sequences[slot].prompt)
+            prompt, hit, kv, kv_room, running, turns, adapter = _of_server(w, device, slot)
+            present = zero + (d.present if r.routed else sequences_of(w, device) + port.waiting)
+            backlog = float(max(d.ready - r.now, 0)) / PER_SECOND
+            score_0, score_1 = score(
+                Candidate(
+                    present, backlog, estimate, p.mean, p.price * estimate, energy, slack, zero + port.turn,
+                    p.preference, 0.0, prompt, hit, kv, kv_room, running, turns,
+                    adapter,
+                )
+            )  # fmt: skip
+            if best < 0 or full != best_full:
+                better = best < 0 or best_full
+            elif not _near(score_0, best_0):
+                better = score_0 < best_0
+            elif not _near(score_1, best_1):
+                better = score_1 < best_1
+            else:
+                better = not _near(p.mean, best_mean) and p.mean < best_mean
+            if better:
+                best, best_0, best_1, best_mean, best_full = zero + device, score_0, score_1, p.mean, full
+    return int(best)
+
+
+@cold
+def hand_next(w: World, score: Any) -> None:
+    """Choose the device that decodes the next request whose prompt has been read."""
+    r = w.run[0]
+    slot = r.handing
+    r.handing = w.handovers[slot].next
+    device = _choose_to_decode(w, score, slot)
+    if device < 0:
+        strand(w, slot)
+        return
+    r.turn += 1
+    w.ports[device].turn = r.turn
+    await_room(w, device, slot)
+    r.feeding = device
 
 
 @hot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.recording import IntArray, Loads, Progress, ServingUse, StepWork, TokenGaps
+from windtunnel.core.recording import IntArray, KvTransfers, Loads, Progress, ServingUse, StepWork, TokenGaps
 from windtunnel.core.ticks import LONGEST, TickArray
 from windtunnel.engine.event_log import EventLog, Interruptions, Intervals, StateChanges
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
@@ -55,6 +55,7 @@ def event_log(prepared: PreparedRun, world: World, words: Words, answers: Answer
         fault_occurrences={int(fault.number): (int(fault.eligible), int(fault.affected)) for fault in faults},
         preemptions=int(r.preemptions),
         use=_use(prepared, world),
+        transfers=_transfers(prepared, world),
         progress=progress_of(prepared, world),
         loads=loads_of(prepared, world),
         scaled=[] if controller is None else controller.scaled,
@@ -78,12 +79,17 @@ def progress_of(prepared: PreparedRun, world: World) -> Progress | None:
 def _use(prepared: PreparedRun, world: World) -> ServingUse:
     """Return the use of each device with continuous batching, and what was not served as it arrived."""
     servers, workloads = world.servers, world.workloads
+    tiers, devices = max(int(world.run[0].levels) - 1, 0), int(world.run[0].devices)
+    busy = _field(world.caches, "busy") if tiers else np.zeros(0, dtype=np.int64)
     return ServingUse(
         peak_tokens=_field(servers, "peak"),
         token_ticks=np.ascontiguousarray(servers["held"]),
         sequence_ticks=np.ascontiguousarray(servers["present"]),
         preemptions=_field(workloads, "preempted"),
         rejected=_field(workloads, "rejected"),
+        tier_blocks=_of_tiers(workloads, "blocks", tiers),
+        tier_tokens=_of_tiers(workloads, "tokens", tiers),
+        tier_busy_ticks=busy[devices:].reshape(tiers, devices) if tiers else busy.reshape(0, devices),
         accepted=world.accepted,
         adapter_hits=_field(workloads, "adapter_hits"),
         adapter_loads=_field(workloads, "adapter_loads"),
@@ -92,6 +98,21 @@ def _use(prepared: PreparedRun, world: World) -> ServingUse:
         if len(servers)
         else [],
     )
+
+
+def _of_tiers(workloads: Records, name: str, tiers: int) -> IntArray:
+    """Return a field that workloads have for each tier; shape (tiers, workloads)."""
+    rows = [_field(workloads, f"{name}_{tier + 1}") for tier in range(tiers)]
+    return np.array(rows, dtype=np.int64).reshape(tiers, len(workloads))
+
+
+def _transfers(prepared: PreparedRun, world: World) -> KvTransfers | None:
+    """Return the transfers of KV caches; None where no request moves."""
+    if not prepared.disaggregated:
+        return None
+    rows = world.transfers[: world.run[0].transfers]
+    names = ("job", "sender", "receiver", "tokens", "asked", "began", "landed")
+    return KvTransfers(*(_field(rows, name) for name in names))
 
 
 def _work(world: World, cls: int, members: slice) -> StepWork:

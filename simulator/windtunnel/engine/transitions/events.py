@@ -1,7 +1,7 @@
 """Events, their consequences, and the loop of the compiled engine.
 
-Events of one tick are processed in this order: completions by device, ends of resets, faults in the order of their
-schedule, timers, devices that become ready, decisions, arrivals.
+Events of one tick are processed in this order: completions by device, ends of transfers, ends of resets, faults in the
+order of their schedule, timers, devices that become ready, decisions, arrivals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from windtunnel.core.ticks import MAX_TICKS
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.transitions.consequences import ask, sweep_all
-from windtunnel.engine.transitions.dispatch import arrive, feed, place_next, sweep
+from windtunnel.engine.transitions.dispatch import arrive, feed, hand_next, place_next, sweep
 from windtunnel.engine.transitions.faults import apply_fault, come_back
 from windtunnel.engine.transitions.features import (
     GANGS,
@@ -26,12 +26,15 @@ from windtunnel.engine.transitions.features import (
     SINGLES,
     STREAMS,
     TALLIES,
+    TIERS,
+    TRANSFERS,
     USERS,
     WAITS,
     cold,
     hot,
 )
 from windtunnel.engine.transitions.gangs import leader_of
+from windtunnel.engine.transitions.handover import land, next_offer
 from windtunnel.engine.transitions.heap import ROOT, heap_pop, prefetch
 from windtunnel.engine.transitions.jobs import tally, unfinished
 from windtunnel.engine.transitions.power import drain
@@ -49,8 +52,10 @@ from windtunnel.engine.transitions.tables import (
     DECISION,
     DONE,
     ENTITIES,
+    FAULT_EVENT,
     HOUR_TICKS,
     HOURS,
+    LANDING,
     LEAVE,
     MORE_BATCHES,
     MORE_CAPACITY,
@@ -64,6 +69,7 @@ from windtunnel.engine.transitions.tables import (
     MORE_SLOTS,
     MORE_THOUGHTS,
     MORE_TIMERS,
+    MORE_TRANSFERS,
     NEVER,
     QUESTION,
     READINESS,
@@ -162,11 +168,13 @@ def expire(w: World, order: int) -> None:
     r = w.run[0]
     kind, entity = order // ENTITIES, order % ENTITIES
     if kind == TIMER:
-        if r.routed:
+        if r.routed or r.serving:
             r.feeding = entity
         else:
             sweep_all(w)
-    elif kind == RESET:
+    elif TRANSFERS and kind == LANDING:
+        land(w, entity)
+    elif INTERRUPTS and kind == RESET:
         w.devices[entity].outages -= 1
         come_back(w, entity)
     elif WAITS and kind == LEAVE:
@@ -182,19 +190,25 @@ def has_consequences(w: World) -> bool:
     """Return whether the last event has consequences that precede the next one."""
     r = w.run[0]
     follows: bool = r.feeding >= 0 or r.sweeping >= 0 or r.placing >= 0 or r.draining != 0
+    if TRANSFERS and r.disaggregated:
+        follows = follows or r.handing >= 0 or r.freed >= 0
     if PROGRESS and r.preempting and r.contested:
         return True
     return follows
 
 
 @hot
-def consequence(w: World, score: Any) -> None:
+def consequence(w: World, score: Any, decode_score: Any) -> None:
     """Execute the next consequence of the last event."""
     r = w.run[0]
-    if r.feeding >= 0:
+    if r.feeding >= 0 or (TRANSFERS and r.freed >= 0):
         device = r.feeding
         r.feeding = -1
+        if TRANSFERS and device < 0:
+            device = next_offer(w)
         feed(w, device)
+    elif TRANSFERS and r.handing >= 0:
+        hand_next(w, decode_score)
     elif r.sweeping >= 0:
         sweep(w)
     elif r.placing >= 0:
@@ -216,8 +230,12 @@ def room(w: World) -> int:
         return MORE_INTERVALS
     if SERVERS and r.serving and r.gaps + r.workloads + r.running + 2 > len(w.gaps):
         return MORE_GAPS
-    if PREFIXES and r.caching and r.nodes + r.batch_size * r.longest_chain > len(w.nodes):
+    # The end of a transfer, or of a step with prompts, lets both its sender and its receivers admit requests.
+    filled = 2 if TRANSFERS and r.disaggregated else 1
+    if PREFIXES and r.caching and r.nodes + filled * r.batch_size * r.longest_chain > len(w.nodes):
         return MORE_NODES
+    if TRANSFERS and r.disaggregated and r.transfers >= len(w.transfers):
+        return MORE_TRANSFERS
     if r.next >= len(w.arrivals) and not r.last:
         return MORE_JOBS
     if r.free < 0:
@@ -266,6 +284,8 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
         remaining = {c.first: c.count - int(gone[c.first : c.first + c.count].sum()) for c in prepared.classes}
         return not any(_may_start(w, first, count) for first, count in remaining.items())
     lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
+    if _decodable(prepared, w, lost):
+        return False
     waiting = [number for number in range(len(w.queues)) if w.queues[number].head >= 0]
     per_owner = r.lines
     if r.routed:
@@ -280,6 +300,16 @@ def never_served(prepared: PreparedRun, w: World, fault: int) -> bool:
     else:
         signatures = {number // per_owner for number in waiting}
     return all(lost.issuperset(prepared.signatures[signature]) for signature in signatures)
+
+
+def _decodable(prepared: PreparedRun, w: World, lost: set[int]) -> bool:
+    """Return whether a class that is not ``lost`` could decode a request that waits for a device which does."""
+    slot = int(w.run[0].stranded)
+    while slot >= 0:
+        if not lost.issuperset(prepared.decode_signatures[w.slots[slot].signature]):
+            return True
+        slot = int(w.handovers[slot].next)
+    return False
 
 
 def _may_start(w: World, device: int, remaining: int) -> bool:
@@ -381,7 +411,7 @@ def _close_single(w: World, device: int) -> None:
 @cold
 def _close_server(w: World, device: int) -> None:
     v = w.servers[device]
-    for first in (v.decoding, v.reading, v.off, v.undelivered):
+    for first in (v.decoding, v.reading, v.loading, v.off, v.undelivered):
         slot = first
         while slot >= 0:
             s = w.slots[slot]
@@ -389,11 +419,20 @@ def _close_server(w: World, device: int) -> None:
                 s.energy += v.per_token - w.sequences[slot].joules_at_birth
             unfinished(w, slot)
             slot = s.next
+    if TRANSFERS and w.run[0].disaggregated:
+        slot = w.ports[device].holding
+        while slot >= 0:
+            unfinished(w, slot)
+            slot = w.slots[slot].next
+        slot = w.ports[device].incoming
+        for _ in range(w.ports[device].landed):
+            unfinished(w, slot)
+            slot = w.sequences[slot].later
 
 
 # Long: Numba compiles it as one state machine, which is faster than calls between its parts.
 @hot
-def advance(w: World, score: Any, key: Any) -> int:
+def advance(w: World, score: Any, key: Any, decode_score: Any) -> int:
     """Process events until the run ends or the engine must do something; return which (compiled engine)."""
     r = w.run[0]
     if r.closing:
@@ -407,7 +446,7 @@ def advance(w: World, score: Any, key: Any) -> int:
         if QUESTIONS and r.asking:
             return QUESTION
         if has_consequences(w):
-            consequence(w, score)
+            consequence(w, score, decode_score)
             continue
         if r.stale:
             r.stale = 0
@@ -419,8 +458,13 @@ def advance(w: World, score: Any, key: Any) -> int:
             return needed
         # Every batch that is offered may set a timer for its first job.
         # All jobs of a batch may pause.
+        # The KV caches of all jobs may be sent.
         timers = (len(w.queues) if r.batch else 0) + (r.running if r.waits else 0)
-        if INTERRUPTS and ROOT + r.timer_count + timers + 8 > len(w.timers):
+        if TIERS and r.levels > 1:
+            timers += r.devices  # each device may wait for a load
+        if TRANSFERS and r.disaggregated:
+            timers += r.running
+        if (INTERRUPTS or TIERS or TRANSFERS) and ROOT + r.timer_count + timers + 8 > len(w.timers):
             return MORE_TIMERS
         arrival = next_arrival(w)
         timer = w.timers[ROOT].tick if r.timer_count else NEVER
@@ -439,17 +483,21 @@ def advance(w: World, score: Any, key: Any) -> int:
             end_work(w, device)
         elif other > r.end or (arrival == NEVER and r.running + r.waiting == 0 and not r.continues):
             return DONE
-        elif INTERRUPTS and timer == other and (timer < fault or w.timers[ROOT].which < 2 * ENTITIES):
+        elif (
+            (INTERRUPTS or TIERS or TRANSFERS)
+            and timer == other
+            and (timer < fault or w.timers[ROOT].which < FAULT_EVENT * ENTITIES)
+        ):
             order = w.timers[ROOT].which
             decides = QUESTIONS and order // ENTITIES == DECIDE and not r.continues
             # Without this check the controller would decide for ever.
-            if decides and arrival == NEVER and r.running == 0 and check_served(r, fault):
+            if decides and arrival == NEVER and r.running == r.strandeds and check_served(r, fault):
                 return CHECK_SERVED
             elapse(w, timer)
             r.timer_count = heap_pop(w.timers, r.timer_count)
             expire(w, order)
         elif INTERRUPTS and fault == other:
-            if arrival == NEVER and r.running == 0 and check_served(r, fault):
+            if arrival == NEVER and r.running == r.strandeds and check_served(r, fault):
                 return CHECK_SERVED
             if r.fault >= len(w.faults):
                 return MORE_FAULTS

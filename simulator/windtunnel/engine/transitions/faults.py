@@ -15,10 +15,12 @@ from windtunnel.engine.transitions.features import (
     SERVERS,
     SINGLES,
     STREAMS,
+    TRANSFERS,
     WAITS,
     cold,
 )
 from windtunnel.engine.transitions.gangs import all_linked, any_down, change_speed, disband, leader_of
+from windtunnel.engine.transitions.handover import hand_again, hand_stranded
 from windtunnel.engine.transitions.jobs import ended, interrupted, row_of, stops, waits_again
 from windtunnel.engine.transitions.losses import cut_off, deliver, take_sequence
 from windtunnel.engine.transitions.power import release, shed
@@ -26,7 +28,7 @@ from windtunnel.engine.transitions.progress import discard_progress, lose_progre
 from windtunnel.engine.transitions.queues import best_queue, is_available, left, pop, reindex
 from windtunnel.engine.transitions.single import complete, deliver_first_tokens
 from windtunnel.engine.transitions.streams import deliver_jobs, remove_job, take_job
-from windtunnel.engine.transitions.tables import SINGLE, STREAM, Records, World
+from windtunnel.engine.transitions.tables import DECODES, SINGLE, STREAM, Records, World
 from windtunnel.engine.transitions.waits import pause, pause_ticks
 from windtunnel.engine.transitions.work import halt, resume
 
@@ -42,6 +44,9 @@ def _try_again(w: World, device: int, slot: int, rule: int) -> bool:
         return False
     # A device that drains accepts no job any more, not even one that it had.
     moving = (x.becomes == MIGRATE or w.devices[device].enlisted == 0) and w.run[0].routed != 0
+    # One that only decodes does not read its prompt again.
+    if TRANSFERS and w.classes[w.devices[device].cls].role == DECODES:
+        moving = w.run[0].routed != 0
     stops(w, device, slot, moving)
     ticks = pause_ticks(w, rule, w.slots[slot].starts) if WAITS else 0
     if ticks > 0:
@@ -120,6 +125,8 @@ def return_work(w: World, device: int, rule: int) -> None:
         lose_progress(w, device)
     _forget_end(w, device)
     if SERVERS and r.serving:
+        if TRANSFERS and r.disaggregated:
+            hand_again(w, device)
         _return_sequences(w, device, rule)
     elif STREAMS and w.classes[d.cls].kind == STREAM:
         w.stations[device].peak_w = 0.0
@@ -206,6 +213,7 @@ def come_back(w: World, device: int) -> None:
 def _assign_again(w: World) -> None:
     """Assign the jobs that no available device accepted so far."""
     r = w.run[0]
+    hand_stranded(w)
     while r.unassigned >= 0:
         slot = r.unassigned
         r.unassigned = w.slots[slot].next

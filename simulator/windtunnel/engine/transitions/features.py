@@ -36,6 +36,10 @@ DESIGNS = True
 """Reconfigurable devices that may have to load a design."""
 PREFIXES = True
 """Prefix caches of devices with continuous batching."""
+TIERS = True
+"""Tiers below prefix caches, from which blocks are loaded."""
+TRANSFERS = True
+"""Devices that only read prompts, and send the KV cache of each to a device that decodes."""
 SPECULATION = True
 """Speculative decoding: sequences whose tokens of a step depend on what is accepted."""
 ADAPTERS = True
@@ -47,7 +51,8 @@ SIMPY = True
 
 FEATURES = (
     "SINGLES", "SERVERS", "STREAMS", "QUESTIONS", "OPERATION_FAULTS", "INTERRUPTS", "TALLIES", "USERS", "WAITS",
-    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "SPECULATION", "ADAPTERS", "CLASSES", "SIMPY",
+    "PROGRESS", "GANGS", "DESIGNS", "PREFIXES", "TIERS", "TRANSFERS", "SPECULATION", "ADAPTERS", "CLASSES",
+    "SIMPY",
 )  # fmt: skip
 
 Function = TypeVar("Function", bound=Callable[..., Any])

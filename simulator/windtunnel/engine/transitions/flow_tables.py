@@ -1,4 +1,4 @@
-"""The tables of fair queueing: the flows of waiting requests, and what each of them was served."""
+"""The tables of tenants: the flows of fair queueing with what each of them was served, and rate limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from windtunnel.core.ticks import to_ticks
 from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.tenants import tenant_of
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.tables import Records, records
 
@@ -26,3 +28,17 @@ def write_flows(prepared: PreparedRun, add: Callable[[np.ndarray], int], workloa
         row.flows = add(of) if of.size > 1 else -1 - int(of[0])
     owners = 1 if prepared.policy.route.score is None else prepared.device_count
     return flows, records(owners * len(flows), tables.SHARE, latest=-1)
+
+
+def write_limits(prepared: PreparedRun, add: Callable[[np.ndarray], int], workloads: Records) -> np.ndarray:
+    """Write the rate limits of the workloads; return the tick at which each of their tenants has all tokens again."""
+    count = 0
+    for row, job_class in zip(workloads, prepared.workloads, strict=True):
+        limit = job_class.workload.rate_limit
+        if limit is None:
+            continue
+        names, of = tenant_of(job_class)
+        row.limit_tokens, row.limit_ticks, row.limit_waits = limit.tokens, to_ticks(limit.per), limit.over == "wait"
+        row.buckets, row.tenants = count, add(of) if of.size > 1 else -1
+        count += len(names)
+    return np.zeros(count, dtype=np.int64)

@@ -19,6 +19,7 @@ from windtunnel.engine.transitions.features import (
     QUESTIONS,
     SERVERS,
     TALLIES,
+    TRANSFERS,
     USERS,
     WAITS,
     cold,
@@ -27,7 +28,7 @@ from windtunnel.engine.transitions.features import (
 from windtunnel.engine.transitions.prefixes import forget_prefixes
 from windtunnel.engine.transitions.queues import left, own_queue, push
 from windtunnel.engine.transitions.tables import BATCHES, LOST, STRETCHES, World
-from windtunnel.engine.transitions.users import think
+from windtunnel.engine.transitions.users import end_session, think
 
 
 @hot
@@ -79,8 +80,10 @@ def started(w: World, device: int, slot: int) -> None:
     row = row_of(w, s.job)
     if row >= 0:
         w.jobs[row].start, w.jobs[row].on = r.now, device
+    if TRANSFERS and r.disaggregated:
+        w.handovers[slot].sender = device
     if QUESTIONS and r.scaling:
-        _count_running(w, device, 1)
+        count_running(w, device, 1)
 
 
 HELD = -2
@@ -106,14 +109,17 @@ def outside_of_steps(w: World, device: int, slot: int) -> int:
     """Return the ticks that a request spends outside of the steps of a device with continuous batching.
 
     They are those of the engine's front end, and of the times of reading its prompt alone that pass before its first
-    token is delivered.
+    token is delivered. A request that moves has the front end of the device that decodes, from which its tokens come.
     """
-    d, s = w.devices[device], w.slots[slot]
-    c, p = w.classes[d.cls], w.programs[d.cls * w.run[0].workloads + s.work]
-    if c.frontend_s == 0.0 and c.late_prompts == 0.0:
+    reader = device
+    if TRANSFERS and w.run[0].disaggregated:
+        reader = w.handovers[slot].sender
+    s, cls = w.slots[slot], w.devices[reader].cls
+    c, by, p = w.classes[w.devices[device].cls], w.classes[cls], w.programs[cls * w.run[0].workloads + s.work]
+    if c.frontend_s == 0.0 and by.late_prompts == 0.0:
         return 0
     alone_s = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
-    return int(np.rint((c.frontend_s + c.late_prompts * alone_s) * TICKS_PER_SECOND))
+    return int(np.rint((c.frontend_s + by.late_prompts * alone_s) * TICKS_PER_SECOND))
 
 
 @hot
@@ -145,8 +151,10 @@ def ended(w: World, device: int, slot: int, completed: bool) -> None:
         w.counts[s.work, 0 if completed else 1] += 1
     left(w, device)
     if QUESTIONS and r.scaling:
-        _count_running(w, device, -1)
+        count_running(w, device, -1)
     if USERS and r.users:
+        if not completed:
+            end_session(w, slot)
         think(w, slot, after)
     s.next = r.free
     r.free = slot
@@ -176,7 +184,7 @@ def stops(w: World, device: int, slot: int, moving: bool) -> None:
         j = w.jobs[row]
         j.start, j.on, j.first, j.starts, j.energy = -1, -1, -1, s.starts, s.energy
     if QUESTIONS and r.scaling:
-        _count_running(w, device, -1)
+        count_running(w, device, -1)
     if moving:
         left(w, device)
 
@@ -216,7 +224,8 @@ def count_working(w: World, cls: int, change: int) -> None:
 
 
 @cold
-def _count_running(w: World, device: int, change: int) -> None:
+def count_running(w: World, device: int, change: int) -> None:
+    """Change the number of jobs in progress on a device; one that drains is off without any."""
     cls, e = w.devices[device].cls, w.extras[device]
     before = e.running
     e.running += change
@@ -243,7 +252,7 @@ def become(w: World, device: int, state: int) -> None:
         r.idle_w -= idle_w
         r.draining = r.gated
         if PREFIXES and r.caching:
-            forget_prefixes(w, device)
+            forget_prefixes(w, device, r.levels)
         if ADAPTERS and r.adapting:
             forget_adapters(w, device)
         if DESIGNS and r.reconfigures:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.tables import Records, records
@@ -14,18 +15,21 @@ _NODES = 1024
 """The initial number of nodes."""
 
 
-def write_prefixes(prepared: PreparedRun, add: Callable[[np.ndarray], int], r: Records, workloads: Records) -> Records:
-    """Write the chains of all jobs with ``add``, which returns the offset of an array in ``ints``; return the nodes.
+def write_prefixes(
+    prepared: PreparedRun, add: Callable[[np.ndarray], int], r: Records, workloads: Records
+) -> tuple[Records, Records]:
+    """Write the chains of all jobs with ``add``, which returns the offset of an array in ``ints``.
 
-    The runs of the workloads are numbered one after the other, so workloads share no blocks.
+    The runs of the workloads are numbered one after the other, so workloads share no blocks. Returns the nodes and the
+    caches.
     """
     cache = prepared.policy.batch.prefix_cache
     if cache is None:
-        return records(0, tables.NODE_OF_PREFIX)
-    block = prepared.block_tokens
-    r.caching, r.block_weight = tables.SHARED_MEMORY, block
-    if cache.blocks is not None:
-        r.caching, r.block_weight, r.cache_blocks = tables.OWN_BLOCKS, 1, cache.blocks
+        return records(0, tables.NODE_OF_PREFIX), records(0, tables.CACHE)
+    r.caching = tables.SHARED_MEMORY if cache.blocks is None else tables.OWN_BLOCKS
+    r.block_tokens, r.levels = prepared.block_tokens, 1 + len(cache.tiers)
+    # The host memory of a serving engine is lost with its process, and disks are not.
+    r.lost_levels = 1 + sum(tier.name == "host" for tier in cache.tiers)
     blocks, tokens = [], []
     first_run = 0
     for row, chains in zip(workloads, prepared.chains, strict=True):
@@ -33,16 +37,36 @@ def write_prefixes(prepared: PreparedRun, add: Callable[[np.ndarray], int], r: R
         at = add(chains.runs + first_run)
         row.chains = add(chains.at + at)
         row.homes = add(chains.home)
-        r.longest_chain = max(r.longest_chain, int(np.diff(chains.at).max(initial=0)))
+        row.answers = -1
+        if chains.answers is not None:
+            row.answers = add(np.where(chains.answers < 0, -1, chains.answers + first_run))
+        # One node more for what is generated.
+        r.longest_chain = max(r.longest_chain, int(r.levels) * (1 + int(np.diff(chains.at).max(initial=0))))
         blocks.append(chains.blocks)
         tokens.append(chains.tokens)
         first_run += len(chains.blocks)
-    all_blocks, all_tokens = np.concatenate(blocks), np.concatenate(tokens)
-    r.run_blocks, r.run_tokens = add(all_blocks), add(all_tokens)
-    r.run_weights = r.run_blocks if r.caching == tables.OWN_BLOCKS else r.run_tokens
+    r.run_blocks, r.run_tokens = add(np.concatenate(blocks)), add(np.concatenate(tokens))
     nodes = records(_NODES, tables.NODE_OF_PREFIX)
     nodes.next = np.append(np.arange(1, _NODES), -1)
-    return nodes
+    return nodes, _caches(prepared, r)
+
+
+def _caches(prepared: PreparedRun, r: Records) -> Records:
+    """Return the caches of all devices, level by level."""
+    cache = prepared.policy.batch.prefix_cache
+    assert cache is not None  # noqa: S101  the caller looked
+    devices, shared = prepared.device_count, cache.blocks is None
+    rows = records(int(r.levels) * devices, tables.CACHE)
+    rows.oldest = rows.newest = -1
+    rows.block, rows.weights, rows.room = 1, r.run_blocks, 0 if cache.blocks is None else cache.blocks
+    if shared:
+        rows.block[:devices], rows.weights[:devices] = prepared.block_tokens, r.run_tokens
+    for c in prepared.classes:
+        for level, tier in enumerate(prepared.tiers.get(c.number, ()), 1):
+            own = slice(level * devices + c.first, level * devices + c.first + c.count)
+            rows.room[own] = tier.blocks
+            rows.ticks_per_token[own] = tier.bytes_per_token / tier.bytes_per_s * TICKS_PER_SECOND
+    return rows
 
 
 def index_of(nodes: int) -> np.ndarray:

@@ -6,9 +6,9 @@ recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is
 if the serving engine reserves whole contexts, when its output fits too. With a prefix cache (`prefixes`) a prompt is
 read from the first token on that the cache does not have. `engine/prepare/decoding.py` computes the cost of a step.
 
-Sequences are slots in doubly linked lists of their device, so memory is proportional to the number of jobs present.
-Decoding sequences are also in a list in the order in which they end. A sequence enters it once in hundreds of steps,
-and each step examines only its first element.
+A device that only reads prompts hands each request over when its prompt has been read (`handover`). A device that
+decodes it reserves memory for it, and takes it into the batch when its KV cache has arrived, between two steps, as the
+schedulers of engines do.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from windtunnel.core.step_cost import MICROBATCH_TOKENS
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
 from windtunnel.engine.prepare.prepared import FAR
 from windtunnel.engine.prepare.programs import WATT_GRAIN
-from windtunnel.engine.transitions.adapters import lacks_slot, release_adapter, use_adapter
+from windtunnel.engine.transitions.adapters import adapters_cost, lacks_slot
 from windtunnel.engine.transitions.consequences import ask
-from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_tokens, count_decoding
+from windtunnel.engine.transitions.fairness import charge_prompt, charge_step, charge_tokens
 from windtunnel.engine.transitions.features import (
     ADAPTERS,
     CLASSES,
@@ -33,105 +33,48 @@ from windtunnel.engine.transitions.features import (
     PREFIXES,
     QUESTIONS,
     SPECULATION,
+    TIERS,
+    TRANSFERS,
     cold,
     hot,
 )
+from windtunnel.engine.transitions.handover import hold, send, take_landed
 from windtunnel.engine.transitions.jobs import ended, record_first_token, row_of, started
+from windtunnel.engine.transitions.loading import (
+    admitted,
+    is_loaded,
+    next_loaded,
+    note_hits,
+    note_start,
+    wait_for_load,
+    wake,
+)
 from windtunnel.engine.transitions.operation_faults import affect_step
 from windtunnel.engine.transitions.power import may_draw, release
-from windtunnel.engine.transitions.prefixes import look_up, make_room, release_prompt, use_prompt
-from windtunnel.engine.transitions.queues import best_queue, insert, is_available, own_queue, pop, precedes, take_head
+from windtunnel.engine.transitions.prefixes import keep_answer, make_room
+from windtunnel.engine.transitions.queues import best_queue, insert, is_available, own_queue, pop, take_head
+from windtunnel.engine.transitions.sequences import (
+    append_decoding,
+    append_reading,
+    has_room,
+    needed_tokens,
+    release_memory,
+    remove_decoding,
+    reserve,
+    sequences_of,
+)
 from windtunnel.engine.transitions.speculation import queries_of, room_of, verify
-from windtunnel.engine.transitions.tables import FAILED_OPERATION, PER_SECOND, SHARED_MEMORY, TOO_MANY, Records, World
-from windtunnel.engine.transitions.victims import first_victim, last_of, made_since_read
+from windtunnel.engine.transitions.tables import (
+    FAILED_OPERATION,
+    PER_SECOND,
+    PREFILLS,
+    SHARED_MEMORY,
+    TOO_MANY,
+    Records,
+    World,
+)
+from windtunnel.engine.transitions.victims import first_victim, last_of, preempt
 from windtunnel.engine.transitions.work import proceed, settle
-
-# Lists of sequences.
-
-
-@hot
-def _reads(w: World, device: int, slot: int) -> None:
-    """Append the sequence to those in prefill."""
-    v = w.servers[device]
-    w.slots[slot].next, w.sequences[slot].before = -1, v.reading_end
-    if v.reading_end < 0:
-        v.reading = slot
-    else:
-        w.slots[v.reading_end].next = slot
-    v.reading_end = slot
-    v.reading_count += 1
-
-
-@cold
-def _reads_no_more(w: World, device: int, slot: int) -> None:
-    """Remove the sequence from those in prefill."""
-    v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
-    if q.before < 0:
-        v.reading = s.next
-    else:
-        w.slots[q.before].next = s.next
-    if s.next < 0:
-        v.reading_end = q.before
-    else:
-        w.sequences[s.next].before = q.before
-    v.reading_count -= 1
-
-
-@hot
-def _decodes(w: World, device: int, slot: int) -> None:
-    """Append the sequence to the decoding ones, and insert it after those that end after the same step."""
-    v, q = w.servers[device], w.sequences[slot]
-    w.slots[slot].next, q.before = -1, v.decoding_end
-    if v.decoding_end < 0:
-        v.decoding = slot
-    else:
-        w.slots[v.decoding_end].next = slot
-    v.decoding_end = slot
-    v.decoding_count += 1
-    before = v.ending_end
-    while before >= 0 and w.sequences[before].ends > q.ends:
-        before = w.sequences[before].earlier
-    q.earlier = before
-    if before < 0:
-        q.later = v.ending
-        v.ending = slot
-    else:
-        q.later = w.sequences[before].later
-        w.sequences[before].later = slot
-    if q.later < 0:
-        v.ending_end = slot
-    else:
-        w.sequences[q.later].earlier = slot
-    w.decoding_of[device, w.slots[slot].work] += 1
-    if CLASSES and w.run[0].fair:
-        count_decoding(w, device, slot, 1)
-
-
-@hot
-def decodes_no_more(w: World, device: int, slot: int) -> None:
-    """Remove the sequence from the decoding ones."""
-    v, s, q = w.servers[device], w.slots[slot], w.sequences[slot]
-    if q.before < 0:
-        v.decoding = s.next
-    else:
-        w.slots[q.before].next = s.next
-    if s.next < 0:
-        v.decoding_end = q.before
-    else:
-        w.sequences[s.next].before = q.before
-    v.decoding_count -= 1
-    if q.earlier < 0:
-        v.ending = q.later
-    else:
-        w.sequences[q.earlier].later = q.later
-    if q.later < 0:
-        v.ending_end = q.earlier
-    else:
-        w.sequences[q.later].earlier = q.earlier
-    w.decoding_of[device, s.work] -= 1
-    if CLASSES and w.run[0].fair:
-        count_decoding(w, device, slot, -1)
-
 
 # The cost of a step.
 
@@ -166,42 +109,6 @@ def _prompt_attention(numbers: Any, c: Records, start: int, chunk: int) -> tuple
     return seconds, joules
 
 
-# Memory.
-
-
-@hot
-def _needs(w: World, device: int, slot: int) -> int:
-    """Return the tokens for which the memory of a sequence that does not run is needed, less its state."""
-    if PREFIXES and w.run[0].caching:
-        return look_up(w, device, slot)
-    needs: int = w.sequences[slot].prompt
-    return needs
-
-
-@hot
-def _admit(w: World, device: int, slot: int, needs: int) -> None:
-    """Reserve memory for the prompt of a sequence, and let it be read."""
-    v, c = w.servers[device], w.classes[w.devices[device].cls]
-    v.cached += needs + c.state
-    v.promised += w.sequences[slot].output
-    if PREFIXES and w.run[0].caching:
-        use_prompt(w, device, slot, room_of(c, v))
-    if ADAPTERS and w.run[0].adapting:
-        use_adapter(w, device, slot)
-    _reads(w, device, slot)
-
-
-@hot
-def _release(w: World, device: int, slot: int, held: int) -> None:
-    """Release the memory of a sequence that holds so many tokens."""
-    v = w.servers[device]
-    v.cached -= held + w.classes[w.devices[device].cls].state
-    if PREFIXES and w.run[0].caching:
-        v.cached += release_prompt(w, device, slot, w.sequences[slot].read == w.sequences[slot].prompt)
-    if ADAPTERS and w.run[0].adapting:
-        release_adapter(w, device, slot)
-
-
 # Steps.
 
 
@@ -211,69 +118,6 @@ def last_token(w: World, device: int, slot: int) -> int:
     v = w.servers[device]
     tick: int = max(v.produced if v.produced else v.began, w.sequences[slot].last)
     return tick
-
-
-@cold
-def _preempt(w: World, device: int, slot: int) -> None:
-    """Preempt a sequence between two steps: release its memory; its tokens are recomputed later."""
-    r, v, q = w.run[0], w.servers[device], w.sequences[slot]
-    r.preemptions += 1
-    w.workloads[w.slots[slot].work].preempted += 1
-    if q.read < q.prompt:
-        if PREFIXES and CLASSES and r.caching and r.outranks:
-            # Prompts behind this one may begin with blocks that it has not read, and none of them has been read yet.
-            while v.reading_end != slot:
-                _put_back(w, device, v.reading_end)
-        _put_back(w, device, slot)
-        return
-    made = made_since_read(w, device, slot)
-    # The step before this one has ended now, unless prompts were read in steps of their own since then.
-    q.last = max(v.produced, q.last) if v.produced else r.now
-    decodes_no_more(w, device, slot)
-    held = q.prompt + made
-    v.attended -= held
-    _release(w, device, slot, held)
-    v.promised -= q.output - made
-    w.slots[slot].energy += v.per_token - q.joules_at_birth
-    q.prompt, q.output = held, q.output - made
-    _waits_off(w, device, slot)
-
-
-@cold
-def _put_back(w: World, device: int, slot: int) -> None:
-    """Release the memory of a sequence in prefill, which will be read from the beginning."""
-    v, q = w.servers[device], w.sequences[slot]
-    _reads_no_more(w, device, slot)
-    _release(w, device, slot, q.prompt)
-    v.promised -= q.output
-    _waits_off(w, device, slot)
-
-
-@cold
-def _waits_off(w: World, device: int, slot: int) -> None:
-    """Let a sequence without memory wait to be resumed: before the others, or at its place in the order."""
-    r, v = w.run[0], w.servers[device]
-    w.sequences[slot].read = 0
-    before, following = -1, v.off
-    if CLASSES and r.outranks:
-        while following >= 0 and precedes(w, following, slot):
-            before, following = following, w.slots[following].next
-    w.slots[slot].next = following
-    if before < 0:
-        v.off = slot
-    else:
-        w.slots[before].next = slot
-
-
-@hot
-def _has_room(c: Records, v: Records, q: Records, needs: int) -> bool:
-    """Return whether there is memory for ``needs`` tokens of a sequence beside the present ones and their tokens."""
-    needed = needs + c.state
-    if c.whole:
-        present = v.reading_count + v.decoding_count
-        drafted = (queries_of(c) - 1) * (present + 1)
-        return bool(v.cached + needed + q.output + v.promised + drafted <= c.capacity or present == 0)
-    return bool(needed <= room_of(c, v))
 
 
 @hot
@@ -304,45 +148,121 @@ def _starts(w: World, device: int, slot: int, queue: int) -> None:
     started(w, device, slot)
     if PREFIXES and r.caching:
         w.jobs[row_of(w, w.slots[slot].job)].hits = w.sequences[slot].hits
+        if TIERS and r.levels > 1:
+            note_start(w, slot)
 
 
+@cold
+def _pass(w: World, queue: int, passed: int) -> int:
+    """Take the next job of a queue out of it, before those that were ``passed``; return the job."""
+    slot = take_head(w, queue)
+    w.slots[slot].next = passed
+    return slot
+
+
+@cold
+def _return_passed(w: World, device: int, passed: int) -> None:
+    """Return jobs to their queues, the last one first, so that each is at the head when it returns."""
+    slot = passed
+    while slot >= 0:
+        following = w.slots[slot].next
+        insert(w, own_queue(w, device, slot), slot)
+        slot = following
+
+
+@hot
+def _admit(w: World, device: int, slot: int, needs: int) -> None:
+    """Reserve memory for the prompt of a sequence, and let it be read when what is loaded for it is there."""
+    reserve(w, device, slot, needs)
+    if not is_loaded(w, slot):
+        wait_for_load(w, device, slot)
+        return
+    append_reading(w, device, slot)
+
+
+@hot
+def _join(w: World, device: int) -> None:
+    """Take the requests into the batch whose KV cache has arrived. Each has its first token now.
+
+    Blocks of its prompt that a tier of this device had were not sent, and are waited for.
+    """
+    while w.ports[device].landed:
+        slot = take_landed(w, device)
+        if not is_loaded(w, slot):
+            wait_for_load(w, device, slot)
+        else:
+            _has_read(w, device, slot)
+
+
+@hot
+def _join_loaded(w: World, device: int) -> None:
+    """Let the sequences continue whose blocks are loaded: those with the rest of their KV cache here join the batch."""
+    slot = next_loaded(w, device)
+    while slot >= 0:
+        if TRANSFERS and w.sequences[slot].read == w.sequences[slot].prompt:
+            _has_read(w, device, slot)
+        else:
+            append_reading(w, device, slot)
+        slot = next_loaded(w, device)
+
+
+@hot
+def _receive_next(w: World, device: int) -> bool:
+    """Reserve memory for the first request that awaits it, and send its KV cache; return whether there is room."""
+    slot = w.ports[device].awaiting
+    if sequences_of(w, device) >= w.classes[w.devices[device].cls].most_sequences:
+        return False
+    if ADAPTERS and w.run[0].adapting and lacks_slot(w, device, slot):
+        return False
+    needs = needed_tokens(w, device, slot)
+    if not has_room(w, device, slot, needs):
+        return False
+    reserve(w, device, slot, needs)
+    send(w, device, slot)
+    return True
+
+
+# Long: every step passes through it, and a call takes time.
 @hot
 def _fill(w: World, device: int) -> None:
     """Admit sequences while there is memory: first the preempted ones, then those that wait."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
+    moves = TRANSFERS and r.disaggregated
+    if moves:
+        _join(w, device)
     accepts = is_available(w, device)
+    if TIERS:
+        _join_loaded(w, device)
     passed_off, passed = False, -1
-    while (CLASSES and r.outranks) or v.reading_count + v.decoding_count < c.most_sequences:
+    while (CLASSES and r.outranks) or sequences_of(w, device) < c.most_sequences:
+        if moves and v.off < 0 and w.ports[device].awaiting >= 0:
+            if not _receive_next(w, device):
+                break
+            continue
         slot, queue = _next_in(w, device, accepts, passed_off)
         if slot < 0:
             break
-        if ADAPTERS and r.adapting and lacks_slot(w, device, slot):
+        if lacks_slot(w, device, slot):
             # Others may pass it. One that waits in a queue returns to its place below.
-            if queue < 0:
-                passed_off = True
-            else:
-                slot = take_head(w, queue)
-                w.slots[slot].next = passed
-                passed = slot
+            passed_off |= queue < 0
+            if queue >= 0:
+                passed = _pass(w, queue, passed)
             continue
-        needs = _needs(w, device, slot)
-        is_full = CLASSES and v.reading_count + v.decoding_count >= c.most_sequences
-        if is_full or not _has_room(c, v, w.sequences[slot], needs):
+        needs = needed_tokens(w, device, slot)
+        is_full = CLASSES and sequences_of(w, device) >= c.most_sequences
+        if is_full or not has_room(w, device, slot, needs):
             victim = first_victim(w, device, slot, needs) if CLASSES and r.outranks else -1
             if victim < 0:
                 break
-            _preempt(w, device, victim)
+            preempt(w, device, victim)
             continue
         if queue < 0:
             v.off = w.slots[slot].next
         else:
             _starts(w, device, slot, queue)
         _admit(w, device, slot, needs)
-    if ADAPTERS and r.adapting:
-        while passed >= 0:
-            slot = passed
-            passed = w.slots[slot].next
-            insert(w, own_queue(w, device, slot), slot)
+    if passed >= 0:
+        _return_passed(w, device, passed)
     _keep_within_memory(w, device)
 
 
@@ -350,9 +270,13 @@ def _fill(w: World, device: int) -> None:
 def _keep_within_memory(w: World, device: int) -> None:
     """Preempt sequences until the others have memory for their next tokens, and then remove cached blocks."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
-    while room_of(c, v) < 0 and (v.reading_count or v.decoding_count > 1):
-        _preempt(w, device, last_of(w, device))
-    if PREFIXES and r.caching == SHARED_MEMORY and v.spare > room_of(c, v):
+    while room_of(c, v) < 0 and (admitted(v) > v.decoding_count or v.decoding_count > 1):
+        preempt(w, device, last_of(w, device))
+    if TRANSFERS and r.disaggregated and w.ports[device].reserved:
+        # The memory of requests whose KV cache is on its way is not taken back, not even for a last sequence.
+        while room_of(c, v) < 0 and v.decoding_count:
+            preempt(w, device, last_of(w, device))
+    if PREFIXES and r.caching == SHARED_MEMORY and w.caches[device].spare > room_of(c, v):
         make_room(w, device, room_of(c, v))
 
 
@@ -406,6 +330,7 @@ def _count_step(w: World, device: int, decoding: int, tokens: int, ends: int) ->
     w.step_counts[cls, 1, -(-(verified + ends) // micro)] += micro
 
 
+# Long: every step passes through it, and a call takes time.
 @hot
 def begin_step(w: World, device: int) -> None:
     """Begin the device's next step if it has work, and power for it."""
@@ -419,23 +344,23 @@ def begin_step(w: World, device: int) -> None:
     seconds, joules, tokens, ends = _take_chunks(w, device, verified)
     chunks = v.chunks
     if chunks == 0 and decoding == 0:
+        if TIERS and v.loading >= 0:
+            wake(w, device)
         return
     micro = _microbatches(c, decoding, tokens)
     linear, head = c.linear + -(-(verified + tokens) // micro), c.head + -(-(verified + ends) // micro)
     factor = (verified * c.decode_factor + tokens * c.prefill_factor) / float(verified + tokens)
-    step_s = factor * (w.numbers[linear] + w.numbers[head])
-    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + w.numbers[head + c.most_sequences * queries_of(c) + 1])
     # A prompt is on one copy of the attention, and the others wait for the copy with the most tokens.
     most = -(-decoding // c.copies) * queries_of(c) + (-(-tokens // min(c.copies, chunks)) if tokens else 0)
+    more_s, more_j = adapters_cost(w, c, v, min(c.copies * -(-most // micro), c.most_tokens))
+    step_s = factor * (w.numbers[linear] + w.numbers[head] + more_s)
+    heads_j = w.numbers[head + c.most_sequences * queries_of(c) + 1]
+    step_j = factor * (w.numbers[linear + c.most_tokens + 1] + heads_j + more_j)
     if c.copies > 1:
         of_copy = c.copy + -(-most // micro)
         step_s += factor * w.numbers[of_copy]
         working = float(verified + tokens) / float(c.copies * most)
         step_j += factor * (w.numbers[of_copy + c.most_tokens + 1] * working)
-    if ADAPTERS and r.adapting and v.adapters:
-        at = c.adapted + v.adapters * (c.most_tokens + 1) + min(c.copies * -(-most // micro), c.most_tokens)
-        step_s += factor * w.numbers[at]
-        step_j += factor * w.numbers[at + (c.slots + 1) * (c.most_tokens + 1)]
     if decoding:
         table, apart = c.decode + -(-decoding // micro) * c.columns, (c.most_sequences + 1) * c.columns
         more_s, more_j = _between(w.numbers, table, apart, float(v.attended) / float(decoding))
@@ -447,12 +372,10 @@ def begin_step(w: World, device: int) -> None:
     if tokens:
         seconds = max(seconds, c.prompt_s)
     seconds += c.host_s + c.host_sequence_s * (decoding + ends)
-    if SPECULATION and decoding:
-        seconds += c.drafting_s
+    seconds += c.drafting_s if decoding else 0.0
     joules = joules + micro * step_j
     seconds, joules = seconds * c.step_factor, joules * c.step_factor
-    if ADAPTERS:
-        seconds += v.loading_s
+    seconds += v.loading_s
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         r.too_long = 1
@@ -465,8 +388,7 @@ def begin_step(w: World, device: int) -> None:
         return
     v.began = d.began = r.now
     v.peak = max(v.peak, v.cached + verified)
-    if ADAPTERS:
-        v.loading_s = 0.0
+    v.loading_s = 0.0
     d.slot = 0
     if OPERATION_FAULTS and len(w.operation_faults):
         ticks = affect_step(w, device, ticks)
@@ -502,10 +424,20 @@ def _record_gaps(w: World, device: int) -> None:
 
 
 @hot
+def deliver_last(w: World, device: int, slot: int) -> None:
+    """Deliver the last token of a sequence."""
+    if TIERS and w.run[0].levels > 1:
+        note_hits(w, slot)
+    ended(w, device, slot, True)
+
+
+@hot
 def _finish(w: World, device: int, slot: int) -> None:
     """Deliver the last token of a sequence; an unreachable device holds it back."""
+    if PREFIXES and w.run[0].caching and w.workloads[w.slots[slot].work].answers >= 0:
+        keep_answer(w, device, slot)
     if w.devices[device].linked:
-        ended(w, device, slot, True)
+        deliver_last(w, device, slot)
     else:
         w.slots[slot].next = w.servers[device].undelivered
         w.servers[device].undelivered = slot
@@ -515,6 +447,10 @@ def _finish(w: World, device: int, slot: int) -> None:
 def _has_read(w: World, device: int, slot: int) -> None:
     """End the prefill of a sequence, which produces a token."""
     r, v, q = w.run[0], w.servers[device], w.sequences[slot]
+    if TRANSFERS and q.output > 1 and w.classes[w.devices[device].cls].role == PREFILLS:
+        v.promised -= 1
+        hold(w, device, slot)
+        return
     if w.jobs[row_of(w, w.slots[slot].job)].first == -1:
         record_first_token(w, device, slot, r.now)
     else:
@@ -525,7 +461,7 @@ def _has_read(w: World, device: int, slot: int) -> None:
         charge_tokens(w, device, slot, 1)
     q.last = r.now
     if q.output == 1:
-        _release(w, device, slot, q.prompt + 1)
+        release_memory(w, device, slot, q.prompt + 1)
         _finish(w, device, slot)
         return
     v.attended += q.prompt + 1
@@ -535,7 +471,7 @@ def _has_read(w: World, device: int, slot: int) -> None:
     if SPECULATION and w.classes[w.devices[device].cls].queries > 1:
         # It is not known in advance after which step it ends.
         q.made, q.ends = 1, FAR
-    _decodes(w, device, slot)
+    append_decoding(w, device, slot)
 
 
 @hot
@@ -544,17 +480,17 @@ def note_use(w: World, device: int) -> None:
     v = w.servers[device]
     ticks = float(w.run[0].now - v.began)
     v.held += float(v.cached) * ticks
-    v.present += float(v.reading_count + v.decoding_count) * ticks
+    v.present += float(admitted(v)) * ticks
 
 
 @hot
 def _end_decoding(w: World, device: int, slot: int) -> None:
     """End a sequence that has produced all of its output."""
     v, q = w.servers[device], w.sequences[slot]
-    decodes_no_more(w, device, slot)
+    remove_decoding(w, device, slot)
     held = q.prompt + q.output
     v.attended -= held
-    _release(w, device, slot, held)
+    release_memory(w, device, slot, held)
     w.slots[slot].energy += v.per_token - q.joules_at_birth
     _finish(w, device, slot)
 
@@ -570,6 +506,7 @@ def _end_complete(w: World, device: int) -> None:
         slot = following
 
 
+# Long: every step passes through it, and a call takes time.
 @hot
 def end_step(w: World, device: int) -> None:
     """End the device's present step."""

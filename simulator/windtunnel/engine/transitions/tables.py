@@ -36,8 +36,9 @@ RUN = _layout(
     "now end heap timer_count stale free next job arrived last turn fault faults_until written too_long closing "
     "unassigned unassigned_end placing placing_end waiting running completed failed dropped pausing last_finish "
     # `pausing`: the number of jobs that pause before their next attempt.
-    # `last_finish`: the last tick at which a job ended or was interrupted. `gone`: the next tick when a device fails
-    # permanently; `ended`: 1 + the number of ended jobs at the last check whether waiting jobs can be served.
+    # `last_finish`: the last tick at which a job ended, was interrupted, or found no device to decode it. `gone`: the
+    # next tick when a device fails permanently; `ended`: 1 + the number of ended jobs at the last check whether waiting
+    # jobs can be served.
     "gone ended returned "
     # What precedes the next event. `feeding`: a device that may start work; `sweeping`: the position in the list of
     # classes whose idle devices are offered work, up to `sweep_end`; `draining`: whether power may have become
@@ -54,9 +55,16 @@ RUN = _layout(
     # 1 + the workload that has more jobs than random numbers were drawn for.
     "submits thoughts exceeded "
     # For prefix caches: which kind (a constant), the number of nodes in use, the first free one, and whether all must
-    # be indexed again. Constants: the blocks of a cache of its own; the weight of a block; the runs of the longest
-    # chain; the offsets in `ints` of the weights, blocks and tokens of the runs.
-    "caching nodes free_node reindexing cache_blocks block_weight longest_chain run_weights run_blocks run_tokens "
+    # be indexed again. Constants: the levels of caches, of which the first is that of the devices, and how many of
+    # them a device loses when it fails; the tokens of a block; the most nodes that a request may need; the offsets in
+    # `ints` of the blocks and tokens of the runs.
+    "caching nodes free_node reindexing levels lost_levels block_tokens longest_chain run_blocks run_tokens "
+    # For requests that move from a device that reads prompts to one that decodes. Whether there are any (a constant);
+    # handing, handing_end: first and last slots of those that a device is to be chosen for next; stranded,
+    # stranded_end, strandeds: of those that no available device accepts, and their number; freed: the first device
+    # that may start work because memory became free; transfers: how many are recorded. Offsets in `ints`: of the first
+    # class that decodes the jobs of signature s (from decode_at + s), and of these classes.
+    "disaggregated handing handing_end stranded stranded_end strandeds freed transfers decode_at decode_classes "
     # For adapters: whether any are used, how many a device has places for, and the number of the last use.
     "adapting adapter_places adapter_turn "
     # For streams: the first free task.
@@ -128,20 +136,25 @@ QUEUE = _layout("head:4 tail:4 number:4")
 # `adapted` of seconds, then joules, by adapters and tokens; the seconds of a copy into a slot and of a read. For
 # autoscaling: the number of devices in service that have a job, their device-ticks since the last decision, and the
 # tick until which these are counted. For gangs: idle, the number of available devices without a job. For designs: how
-# many a device holds (0 if it never loads any), and the ticks and the power above idle of a load.
+# many a device holds (0 if it never loads any), and the ticks and the power above idle of a load. role: BOTH_ROLES,
+# PREFILLS or DECODES. For KV caches that move: the bytes of a token and of a sequence's state on all devices of a copy
+# of the attention, the rates (B/s) at which these devices send or receive inside a node and over the network, and the
+# latencies (s).
 CLASS = _layout(
     "first count tree leaf kind asks capacity state columns linear copy head prefill decode kinds windows stages "
     "copies most_tokens most_sequences alone undivided whole queries slots host adapted "
-    "scaled working worked counted idle regions load_ticks",
+    "scaled working worked counted idle regions load_ticks role",
     "memory stage_share step_factor idle_w load_w decode_factor prefill_factor prompt_s host_s host_sequence_s "
-    "drafting_s load_adapter_s read_adapter_s frontend_s late_prompts",
+    "drafting_s load_adapter_s read_adapter_s frontend_s late_prompts "
+    "token_bytes state_bytes link_rate link_s network_rate network_s",
 )
 # What happens to interrupted jobs: whether they are retried, migrated or lost (fault_schedule.JOBS), the largest number
 # of starts, the ticks of the first pause and of the longest one, and the factor between pauses. Row 0 is for real
 # devices, row 1 + i for fault i of the scenario.
 RULE = _layout("becomes attempts first longest", "factor")
 # A job that waits, by slot. gives_up: the tick at which it leaves unless it has started, or -1; queue: where it waits,
-# or -1; returns_to: the device to whose queue it returns after a pause, or -1.
+# or -1; returns_to: the device to whose queue it returns after a pause, -1 if it is assigned anew, or LIMITED if a rate
+# limit lets it wait.
 WAIT = _layout("gives_up queue returns_to")
 # A workload on a class, at class * workloads + workload. *_at: offset in `numbers` of the first job's value, or -1 if
 # all jobs have one value. batch_at: offset of the seconds of a batch of one; the watts follow the seconds; -1 if the
@@ -163,23 +176,32 @@ SEGMENT = _layout(
     "seconds watts share",
 )
 # gang: the number of devices that a job occupies. patience: its mean in seconds, or -1 if jobs wait for ever;
-# patience_draw: the column of its draws, or -1. For closed loops: the offset of its first user, the next job's rank,
-# for how many jobs random numbers were drawn, the signature of its jobs, and the offsets in `numbers` of their draws
-# and of their slowdowns (-1 without stragglers). max_waiting: how many jobs may wait when one of these arrives, or -1;
-# rejected: the jobs that were not admitted for this reason; preempted: how often one of their sequences was preempted.
-# With a prefix cache: the offsets in `ints` of the place of each job's chain, and of the number by which it has a home
-# device. With speculative decoding: the offset in `ints` of two random words, and in `numbers` of the probabilities
-# that at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of each job, or -1;
-# how often an admitted sequence found its adapter in a slot, and how often one was loaded, and of these read from
-# storage. With fair queueing: flows, the offset of the flow of each job, or -1 - flow if all have one.
+# patience_draw: the column of its draws, or -1. Of workloads with users: the first user, the next job's rank or, with
+# sessions, the next session; for how many jobs random numbers were drawn; the offsets in `ints` of the signatures of
+# the jobs, and in `numbers` of their draws and of their slowdowns (-1 without stragglers); comes_again: whether a user
+# submits job after job, or session after session. sessions: the offset in `ints` of the rank of the first job of each,
+# -1 without sessions; session_count: how many there are; thinks: the offset of the ticks before each job. max_waiting:
+# how many jobs may wait when one of these arrives, or -1; rejected: the jobs that were not admitted for this reason;
+# preempted: how often one of their sequences was preempted. With a prefix cache: the offsets in `ints` of the place of
+# each job's chain, of the number by which it has a home device, and of the run of the blocks that it generates (-1 if
+# no prompt holds these). With tiers: the blocks and tokens that completed requests found in the first and the second
+# one when they last started. With speculative decoding: the offset in `ints` of two random words, and in `numbers` of
+# the probabilities that at least 1, 2, ... drafted tokens are accepted. With adapters: the offset in `ints` of that of
+# each job, or -1; how often an admitted sequence found its adapter in a slot, and how often one was loaded, and of
+# these read from storage. With fair queueing: flows, the offset of the flow of each job, or -1 - flow if all have one.
+# With a rate limit: limit_tokens in limit_ticks; limit_waits: whether requests above it wait; buckets: its first tenant
+# in ``buckets``; tenants: the offset of the tenant of each job, or -1 if all have one.
 WORKLOAD = _layout(
-    "gang deadline priority way_at prompts outputs first_user taken capacity signature draws_at stretch_at "
-    "patience_draw max_waiting rejected preempted chains homes draft_keys reached "
-    "adapters adapter_hits adapter_loads adapter_reads flows",
+    "gang deadline priority way_at prompts outputs first_user taken capacity signatures draws_at stretch_at "
+    "comes_again sessions session_count thinks "
+    "patience_draw max_waiting rejected preempted chains homes answers blocks_1 tokens_1 blocks_2 tokens_2 "
+    "draft_keys reached adapters adapter_hits adapter_loads adapter_reads flows "
+    "limit_tokens limit_ticks limit_waits buckets tenants",
     "patience",
 )
-# thoughts: how often the user has thought.
-USER = _layout("work thoughts")
+# thoughts: how often the user has thought, other than within sessions. Of the present session, rank: of the next job,
+# and left: how many jobs there will be.
+USER = _layout("work thoughts rank left")
 INTERVAL = _layout("on lane name start end", "watts")
 FAULT = EVENT
 # A fault of single operations. number: its index in the scenario; kind: whether it ends, slows or corrupts; applies: to
@@ -205,15 +227,15 @@ GAP = _layout("ticks tokens end work of")
 # to resume first; decoding, the youngest last; ending: decoding, in the order of their ends; undelivered: ended while
 # the device was unreachable. peak: the largest number of tokens for which a step needed memory; tokens: of prompts and
 # outputs that it has processed. per_token: joules of a sequence decoding since the start of the run. Over the steps so
-# far, times their ticks: held, cached tokens; present, sequences. With a prefix cache: oldest, newest: first and last
-# node of the blocks that may be removed, in the order of their last use; spare: their weight. With adapters: adapters,
-# how many the sequences of the batch use; loading_s: what loads add to the next step. Of completed steps: decoded,
-# decoding sequences; contexts, what these attended to; chunks_read, chunks of prompts; spans, the tokens up to their
-# ends; scores, pairs of a token and one that it attends to.
+# far, times their ticks: held, cached tokens; present, sequences. With tiers of a prefix cache: the list of the
+# sequences whose blocks are loaded, in the order in which they will be there; wakes: the last timer for one of them.
+# With adapters: adapters, how many the sequences of the batch use; loading_s: what loads add to the next step. Of
+# completed steps: decoded, decoding sequences; contexts, what these attended to; chunks_read, chunks of prompts; spans,
+# the tokens up to their ends; scores, pairs of a token and one that it attends to.
 SERVER = _layout(
     "chunks cached promised attended steps began pausing produced "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
-    "tokens oldest newest spare adapters decoded contexts chunks_read",
+    "tokens loading loading_end loading_count wakes adapters decoded contexts chunks_read",
     "per_token held present loading_s scores spans",
 )
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
@@ -238,8 +260,38 @@ FLOW = _layout("first end prompt output")
 # of the first flow of a priority, the flow of this priority whose last waiting request left last, or -1.
 SHARE = _layout("served waiting latest")
 # A run of blocks in the prefix cache of a device (see ``transitions.prefixes``). before, next: links of its list.
-# users: the sequences that use it. left: the weight of its blocks that are there, which are its last ones.
-NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4")
+# on: its cache. users: the sequences that use it. left: the weight of its blocks that are there, which are its last
+# ones. ready: the tick from which on they are there.
+NODE_OF_PREFIX = _layout("run:4 on:4 before:4 next:4 users:4 left:4 ready")
+# A prefix cache of a device, or a tier below it. oldest, newest: first and last node of the blocks that may be removed,
+# in the order of their last use; spare: their weight. Constants: room, for blocks that no sequence uses (not of a cache
+# that shares the memory of sequences); block, the weight of a block; weights, the offset in `ints` of those of the
+# runs. Of a tier: the time that its link takes for a token; free_at: the tick until which the link is busy; busy, for
+# how long it was.
+CACHE = _layout("oldest newest spare room block weights free_at busy", "ticks_per_token")
+# What a request finds in tiers, by slot: in the first and the second one, blocks and tokens, and the tokens of these
+# that are read even so; started_*: when it last started. ready: the tick at which all blocks that it found are on the
+# device; waits: whether it waits for that.
+LOAD = _layout(
+    "ready waits blocks_1 tokens_1 read_1 blocks_2 tokens_2 read_2 "
+    "started_blocks_1 started_tokens_1 started_blocks_2 started_tokens_2"
+)
+
+# What a device with continuous batching needs to hand requests over. holding: the first of the sequences whose prompt
+# it has read and whose KV cache is here until it has been sent. incoming, incoming_end: the sequences that come to it,
+# in order; the first `landed` of them have arrived, for the first `reserved` there is memory, and awaiting is the first
+# of the other ones, of which there are `waiting`. sends_until, receives_until: until when its link is busy in each
+# direction. node: the node that has all its devices, or -1. turn: when it was last chosen. listed, following: whether
+# it is in the list of devices that may start work, and the next one there.
+PORT = _layout(
+    "holding incoming incoming_end landed reserved awaiting waiting sends_until receives_until node turn listed "
+    "following"
+)
+# The way of the request of a slot from one device to another. stage: see HANDED and its kin; asked: the tick at which
+# its prompt had been read; began, lands: of the transfer of `tokens` tokens of its KV cache; next: link of its list.
+HANDOVER = _layout("stage:4 sender:4 receiver:4 next:4 tokens asked began lands")
+# A transfer that has ended.
+TRANSFER = _layout("job sender:4 receiver:4 tokens asked began landed")
 
 # What a device with streams needs. jobs: in progress; oldest, newest: their slots; running, running_end: tasks that
 # occupy an engine, in the order in which they began; active_since: the tick up to which the energy for being active is
@@ -308,15 +360,21 @@ BY_PRESENT, BY_BACKLOG, BY_TURN, BY_EACH = range(4)
 NO_BATCH, REQUEST = range(2)
 NO_CACHE, SHARED_MEMORY, OWN_BLOCKS = range(3)
 """Prefix caches: none, in the memory that sequences leave, or of a stated number of blocks."""
+BOTH_ROLES, PREFILLS, DECODES = range(3)
+"""What a device with continuous batching does for a request."""
+NOT_HANDED, HANDED, STRANDED, AWAITS, SENT, LANDED = range(6)
+"""Stages of a request that moves: no device has been chosen yet, none is available, there is no memory yet, its KV
+cache is on its way, it has arrived."""
 REAL_RULE = 0
 """The row of RULE for jobs of real devices."""
 LOST, LEFT, REJECTED = 1, 2, 3
 """How a job ended that did not complete: it failed, gave up waiting, or was not admitted."""
 NOT_CHOSEN = -2
+LIMITED = -2
 NOT_PREEMPTED, RESUMED, RESTARTED = range(3)
 """Whether jobs are preempted, and where they continue."""
 
-COMPLETION, RESET, FAULT_EVENT, TIMER, READY, RETURN, LEAVE, DECIDE, ARRIVAL_EVENT = range(9)
+COMPLETION, LANDING, RESET, FAULT_EVENT, TIMER, READY, RETURN, LEAVE, DECIDE, ARRIVAL_EVENT = range(10)
 """Kinds of events, in the order in which those of one tick are processed."""
 LANES, LANE_BASE = 4096, 2**40
 """An interval on a lane of an engine has the lane LANE_BASE + engine's word * LANES + lane."""
@@ -337,10 +395,11 @@ ENTITIES = 2**52
     MORE_THOUGHTS,
     MORE_CAPACITY,
     MORE_NODES,
+    MORE_TRANSFERS,
     TOO_LONG,
     CHECK_SERVED,
     QUESTION,
-) = range(16)
+) = range(17)
 """The reason why an engine stops advancing."""
 
 NO_QUESTION, BATCH_COST, OPERATION, DECISION, READINESS, FAILED_OPERATION, RESET_DONE = range(7)
@@ -374,9 +433,19 @@ class World(NamedTuple):
     sequences: Records
     """The part of a job that only continuous batching needs, by slot."""
     nodes: Records
-    """The runs of blocks in the prefix caches of all devices."""
+    """The runs of blocks in all prefix caches."""
+    caches: Records
+    """The prefix caches of all devices, then those of each tier below them."""
+    loads: Records
+    """The part of a job that only tiers of prefix caches need, by slot."""
     node_index: Any
     """The hash table of the nodes: 1 + the node, or 0; its length is a power of two."""
+    ports: Records
+    """The part of a device that only requests that move need."""
+    handovers: Records
+    """The part of a job that only requests that move need, by slot."""
+    transfers: Records
+    """The transfers of KV caches that have ended."""
     waits: Records
     """The part of a job that only patience and pauses need, by slot."""
     rules: Records
@@ -413,6 +482,8 @@ class World(NamedTuple):
     adapters: Records
     accepted: np.ndarray
     """With speculative decoding: how often 0, 1, ... drafted tokens were accepted, by workload."""
+    buckets: Any
+    """The tick at which each tenant with a rate limit has all of its tokens again."""
     step_counts: np.ndarray
     """How many microbatches of completed steps had so many tokens (0), or sequences that produced a token (1); shape
     (classes, 2, numbers)."""

@@ -19,13 +19,14 @@ from windtunnel.engine.transitions.queues import left, own_queue, push, reindex,
 from windtunnel.engine.transitions.tables import (
     LEAVE,
     LEFT,
+    LIMITED,
     PER_SECOND,
     REJECTED,
     RETURN,
     TOO_MANY,
     World,
 )
-from windtunnel.engine.transitions.users import think
+from windtunnel.engine.transitions.users import end_session, think
 
 SLOTS = 2**24
 """An event of a job is identified by job * SLOTS + slot, so that those of one tick come in the order of arrival."""
@@ -33,7 +34,8 @@ _JOBS = 2**28
 
 
 @cold
-def _entity(w: World, slot: int) -> int:
+def entity_of(w: World, slot: int) -> int:
+    """Return the number that identifies an event of a job (see ``SLOTS``)."""
     entity: int = w.slots[slot].job % _JOBS * SLOTS + slot
     return entity
 
@@ -52,7 +54,7 @@ def _grow_impatient(w: World, slot: int) -> None:
         return
     wait.gives_up = r.now + np.int64(scaled)
     r.impatient += 1
-    set_timer(w, LEAVE, _entity(w, slot), wait.gives_up)
+    set_timer(w, LEAVE, entity_of(w, slot), wait.gives_up)
 
 
 @cold
@@ -68,6 +70,7 @@ def _reject(w: World, slot: int) -> None:
     if r.tallying:
         w.counts[s.work, 4] += 1
     if USERS and r.users:
+        end_session(w, slot)
         think(w, slot, 0)
     s.next = r.free
     r.free = slot
@@ -75,13 +78,43 @@ def _reject(w: World, slot: int) -> None:
 
 @cold
 def admits(w: World, slot: int) -> bool:
-    """Return whether a job that has arrived now is admitted; from then on it may give up waiting."""
+    """Return whether a job that has arrived now is admitted at once; from then on it may give up waiting."""
     most = w.workloads[w.slots[slot].work].max_waiting
     if 0 <= most <= w.run[0].waiting:
         _reject(w, slot)
         return False
+    x = w.workloads[w.slots[slot].work]
+    if x.limit_tokens == 0:
+        _grow_impatient(w, slot)
+        return True
+    ticks = _over_limit(w, slot)
+    if ticks > 0 and not x.limit_waits:
+        _reject(w, slot)
+        return False
     _grow_impatient(w, slot)
-    return True
+    if ticks > 0:
+        pause(w, LIMITED, slot, ticks)
+    return bool(ticks <= 0)
+
+
+@cold
+def _over_limit(w: World, slot: int) -> Any:
+    """Charge the tenant of a request with its tokens; return after how many ticks the rate limit admits it.
+
+    The tokens of a tenant are a bucket that fills at a constant rate. It is known by the tick at which it is full
+    again, so requests that wait are admitted in their order. A request that is rejected is not charged.
+    """
+    r, s = w.run[0], w.slots[slot]
+    x = w.workloads[s.work]
+    tokens = w.ints[x.prompts + s.rank] + w.ints[x.outputs + s.rank]
+    bucket = x.buckets if x.tenants < 0 else x.buckets + w.ints[x.tenants + s.rank]
+    # In floats, because the product of ticks and tokens may not be representable; both engines round alike.
+    takes = np.int64(np.rint(float(x.limit_ticks) * (float(tokens) / float(x.limit_tokens))))
+    full = max(w.buckets[bucket], r.now) + takes
+    over: Any = full - r.now - x.limit_ticks
+    if over <= 0 or x.limit_waits:
+        w.buckets[bucket] = full
+    return over
 
 
 @cold
@@ -102,8 +135,12 @@ def leave(w: World, slot: int) -> None:
     if r.tallying:
         w.counts[s.work, 4] += 1
     if USERS and r.users:
+        end_session(w, slot)
         think(w, slot, 0)
     queue = wait.queue
+    if wait.returns_to == LIMITED:
+        r.pausing -= 1
+        return
     if queue < 0:  # it is removed when a device becomes available
         return
     w.queues[queue].number -= 1
@@ -135,22 +172,27 @@ def pause_ticks(w: World, rule: int, starts: int) -> Any:
 
 @cold
 def pause(w: World, device: int, slot: int, ticks: int) -> None:
-    """Let an interrupted job pause, and return to the queue of ``device`` then; -1 if it is assigned anew."""
+    """Let a job pause, and return to the queue of ``device`` then; below 0 if it is assigned anew (see ``WAIT``)."""
     r = w.run[0]
     r.waiting += 1
     r.pausing += 1
     w.waits[slot].returns_to = device
     if ticks < r.end - r.now:
-        set_timer(w, RETURN, _entity(w, slot), r.now + ticks)
+        set_timer(w, RETURN, entity_of(w, slot), r.now + ticks)
 
 
 @cold
 def end_pause(w: World, slot: int) -> None:
-    """Let a job wait for its next attempt."""
+    """Let a job wait for its next attempt, or for its first one after a rate limit let it wait."""
     r = w.run[0]
+    if w.slots[slot].starts < 0:  # it has left
+        w.slots[slot].next = r.free
+        r.free = slot
+        return
     r.pausing -= 1
     r.ended = 0  # whether waiting jobs can be served must be checked again
     device = w.waits[slot].returns_to
+    w.waits[slot].returns_to = -1
     if device >= 0 and w.devices[device].enlisted == 0 and r.routed:
         # A device that drains accepts no job any more.
         left(w, device)

@@ -1,0 +1,71 @@
+"""The tables of step costs of decoders on replicas, which are computed once for equal ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from windtunnel.core.decoder_memory import LargestStep
+from windtunnel.core.policy import Batch
+from windtunnel.core.speculation import Speculation
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.replica import Replica
+from windtunnel.scenario.decoder import ServedModel
+
+
+class DecoderCostCache:
+    """The step costs of every model on one replica, computed at their first use.
+
+    ``longest`` has the longest context of each model over all workloads.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        models: Mapping[str, ServedModel],
+        longest: Mapping[str, int],
+        batch: Batch,
+    ) -> None:
+        self.replica = replica
+        self._models = models
+        self._longest = longest
+        self._step, self._memory_share = replica.largest_step(batch), replica.memory_share(batch)
+        self._costs: dict[str, DecoderCosts] = {}
+
+    def __getitem__(self, model: str) -> DecoderCosts:
+        if model not in self._costs:
+            served, longest = self._models[model], self._longest[model]
+            step = verifying(self._step, served.speculation)
+            self._costs[model] = _costs(self.replica, served, step, self._memory_share, longest)
+        return self._costs[model]
+
+
+def verifying(step: LargestStep, speculation: Speculation | None) -> LargestStep:
+    """Return the largest step where sequences have drafted tokens: no more sequences than it has room for."""
+    queries = 1 if speculation is None else speculation.query_tokens
+    if queries == 1:
+        return step
+    return LargestStep(step.tokens, max(min(step.sequences, step.tokens // queries), 1), queries)
+
+
+_CACHE_SIZE = 16
+_cache: dict[tuple[object, ...], DecoderCosts] = {}
+
+
+def _costs(replica: Replica, model: ServedModel, step: LargestStep, memory_share: float, longest: int) -> DecoderCosts:
+    """Return the tables from a cache, because a plan simulates many fleets of a few SKUs."""
+    device = replica.device
+    key = (
+        *(device.spec.sku, device.spec.vendor, device.spec.lineage, device.api.name, device.speed, device.cap_w),
+        # Everything that a cost depends on. `costs.device` keeps the residuals alive, and so their identities unique.
+        *((name, sourced.value) for values in (device.values, device.api.values) for name, sourced in values.items()),
+        *((op, id(residual)) for op, residual in device.residuals.items()),
+        *(replica.group, replica.engine, replica.devices_per_node),
+        *(id(device.kind), model, step, memory_share, longest),
+    )
+    costs = _cache.pop(key, None)
+    if costs is None:
+        costs = DecoderCosts(replica, model, step, longest, memory_share)
+        while len(_cache) >= _CACHE_SIZE:
+            _cache.pop(next(iter(_cache)))
+    _cache[key] = costs
+    return costs

@@ -1,0 +1,155 @@
+"""Prepares requests that move from devices that read prompts to devices that decode: roles, links and nodes.
+
+A KV cache moves over the links of the sender and of the receiver. Where all devices of both are in one node, these are
+the links between the devices of a node, and else the network. Their rates are those of ``send_recv`` between two
+devices, with the sources that the device model has for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from windtunnel.core.device import Device
+from windtunnel.core.errors import InputError, UnsupportedOperationError
+from windtunnel.core.operation import Rows
+from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.policy import Policy
+from windtunnel.core.provenance import SourcedValue
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.prepared import FleetClass, JobClass, KvLink, LinkRate
+from windtunnel.engine.prepare.programs import Compiled
+from windtunnel.scenario.scenario import PolicyParts, Scenario
+
+_SMALL_BYTES, _LARGE_BYTES = 2.0**26, 2.0**30
+"""The messages from whose times the rate and the latency of a link follow: of a short prompt and of a long one."""
+_PER_NODE = 8
+"""The devices of a node where neither the entry nor the device states it."""
+
+
+def check_roles(
+    scenario: Scenario,
+    policy: Policy,
+    classes: Sequence[FleetClass],
+    workloads: Sequence[JobClass],
+    compiled: Mapping[tuple[int, int], Compiled],
+) -> None:
+    """Check that every request finds a class that reads its prompt and one that decodes it.
+
+    Raises:
+        InputError: if it does not, or if the policy has no continuous batches.
+    """
+    stated = [c for c in classes if c.role != "both"]
+    if stated and policy.batch.kind != "continuous":
+        raise InputError(
+            f"role: {stated[0].role} requires continuous batching",
+            where=scenario.where("fleet", stated[0].number, "role"),
+            expected="batch: {kind: continuous} in the policy, or no role",
+        )
+    _check_route(scenario, policy, classes)
+    for job_class in workloads:
+        able = [classes[cls] for cls, work in compiled if work == job_class.number]
+        roles = {c.role for c in able}
+        name = job_class.workload.name
+        for role, missing, does in (
+            ("prefill", {"decode", "both"}, "decodes them"),
+            ("decode", {"prefill"}, "sends it requests whose prompt has been read"),
+        ):
+            if role in roles and not roles & missing:
+                entry = next(c for c in able if c.role == role)
+                others = [c.name for c in classes if c.role in missing and c not in able]
+                why = f" ({', '.join(others)} cannot serve them)" if others else ""
+                raise InputError(
+                    f"{entry.name} has the role {role} for the requests of '{name}', and no entry {does}{why}",
+                    where=scenario.where("fleet", entry.number, "role"),
+                    expected=f"an entry with role: {'prefill' if role == 'decode' else 'decode'} for the same model",
+                )
+
+
+def _check_route(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass]) -> None:
+    """Check the route that chooses the device that decodes."""
+    route = policy.decode_route
+    if route is None:
+        return
+    where = scenario.where("policy", "decode_route")
+    if route.score is None:
+        raise InputError(
+            f"the route '{route.name}' does not choose a replica, and a KV cache is sent to one",
+            where=where,
+            expected="a route such as least-loaded or kv-aware",
+        )
+    stated = isinstance(scenario.policy, PolicyParts) and scenario.policy.decode_route is not None
+    if stated and all(c.role != "prefill" for c in classes):
+        raise InputError(
+            "decode_route is for requests that move, and no entry has the role prefill",
+            where=where,
+            expected="role: prefill and role: decode in the fleet, or no decode_route",
+        )
+
+
+def kv_links(classes: Sequence[FleetClass], compiled: Mapping[tuple[int, int], Compiled]) -> dict[int, KvLink]:
+    """Return how each class sends and receives KV caches; none where no request moves."""
+    if all(c.role != "prefill" for c in classes):
+        return {}
+    links = {}
+    for (cls, _), program in compiled.items():
+        if program.decoder is not None and cls not in links:
+            links[cls] = _link(classes[cls], program.decoder)
+    return links
+
+
+def _link(fleet_class: FleetClass, costs: DecoderCosts) -> KvLink:
+    """Return the link of a class. The devices of one copy of the attention have the cache of a request."""
+    group, memory = fleet_class.replica.group, costs.memory
+    devices = group.tensor * group.pipeline
+    device = fleet_class.device
+    return KvLink(
+        token_bytes=memory.kv_bytes_per_token * devices,
+        state_bytes=memory.state_bytes_per_sequence * devices,
+        inside=_rate(device, devices, node=8),
+        network=_rate(device, devices, node=1),
+        sources={**_sources(device, 8), **_sources(device, 1)},
+    )
+
+
+def _rows(device: Device, node: int) -> Rows:
+    op = OPERATIONS["send_recv"]
+    if not device.runs(op.name):
+        raise UnsupportedOperationError(f"{device.label} does not execute {op.name}, by which KV caches are sent")
+    values = op.complete({"bytes": 1, "workers": 2, "devices_per_node": node, "dispatch": "graph"})
+    numbers = {name: np.full(2, float(value)) for name, value in values.items() if not isinstance(value, str)}
+    numbers["bytes"] = np.array([_SMALL_BYTES, _LARGE_BYTES])
+    return Rows(op, {name: value for name, value in values.items() if isinstance(value, str)}, numbers)
+
+
+def _rate(device: Device, devices: int, node: int) -> LinkRate:
+    """Return the rate of ``devices`` devices that send together, and the latency of a message of one of them."""
+    small_s, large_s = device.cost(_rows(device, node), intervals=False).duration_s.tolist()
+    bytes_per_s = (_LARGE_BYTES - _SMALL_BYTES) / (large_s - small_s)
+    return LinkRate(devices * bytes_per_s, max(small_s - _SMALL_BYTES / bytes_per_s, 0.0))
+
+
+def _sources(device: Device, node: int) -> Mapping[str, SourcedValue]:
+    return device.sources(_rows(device, node))
+
+
+def nodes_of(scenario: Scenario, classes: Sequence[FleetClass]) -> np.ndarray:
+    """Return the node that has all devices of each replica, or -1 where none has; shape (replicas,).
+
+    Entries of one SKU that follow each other, with nodes of the same size, fill nodes one after the other. Other
+    entries begin a new node.
+    """
+    found: list[int] = []
+    node, used, before = -1, 0, ("", 0)
+    for c in classes:
+        stated = scenario.fleet[c.number].node.devices or c.device.number("devices_per_node")
+        size = int(stated or _PER_NODE)
+        if (c.device.spec.sku, size) != before or used == size:
+            node, used, before = node + 1, 0, (c.device.spec.sku, size)
+        for _ in range(c.count):
+            first, last = used, used + c.members - 1
+            found.append(node + first // size if first // size == last // size else -1)
+            used = last + 1
+        node, used = node + (used - 1) // size, (used - 1) % size + 1
+    return np.array(found, dtype=np.int64)
