@@ -30,6 +30,7 @@ from windtunnel.engine.transitions.tables import (
     BY_EACH,
     BY_PRESENT,
     BY_TURN,
+    NO_BATCH,
     STREAM,
     Records,
     World,
@@ -121,7 +122,7 @@ def own_queue(w: World, device: int, slot: int) -> int:
 def best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
     """Return the queue whose next job the device should take, among heads after (key, job); -1 if there is none."""
     r = w.run[0]
-    if r.routed and r.lines == 1:
+    if r.routed and r.batch == NO_BATCH and r.lines == 1:
         return device if w.queues[device].head >= 0 else -1
     if r.routed:
         first, last = device * r.lines, (device + 1) * r.lines
