@@ -171,3 +171,14 @@ def test_a_plan_for_jobs_that_may_leave_needs_a_target_on_those_that_stay(tmp_pa
     data["targets"] = ["completed >= 99 %"]
     found = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None).run()
     assert [n.fleets[0].entries["server"] if n.fleets else None for n in (half, found)] == [3, 6]
+
+
+def test_a_plan_for_jobs_that_may_be_rejected_needs_a_target_on_those_that_are_not(tmp_path: Path) -> None:
+    data = scenario([0] * 6, tmp=tmp_path, work={"max_waiting": 1}, targets=["latency p99 <= 10 s"])
+    data["fleet"] = [{"device": "server", "price": "1 USD/h"}]
+    with pytest.raises(InputError, match="targets: jobs of 'w' may be rejected.*completed >= 99 %"):
+        Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None).run()
+    data["targets"] = ["completed >= 99 %"]
+    found = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None).run()
+    # One of the six waits beside those that start.
+    assert found.fleets[0].entries["server"] == 5

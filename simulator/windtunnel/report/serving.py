@@ -134,7 +134,7 @@ def speculation_text(use: SpeculationUse) -> str:
     """Return how drafted tokens were accepted: "speculative decoding: 2.8 tokens in a step of a sequence, ..."."""
     if use.mean_acceptance_length is None:
         return "speculative decoding: no step drafted tokens"
-    text = f"speculative decoding: {number(use.mean_acceptance_length)} tokens in a step of a sequence"
+    text = f"speculative decoding: {number(use.mean_acceptance_length)} tokens on average in a step of a sequence"
     if use.acceptance_rate is None:
         return text
     places = ", ".join(share(accepted) for accepted in use.acceptance_by_position)

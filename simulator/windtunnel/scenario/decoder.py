@@ -140,7 +140,8 @@ class StatedAdapters(Model):
             raise as_custom(
                 InputError(
                     "adapters that the host does not hold are read from storage",
-                    expected="storage (such as 2 GB/s) if host is less than count, and neither otherwise",
+                    expected="storage (such as 2 GB/s) where host is less than count; without storage the host holds "
+                    "all adapters",
                 )
             )
         return self

@@ -112,7 +112,10 @@ class Variant:
         copy = self._copy(function)
         cache = Path(function.__code__.co_filename).parent / "__pycache__"
         if not any(cache.glob(f"*.{copy.__qualname__}-*.nbi")):
-            _LOG.info("Compiling the simulation engine for runs of this kind. This happens once, and takes about 20 s.")
+            _LOG.info(
+                "Compiling the simulation engine for runs of this kind. This happens once, and takes from 20 s to a few "
+                "minutes."
+            )
         with _one_process(cache / f"{copy.__qualname__}.lock"):
             compiled: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(copy)
         return compiled

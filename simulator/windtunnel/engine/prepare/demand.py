@@ -294,6 +294,14 @@ def _losses(prepared: PreparedRun) -> list[str]:
     """Return why jobs may end without having been completed; empty if none is expected to."""
     names = [w.workload.name for w in prepared.workloads if w.workload.patience is not None]
     reasons = [f"jobs of '{name}' may give up waiting" for name in names]
+    # A rate limit that lets requests wait loses none.
+    limited = [
+        w.workload.name
+        for w in prepared.workloads
+        if w.workload.max_waiting is not None
+        or (w.workload.rate_limit is not None and w.workload.rate_limit.over == "reject")
+    ]
+    reasons += [f"jobs of '{name}' may be rejected" for name in limited]
     failed = max_failed_jobs(prepared)
     if failed > _MAX_FAILED_JOBS:
         reasons.append(f"faults may end about {failed:,.0f} of {prepared.job_count:,} jobs for good")

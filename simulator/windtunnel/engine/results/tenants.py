@@ -31,7 +31,7 @@ def tenants_of(prepared: PreparedRun, recording: Recording) -> list[TenantUse]:
         tenant[mine] = numbers[which]
     done, served = jobs.status == COMPLETED, jobs.first >= 0
     prompts = np.zeros(len(jobs), dtype=np.int64) if jobs.prompts is None else jobs.prompts
-    wait_s = (jobs.first - jobs.arrival) / 1e12
+    wait_s = jobs.until_first(slice(None)) / 1e12
 
     def sums(values: IntArray | FloatArray, of: np.ndarray) -> list[float]:
         found: list[float] = np.bincount(tenant[of], weights=values[of], minlength=len(names)).tolist()
