@@ -113,8 +113,8 @@ class Variant:
         cache = Path(function.__code__.co_filename).parent / "__pycache__"
         if not any(cache.glob(f"*.{copy.__qualname__}-*.nbi")):
             _LOG.info(
-                "Compiling the simulation engine for runs of this kind. This happens once, and takes from 20 s to a few "
-                "minutes."
+                "Compiling the simulation engine for runs of this kind. This happens once, and takes from 20 s to "
+                "a few minutes."
             )
         with _one_process(cache / f"{copy.__qualname__}.lock"):
             compiled: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(copy)
