@@ -42,11 +42,21 @@ def assert_same(one: Recording, other: Recording) -> None:
         assert np.array_equal(getattr(one.token_gaps, field.name), getattr(other.token_gaps, field.name))
     assert (one.use is None) == (other.use is None)
     if one.use is not None and other.use is not None:
-        for field in dataclasses.fields(one.use):
-            assert np.array_equal(getattr(one.use, field.name), getattr(other.use, field.name))
+        assert_equal_fields(one.use, other.use)
     assert one.notes == other.notes
     assert one.progress == other.progress
     assert one.loads == other.loads
+
+
+def assert_equal_fields(one: Any, other: Any) -> None:
+    """Every field of two dataclasses is equal: arrays element by element, and sequences of dataclasses field by field."""
+    for field in dataclasses.fields(one):
+        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(mine, list) and mine and dataclasses.is_dataclass(mine[0]):
+            for first, second in zip(mine, theirs, strict=True):
+                assert_equal_fields(first, second)
+        else:
+            assert np.array_equal(mine, theirs), field.name
 
 
 def spelled(recording: Recording) -> list[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from tests.differential.serving_fuzz import check
 
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import engine as process
-from windtunnel.engine.transitions import queues, servers
+from windtunnel.engine.transitions import queues, servers, victims
 
 SEEDS = range(40)
 
@@ -49,7 +49,7 @@ def _never_lifted(w: Any, queue: int) -> None:
     ("module", "name", "mutant"),
     [
         (servers, "charge_prompt", _no_charge),
-        (servers, "precedes", _equal),
+        (victims, "precedes", _equal),
         (servers, "first_victim", _no_victim),
         (queues, "joins", _never_lifted),
     ],

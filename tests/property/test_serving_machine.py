@@ -72,7 +72,7 @@ def _forgets_who_waits(right: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("module", "name", "mutant"),
     [
-        (servers, "_release", _leaks),
+        (servers, "release_memory", _leaks),
         (faults, "take_sequence", _loses_a_request),
         (losses, "_interrupt", _delivers_again),
         (queues, "leaves", _forgets_who_waits),

@@ -12,7 +12,8 @@ from numba import typeof, types
 from windtunnel.engine.compiled import kernels
 from windtunnel.engine.compiled.jit import Variant
 from windtunnel.engine.transitions.events import advance
-signature = types.int64(typeof(kernels._empty()), types.FunctionType(kernels.SCORE), types.FunctionType(kernels.KEY))
+score, key = types.FunctionType(kernels.SCORE), types.FunctionType(kernels.KEY)
+signature = types.int64(typeof(kernels._empty()), score, key, score)
 compiled = Variant("of_this_test", frozenset()).entry(advance, signature)
 print(sum(compiled.stats.cache_hits.values()), sum(compiled.stats.cache_misses.values()))
 """

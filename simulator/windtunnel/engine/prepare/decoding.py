@@ -136,13 +136,16 @@ class DecoderCosts:
         if handover is not None:
             of = self.linear if copies == 1 else self.copy
             of[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
-        self.adapted = self._adapted(tokens)
+        self.adapted = self._adapted(copies * tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
         none = np.zeros((2, len(grid)))
         self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
 
     def _adapted(self, tokens: FloatArray) -> FloatArray:
-        """Return what 0, 1, ... adapters add to steps of 0, 1, ... tokens; shape (2, slots + 1, tokens + 1)."""
+        """Return what 0, 1, ... adapters add to steps, by the tokens of a copy of the attention from 0.
+
+        ``tokens`` are those of all copies; the shape is (2, slots + 1, tokens + 1).
+        """
         adapters = self.served.adapters
         slots = 0 if adapters is None else adapters.slots
         table = np.zeros((2, slots + 1, len(tokens) + 1))
@@ -369,7 +372,7 @@ class DecoderCosts:
             self.linear[:, tokens]
             + self.head[:, heads]
             + self._of_copy(decoding, chunks, micro)
-            + self.adapted[:, adapters, min(self._spread(decoding, chunks, micro), self.adapted.shape[2] - 1)]
+            + self.adapted[:, adapters, -(-self._most_of_copy(decoding, chunks) // micro)]
         )
         if decoding:
             s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
@@ -389,10 +392,6 @@ class DecoderCosts:
         """Return the tokens of the copy of the attention with the most; a prompt is on one copy."""
         copies, read = self.group.attention_data, sum(length for _, length in chunks)
         return -(-decoding // copies) * self.query_tokens + (-(-read // min(copies, len(chunks))) if read else 0)
-
-    def _spread(self, decoding: int, chunks: Sequence[tuple[int, int]], micro: int) -> int:
-        """Return the tokens of a microbatch if every copy of the attention had as many as the one with the most."""
-        return self.group.attention_data * -(-self._most_of_copy(decoding, chunks) // micro)
 
     def _of_copy(self, decoding: int, chunks: Sequence[tuple[int, int]], micro: int) -> FloatArray:
         """Return seconds and joules of what each copy of the attention does for its own tokens, shape (2,).

@@ -50,7 +50,7 @@ def hashed(number: int) -> int:
 def _home(w: World, run: int, cache: int) -> int:
     """Return the place of the index where the search for a run of a cache begins."""
     # A field of four bytes would overflow in Python.
-    place: int = hashed(int(run) * len(w.caches) + cache) & (len(w.node_index) - 1)
+    place: int = hashed(int(run) * len(w.caches) + int(cache)) & (len(w.node_index) - 1)
     return place
 
 

@@ -352,7 +352,7 @@ def begin_step(w: World, device: int) -> None:
     factor = (verified * c.decode_factor + tokens * c.prefill_factor) / float(verified + tokens)
     # A prompt is on one copy of the attention, and the others wait for the copy with the most tokens.
     most = -(-decoding // c.copies) * queries_of(c) + (-(-tokens // min(c.copies, chunks)) if tokens else 0)
-    more_s, more_j = adapters_cost(w, c, v, min(c.copies * -(-most // micro), c.most_tokens))
+    more_s, more_j = adapters_cost(w, c, v, -(-most // micro))
     step_s = factor * (w.numbers[linear] + w.numbers[head] + more_s)
     heads_j = w.numbers[head + c.most_sequences * queries_of(c) + 1]
     step_j = factor * (w.numbers[linear + c.most_tokens + 1] + heads_j + more_j)
