@@ -370,6 +370,10 @@ class Oracle:
             back = (
                 (min(replica.off, key=lambda q: q.rank) if self.outranks else replica.off[0]) if replica.off else None
             )
+            room = replica.most_tokens - (0 if self.habits.alone else len(replica.decoding))
+            room -= sum(o.prompt - o.read for o in replica.reading)
+            if room <= 0 and not self.habits.whole:
+                break
             q = back or waiting
             if self.outranks and back and waiting and waiting.key < back.key:
                 q = waiting

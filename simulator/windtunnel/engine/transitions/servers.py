@@ -222,10 +222,29 @@ def _receive_next(w: World, device: int) -> bool:
     return True
 
 
+@hot
+def _room_for_prompts(w: World, device: int) -> int:
+    """Return the tokens of the next step that neither decoding sequences nor prompts in prefill take.
+
+    An engine that reserves whole outputs admits requests whether the next step has tokens for them or not.
+    """
+    v, c = w.servers[device], w.classes[w.devices[device].cls]
+    room: Any = np.int64(c.most_tokens)
+    if c.whole:
+        return int(room)
+    if not c.alone:
+        room -= v.decoding_count * queries_of(c)
+    slot = v.reading
+    while slot >= 0 and room > 0:
+        room -= w.sequences[slot].prompt - w.sequences[slot].read
+        slot = w.slots[slot].next
+    return int(room)
+
+
 # Long: every step passes through it, and a call takes time.
 @hot
 def _fill(w: World, device: int) -> None:
-    """Admit sequences while there is memory: first the preempted ones, then those that wait."""
+    """Admit sequences while there is memory and the next step has tokens: first the preempted ones, then others."""
     r, v, c = w.run[0], w.servers[device], w.classes[w.devices[device].cls]
     moves = TRANSFERS and r.disaggregated
     if moves:
@@ -233,6 +252,7 @@ def _fill(w: World, device: int) -> None:
     accepts = is_available(w, device)
     if TIERS:
         _join_loaded(w, device)
+    room = _room_for_prompts(w, device)
     passed_off, passed = False, -1
     while (CLASSES and r.outranks) or sequences_of(w, device) < c.most_sequences:
         if moves and v.off < 0 and w.ports[device].awaiting >= 0:
@@ -240,7 +260,7 @@ def _fill(w: World, device: int) -> None:
                 break
             continue
         slot, queue = _next_in(w, device, accepts, passed_off)
-        if slot < 0:
+        if slot < 0 or room <= 0:
             break
         if lacks_slot(w, device, slot):
             # Others may pass it. One that waits in a queue returns to its place below.
@@ -255,12 +275,15 @@ def _fill(w: World, device: int) -> None:
             if victim < 0:
                 break
             preempt(w, device, victim)
+            room = _room_for_prompts(w, device)
             continue
         if queue < 0:
             v.off = w.slots[slot].next
         else:
             _starts(w, device, slot, queue)
         _admit(w, device, slot, needs)
+        if not c.whole and is_loaded(w, slot):
+            room -= w.sequences[slot].prompt - w.sequences[slot].read
     if passed >= 0:
         _return_passed(w, device, passed)
     _keep_within_memory(w, device)
