@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterable
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +27,14 @@ MODEL = {
     "layers": 4, "width": 512, "feed_forward": 1024, "heads": 8, "kv_heads": 2, "head_dim": 64, "vocabulary": 4096,
     "dtype": "float16", "kv_dtype": "float16",
 }  # fmt: skip
+# Of MODEL: the weights of the layers (queries, keys and values, output, three of the feed-forward) and of the head.
+WEIGHTS = 4 * (512 * (512 + 2 * 128) + 512 * 512 + 3 * 512 * 1024)
+HEAD = 512 * 4096
+
+
+def flops_of_attention(attended: Iterable[int]) -> int:
+    """Return the FLOP of tokens that attend to so many: 4 for each of 512 dimensions of the heads in 4 layers."""
+    return 4 * 512 * 4 * sum(attended)
 
 
 def scenario(**changes: Any) -> dict[str, Any]:
@@ -226,6 +238,52 @@ def test_summary_and_report_keep_both_kinds_of_intervals_apart() -> None:
     assert f"chance {chance} · model {model}" in page
     for words in ("SLO attainment", "Goodput", "KV cache peak", "Requests by workload", "Mean sequences"):
         assert words in page
+
+
+@pytest.mark.parametrize("group", [{}, {"tensor": 2}, {"pipeline": 2}, {"tensor": 2, "pipeline": 2}], ids=str)
+@pytest.mark.parametrize(("prompt", "output"), [(100, 21), (1000, 200)])
+def test_shares_of_peaks_follow_from_the_weights_and_the_kv_cache(
+    prompt: int, output: int, group: dict[str, int]
+) -> None:
+    """Two FLOP a weight and token, four for each head dimension and pair of tokens; each weight read once a step."""
+    data = scenario()
+    data["workload"][0]["ops"][0]["generate"].update(prompt=prompt, output=output)
+    if group:
+        data["fleet"][0]["group"] = group
+    result, serving, _ = ran(data)
+    (entry,) = serving.entries
+    assert entry.peak_flops is not None and entry.peak_bandwidth is not None
+    device_seconds = result.simulated_s * math.prod(group.values()) / 3
+    flops = 2 * (WEIGHTS * (prompt + output - 1) + HEAD * output) + flops_of_attention(range(1, prompt + output))
+    assert entry.peak_flops * device_seconds * 121e12 == pytest.approx(flops)  # of an L4 in float16, from its YAML
+    steps = -(-prompt // 512) + output - 1
+    kv_bytes = 2 * 2 * 128 * 4 * sum(range(prompt + 1, prompt + output))
+    moved = 2 * (WEIGHTS * steps + HEAD * output) + kv_bytes
+    # Inputs and outputs of the operations, some on each device of a group, add a few per cent.
+    assert moved <= entry.peak_bandwidth * device_seconds * 300e9 < 1.06 * moved
+
+
+@pytest.mark.parametrize("window", [64, 256, None])
+@pytest.mark.parametrize(("prompt", "output"), [(100, 21), (6000, 100)])
+def test_a_window_of_attention_bounds_the_flops_of_each_token(
+    prompt: int, output: int, window: int | None, tmp_path: Path
+) -> None:
+    config = {
+        "model_type": "mistral", "num_hidden_layers": 4, "hidden_size": 512, "intermediate_size": 1024,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 4096,
+        "max_position_embeddings": 32768, "torch_dtype": "float16", "tie_word_embeddings": False,
+        "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 1e6, "sliding_window": window,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    data = scenario(models={"chat": {"config": str(tmp_path / "config.json"), "weights": "float16"}})
+    data["workload"][0]["ops"][0]["generate"].update(prompt=prompt, output=output)
+    result, serving, _ = ran(data)
+    (entry,) = serving.entries
+    assert entry.peak_flops is not None
+    linear = 2 * (WEIGHTS * (prompt + output - 1) + HEAD * output)
+    attended = (min(token, window or token) for token in range(1, prompt + output))
+    attention = entry.peak_flops * result.simulated_s / 3 * 121e12 - linear
+    assert attention == pytest.approx(flops_of_attention(attended))
 
 
 def test_an_admission_limit_loses_as_many_jobs_as_queueing_theory_says() -> None:

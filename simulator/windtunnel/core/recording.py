@@ -359,8 +359,8 @@ class StepWork:
 
     ``tokens[n]`` and ``heads[n]``: how many microbatches had n tokens, and n sequences that produced a token.
     ``decoded``: tokens of decoding sequences, which attended to ``contexts`` tokens together. ``chunks``: those of
-    prompts, which end after ``spans`` tokens of their prompts together, and have ``scores`` pairs of a token and one
-    that it attends to.
+    prompts, which have ``prompt_tokens`` tokens, end after ``spans`` tokens of their prompts together, and have
+    ``scores`` pairs of a token and one that it attends to where attention has no window.
     """
 
     tokens: IntArray
@@ -368,6 +368,7 @@ class StepWork:
     decoded: int
     contexts: int
     chunks: int
+    prompt_tokens: int
     spans: float
     scores: float
 

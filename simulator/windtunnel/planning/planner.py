@@ -48,7 +48,6 @@ class Planner:
         self.catalogue, self.workers, self.progress = catalogue, workers, progress
         self.choices = Choices(scenario)
         self.searches = [self._search_of(choice, number) for number, choice in enumerate(self.choices)]
-
         self.excluded: dict[str, ExcludedValues] = {}
         self._finished = 0
 

@@ -16,7 +16,7 @@ def peak_times_s(costs: DecoderCosts, work: StepWork) -> tuple[float | None, flo
 
     The first is that of the arithmetic, each part of a step at the peak of its number format, and the second one
     that of the operands, each read or written once at the bandwidth of the memory. Exchanges between devices are
-    neither. A window of attention counts at the mean context.
+    neither. A window of attention counts at the mean context of decoding sequences, and at the mean length of prompts.
     """
     bandwidth = costs.device.number("memory_bandwidth_bytes_per_s")
     flops_s: float | None = 0.0
@@ -43,7 +43,8 @@ def _amounts(costs: DecoderCosts, part: Part, work: StepWork, drafts: DraftPasse
     What a draft does for each decoding sequence is counted with the sequences of the steps, which are those that
     produce tokens, less those that end a prompt.
     """
-    one, context = np.ones(1), 0.0
+    one, attended = np.ones(1), 1.0
+    window = WITHOUT_WINDOW if part.window is None else float(part.window)
     amounts: FloatArray
     more: dict[str, FloatArray] | None = None
     if part.amount in (Amount.TOKENS, Amount.HEADS):
@@ -59,18 +60,18 @@ def _amounts(costs: DecoderCosts, part: Part, work: StepWork, drafts: DraftPasse
         # So many that no copy of the attention has a part of one.
         amounts = one * (1024.0 * costs.group.attention_data)
         flops_of = moved_of = work.decoded / amounts
-        context = work.contexts / max(work.decoded, 1)
+        attended = max(min(work.contexts / max(work.decoded, 1), window), 1.0)
     else:
-        amounts, context = one, work.spans / max(work.chunks, 1)
-        window = WITHOUT_WINDOW if part.window is None else float(part.window)
-        inside = _pairs(max(context, 1.0), window) / _pairs(max(context, 1.0), WITHOUT_WINDOW)
-        copies = costs.group.attention_data
-        flops_of = one * (inside * work.scores / _pairs(max(context, 1.0), window) / copies)
-        moved_of = one * (work.chunks / copies)
+        # The row is that of a whole prompt. A prompt of n tokens has n (n + 1) / 2 scores, windows aside.
+        amounts, chunks = one, max(work.chunks, 1)
+        attended = max(min(work.spans / chunks, window + work.prompt_tokens / chunks), 1.0)
+        length = max(2.0 * work.scores / max(work.prompt_tokens, 1) - 1.0, 1.0)
+        inside = _scores(length, window) / _scores(length)
+        flops_of = one * (inside * work.scores / _scores(attended) / costs.group.attention_data)
+        moved_of = one * (work.chunks / costs.group.attention_data)
     if not len(amounts):
         return 0.0, 0.0
     if any(column.name == "kv_tokens" for column in part.op.columns):
-        attended = max(context if part.window is None else min(context, float(part.window)), 1.0)
         more = {"kv_tokens": np.array([attended]), **({"batch": one} if part.amount is Amount.PROMPTS else {})}
     rows = part.rows(amounts, costs.context, more)
     flops = np.broadcast_to(part.op.flops(rows.choices, rows.numbers), amounts.shape)
@@ -88,6 +89,6 @@ def _peak_flops_per_s(costs: DecoderCosts, dtype: str) -> float | None:
     return next((rate for rate in known if rate), costs.device.number("vector_flops_per_s", "float32"))
 
 
-def _pairs(tokens: float, window: float) -> float:
+def _scores(tokens: float, window: float = WITHOUT_WINDOW) -> float:
     """Return what ``causal_scores`` does for one prompt."""
     return float(causal_scores(np.array([tokens]), window)[0])

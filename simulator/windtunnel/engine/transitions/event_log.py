@@ -118,10 +118,9 @@ def _transfers(prepared: PreparedRun, world: World) -> KvTransfers | None:
 def _work(world: World, cls: int, members: slice) -> StepWork:
     """Return what the completed steps of a class did."""
     servers, (tokens, heads) = world.servers[members], world.step_counts[cls]
-    decoded, contexts, chunks, spans, scores = (
-        servers[name].sum().item() for name in ("decoded", "contexts", "chunks_read", "spans", "scores")
-    )
-    return StepWork(np.trim_zeros(tokens, "b"), np.trim_zeros(heads, "b"), decoded, contexts, chunks, spans, scores)
+    names = ("decoded", "contexts", "chunks_read", "prompt_tokens", "spans", "scores")
+    sums = (servers[name].sum().item() for name in names)
+    return StepWork(np.trim_zeros(tokens, "b"), np.trim_zeros(heads, "b"), *sums)
 
 
 def _gaps_of_servers(rows: Records) -> TokenGaps:

@@ -2,9 +2,10 @@
 
 Each step produces a token for every decoding sequence, and uses the remaining tokens of the step for chunks of prompts.
 KV cache is reserved as tokens are produced. When memory is full, the youngest sequence is preempted, and its tokens are
-recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is admitted when its prompt fits, or,
-if the serving engine reserves whole contexts, when its output fits too. With a prefix cache (`prefixes`) a prompt is
-read from the first token on that the cache does not have. `engine/prepare/decoding.py` computes the cost of a step.
+recomputed later (as in vLLM; Kwon et al., SOSP 2023, section 4.5). A request is admitted when its prompt fits, and
+while the next step has tokens left for prompts; a serving engine that reserves whole contexts admits it when its output
+fits too, whatever the step has left. With a prefix cache (`prefixes`) a prompt is read from the first token on that the
+cache does not have. `engine/prepare/decoding.py` computes the cost of a step.
 
 A device that only reads prompts hands each request over when its prompt has been read (`handover`). A device that
 decodes it reserves memory for it, and takes it into the batch when its KV cache has arrived, between two steps, as the
@@ -587,5 +588,6 @@ def end_step(w: World, device: int) -> None:
             _has_read(w, device, slot)
     v.chunks = 0
     v.tokens += read
+    v.prompt_tokens += read
     _count_step(w, device, decoding, read, ends)
     r.feeding = device

@@ -230,12 +230,13 @@ GAP = _layout("ticks tokens end work of")
 # far, times their ticks: held, cached tokens; present, sequences. With tiers of a prefix cache: the list of the
 # sequences whose blocks are loaded, in the order in which they will be there; wakes: the last timer for one of them.
 # With adapters: adapters, how many the sequences of the batch use; loading_s: what loads add to the next step. Of
-# completed steps: decoded, decoding sequences; contexts, what these attended to; chunks_read, chunks of prompts; spans,
-# the tokens up to their ends; scores, pairs of a token and one that it attends to.
+# completed steps: decoded, decoding sequences; contexts, what these attended to; chunks_read, chunks of prompts;
+# prompt_tokens, their tokens; spans, the tokens up to their ends; scores, pairs of a token and one that it attends to,
+# windows aside.
 SERVER = _layout(
     "chunks cached promised attended steps began pausing produced "
     "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end undelivered peak "
-    "tokens loading loading_end loading_count wakes adapters decoded contexts chunks_read",
+    "tokens loading loading_end loading_count wakes adapters decoded contexts chunks_read prompt_tokens",
     "per_token held present loading_s scores spans",
 )
 # A sequence has the number of its job's slot. prompt: tokens to process before the next output token: the job's prompt,
