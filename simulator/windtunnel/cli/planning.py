@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={max_entries: 1}."
 )
 @click.option(
-    "--objective", type=click.Choice(["cost", "power", "carbon"]), help="What is minimised. Default: the scenario's."
+    "--objective",
+    type=click.Choice(["cost", "power", "carbon", "throughput"]),
+    help="What is minimised. Default: the scenario's.",
 )
 @click.option("--workers", type=click.IntRange(1, 1024), help="Worker processes. Default: one for each core.")
 @OUTSIDE_CODE

@@ -14,14 +14,14 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.recommendation import recommendation
-from windtunnel.core.results.plan import CandidateEntry, LowerBound, ModelInputs
+from windtunnel.core.results.plan import OBJECTIVES, CandidateEntry, LowerBound, ModelInputs
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.demand import minimum_demand
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning.bounds import Bound, Counts, Replicated
-from windtunnel.planning.candidates import UNITS, Candidates
+from windtunnel.planning.candidates import Candidates, offered_per_s
 from windtunnel.planning.choices import Choice
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws
@@ -138,8 +138,9 @@ class ChoiceSearch:
                 "used"
             )
         setting = Setting(
-            self.scenario, self.catalogue, self.options.confidence, 1, demand.longest_s, self.options.replications
-        )
+            self.scenario, self.catalogue, self.options.confidence, 1, demand.longest_s, self.options.replications,
+            offered_per_s(demand) if demand.complete and not demand.users else None,
+        )  # fmt: skip
         self._bounds = Replicated([demand], self.targets)
         self.simulator = Simulator(setting, self.workers, self.progress)
         self._become_candidates()
@@ -403,8 +404,8 @@ class ChoiceSearch:
         return LowerBound(
             cost_usd_per_h=_finite(lower.cost.value),
             devices=None if counts is None else self.candidates.named(counts),
-            objective=_finite(lower.objective.value),
-            objective_unit=UNITS[self.options.objective],
+            objective=_finite(OBJECTIVES[self.options.objective].shown(lower.objective.value)),
+            objective_unit=self.candidates.unit,
             autoscaler_usd_per_h=self.candidates.autoscaled_usd_per_h(self.candidates.bounds) or None,
             autoscaler_by_window_usd_per_h=None if profile is None else [float(f"{v:.6g}") for v in profile],
             window_s=width,

@@ -38,6 +38,11 @@ class Evaluation:
     total_cost_usd_per_h: float | None
     carbon_kg_per_h: float | None
     usd_per_million_output_tokens: float | None
+    throughput_per_s: float
+    """Of output tokens, or of jobs where nothing generates them."""
+    devices: float
+    """The devices of the fleet: those rented on average for entries that are scaled."""
+    tpot_mean_s: float | None
     utilisation: float
     p99_s: float | None
     p50_s: float | None
@@ -53,8 +58,16 @@ class Evaluation:
         return self.meets.confidence if goal == "confidence" else self.meets.value
 
     def objective(self, name: str) -> float:
-        """Return the value of the objective cost (USD/h), power (W) or carbon (kg/h); infinite if it is unknown."""
-        value = {"cost": self.cost_usd_per_h, "power": self.power_w, "carbon": self.carbon_kg_per_h}[name]
+        """Return what is minimised; infinite if it is unknown.
+
+        It is the cost (USD/h), the power (W), the carbon (kg/h), or for throughput the devices over it (s).
+        """
+        value = {
+            "cost": self.cost_usd_per_h,
+            "power": self.power_w,
+            "carbon": self.carbon_kg_per_h,
+            "throughput": self.devices / self.throughput_per_s if self.throughput_per_s else math.inf,
+        }[name]
         return math.inf if value is None else value
 
     def target(self, text: str) -> JudgedTarget:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import (
+    OBJECTIVES,
     ChangeEffect,
     CheaperFleet,
     ClosestFleet,
     Explanation,
     LoadCurve,
     LoadPoint,
+    Objective,
     PlanResult,
     PriceOfConfidence,
 )
@@ -23,22 +25,6 @@ from windtunnel.planning.search import SearchResult
 from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
 from windtunnel.scenario.plan import Plan
-
-
-@dataclass(frozen=True)
-class Comparatives:
-    """The words with which fleets are compared by an objective."""
-
-    less: str
-    more: str
-    least: str
-
-
-COMPARATIVES: Mapping[str, Comparatives] = {
-    "cost": Comparatives("cheaper", "more expensive", "cheapest"),
-    "power": Comparatives("lower-power", "higher-power", "lowest-power"),
-    "carbon": Comparatives("lower-carbon", "higher-carbon", "lowest-carbon"),
-}
 
 
 def closest_to_targets(evaluations: Sequence[Evaluation]) -> Evaluation | None:
@@ -111,7 +97,7 @@ def _price_of_confidence(
 
 def _difference(price: PriceOfConfidence, plan: Plan) -> str:
     """Return why the best fleet by value does not meet the targets with confidence, and which does, as one sentence."""
-    confidence, least = f"{plan.confidence * 100:.3g}% confidence", COMPARATIVES[plan.objective].least
+    confidence, least = f"{plan.confidence * 100:.3g}% confidence", OBJECTIVES[plan.objective].least
     text = f"{price.fleet}, at {price.objective_text}, meets the targets by value but not with {confidence} "
     text += f"({'; '.join(price.doubts)}); "
     if price.recommended is None:
@@ -157,7 +143,7 @@ def _proofs(
 
 
 def _proof(candidates: Candidates, search: SearchResult) -> str:
-    less, limit = COMPARATIVES[candidates.plan.objective].less, limit_phrase(candidates.plan, candidates.entries)
+    less, limit = OBJECTIVES[candidates.plan.objective].less, limit_phrase(candidates.plan, candidates.entries)
     if search.proof == "exhaustive":
         return f"every {less} fleet{limit} was simulated or is excluded by the lower bound"
     if search.proof == "monotone":
@@ -214,7 +200,7 @@ def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
 def sentences(plan: PlanResult) -> list[str]:
     """Return the explanation as sentences, from the finished plan."""
     entries = [f"{entry.name}: {entry.reason.text}." for entry in plan.entries if entry.reason]
-    explanation, comparatives = plan.explanation, COMPARATIVES[plan.objective]
+    explanation, comparatives = plan.explanation, OBJECTIVES[plan.objective]
     if not plan.fleets:
         lines = [_nothing_found(plan), *(f"{conflict.text}." for conflict in explanation.conflicts), *entries]
         closest = explanation.closest
@@ -247,7 +233,7 @@ def _nothing_found(plan: PlanResult) -> str:
     return "No fleet can meet the targets. None was simulated, because the lower bound excludes all of them."
 
 
-def _change_sentence(effect: ChangeEffect, comparatives: Comparatives) -> str:
+def _change_sentence(effect: ChangeEffect, comparatives: Objective) -> str:
     if effect.still_meets:
         by_value = " by value" if effect.goal == "value" else ""
         text = f"{effect.change}: this fleet still meets every target{by_value}"

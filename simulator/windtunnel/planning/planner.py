@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import (
+    OBJECTIVES,
     ComparedChoice,
     ExcludedValues,
     LowerBound,
+    Objective,
     PlanResult,
     SearchSummary,
     SimulatedFleet,
@@ -183,7 +185,7 @@ class Planner:
             conflicts = reasons.by_search(own, about.without_rent_limits) if own else reasons.by_bound()
             explained = replace(explained, conflicts=conflicts)
         time, policy = evaluating.binding_time(best), about.scenario.policy
-        lower = _lowest([s.lower_bound() for s in searches])
+        lower = _lowest([s.lower_bound() for s in searches], objective)
         plan = PlanResult(
             name=self.scenario.name,
             description=self.scenario.description,
@@ -196,7 +198,7 @@ class Planner:
             fleets=[choices[e.choice].planned(e) for e in fleets],
             recommended=recommended,
             lower_bound=lower,
-            gap=_gap(fleets[0].objective(objective) if fleets else 0.0, lower.objective),
+            gap=_gap(OBJECTIVES[objective], fleets[0].objective(objective), lower.objective) if fleets else None,
             searched=self._searched(),
             held=self._held(),
             choices=[self._compared(s, fleets) for s in searches if s.choice.values],
@@ -262,12 +264,13 @@ class Planner:
     def _compared(self, search: ChoiceSearch, fleets: Sequence[Evaluation]) -> ComparedChoice:
         """Return what is known of the fleets with the values of a choice."""
         place = next((i for i, fleet in enumerate(fleets) if fleet.choice == search.number), None)
-        lower = search.lower.objective.value
+        bound = search.lower.objective.value
+        lower = OBJECTIVES[self.options.objective].shown(bound) if math.isfinite(bound) else None
         return ComparedChoice(
             values=search.choice.values,
             text=search.choice.text,
             fleet=place,
-            lower_bound=lower if math.isfinite(lower) else None,
+            lower_bound=lower,
             simulated=len(search.evaluations()),
         )
 
@@ -288,22 +291,28 @@ def _merged(searches: Sequence[SearchResult]) -> SearchResult:
     )
 
 
-def _lowest(bounds: Sequence[LowerBound]) -> LowerBound:
+def _lowest(bounds: Sequence[LowerBound], objective: str) -> LowerBound:
     """Return the lower bound over several choices: no fleet of any of them is lower."""
 
     def value(number: float | None) -> float:
         return math.inf if number is None else number
 
     cost = min(bounds, key=lambda bound: value(bound.cost_usd_per_h))
-    objective = min(bounds, key=lambda bound: value(bound.objective))
+    inverse = OBJECTIVES[objective].inverse
+    best = min(
+        bounds, key=lambda bound: value(bound.objective) * (-1 if inverse and bound.objective is not None else 1)
+    )
     # Without a bound on what autoscaling costs for one choice there is none for all.
     scaled = min(bounds, key=lambda bound: bound.autoscaler_usd_per_h or 0.0)
-    return replace(scaled, cost_usd_per_h=cost.cost_usd_per_h, devices=cost.devices, objective=objective.objective)
+    return replace(scaled, cost_usd_per_h=cost.cost_usd_per_h, devices=cost.devices, objective=best.objective)
 
 
-def _gap(best: float, lower: float | None) -> float | None:
-    """Return the largest possible excess of the best fleet over the optimum, relative to the best fleet."""
-    return None if lower is None or not best else max(0.0, 1 - lower / best)
+def _gap(objective: Objective, best: float, bound: float | None) -> float | None:
+    """Return the largest possible excess of the best fleet over the optimum, relative to the best fleet.
+
+    ``best`` is the value that a search minimises, and ``bound`` is as it is shown.
+    """
+    return None if bound is None or not best else max(0.0, 1 - objective.shown(bound) / best)
 
 
 def _remove(data: dict[str, object], path: NodePath) -> None:

@@ -59,6 +59,8 @@ class Setting:
     longest_s: float
     further: int = 5
     """The number of further runs, or the factor of a longer run, if ``replications`` is 1 and gives no interval."""
+    offered_per_s: float | None = None
+    """The throughput of a fleet that keeps up, where jobs arrive by themselves; None where it depends on the fleet."""
 
 
 def variant(scenario: Scenario, case: Case) -> Scenario:
@@ -180,6 +182,9 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         usd_per_million_output_tokens=_mean(
             [None if r.serving is None else r.serving.cost_per_million_usd.output for r in shared]
         ),
+        throughput_per_s=_throughput_per_s(setting, case, shared),
+        devices=_devices(scenario, shared),
+        tpot_mean_s=_mean([_tpot_s(r) for r in results]),
         utilisation=float(np.mean([r.utilisation for r in results])),
         p99_s=_mean([r.latency_s.p99.value for r in results]),
         p50_s=_mean([r.latency_s.p50.value for r in results]),
@@ -213,6 +218,29 @@ def _lacks_only_intervals(targets: Sequence[JudgedTarget]) -> bool:
     """Return whether every target is met with confidence but for some that are met by value and have no interval."""
     open_ = [t for t in targets if not t.met]
     return bool(open_) and all(t.verdict == "unknown" and t.interval_source == "none" for t in open_)
+
+
+def _throughput_per_s(setting: Setting, case: Case, results: Sequence[RunResult]) -> float:
+    """Return the output tokens, or else the jobs, of a fleet per second.
+
+    Where jobs arrive by themselves it is that of the arrivals, so that fleets do not differ by the time in which the
+    last jobs are completed.
+    """
+    if setting.offered_per_s is not None:
+        return setting.offered_per_s * case.load
+    return _mean([r.throughput_per_s if r.serving is None else r.serving.output_tokens_per_s for r in results]) or 0.0
+
+
+def _devices(scenario: Scenario, results: Sequence[RunResult]) -> float:
+    """Return the number of devices; of entries that are scaled, those that were rented on average."""
+    scaled = {rule.entry for rule in scenario.autoscale}
+    rented = _mean([sum(entry.mean_rented for entry in r.autoscale) for r in results]) or 0.0
+    return rented + sum(entry.count for entry in scenario.fleet if entry.name not in scaled)
+
+
+def _tpot_s(result: RunResult) -> float | None:
+    tpot = None if result.serving is None else result.serving.tpot_s
+    return None if tpot is None else tpot.mean.value
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

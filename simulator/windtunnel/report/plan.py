@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
-from windtunnel.core.results.plan import CandidateEntry, JudgedTarget, LoadCurve, PlannedFleet, PlanResult
+from windtunnel.core.results.plan import (
+    OBJECTIVES,
+    CandidateEntry,
+    JudgedTarget,
+    LoadCurve,
+    PlannedFleet,
+    PlanResult,
+    amount,
+)
 from windtunnel.core.units import parse_unit
 from windtunnel.report.numbers import NOTHING, plural, printable, quantity, share, value_range
 from windtunnel.report.targets import all_of, with_signs
@@ -22,12 +30,11 @@ _PROOFS = {
     ),
     "open": "the limit of simulated fleets was reached; some {better}fleets remain unexplored",
 }
-_BETTER = {"cost": "cheaper", "power": "lower-power", "carbon": "lower-carbon"}
 
 
 def proof(plan: PlanResult) -> str:
     """Return which fleets could still be better; if no fleet meets the targets, which could still meet them."""
-    better = f"{_BETTER[plan.objective]} " if plan.fleets else ""
+    better = f"{OBJECTIVES[plan.objective].less} " if plan.fleets else ""
     kind = plan.search.proof
     return _PROOFS[kind].format(better=better or ("other " if kind == "open" else ""), limit=plan.search.limit)
 
@@ -39,7 +46,7 @@ def text(plan: PlanResult) -> str:
         lines += wrap(printable(with_signs(plan.explanation.price_of_confidence.text)), width=WIDTH)
     lines.append("")
     if plan.fleets:
-        lines += [*fleet_table(listed(plan), plan.confidence), ""]
+        lines += [*fleet_table(plan), ""]
     if plan.choices:
         lines += [*table_lines(choice_rows(plan), "<<>"), ""]
     for label, sentence in bounds(plan):
@@ -86,13 +93,18 @@ def listed(plan: PlanResult) -> list[PlannedFleet]:
 
 
 def _objective(plan: PlanResult, fleet: PlannedFleet) -> float:
-    values = {"cost": fleet.cost_usd_per_h, "power": fleet.power_w, "carbon": fleet.carbon_kg_per_h}
+    values = {
+        "cost": fleet.cost_usd_per_h,
+        "power": fleet.power_w,
+        "carbon": fleet.carbon_kg_per_h,
+        "throughput": fleet.throughput_per_s_per_device,
+    }
     return values[plan.objective] or 0.0
 
 
-def fleet_table(fleets: Sequence[PlannedFleet], confidence: float) -> list[str]:
+def fleet_table(plan: PlanResult) -> list[str]:
     """Return a line for each fleet; if that is too wide, a line for each of its targets below it."""
-    rows = fleet_rows(fleets, confidence)
+    fleets, rows = listed(plan), fleet_rows(plan)
     lines = table_lines(rows, "<>")
     if max(map(len, lines)) <= _MAX_WIDTH:
         return lines
@@ -116,11 +128,12 @@ def fleet_table(fleets: Sequence[PlannedFleet], confidence: float) -> list[str]:
     return blocks
 
 
-def fleet_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[str]]:
+def fleet_rows(plan: PlanResult) -> list[list[str]]:
     """Return a header and a row for each fleet: its cost and power, and the value and headroom of each target.
 
     Where the fleets differ in how certainly they meet the targets, or none does with confidence, a column says so.
     """
+    fleets, confidence = listed(plan), plan.confidence
     header = ["fleet", "cost", "power"]
     certain = all(fleet.meets.confidence for fleet in fleets)
     if not certain:
@@ -128,6 +141,8 @@ def fleet_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[s
     carbon = fleets[0].carbon_kg_per_h is not None
     if carbon:
         header.append("carbon")
+    if plan.objective == "throughput":
+        header.append("throughput")
     for target in fleets[0].targets:
         header += [with_signs(target.text), "headroom"]
     rows = [header]
@@ -137,6 +152,8 @@ def fleet_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[s
             row.insert(1, how(fleet, confidence))
         if carbon:
             row.append(f"{fleet.carbon_kg_per_h:.3g} kg/h")
+        if plan.objective == "throughput":
+            row.append(amount(fleet.throughput_per_s_per_device, plan.lower_bound.objective_unit))
         for target in fleet.targets:
             row += [measured(target), NOTHING if target.headroom is None else share(target.headroom)]
         rows.append(row)
@@ -188,27 +205,25 @@ def _settings(policy: object) -> str:
     return ", ".join(parts)
 
 
-def amount(value: float, unit: str) -> str:
-    """Return a value of an objective: USD/h, W or kg/h."""
-    return quantity(value, "W") if unit == "W" else f"{value:,.2f} {unit}" if unit == "USD/h" else f"{value:.3g} {unit}"
-
-
 def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     """Return (label, sentence) rows: what the confidence covers, lower bounds, the search, and the knee."""
     bound, objective = plan.lower_bound, plan.objective
-    if bound.objective is None:
+    if bound.cost_usd_per_h is None:
         rows = [("lower bound", "no allowed fleet can meet the targets")]
+    elif bound.objective is None:
+        rows = [("lower bound", f"none is known of the {objective}, which depends on the fleet")]
     else:
         unit = bound.objective_unit
+        inverse = OBJECTIVES[objective].inverse
         line = f"{amount(bound.objective, unit)}{'' if objective == 'cost' else ' on average'}"
         if plan.gap is not None:
             best = amount(_objective(plan, plan.fleets[0]), unit)
             limit = plan.search.limit
-            line += f": no fleet{limit} can be lower"
+            line += f": no fleet{limit} can be {'higher' if inverse else 'lower'}"
             if plan.search.proof == "open":
                 line += f". The best fleet ({best}) can be improved by at most {share(plan.gap)}"
             else:
-                line += f", and none{limit} that is {_BETTER[objective]} than the best fleet ({best}) meets the targets"
+                line += f", and none{limit} that is {OBJECTIVES[objective].less} than the best fleet ({best}) meets the targets"
         rows = [("lower bound", line)]
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
@@ -287,7 +302,7 @@ def choice_rows(plan: PlanResult) -> list[list[str]]:
             rows.append([choice.text, "no fleet can meet the targets", NOTHING])
         else:
             found = "none found that is better" if plan.fleets else "none found"
-            rows.append([choice.text, found, f"at least {amount(choice.lower_bound, unit)}"])
+            rows.append([choice.text, found, f"{OBJECTIVES[plan.objective].bound} {amount(choice.lower_bound, unit)}"])
     return rows
 
 

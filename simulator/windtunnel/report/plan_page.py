@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from windtunnel.core.results.plan import LoadPoint, PlannedFleet, PlanResult, SimulatedFleet
+from windtunnel.core.results.plan import LoadPoint, PlanResult, SimulatedFleet
 from windtunnel.report import page
 from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import plural, quantity, share, value_range
@@ -17,7 +17,6 @@ from windtunnel.report.plan import (
     excluded_rows,
     fleet_rows,
     how,
-    listed,
     proof,
     verdict,
 )
@@ -68,15 +67,15 @@ def _fleets(plan: PlanResult) -> Markup | None:
         "confidence if the worse bound of every confidence interval is. Fleets that contain one of these that is as "
         "certain, and further devices, are omitted. Headroom is the distance from the worse bound to the limit."
     )
-    header, *rows = _page_rows(listed(plan), plan.confidence)
+    header, *rows = _page_rows(plan)
     table = page.table("Values with their confidence intervals", header, rows)
     return page.section("fleets", "Fleets that meet the targets", page.prose(text), table)
 
 
-def _page_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[str]]:
+def _page_rows(plan: PlanResult) -> list[list[str]]:
     """Return the rows of ``fleet_rows``; with more than two targets, a row for each target, which is narrower."""
-    rows = fleet_rows(fleets, confidence)
-    targets = len(fleets[0].targets)
+    rows = fleet_rows(plan)
+    targets = len(plan.fleets[0].targets)
     if targets <= 2:
         return rows
     fixed = len(rows[0]) - 2 * targets

@@ -10,7 +10,7 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.units import parse_quantity
 from windtunnel.scenario.fields import Count, Model, Text, as_custom, whole
 
-Objective = Literal["cost", "power", "carbon"]
+Objective = Literal["cost", "power", "carbon", "throughput"]
 
 
 def _confidence(value: Any) -> Any:
