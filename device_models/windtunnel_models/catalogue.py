@@ -6,6 +6,7 @@ one YAML file, ``apis/<api>.yaml``. A calibration, ``calibration/<sku>.yaml``, r
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -13,8 +14,9 @@ from pathlib import Path
 from windtunnel.core.device import Device, Kind, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.spec import DeviceSpec
+from windtunnel.core.spec import Changes, DeviceSpec
 from windtunnel_models.host import host_spec
+from windtunnel_models.hypothetical import changed
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.learned.overlay import Overlay
 from windtunnel_models.learned.read import calibrated_skus, shipped_overlay
@@ -97,6 +99,7 @@ class Catalogue:
         overlay: Mapping[str, SourcedValue] | None = None,
         calibration: Overlay | None = None,
         calibrated: bool = True,
+        changes: Changes | None = None,
     ) -> Device:
         """Return the device model called ``SKU`` or ``SKU@API``.
 
@@ -109,10 +112,17 @@ class Catalogue:
             overlay: Single values that replace all others.
             calibration: A calibration that replaces the shipped one.
             calibrated: False ignores everything that was fitted to this SKU.
+            changes: Other values of the SKU's parameters, for hardware that is not for sale; see ``hypothetical``.
 
         Raises:
-            InputError: if the SKU or the API is unknown, or the calibration was measured through another API.
+            InputError: if the SKU or the API is unknown, a change is wrong, or the calibration was measured through
+                another API.
         """
+        if changes:
+            key = f"{name}, {json.dumps(changes, sort_keys=True)}"
+            if (key, calibrated) not in self._devices:
+                self._devices[key, calibrated] = self._device(name, None, None, calibrated, changes)
+            return self._devices[key, calibrated]
         if overlay is not None or calibration is not None:
             return self._device(name, overlay, calibration, calibrated)
         if (name, calibrated) not in self._devices:
@@ -120,11 +130,18 @@ class Catalogue:
         return self._devices[name, calibrated]
 
     def _device(
-        self, name: str, overlay: Mapping[str, SourcedValue] | None, calibration: Overlay | None, calibrated: bool
+        self,
+        name: str,
+        overlay: Mapping[str, SourcedValue] | None,
+        calibration: Overlay | None,
+        calibrated: bool,
+        changes: Changes | None = None,
     ) -> Device:
         sku, at, api_name = name.partition("@")
         spec = self.spec(sku)
         kind = find_kind(spec.kind)
+        if changes:
+            spec = changed(spec, kind, self.device(sku).values, changes)
         api_name = api_name or spec.apis[0]
         if at and api_name not in spec.apis:
             apis = api_names()
@@ -145,7 +162,7 @@ class Catalogue:
                 where=Location(str(calibration.path), field="api"),
                 expected=f"the device it is of, {sku}@{calibration.api}, or measurements of {sku}@{api_name}",
             )
-        if calibration is None and calibrated:
+        if calibration is None and calibrated and spec.base is None:
             calibration = shipped_overlay(sku, spec.kind)
         values, residuals, accuracies = self._calibrated(spec, kind, calibration)
         values.update(overlay or {})

@@ -97,7 +97,7 @@ def test_by_value_and_with_confidence_stand_side_by_side_and_one_sentence_says_w
     assert "12.8 ms, 95% CI 7.23 to 47.5 ms, whose upper bound misses the limit" in said and best.text in said
     assert said.count(".") - len(re.findall(r"\d\.\d", said)) == 1, "more than one sentence"
     assert second
-    table = report.fleet_table(report.listed(found), found.confidence)
+    table = report.fleet_table(report.listed(found), found)
     assert any(line.startswith(cheapest.text) and "by value" in line for line in table)
     assert any(line.startswith(best.text) and "at 95%" in line for line in table)
     page = plan_page.render(found)
@@ -284,7 +284,7 @@ def test_a_table_too_wide_for_a_terminal_has_its_targets_below_one_another(found
     share = {"unit": "1", "value": 0.9234, "low": 0.9, "high": 0.95, "limit": 0.9, "comparison": ">="}
     targets = [replace(one.targets[0], text=name) for name in names]
     targets.append(replace(one.targets[0], text="availability >= 90%", **share))
-    lines = report.fleet_table([replace(one, targets=targets)], 0.95)
+    lines = report.fleet_table([replace(one, targets=targets)], found)
     assert max(map(len, lines)) <= 120 and len(lines) == 2 + 4
     assert all(re.search(r" \([0-9.]+ to [0-9.]+ ms\) +headroom [0-9.]+%$", line) for line in lines[2:5])
     # A share is a percentage wherever it stands.

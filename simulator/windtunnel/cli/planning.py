@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, OUTSIDE_CODE, SEED, Progress, pairs, print_json, print_written
+from windtunnel.cli.console import (
+    CATALOG,
+    FORMAT,
+    OUTSIDE_CODE,
+    SEED,
+    WITH,
+    Progress,
+    pairs,
+    print_json,
+    print_written,
+    with_changes,
+)
 
 if TYPE_CHECKING:
     from windtunnel.scenario.plan import Objective
@@ -25,9 +36,10 @@ if TYPE_CHECKING:
 @click.option(
     "--objective",
     type=click.Choice(["cost", "power", "carbon", "throughput"]),
-    help="What is minimised. Default: the scenario's.",
+    help="What is optimised: cost, power or carbon (the least), or throughput per device. Default: the scenario's.",
 )
 @click.option("--workers", type=click.IntRange(1, 1024), help="Worker processes. Default: one for each core.")
+@WITH
 @OUTSIDE_CODE
 @CATALOG
 @FORMAT
@@ -37,6 +49,7 @@ def plan(
     seed: int | None,
     changes: Sequence[str],
     objective: Objective | None,
+    hypothetical: Sequence[str],
     workers: int | None,
     allow_outside_code: bool,
     catalogs: Sequence[str],
@@ -54,7 +67,7 @@ def plan(
     result = planner.plan(
         scenario,
         seed=seed,
-        changes=changes,
+        changes=[*changes, *with_changes(hypothetical)],
         objective=objective,
         catalogue=catalogue,
         workers=workers,

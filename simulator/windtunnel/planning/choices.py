@@ -23,7 +23,7 @@ from windtunnel.scenario.scenario import Scenario
 
 MOST = 1000
 """The largest number of choices, and of alternatives of the entries, in one plan."""
-SEARCHED = ("fleet", "models", "policy", "network", "power_budget", "autoscale")
+SEARCHED = ("fleet", "models", "policy", "network", "power_budget", "autoscale", "with")
 """The keys of a scenario under which a plan may choose. The others state what is asked."""
 _EVERY = "*"
 _Place = TypeVar("_Place")

@@ -298,10 +298,8 @@ def _lowest(bounds: Sequence[LowerBound], objective: str) -> LowerBound:
         return math.inf if number is None else number
 
     cost = min(bounds, key=lambda bound: value(bound.cost_usd_per_h))
-    inverse = OBJECTIVES[objective].inverse
-    best = min(
-        bounds, key=lambda bound: value(bound.objective) * (-1 if inverse and bound.objective is not None else 1)
-    )
+    shown = OBJECTIVES[objective].shown
+    best = min(bounds, key=lambda bound: math.inf if bound.objective is None else shown(bound.objective))
     # Without a bound on what autoscaling costs for one choice there is none for all.
     scaled = min(bounds, key=lambda bound: bound.autoscaler_usd_per_h or 0.0)
     return replace(scaled, cost_usd_per_h=cost.cost_usd_per_h, devices=cost.devices, objective=best.objective)

@@ -14,6 +14,7 @@ import numpy as np
 from windtunnel.core.recording import QUEUED, RUNNING, Recording
 from windtunnel.core.results.plan import JudgedTarget, Meets
 from windtunnel.core.results.run import RunResult
+from windtunnel.core.spec import changed_name
 from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.evaluation import Evaluation
@@ -97,7 +98,7 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
 
 def entry_name(scenario: Scenario, entry: int) -> str:
     """Return the name of an entry in a plan: its name or its device, with a number if several entries share it."""
-    names = [e.name or e.device for e in scenario.fleet]
+    names = [e.name or changed_name(e.device, scenario.changes_of(i)) for i, e in enumerate(scenario.fleet)]
     name = names[entry]
     return name if names.count(name) == 1 else f"{name}.{names[: entry + 1].count(name)}"
 

@@ -46,7 +46,7 @@ def text(plan: PlanResult) -> str:
         lines += wrap(printable(with_signs(plan.explanation.price_of_confidence.text)), width=WIDTH)
     lines.append("")
     if plan.fleets:
-        lines += [*fleet_table(plan), ""]
+        lines += [*fleet_table(listed(plan), plan), ""]
     if plan.choices:
         lines += [*table_lines(choice_rows(plan), "<<>"), ""]
     for label, sentence in bounds(plan):
@@ -102,9 +102,9 @@ def _objective(plan: PlanResult, fleet: PlannedFleet) -> float:
     return values[plan.objective] or 0.0
 
 
-def fleet_table(plan: PlanResult) -> list[str]:
+def fleet_table(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[str]:
     """Return a line for each fleet; if that is too wide, a line for each of its targets below it."""
-    fleets, rows = listed(plan), fleet_rows(plan)
+    rows = fleet_rows(fleets, plan)
     lines = table_lines(rows, "<>")
     if max(map(len, lines)) <= _MAX_WIDTH:
         return lines
@@ -128,12 +128,12 @@ def fleet_table(plan: PlanResult) -> list[str]:
     return blocks
 
 
-def fleet_rows(plan: PlanResult) -> list[list[str]]:
+def fleet_rows(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[list[str]]:
     """Return a header and a row for each fleet: its cost and power, and the value and headroom of each target.
 
     Where the fleets differ in how certainly they meet the targets, or none does with confidence, a column says so.
     """
-    fleets, confidence = listed(plan), plan.confidence
+    confidence = plan.confidence
     header = ["fleet", "cost", "power"]
     certain = all(fleet.meets.confidence for fleet in fleets)
     if not certain:
@@ -223,7 +223,8 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
             if plan.search.proof == "open":
                 line += f". The best fleet ({best}) can be improved by at most {share(plan.gap)}"
             else:
-                line += f", and none{limit} that is {OBJECTIVES[objective].less} than the best fleet ({best}) meets the targets"
+                less = OBJECTIVES[objective].less
+                line += f", and none{limit} that is {less} than the best fleet ({best}) meets the targets"
         rows = [("lower bound", line)]
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))

@@ -17,6 +17,7 @@ from windtunnel.report.plan import (
     excluded_rows,
     fleet_rows,
     how,
+    listed,
     proof,
     verdict,
 )
@@ -74,7 +75,7 @@ def _fleets(plan: PlanResult) -> Markup | None:
 
 def _page_rows(plan: PlanResult) -> list[list[str]]:
     """Return the rows of ``fleet_rows``; with more than two targets, a row for each target, which is narrower."""
-    rows = fleet_rows(plan)
+    rows = fleet_rows(listed(plan), plan)
     targets = len(plan.fleets[0].targets)
     if targets <= 2:
         return rows

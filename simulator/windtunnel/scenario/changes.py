@@ -39,6 +39,7 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
     """
     text, equals, raw = change.partition("=")
     path = parse_path(text.strip())
+    option = "--with" if path[:1] == ("with",) and option == "--set" else option
     where = Location(f"{option} {change}", field=format_path(path) or None)
     if not equals or not path:
         raise InputError("this is not a change", where=where, expected="PATH=VALUE, such as fleet[0].count=3")
@@ -53,6 +54,8 @@ def set_value(document: Document, path: NodePath, value: object, where: Location
     """
     data: Any = document.data
     for i in range(len(path) - 1):
+        if path[0] == "with" and isinstance(data, dict) and isinstance(path[i], str):
+            data.setdefault(path[i], {})  # hardware that is not for sale need not be named before
         data = _part(data, path, i, where)
         if data is None:
             raise InputError(f"'{format_path(path[: i + 1])}' is empty", where=where)
