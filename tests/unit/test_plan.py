@@ -22,6 +22,7 @@ from windtunnel.core.results.run import Estimate
 from windtunnel.planning import evaluation
 from windtunnel.planning import judge as judging
 from windtunnel.planning import simulate as simulating
+from windtunnel.planning.load_curve import knee
 from windtunnel.planning.planner import Planner
 from windtunnel.report import numbers, plan_page
 from windtunnel.report import plan as report
@@ -527,11 +528,9 @@ def test_a_placement_scenario_is_refused_for_what_it_is(arguments: list[str], ro
 def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
     loads = np.linspace(0.05, 0.95, 91)
     # 1 / (1 - x) between a and b is furthest below its chord where its slope is the chord's: (1-x)^2 = (1-a)(1-b).
-    assert evaluation.knee(loads.tolist(), (1 / (1 - loads)).tolist()) == pytest.approx(
-        1 - (0.95 * 0.05) ** 0.5, abs=0.011
-    )
-    assert evaluation.knee(loads.tolist(), loads.tolist()) is None
-    assert evaluation.knee([0.5, 1.0], [1.0, 9.0]) is None
+    assert knee(loads.tolist(), (1 / (1 - loads)).tolist()) == pytest.approx(1 - (0.95 * 0.05) ** 0.5, abs=0.011)
+    assert knee(loads.tolist(), loads.tolist()) is None
+    assert knee([0.5, 1.0], [1.0, 9.0]) is None
 
 
 def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:

@@ -17,7 +17,7 @@ from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
 from windtunnel.planning.choices import Choice
 from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.search import Verdict
-from windtunnel.planning.simulate import Case, Simulator
+from windtunnel.planning.simulate import Case, Simulator, fleet_text
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
@@ -249,9 +249,7 @@ class Candidates:
         for i, rule in self.scaled.items():
             least = min(rule.min * self.sizes[i], devices[i])
             numbers[i] = f"{least:,} to {devices[i]:,}" if least < devices[i] else numbers[i]
-        fleet = " + ".join(
-            f"{number} × {name}" for number, name, n in zip(numbers, self.names, counts, strict=True) if n
-        )
+        fleet = fleet_text(self.names, numbers)
         return f"{fleet}; {self.choice.text}" if self.choice.values else fleet
 
     def objective_text(self, evaluation: Evaluation) -> str:

@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 
 from windtunnel.core.errors import InputError, list_choices, nearest
-from windtunnel.core.recommendation import recommendation
 from windtunnel.core.results.plan import OBJECTIVES, CandidateEntry, LowerBound, ModelInputs
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
@@ -27,7 +26,7 @@ from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import Search, SearchResult, Space
-from windtunnel.planning.simulate import Case, Setting, Simulator, simulate, variant
+from windtunnel.planning.simulate import Case, Setting, Simulator, preference, simulate, variant
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, policy_of
@@ -187,10 +186,6 @@ class ChoiceSearch:
         """Return ``scenario`` with as many devices of each entry as one job occupies, prepared for a run."""
         largest = max(w.gang or 1 for w in scenario.workload)
         ones = variant(scenario, Case((largest,) * self.entries))
-
-        def preference(use: str, api: str, kind: str) -> float:
-            return recommendation(use).preference(api=api, kind=kind)
-
         return prepare(ones, self.devices, policy_of(scenario), preference)
 
     def _max_counts(self, bounds: Replicated) -> Counts:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import (
     OBJECTIVES,
     ChangeEffect,
     CheaperFleet,
     ClosestFleet,
     Explanation,
-    LoadCurve,
-    LoadPoint,
     Objective,
     PlanResult,
     PriceOfConfidence,
@@ -154,43 +151,6 @@ def _proof(candidates: Candidates, search: SearchResult) -> str:
     return (
         f"the limit was reached, and {search.unexplored:,} {less} fleets that the lower bound does not exclude were "
         "not simulated"
-    )
-
-
-def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
-    """Return the best fleet's binding time (or p99 latency) over the load, with the knee; None without loads."""
-    target = evaluating.binding_time(best)
-    loads = sorted(set(candidates.plan.loads))
-    if not loads:
-        return None
-    try:
-        evaluations = candidates.judge([Case(best.counts, load) for load in loads])
-    except InputError as error:
-        candidates.notes.append(f"the load curve cannot be computed: {error.problem}")
-        return None
-    min_load = candidates.min_load(best.counts)
-    points = []
-    for load, evaluation in zip(loads, evaluations, strict=True):
-        judged = None if target is None else evaluation.target(target.text)
-        points.append(
-            LoadPoint(
-                load=load,
-                value_s=evaluating.time_s(evaluation, target),
-                low_s=None if judged is None else judged.low,
-                high_s=None if judged is None else judged.high,
-                utilisation=evaluation.utilisation,
-                min_load=None if min_load is None else min_load * load,
-                meets=evaluation.meets,
-                keeps_up=evaluation.keeps_up,
-            )
-        )
-    return LoadCurve(
-        fleet=candidates.text(best.counts),
-        of=evaluating.time_name(target),
-        limit_s=None if target is None else target.limit,
-        points=points,
-        knee=evaluating.knee([p.load for p in points], [p.value_s for p in points]),
-        rule=evaluating.KNEE_RULE,
     )
 
 

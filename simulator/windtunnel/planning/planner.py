@@ -25,6 +25,7 @@ from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.choices import Choice, Choices, values_text
 from windtunnel.planning.evaluation import Evaluation
+from windtunnel.planning.load_curve import load_curve
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import SearchResult
 from windtunnel.scenario.changes import NodePath, parse_path
@@ -208,7 +209,7 @@ class Planner:
             inputs=about.inputs(),
             time=evaluating.time_name(time),
             front=[choices[e.choice].planned(e) for e in evaluating.front(evaluations, time)],
-            curve=None if best is None else explanation.load_curve(about.candidates, best),
+            curve=None if best is None else load_curve(about.candidates, best),
             search=SearchSummary(
                 simulated_fleets=len(evaluations),
                 simulations=sum(e.runs for s in searches for e in s.simulator.evaluations.values()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -11,6 +12,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from windtunnel.core.recommendation import recommendation
 from windtunnel.core.recording import QUEUED, RUNNING, Recording
 from windtunnel.core.results.plan import JudgedTarget, Meets
 from windtunnel.core.results.run import RunResult
@@ -46,6 +48,8 @@ class Case:
     counts: Counts
     load: float = 1.0
     speeds: tuple[float, ...] = ()
+    intervals: bool = True
+    """Whether further runs are made where one run gives a target no interval."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,16 @@ def entry_name(scenario: Scenario, entry: int) -> str:
     return name if names.count(name) == 1 else f"{name}.{names[: entry + 1].count(name)}"
 
 
+def fleet_text(names: Sequence[str], numbers: Sequence[str]) -> str:
+    """Return a fleet as text, such as ``2 × large + 1 × small``, without entries of which it has none."""
+    return " + ".join(f"{number} × {name}" for number, name in zip(numbers, names, strict=True) if number != "0")
+
+
+def preference(use: str, api: str, kind: str) -> float:
+    """Return how far an API and a kind are recommended for a use case, for routes that ask."""
+    return recommendation(use).preference(api=api, kind=kind)
+
+
 # One simulation.
 
 
@@ -131,7 +145,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
     run = partial(_run, setting, longest_s=setting.longest_s / slowest)
     # The interval of replications is that of their values, so they need none of their own.
-    outcomes = [run(scenario, redrawn="met" if setting.replications == 1 else "never")]
+    outcomes = [run(scenario, redrawn="met" if setting.replications == 1 and case.intervals else "never")]
     for replica in _replicas(scenario, setting.replications):
         if outcomes[-1].rules_out:
             break
@@ -143,7 +157,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         if len(outcomes) < setting.replications:
             # The remaining replications were not made, so the other targets have no verdict.
             targets = [t if t.value is None else _unjudged(t) for t in targets]
-    elif setting.further > 1 and outcomes[0].keeps_up and _lacks_only_intervals(targets):
+    elif case.intervals and setting.further > 1 and outcomes[0].keeps_up and _lacks_only_intervals(targets):
         further, judged_by = _further(scenario, setting.further)
         if further:
             added = [run(another, redrawn="met" if judged_by == "longer" else "never") for another in further]
@@ -164,7 +178,6 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     first = outcomes[0].result
     # The rent of a constant fleet is the same in each run.
     cost = _mean([r.cost_usd_per_h for r in (shared if scenario.autoscale else [first])])
-    assert cost is not None  # noqa: S101  the planner has checked that every candidate has a price
     return Evaluation(
         counts=case.counts,
         meets=meets,
@@ -174,7 +187,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         keeps_up=keeps_up,
         keep_up_s=outcomes[0].keep_up_s,
         targets=targets,
-        cost_usd_per_h=cost,
+        cost_usd_per_h=math.inf if cost is None else cost,
         power_w=float(np.mean([r.average_power_w for r in shared])),
         peak_power_w=max(r.peak_power_w for r in shared),
         energy_cost_usd_per_h=_mean([None if r.site is None else r.site.energy_cost_usd_per_h for r in shared]),

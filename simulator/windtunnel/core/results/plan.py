@@ -343,11 +343,19 @@ class LoadPoint(Result):
     min_load: float | None
     meets: Meets
     keeps_up: bool
+    power_w: float
+    throughput_per_s: float
+    throughput_per_s_per_device: float
+    output_tokens_per_s_per_user: float | None
+    targets: Sequence[JudgedTarget]
 
 
 @dataclass(frozen=True)
 class LoadCurve(Result):
-    """A time (``of``) of the best fleet over the load; ``knee`` is the load from which it rises steeply."""
+    """A time (``of``) of a fleet over the load; ``knee`` is the load from which it rises steeply.
+
+    ``most`` is the largest of these loads at which the fleet meets every target by value.
+    """
 
     fleet: str
     of: str
@@ -355,6 +363,7 @@ class LoadCurve(Result):
     points: Sequence[LoadPoint]
     knee: float | None
     rule: str
+    most: float | None
 
 
 @dataclass(frozen=True)
