@@ -6,8 +6,10 @@ one YAML file, ``apis/<api>.yaml``. A calibration, ``calibration/<sku>.yaml``, r
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -56,10 +58,20 @@ class Catalogue:
         self._host = host
         self._residuals: dict[tuple[str, str], Residual] = {}
         self._devices: dict[tuple[str, bool], Device] = {}
+        self._replaced: Mapping[str, Mapping[str, float]] = {}
 
     def __getstate__(self) -> dict[str, object]:
         # Devices and residuals can be built again from the files, so they are not sent to other processes.
         return {**self.__dict__, "_residuals": {}, "_devices": {}}
+
+    def replaced(self, values: Mapping[str, Mapping[str, float]]) -> Catalogue:
+        """Return the same catalogue whose devices have other values (SI): by label, then by path of the parameter.
+
+        All else of a device stays, its calibration too. It is for studies of how sensitive a result is to an input.
+        """
+        other = copy.copy(self)
+        other._devices, other._replaced = {}, values
+        return other
 
     @cached_property
     def _files(self) -> dict[str, Path]:
@@ -166,7 +178,13 @@ class Catalogue:
             calibration = shipped_overlay(sku, spec.kind)
         values, residuals, accuracies = self._calibrated(spec, kind, calibration)
         values.update(overlay or {})
-        return Device(spec, kind, api_profile(api_name), values, residuals=residuals, accuracies=accuracies)
+        device = Device(spec, kind, api_profile(api_name), values, residuals=residuals, accuracies=accuracies)
+        others = self._replaced.get(device.label)
+        if others is None:
+            return device
+        # With another division of its power, an operation might draw more than the device can: its limit is a cap.
+        values.update({path: values[path].at(value) for path, value in others.items()})
+        return replace(device, values=values, cap_w=device.power_limit_w)
 
     def _calibrated(
         self, spec: DeviceSpec, kind: Kind, overlay: Overlay | None

@@ -13,6 +13,7 @@ from windtunnel.core.results.plan import (
     Explanation,
     Objective,
     PlanResult,
+    PriceEffect,
     PriceOfConfidence,
 )
 from windtunnel.planning import evaluation as evaluating
@@ -57,7 +58,13 @@ def explain(
     below = evaluating.next_cheapest(evaluations, first, objective) or _one_less(choices[first.choice], first)
     cheaper = None
     if below is not None:
-        cheaper = CheaperFleet(_text(choices, below), choices[below.choice].objective_text(below), violations(below))
+        cheaper = CheaperFleet(
+            fleet=_text(choices, below),
+            objective_text=choices[below.choice].objective_text(below),
+            cost_usd_per_h=below.cost_usd_per_h,
+            targets=below.targets,
+            violations=violations(below),
+        )
     goal = "confidence" if best.meets.confidence else "value"
     alike = [e for e in evaluations if e.choice == best.choice]
     return Explanation(
@@ -66,6 +73,7 @@ def explain(
         price_of_confidence=_price_of_confidence(choices, first, best),
         next_cheapest=cheaper,
         changes=Changes(choices[best.choice], best, alike, goal).effects(),
+        prices=_prices(choices, fleets, best),
         closest=None,
         search=_proofs(choices, fleets, len(evaluations), *searches),
     )
@@ -73,6 +81,31 @@ def explain(
 
 def _text(choices: Mapping[int, Candidates], fleet: Evaluation) -> str:
     return choices[fleet.choice].text(fleet.counts)
+
+
+def _prices(choices: Mapping[int, Candidates], fleets: Sequence[Evaluation], best: Evaluation) -> list[PriceEffect]:
+    """Return the price of each entry at which another simulated fleet, as certain, costs as much as ``best``."""
+    mine = choices[best.choice]
+    if mine.plan.objective != "cost" or mine.scaled:
+        return []
+    own = mine.named(best.counts)
+    effects: dict[str, PriceEffect] = {}
+    for other in fleets:
+        candidates = choices[other.choice]
+        theirs = candidates.named(other.counts)
+        if other is best or (best.meets.confidence and not other.meets.confidence):
+            continue
+        for name, price, size in zip(candidates.names, candidates.prices, candidates.sizes, strict=True):
+            more = theirs.get(name, 0) - own.get(name, 0)
+            usual = float(price) / size
+            level = usual + (best.cost_usd_per_h - other.cost_usd_per_h) / more if more else 0.0
+            # An entry of the best fleet may become dearer, and one of another fleet cheaper.
+            if level <= 0.0 or (level > usual) != (more < 0):
+                continue
+            known = effects.get(name)
+            if known is None or abs(level - usual) < abs(known.break_even - usual):
+                effects[name] = PriceEffect(name, usual, level, candidates.text(other.counts))
+    return sorted(effects.values(), key=lambda effect: abs(effect.change))
 
 
 def _price_of_confidence(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.results.plan import JudgedTarget, LoadCurve, LoadPoint
+from windtunnel.core.results.plan import JudgedTarget, LoadCurve, LoadPoint, PlannedFleet, RatePoint
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.demand import minimum_demand
 from windtunnel.engine.prepare.scenario import prepare
@@ -156,3 +157,33 @@ def _point(load: float, evaluation: Evaluation, target: JudgedTarget | None, lea
         output_tokens_per_s_per_user=None if not evaluation.tpot_mean_s else 1 / evaluation.tpot_mean_s,
         targets=evaluation.targets,
     )
+
+
+def rate_points(fleets: Sequence[PlannedFleet], curve: LoadCurve | None) -> list[RatePoint]:
+    """Return tokens per second and device against tokens per second and user.
+
+    The points are the fleets of a search that keep up, and the recommended one under the loads of its curve at which it
+    does. Empty where nothing generates several tokens.
+    """
+    points: list[RatePoint] = []
+
+    def add(of: PlannedFleet | LoadPoint, fleet: str, load: float, *, searched: bool) -> None:
+        per_user = of.output_tokens_per_s_per_user
+        if per_user is not None and of.keeps_up:
+            rate = of.throughput_per_s_per_device
+            points.append(RatePoint(fleet, load, rate, per_user, of.meets.value, searched, on_frontier=False))
+
+    for planned in fleets:
+        add(planned, planned.text, 1.0, searched=True)
+    for point in [] if curve is None else curve.points:
+        if curve is not None and point.load != 1.0:
+            add(point, curve.fleet, point.load, searched=False)
+
+    def beaten(point: RatePoint) -> bool:
+        return any(
+            (o.per_device >= point.per_device and o.per_user >= point.per_user)
+            and (o.per_device > point.per_device or o.per_user > point.per_user)
+            for o in points
+        )
+
+    return [replace(point, on_frontier=not beaten(point)) for point in points]

@@ -20,12 +20,13 @@ from windtunnel.core.results.plan import (
 from windtunnel.engine.prepare.checks import doubtful_settings
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning import explanation
+from windtunnel.planning.assumptions import assumptions
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.choices import Choice, Choices, values_text
 from windtunnel.planning.evaluation import Evaluation
-from windtunnel.planning.load_curve import load_curve
+from windtunnel.planning.load_curve import load_curve, rate_points
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import SearchResult
 from windtunnel.scenario.changes import NodePath, parse_path
@@ -185,6 +186,11 @@ class Planner:
             own = about.evaluations()
             conflicts = reasons.by_search(own, about.without_rent_limits) if own else reasons.by_bound()
             explained = replace(explained, conflicts=conflicts)
+        if best is not None:
+            ranked = assumptions(about.candidates, about.run, best)
+            explained = replace(explained, assumptions=ranked)
+        curve = None if best is None else load_curve(about.candidates, best)
+        planned = {id(e): choices[e.choice].planned(e) for e in evaluations}
         time, policy = evaluating.binding_time(best), about.scenario.policy
         lower = _lowest([s.lower_bound() for s in searches], objective)
         plan = PlanResult(
@@ -209,7 +215,8 @@ class Planner:
             inputs=about.inputs(),
             time=evaluating.time_name(time),
             front=[choices[e.choice].planned(e) for e in evaluating.front(evaluations, time)],
-            curve=None if best is None else load_curve(about.candidates, best),
+            curve=curve,
+            rates=rate_points(list(planned.values()), curve),
             search=SearchSummary(
                 simulated_fleets=len(evaluations),
                 simulations=sum(e.runs for s in searches for e in s.simulator.evaluations.values()),
@@ -233,10 +240,7 @@ class Planner:
                     ]
                 )
             ),
-            simulated=[
-                SimulatedFleet(**vars(choices[e.choice].planned(e)), time_s=evaluating.time_s(e, time))
-                for e in evaluations
-            ],
+            simulated=[SimulatedFleet(**vars(planned[id(e)]), time_s=evaluating.time_s(e, time)) for e in evaluations],
             scenario=self.scenario.resolved(),
             versions=versions_module.versions(),
             has_continuous_batches=not isinstance(policy, str) and isinstance(policy.batch, ContinuousBatch),

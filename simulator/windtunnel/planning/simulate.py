@@ -42,12 +42,17 @@ _PRELOAD = (
 class Case:
     """A fleet under a load (1: the scenario's), with a speed factor for each entry's devices.
 
-    ``counts`` are of devices, or of groups for an entry in groups.
+    ``prompt`` and ``output`` are factors on the lengths of all requests. ``counts`` are of devices, or of groups for an
+    entry in groups.
     """
 
     counts: Counts
     load: float = 1.0
     speeds: tuple[float, ...] = ()
+    prompt: float = 1.0
+    output: float = 1.0
+    values: tuple[tuple[str, str, float], ...] = ()
+    """Other values of inputs of device models: the device, the path of the parameter, and the value (SI)."""
     intervals: bool = True
     """Whether further runs are made where one run gives a target no interval."""
 
@@ -97,7 +102,8 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
     ]
     # Whether a fleet keeps up is determined from jobs, so some of them must be kept.
     records = "sample" if scenario.records == "none" else scenario.records
-    return scenario.changed(fleet=fleet, workload=workload, records=records, autoscale=autoscale)
+    changed = scenario.changed(fleet=fleet, workload=workload, records=records, autoscale=autoscale)
+    return changed if case.prompt == case.output == 1.0 else changed.with_lengths(case.prompt, case.output)
 
 
 def entry_name(scenario: Scenario, entry: int) -> str:
@@ -142,6 +148,11 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     follow; see ``_further``. The first run must keep up in any case, because the lower bound is computed for it.
     """
     scenario = variant(setting.scenario, case)
+    if case.values:
+        replaced: dict[str, dict[str, float]] = {}
+        for label, path, value in case.values:
+            replaced.setdefault(label, {})[path] = value
+        setting = replace(setting, catalogue=setting.catalogue.replaced(replaced))
     slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
     run = partial(_run, setting, longest_s=setting.longest_s / slowest)
     # The interval of replications is that of their values, so they need none of their own.

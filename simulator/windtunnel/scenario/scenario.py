@@ -38,7 +38,7 @@ from windtunnel.scenario.fields import Model as _Model
 from windtunnel.scenario.lengths import Rows, Session
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.prefix_cache import StatedPrefixCache
-from windtunnel.scenario.program import Stage
+from windtunnel.scenario.program import Stage, with_lengths
 from windtunnel.scenario.site import Site
 from windtunnel.scenario.target import METRICS, SPREAD, Target, TargetText, parse_figure, parse_target
 from windtunnel_models.engines import is_engine_overlay, read_engine_overlay, serving_engine
@@ -579,6 +579,12 @@ class Scenario(_Model):
     def changes_of(self, number: int) -> Mapping[str, object]:
         """Return the values of ``with`` that apply to a fleet entry; empty for a product."""
         return self.with_.get(self.fleet[number].device.partition("@")[0], {})
+
+    def with_lengths(self, prompt: float, output: float) -> Scenario:
+        """Return the same scenario with prompts and outputs that are longer by factors."""
+        other = self.model_copy()
+        other.attach(self._document, [with_lengths(p, prompt, output) for p in self._programs], self._served)
+        return other
 
     def entries_named(self, name: str) -> list[int]:
         """Return the fleet entries with this name, or else those with this SKU."""

@@ -256,7 +256,7 @@ def configure(
         crossing = {path: step_s for path, step_s in steps.items() if path.endswith("_out")}
         for path, step_s in crossing.items():
             put(path, step_s - min(crossing.values()) + network_latency_s)
-    cap_w = None
+    cap_w = device.cap_w
     if max_w is not None:
         if device.kind.stated_power:
             put("max_power_w", max_w)

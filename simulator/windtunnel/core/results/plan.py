@@ -259,7 +259,73 @@ class CheaperFleet(Result):
 
     fleet: str
     objective_text: str
+    cost_usd_per_h: float
+    targets: Sequence[JudgedTarget]
     violations: Sequence[str]
+
+
+@dataclass(frozen=True)
+class PriceEffect(Result):
+    """The price of an entry at which another simulated fleet costs as much as the recommended one.
+
+    ``price`` and ``break_even`` are in USD/h of a device. ``fleet`` has the least of the costs beyond it: above
+    ``break_even`` for an entry of the recommended fleet, below it for another one.
+    """
+
+    entry: str
+    price: float
+    break_even: float
+    fleet: str
+
+    @property
+    def change(self) -> float:
+        """The relative change of the price."""
+        return self.break_even / self.price - 1
+
+
+@dataclass(frozen=True)
+class AssumedInput(Result):
+    """An assumed input of a device model, and what the recommended fleet does at the two ends of its range.
+
+    ``step_low`` and ``step_high`` are relative changes of the time of a representative step there, by which inputs are
+    selected for simulation. ``value_low`` and ``value_high`` are those of the binding target, in its unit.
+    """
+
+    device: str
+    parameter: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    reason: str | None
+    step_low: float
+    step_high: float
+    value_low: float | None
+    value_high: float | None
+    meets: bool
+    """Whether the fleet meets every target by value at both ends."""
+
+    def influence(self, value: float) -> float:
+        """Return how far the value of the binding target moves from ``value``, as a share of it."""
+        ends = [end for end in (self.value_low, self.value_high) if end is not None]
+        return max((abs(end - value) / abs(value) for end in ends if value), default=0.0)
+
+
+@dataclass(frozen=True)
+class Assumptions(Result):
+    """The assumed inputs of the recommended fleet, ranked by how far each moves the binding target.
+
+    ``inputs`` were simulated at the ends of their ranges, by ``simulations`` runs. Each of the ``others`` moves the
+    time of a representative step by at most ``others_step``.
+    """
+
+    target: str
+    value: float
+    unit: str
+    inputs: Sequence[AssumedInput]
+    others: int
+    others_step: float
+    simulations: int
 
 
 @dataclass(frozen=True)
@@ -285,14 +351,17 @@ class ClosestFleet(Result):
 
 @dataclass(frozen=True)
 class ChangeEffect(Result):
-    """The recommended fleet under a change of the load or of the speeds, and the cheapest fleet found for it.
+    """The recommended fleet under a change of load, speeds or lengths, and the cheapest fleet found for it.
 
-    Both are judged by ``goal``: with confidence if the recommended fleet meets the targets so, else by value.
+    ``prompt`` and ``output`` are factors on the tokens of each request. Both are judged by
+    ``goal``: with confidence if the recommended fleet meets the targets so, else by value.
     """
 
     change: str
     load: float
     speeds: Mapping[str, float]
+    prompt: float
+    output: float
     increases_load: bool
     goal: str
     still_meets: bool
@@ -317,6 +386,10 @@ class Explanation(Result):
     price_of_confidence: PriceOfConfidence | None
     next_cheapest: CheaperFleet | None
     changes: Sequence[ChangeEffect]
+    prices: Sequence[PriceEffect] = ()
+    """Empty unless the objective is the cost."""
+    assumptions: Assumptions | None = None
+    """None if no assumed input with a range can be varied."""
     closest: ClosestFleet | None
     search: Sequence[str]
     conflicts: Sequence[Conflict] = ()
@@ -364,6 +437,23 @@ class LoadCurve(Result):
     knee: float | None
     rule: str
     most: float | None
+
+
+@dataclass(frozen=True)
+class RatePoint(Result):
+    """A fleet under a load: its output tokens per second and device, and per second and user.
+
+    ``on_frontier``: no other of the points is better in both. ``searched``: it is a fleet of the search, and not the
+    recommended one under another load.
+    """
+
+    fleet: str
+    load: float
+    per_device: float
+    per_user: float
+    meets: bool
+    searched: bool
+    on_frontier: bool
 
 
 @dataclass(frozen=True)
@@ -444,6 +534,8 @@ class PlanResult(Result):
     """The name of the time in ``simulated`` and in the charts."""
     front: Sequence[PlannedFleet]
     curve: LoadCurve | None
+    rates: Sequence[RatePoint]
+    """Empty where nothing generates several tokens."""
     search: SearchSummary
     notes: Sequence[str]
     simulated: Sequence[SimulatedFleet]
