@@ -15,8 +15,17 @@ from windtunnel.core.results.plan import (
     amount,
 )
 from windtunnel.core.units import parse_unit
-from windtunnel.report.numbers import NOTHING, plural, printable, quantity, share, value_range
-from windtunnel.report.targets import all_of, with_signs
+from windtunnel.report.numbers import (
+    NOTHING,
+    exact_quantity,
+    percent,
+    plural,
+    printable,
+    quantity,
+    share,
+    value_range,
+)
+from windtunnel.report.targets import TargetLine, all_of, with_signs
 from windtunnel.report.text import WIDTH, document, table_lines
 
 _MAX_WIDTH = 120
@@ -54,6 +63,14 @@ def text(plan: PlanResult) -> str:
     lines.append("")
     for sentence in plan.explanation.sentences:
         lines += wrap(printable(with_signs(sentence)), width=WIDTH, subsequent_indent="  ")
+    if plan.explanation.prices:
+        header = ["price of", "now", "another fleet is cheaper", "change", "fleet"]
+        lines += ["", *table_lines([header, *price_rows(plan)], "<>>><")]
+    summary = assumptions_summary(plan)
+    if summary is not None and assumption_rows(plan):
+        header = ["assumed input", "value (range)", "at the ends", "moves by", "meets at both"]
+        lines += ["", *table_lines([header, *assumption_rows(plan)], "<>>><")]
+        lines += ["", *wrap(summary, width=WIDTH)]
     for note in plan.notes:
         lines += wrap(printable(f"note: {note}"), width=WIDTH, subsequent_indent="  ")
     return document(lines)
@@ -76,10 +93,136 @@ def verdict(plan: PlanResult) -> str:
         )
     answer = f"{best.text} meets {targets} with {_confidence(plan)}{spare}"
     if plan.recommended:
-        costs = [amount(_objective(plan, fleet), plan.lower_bound.objective_unit) for fleet in (best, first)]
+        costs = [amount(objective_of(plan, fleet), plan.lower_bound.objective_unit) for fleet in (best, first)]
         answer = f"{best.text} ({costs[0]}) meets {targets} with {_confidence(plan)}{spare}"
         answer += f"; {first.text} ({costs[1]}) meets {them(plan)} by value"
     return answer
+
+
+def recommendation(plan: PlanResult) -> str:
+    """Return the recommendation as one sentence: what to rent, at what price, and what it meets."""
+    if not plan.fleets:
+        return f"{verdict(plan)[0].upper()}{verdict(plan)[1:]}"
+    best = plan.fleets[plan.recommended]
+    targets = all_of(len(best.targets)).lower()
+    spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
+    month = f"{best.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
+    if not best.meets.confidence:
+        return f"Rent {best.text}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}"
+    return f"Rent {best.text}, for {month}: it meets {targets} with {_confidence(plan)}{spare}"
+
+
+def how_sure(plan: PlanResult) -> str:
+    """Return what the confidence covers, and the error of the models of the recommended fleet's devices."""
+    best, errors = plan.fleets[plan.recommended], {entry.name: entry.time_error for entry in plan.entries}
+    parts = [f"The {plan.confidence * 100:.3g}% confidence covers chance in arrivals and work"]
+    for name in best.entries:
+        error = errors.get(name)
+        if error is not None:
+            basis = "" if error.basis == "measured" else ", and nothing was measured on it"
+            factor = f"a factor of {error.factor:.3g} of its model"
+            parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
+    return f"{'; '.join(parts)}. {plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed."
+
+
+def target_line_of(target: JudgedTarget) -> TargetLine:
+    """Return a judged target as a line of the report: its value, its limit and its headroom."""
+    unit, factor = ("%", 1.0) if target.unit == "1" else (target.unit, parse_unit(target.unit).factor)
+    limit, value = exact_quantity(target.limit * factor, unit), target.value
+    return TargetLine(
+        text=with_signs(target.text),
+        met=target.verdict != "missed",
+        doubt="by value only" if target.verdict == "unknown" else "",
+        measured=NOTHING if value is None else quantity(value * factor, unit),
+        limit=limit,
+        bound=f"{'≤' if target.comparison == '<=' else '≥'} {limit}",
+        margin=(target.reason or "") if target.headroom is None else f"{share(target.headroom)} headroom",
+        ratio_to_limit=value / target.limit if value is not None and target.limit else None,
+    )
+
+
+def excess(target: JudgedTarget) -> str:
+    """Return how far the value of a target is beyond its limit; empty text if it is not, or has no value."""
+    if target.value is None:
+        return "no value"
+    beyond = (target.value - target.limit) * (1 if target.comparison == "<=" else -1)
+    if beyond <= 0 or not target.limit:
+        return ""
+    ratio = target.value / target.limit
+    return f"{ratio:.3g} times the limit" if ratio >= 2 else f"{share(beyond / abs(target.limit))} beyond the limit"
+
+
+def change_rows(plan: PlanResult) -> list[list[str]]:
+    """Return a row for each change: what it is, the outcome, the binding target and its value, and what would do."""
+    rows = []
+    for effect in plan.explanation.changes:
+        outcome = "still meets" if effect.still_meets else "by value only" if effect.meets.value else "misses"
+        bound = effect.binding
+        value = "; ".join(effect.violations) if bound is None else f"{_of(bound)} {measured(bound)}"
+        other = NOTHING if effect.still_meets and effect.increases_load else "none tried is"
+        if effect.fleet is not None:
+            other = f"{effect.fleet}, {effect.objective_text}"
+        elif not effect.candidates_tried:
+            other = NOTHING
+        rows.append([effect.change, outcome, with_signs(value), other])
+    return rows
+
+
+def _of(target: JudgedTarget) -> str:
+    return f"{target.metric.replace('_', ' ')} {target.statistic or ''}".strip()
+
+
+def price_rows(plan: PlanResult) -> list[list[str]]:
+    """Return a row for each price at which another simulated fleet costs as much as the recommended one."""
+    return [
+        [
+            effect.entry,
+            f"{effect.price:,.2f} USD/h",
+            f"{'above' if effect.break_even > effect.price else 'below'} {effect.break_even:,.2f} USD/h",
+            percent(effect.change, signed=True),
+            effect.fleet,
+        ]
+        for effect in plan.explanation.prices
+    ]
+
+
+def assumption_rows(plan: PlanResult) -> list[list[str]]:
+    """Return a row for each assumed input that was simulated, the most influential first."""
+    found = plan.explanation.assumptions
+    if found is None:
+        return []
+    factor = 1.0 if found.unit == "1" else parse_unit(found.unit).factor
+
+    def shown(value: float | None) -> str:
+        return NOTHING if value is None else share(value) if found.unit == "1" else quantity(value * factor, found.unit)
+
+    return [
+        [
+            f"{row.device} {row.parameter}",
+            f"{_short(row.value, row.unit)} ({_short(row.low, row.unit)} to {_short(row.high, row.unit)})",
+            f"{shown(row.value_low)} to {shown(row.value_high)}",
+            share(row.influence(found.value)),
+            "yes" if row.meets else "no",
+        ]
+        for row in found.inputs
+    ]
+
+
+def _short(value: float, unit: str) -> str:
+    """Return a value in ``unit`` with three significant digits."""
+    return f"{value:.3g}" if unit == "1" else quantity(value * parse_unit(unit).factor, unit)
+
+
+def assumptions_summary(plan: PlanResult) -> str | None:
+    """Return what the ranked inputs are of, how they were chosen and simulated, and what the others do."""
+    found = plan.explanation.assumptions
+    if found is None:
+        return None
+    return (
+        f"{with_signs(found.target)} with each input at the low and at the high end of its stated range, "
+        f"{plural(found.simulations, 'run')} in all. The inputs are those that move the time of a representative step "
+        f"most; each of the other {found.others:,} moves it by at most {share(found.others_step)}."
+    )
 
 
 def them(plan: PlanResult) -> str:
@@ -92,7 +235,8 @@ def listed(plan: PlanResult) -> list[PlannedFleet]:
     return [plan.fleets[i] for i in plan.listed]
 
 
-def _objective(plan: PlanResult, fleet: PlannedFleet) -> float:
+def objective_of(plan: PlanResult, fleet: PlannedFleet) -> float:
+    """Return the value of the objective of a fleet, as it is shown."""
     values = {
         "cost": fleet.cost_usd_per_h,
         "power": fleet.power_w,
@@ -217,7 +361,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         inverse = OBJECTIVES[objective].inverse
         line = f"{amount(bound.objective, unit)}{'' if objective == 'cost' else ' on average'}"
         if plan.gap is not None:
-            best = amount(_objective(plan, plan.fleets[0]), unit)
+            best = amount(objective_of(plan, plan.fleets[0]), unit)
             limit = plan.search.limit
             line += f": no fleet{limit} can be {'higher' if inverse else 'lower'}"
             if plan.search.proof == "open":
@@ -297,7 +441,7 @@ def choice_rows(plan: PlanResult) -> list[list[str]]:
         if choice.fleet is not None:
             fleet = plan.fleets[choice.fleet]
             rows.append(
-                [choice.text, fleet.text.removesuffix(f"; {choice.text}"), amount(_objective(plan, fleet), unit)]
+                [choice.text, fleet.text.removesuffix(f"; {choice.text}"), amount(objective_of(plan, fleet), unit)]
             )
         elif choice.lower_bound is None:
             rows.append([choice.text, "no fleet can meet the targets", NOTHING])
