@@ -31,6 +31,8 @@ from windtunnel_models.catalogue import Catalogue
 
 _POOL_ABOVE_S = 0.4
 """The duration of a simulation below which no process of its own is used."""
+CONFIDENCE = 0.95
+"""The confidence of the intervals by which a run judges its targets."""
 _PRELOAD = (
     "windtunnel.planning.simulate", "windtunnel.engine.process.engine", "windtunnel.engine.results.metrics",
     "windtunnel.engine.compiled", "scipy.special", "scipy.optimize",
@@ -156,7 +158,9 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
     run = partial(_run, setting, longest_s=setting.longest_s / slowest)
     # The interval of replications is that of their values, so they need none of their own.
-    outcomes = [run(scenario, redrawn="met" if setting.replications == 1 and case.intervals else "never")]
+    # At a higher confidence than that of a run's targets, a few redrawn runs decide nothing.
+    decided: When = "decided" if setting.confidence <= CONFIDENCE else "met"
+    outcomes = [run(scenario, redrawn=decided if setting.replications == 1 and case.intervals else "never")]
     for replica in _replicas(scenario, setting.replications):
         if outcomes[-1].rules_out:
             break
@@ -171,7 +175,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     elif case.intervals and setting.further > 1 and outcomes[0].keeps_up and _lacks_only_intervals(targets):
         further, judged_by = _further(scenario, setting.further)
         if further:
-            added = [run(another, redrawn="met" if judged_by == "longer" else "never") for another in further]
+            added = [run(another, redrawn=decided if judged_by == "longer" else "never") for another in further]
             results = [o.result for o in (outcomes + added if judged_by == "replications" else added)]
             targets = _judged(scenario, setting, results)
             outcomes += added

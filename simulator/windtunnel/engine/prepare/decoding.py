@@ -81,6 +81,7 @@ class DecoderCosts:
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
         self._readings: dict[int, tuple[float, float]] = {}
+        self._full = [(0.0, 0.0)]
         self.group.check(self.model)
         supported = self.model.max_context
         if supported is not None and longest > supported:
@@ -451,11 +452,22 @@ class DecoderCosts:
         return read[0], total[0], read[1], total[1]
 
     def _reading_alone(self, prompt: int) -> tuple[float, float]:
-        """Return ``reading`` of one prompt. Redrawn runs have the same prompts, so it is kept."""
+        """Return ``reading`` of one prompt. Redrawn runs have the same prompts, so it is kept.
+
+        All prompts have the same first steps, which are full, so their sums are kept too.
+        """
         found = self._readings.get(prompt)
-        if found is None:
-            found = self._readings[prompt] = self.reading([prompt])
-        return found
+        if found is None and prompt > 0:
+            chunk = max((self.linear.shape[1] - 1) // self.group.attention_data, 1)
+            full = (prompt - 1) // chunk
+            while len(self._full) <= full:
+                start, (seconds, joules) = (len(self._full) - 1) * chunk, self._full[-1]
+                s, j = self.step(0, 0.0, [(start, chunk)], 0)
+                self._full.append((seconds + s, joules + j))
+            seconds, joules = self._full[full]
+            s, j = self.step(0, 0.0, [(full * chunk, prompt - full * chunk)], 1)
+            found = self._readings[prompt] = (seconds + s, joules + j)
+        return found or (0.0, 0.0)
 
     def reading(self, prompts: Sequence[int]) -> tuple[float, float]:
         """Return seconds and joules above idle of prompts that are read together, in steps of as many tokens as fit."""
