@@ -86,7 +86,11 @@ def test_the_objective_throughput_counts_devices_and_its_bound_is_from_above() -
 
 
 def test_users_are_served_faster_by_faster_devices_and_the_bound_holds_for_them() -> None:
-    users = {"name": "chat", "arrivals": {"process": "closed", "users": 8, "think": {"mean": "0.1 s"}}, "ops": CHAT["workload"][0]["ops"]}
+    users = {
+        "name": "chat",
+        "arrivals": {"process": "closed", "users": 8, "think": {"mean": "0.1 s"}},
+        "ops": CHAT["workload"][0]["ops"],
+    }
     keys = {"workload": [users], "targets": ["ttft p95 <= 5 s"], "plan": {"max": 1, "max_entries": 1, "loads": []}}
     best = planned("throughput", **keys)
     assert best.fleets[0].devices == {"h100-sxm-80gb": 1}, "the faster of two single devices produces more"
@@ -184,7 +188,9 @@ def test_plans_take_sessions_and_tiers_of_prefix_caches_and_agree_with_runs(tier
     session = {"turns": 3, "think": {"mean": "2 s"}, "new_tokens": 200}
     workload = {**CHAT["workload"][0], "arrivals": {"process": "poisson", "rate": "3 /s"}, "session": session}
     policy = {"name": "least-loaded", "batch": {**CHAT["policy"]["batch"], "prefix_cache": cache}}
-    best = planned(workload=[workload], policy=policy, plan={"max": 2, "loads": [1], "replications": 2}, stop={"jobs": 120})
+    best = planned(
+        workload=[workload], policy=policy, plan={"max": 2, "loads": [1], "replications": 2}, stop={"jobs": 120}
+    )
     chosen = best.fleets[best.recommended]
     counts: Counts = (chosen.devices.get("h100-sxm-80gb", 0), chosen.devices.get("l40s", 0))
     scenario = scenario_from_data({**CHAT, "workload": [workload], "policy": policy, "stop": {"jobs": 120}})

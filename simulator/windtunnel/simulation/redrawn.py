@@ -77,7 +77,7 @@ def with_redrawn_runs(
     for number in range(1, whole + 1):
         prepared = first.redrawn(replication_seed(first.scenario.seed, number))
         redrawn = run_on(engine, prepared)
-        invariants.check(redrawn)
+        invariants.check(redrawn, steps=False)
         runs.append(values_of(prepared, redrawn, only))
         if number == whole or (when == "decided" and number == FIRST_RUNS):
             found = with_redrawn(result, runs, RedrawnRuns(number, windows_s), targets)
