@@ -106,10 +106,11 @@ def recommendation(plan: PlanResult) -> str:
     best = plan.fleets[plan.recommended]
     targets = all_of(len(best.targets)).lower()
     spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
+    fleet = best.text.replace("; ", ", ")
     month = f"{best.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
     if not best.meets.confidence:
-        return f"Rent {best.text}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}"
-    return f"Rent {best.text}, for {month}: it meets {targets} with {_confidence(plan)}{spare}"
+        return f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}"
+    return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}"
 
 
 def how_sure(plan: PlanResult) -> str:
@@ -159,7 +160,7 @@ def change_rows(plan: PlanResult) -> list[list[str]]:
         outcome = "still meets" if effect.still_meets else "by value only" if effect.meets.value else "misses"
         bound = effect.binding
         value = "; ".join(effect.violations) if bound is None else f"{_of(bound)} {measured(bound)}"
-        other = NOTHING if effect.still_meets and effect.increases_load else "none tried is"
+        other = "none of those tried" if not effect.still_meets or not effect.increases_load else NOTHING
         if effect.fleet is not None:
             other = f"{effect.fleet}, {effect.objective_text}"
         elif not effect.candidates_tried:
@@ -343,7 +344,9 @@ def _settings(policy: object) -> str:
     parts = []
     for key, value in policy.items():
         if isinstance(value, Mapping):
-            parts += [f"{key}.{inner} {shown}" for inner, shown in value.items() if shown not in (None, False)]
+            parts += [
+                part if part.startswith("policy ") else f"{key}.{part}" for part in _settings(value).split(", ") if part
+            ]
         elif value not in (None, False):
             parts.append(f"policy {value}" if key == "name" else f"{key} {value}")
     return ", ".join(parts)
