@@ -35,6 +35,8 @@ from windtunnel.scenario.scenario import ContinuousBatch, Scenario
 from windtunnel.simulation import versions as versions_module
 from windtunnel_models.catalogue import Catalogue
 
+HELD = ("models", "policy", "power_budget", "autoscale", "network", "with")
+"""The keys of a scenario that every fleet has in common, as far as they are not searched."""
 _PROOFS = ("exhaustive", "monotone", "open")
 
 
@@ -261,7 +263,7 @@ class Planner:
     def _held(self) -> dict[str, object]:
         """Return the keys of the scenario that stay as they are in every fleet."""
         resolved = self.scenario.resolved()
-        held = {key: resolved[key] for key in ("policy", "power_budget", "autoscale") if resolved.get(key)}
+        held = {key: resolved[key] for key in HELD if _is_stated(resolved.get(key))}
         for text in self.options.search:
             _remove(held, parse_path(text))
         return held
@@ -316,6 +318,11 @@ def _gap(objective: Objective, best: float, bound: float | None) -> float | None
     ``best`` is the value that a search minimises, and ``bound`` is as it is shown.
     """
     return None if bound is None or not best else max(0.0, 1 - objective.shown(bound) / best)
+
+
+def _is_stated(value: object) -> bool:
+    """Return whether a key of a resolved scenario has a value that is not the default of each of its parts."""
+    return bool(value) and not (isinstance(value, dict) and all(inner is None for inner in value.values()))
 
 
 def _remove(data: dict[str, object], path: NodePath) -> None:

@@ -352,6 +352,16 @@ def _settings(policy: object) -> str:
     return ", ".join(parts)
 
 
+def _held(plan: PlanResult) -> str:
+    """Return what every fleet has in common: the policy, the formats of the models, and the other keys by name."""
+    parts = [_settings(plan.held.get("policy"))]
+    models, others = plan.held.get("models"), [key for key in plan.held if key not in ("policy", "models")]
+    for name, model in models.items() if isinstance(models, Mapping) else ():
+        formats = {key: model[key] for key in ("weights", "kv_dtype") if isinstance(model, Mapping) and model.get(key)}
+        parts += [f"models.{name}.{part}" for part in _settings(formats).split(", ")] if formats else [f"models.{name}"]
+    return ", ".join([*parts, *others])
+
+
 def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     """Return (label, sentence) rows: what the confidence covers, lower bounds, the search, and the knee."""
     bound, objective = plan.lower_bound, plan.objective
@@ -392,7 +402,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     if bound.autoscaler_usd_per_h:
         least = f"{bound.autoscaler_usd_per_h:,.2f} USD/h on average (each device rented only while it is busy)"
         rows.append(("autoscaling", f"no autoscaling can cost less than {least}"))
-    search, held = plan.search, plan.held.get("policy")
+    search = plan.search
     rows.append(
         (
             "search",
@@ -405,7 +415,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     rows.append(
         (
             "searched",
-            f"numbers of devices ({numbers}; fleets{search.limit or ' of any entries'}){keys}; held: {_settings(held)}",
+            f"numbers of devices ({numbers}; fleets{search.limit or ' of any entries'}){keys}; held: {_held(plan)}",
         )
     )
     rows += [("left out", line) for line in excluded_rows(plan)]

@@ -47,7 +47,10 @@ def verifying(step: LargestStep, speculation: Speculation | None) -> LargestStep
     return LargestStep(step.tokens, max(min(step.sequences, step.tokens // queries), 1), queries)
 
 
-_CACHE_SIZE = 16
+_CACHE_SIZE = 96
+"""The number of tables that are kept: those of some SKUs, groups and limits of steps among which a plan chooses."""
+_CACHE_BYTES = 256e6
+"""The size of the tables above which fewer are kept: those of long contexts are large."""
 _cache: dict[tuple[object, ...], DecoderCosts] = {}
 
 
@@ -65,7 +68,8 @@ def _costs(replica: Replica, model: ServedModel, step: LargestStep, memory_share
     costs = _cache.pop(key, None)
     if costs is None:
         costs = DecoderCosts(replica, model, step, longest, memory_share)
-        while len(_cache) >= _CACHE_SIZE:
-            _cache.pop(next(iter(_cache)))
+        size = costs.table_bytes + sum(other.table_bytes for other in _cache.values())
+        while _cache and (len(_cache) >= _CACHE_SIZE or size > _CACHE_BYTES):
+            size -= _cache.pop(next(iter(_cache))).table_bytes
     _cache[key] = costs
     return costs

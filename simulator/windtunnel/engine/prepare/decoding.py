@@ -304,6 +304,13 @@ class DecoderCosts:
         return self._flat[table]
 
     @property
+    def table_bytes(self) -> int:
+        """The size of the tables in memory (bytes)."""
+        return sum(
+            table.nbytes for table in (self.linear, self.copy, self.head, self.decode, self.prefill, self.adapted)
+        )
+
+    @property
     def idle_power_w(self) -> float:
         """The idle power of all devices (W)."""
         return self.device.idle_power_w * self.group.devices
