@@ -165,7 +165,7 @@ def test_the_page_begins_with_one_sentence_that_has_the_fleet_the_price_and_the_
     said = report.recommendation(found)
     assert said == "Rent 1 × l40s, for 1,132 USD a month: it meets both targets with 95% confidence"
     page = plan_page.render(found)
-    assert page.index(said) < page.index("Cost a month") < page.index("Average power") < page.index("What binds")
+    assert page.index(said) < page.index("Cost a month") < page.index("Average power") < page.index("Binding target")
     headings = re.findall(r"<h2 id=\"(\w+)\"", page)
     order = ["verdict", "figures", "fleets", "curve", "rates", "moves", "assumptions", "search"]
     assert [h for h in headings if h in order] == order

@@ -99,7 +99,7 @@ def _figures(plan: PlanResult) -> Markup | None:
     )
     if bound is not None:
         note = f"{with_signs(bound.text)}, the target nearest its limit"
-        tiles.append(Tile("What binds", target_line_of(bound).measured, note))
+        tiles.append(Tile("Binding target", target_line_of(bound).measured, note))
         tiles.append(Tile("Headroom", share(bound.headroom), "from the worse bound of the interval to the limit"))
     if plan.curve is not None and plan.curve.most is not None:
         last = plan.curve.most == max(point.load for point in plan.curve.points)
