@@ -51,9 +51,7 @@ def with_redrawn_runs(
             only until all targets are decided; only their metrics get intervals. ``never``: it is not.
         replications: If it is above 1, the number of redrawn runs of a run of any length.
     """
-    from windtunnel.engine.choice import choose, run_on
-    from windtunnel.engine.results import invariants
-    from windtunnel.engine.results.redrawn import Part, values_of, with_redrawn
+    from windtunnel.engine.choice import choose
     from windtunnel.engine.results.statistics import MIN_VALUES
 
     waves = when != "never" and has_waves(first.scenario) and result.statistics.unstable_reason is None
@@ -67,19 +65,30 @@ def with_redrawn_runs(
             f"the rate of arrivals changes, and a run of {events:,} jobs and intervals is not redrawn for its "
             f"intervals unless requested: --replications {RUNS}"
         ]
+    return _redrawn(first, result, engine, RUNS if replications == 1 else replications, decide=when == "decided")
+
+
+def _redrawn(
+    first: PreparedRun, result: Measured, engine: str, most: int, *, decide: bool
+) -> tuple[Measured, list[str]]:
+    """Return the result with intervals from ``most`` redrawn runs; ``decide``: or fewer, if they decide the targets."""
+    from windtunnel.engine.choice import run_on
+    from windtunnel.engine.results import invariants
+    from windtunnel.engine.results.redrawn import Part, values_of, with_redrawn
+
     targets = first.scenario.parsed_targets()
-    only = frozenset(target.metric for target in targets) if when == "decided" else None
+    only = frozenset(target.metric for target in targets) if decide else None
     windows_s = {
         w.workload.name: w.source.trace.window / TICKS_PER_SECOND for w in first.workloads if w.source.trace is not None
     }
     runs: list[list[Part]] = []
-    whole, found = RUNS if replications == 1 else replications, result
-    for number in range(1, whole + 1):
+    found = result
+    for number in range(1, most + 1):
         prepared = first.redrawn(replication_seed(first.scenario.seed, number))
         redrawn = run_on(engine, prepared)
         invariants.check(redrawn, steps=False)
         runs.append(values_of(prepared, redrawn, only))
-        if number == whole or (when == "decided" and number == FIRST_RUNS):
+        if number == most or (decide and number == FIRST_RUNS):
             found = with_redrawn(result, runs, RedrawnRuns(number, windows_s), targets)
             if all(target.met and target.confidence == "conclusive" for target in found.targets):
                 break
