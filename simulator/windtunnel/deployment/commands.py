@@ -122,8 +122,8 @@ def _outside(run: PreparedRun, found: Sequence[Replicas]) -> Iterator[Unexpresse
                 yield Unexpressed(f"workload[{number}].{key}", "it is a gateway's in front of the servers")
     for replicas in found:
         if replicas.least is not None:
-            number = f"{replicas.least} to {replicas.count} replicas of {replicas.name}"
-            yield Unexpressed("autoscale", f"{number}: add an autoscaler with a metric of the engine")
+            range_ = f"{replicas.least} to {replicas.count} replicas of {replicas.name}"
+            yield Unexpressed("autoscale", f"{range_}: add an autoscaler with a metric of the engine")
     if run.budget_w is not None:
         yield Unexpressed("power_budget", "limits of power are set on the devices")
     several = {replicas.fleet_class.number for replicas in found}

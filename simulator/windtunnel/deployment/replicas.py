@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from windtunnel.core.adapters import Adapters
-from windtunnel.core.architecture import Architecture
+from windtunnel.core.architecture import FORMAT_BITS, Architecture
 from windtunnel.core.decoder_memory import LargestStep
 from windtunnel.core.group import Group
 from windtunnel.core.serving_engine import NODE_DEVICES
@@ -59,6 +59,16 @@ class Checkpoint:
     def stored(self) -> tuple[str, ...] | None:
         """The formats of its published checkpoint; None without one."""
         return None if self.own is None else self.formats(self.own)
+
+    @property
+    def stated_kv_dtype(self) -> str | None:
+        """The format of the cache, where an engine has to be told it; None where it is that of a checkpoint's own type.
+
+        FP8 is always stated, as engines differ in what they take from a checkpoint.
+        """
+        wanted = self.model.kv_dtype
+        own = wanted if self.own is None and FORMAT_BITS[wanted] == 16.0 else self.own and self.own.kv_dtype
+        return None if wanted == own and wanted != "fp8" else wanted
 
     def placeholder(self, what: str = "") -> str:
         """Return a model id that the user has to replace."""
@@ -150,8 +160,7 @@ class Replicas:
         yield from ("batch.size", "batch.tokens", "batch.memory", "chunked_prefill", "prefix_cache")
         if self.checkpoint.stored != self.checkpoint.wanted:
             yield "weights"
-        own = self.checkpoint.own
-        if own is None or own.kv_dtype != self.checkpoint.model.kv_dtype:
+        if self.checkpoint.stated_kv_dtype is not None:
             yield "kv_dtype"
         cache = self.prefix_cache
         if cache is not None:

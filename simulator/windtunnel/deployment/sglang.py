@@ -91,8 +91,8 @@ def _limits(replicas: Replicas, arguments: Arguments) -> None:
 
 
 def _cache(replicas: Replicas, arguments: Arguments) -> None:
-    own, wanted = replicas.checkpoint.own, replicas.checkpoint.model.kv_dtype
-    if own is None or own.kv_dtype != wanted or wanted == "fp8":
+    wanted = replicas.checkpoint.stated_kv_dtype
+    if wanted is not None:
         value = arguments.value("--kv-cache-dtype", wanted)
         if value is not None:
             arguments.flag("--kv-cache-dtype", value)

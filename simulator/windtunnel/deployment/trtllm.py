@@ -85,13 +85,13 @@ def _limits(replicas: Replicas, arguments: Arguments) -> None:
 
 
 def _cache(replicas: Replicas, arguments: Arguments) -> None:
-    own, wanted = replicas.checkpoint.own, replicas.checkpoint.model.kv_dtype
-    if own is None or own.kv_dtype != wanted or wanted == "fp8":
+    wanted = replicas.checkpoint.stated_kv_dtype
+    if wanted is not None:
         value = arguments.value("kv_cache_config.dtype", wanted)
         if value is not None:
             arguments.option("kv_cache_config.dtype", value)
         else:
-            arguments.note("kv_dtype", f"{wanted}: TensorRT-LLM takes the model's own format, or fp8 and nvfp4")
+            arguments.note("kv_dtype", f"{wanted}: TensorRT-LLM has no such format of the KV cache")
     cache = replicas.prefix_cache
     arguments.option("kv_cache_config.enable_block_reuse", cache is not None)
     if cache is None:
@@ -108,7 +108,9 @@ def _cache(replicas: Replicas, arguments: Arguments) -> None:
         # Of each rank.
         arguments.option("kv_cache_config.host_cache_size", int(cache.host.size // replicas.group.devices))
     if cache.disk is not None:
-        text = f"{cache.disk.size / 1e12:.3g} TB on disks: trtllm-serve has no such tier"
+        text = (
+            f"{cache.disk.size / 1e12:.3g} TB on disks: only the KV cache manager V2 of later versions has such a tier"
+        )
         arguments.note("prefix_cache.disk", text)
 
 

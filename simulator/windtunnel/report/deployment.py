@@ -152,7 +152,11 @@ def manifest(deployment: Deployment, name: str) -> str:
     about = [
         f"The fleet of {name}. The access token of Hugging Face is read from the secret hf-token, if there is one. "
         "Restrict each Deployment to the nodes with its devices by a nodeSelector.",
-        *(f"{c.name}: {c.device}; {note}" for c in deployment.commands for note in _notes(c.unexpressed)),
+        *(
+            line
+            for c in deployment.commands
+            for line in (headline(c), *(f"{c.name}: {n}" for n in _notes(c.unexpressed)))
+        ),
         *_notes(deployment.unexpressed),
     ]
     documents: list[object] = []
