@@ -148,7 +148,7 @@ def check_manifest(texts: dict[str, str], found: Deployment) -> None:
             assert yaml.safe_load(content) == yaml.safe_load(texts[f"{name}.yaml"])
         else:
             assert [*container["command"], *container["args"]] == command.words
-    for name in set(c.name for c in found.commands) - set(single):
+    for name in {c.name for c in found.commands} - set(single):
         assert f"{name} is not below" in texts["kubernetes.yaml"] and "LeaderWorkerSet" in texts["kubernetes.yaml"]
 
 
