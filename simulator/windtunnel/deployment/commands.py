@@ -105,13 +105,8 @@ def _command(run: PreparedRun, replicas: Replicas, name: str) -> EngineCommand:
 
 def _outside(run: PreparedRun, found: Sequence[Replicas]) -> Iterator[Unexpressed]:
     """Yield what stands outside of the engines: routes, limits of admission, scaling."""
-    policy, stated = run.policy, run.scenario.policy
-    if sum(replicas.count for replicas in found) > 1 and policy.route.name not in ("central", "round-robin"):
-        yield Unexpressed("policy.route", f"{policy.route.name}: a Service spreads connections evenly; use a router")
-    elif policy.route.name == "central" and sum(replicas.count for replicas in found) > 1:
-        yield Unexpressed("policy.route", "one central queue: a Service spreads connections evenly; use a router")
-    if any(replicas.role != "both" for replicas in found) and policy.decode_route is not None:
-        yield Unexpressed("policy.decode_route", f"{policy.decode_route.name}: it is the router's")
+    yield from _routes(run, found)
+    stated = run.scenario.policy
     if isinstance(stated, PolicyParts):
         for key in ("fair", "preemption"):
             if getattr(stated, key) is not None:
@@ -126,10 +121,19 @@ def _outside(run: PreparedRun, found: Sequence[Replicas]) -> Iterator[Unexpresse
             yield Unexpressed("autoscale", f"{range_}: add an autoscaler with a metric of the engine")
     if run.budget_w is not None:
         yield Unexpressed("power_budget", "limits of power are set on the devices")
-    several = {replicas.fleet_class.number for replicas in found}
-    if len(several) < len(found):
+    if len({replicas.fleet_class.number for replicas in found}) < len(found):
         text = "an entry serves several models, and a server has one: each model needs devices of its own"
         yield Unexpressed("models", text)
+
+
+def _routes(run: PreparedRun, found: Sequence[Replicas]) -> Iterator[Unexpressed]:
+    """Yield the routes that a Service of Kubernetes does not have: it spreads connections evenly."""
+    policy = run.policy
+    if sum(replicas.count for replicas in found) > 1 and policy.route.name != "round-robin":
+        name = "one central queue" if policy.route.name == "central" else policy.route.name
+        yield Unexpressed("policy.route", f"{name}: a Service spreads connections evenly; use a router")
+    if any(replicas.role != "both" for replicas in found) and policy.decode_route is not None:
+        yield Unexpressed("policy.decode_route", f"{policy.decode_route.name}: it is the router's")
 
 
 __all__ = ["deployment"]

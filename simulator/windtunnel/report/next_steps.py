@@ -74,18 +74,7 @@ def _binding(result: RunResult, target: TargetVerdict) -> Iterator[str]:
     name = with_signs(target.text)
     part: Any = result if target.workload is None else _workload(result, target.workload)
     if target.metric in _UNTIL_FIRST and part is not None:
-        times, waits = distribution(part, target.metric), distribution(part, "waiting")
-        value = None if times is None else times.of(target.statistic or "mean").value
-        waiting = None if waits is None else waits.of(target.statistic or "mean").value
-        if value and waiting is not None and waiting >= _WAITS * value:
-            of = (
-                ""
-                if target.metric == "waiting"
-                else f"{share(min(waiting / value, 1.0))} of it is waiting for a device; "
-            )
-            yield f"{name}: {of}{_why_waiting(result)}"
-        elif value and target.metric != "waiting":
-            yield f"{name}: {_why_slow(result, target.metric)}"
+        yield from _until(result, part, target, name)
     elif target.metric in _BETWEEN and part is not None:
         yield from _between_tokens(result, part, name)
     elif target.metric == "slo_attainment":
@@ -95,6 +84,20 @@ def _binding(result: RunResult, target: TargetVerdict) -> Iterator[str]:
         yield f"{name}: {' and '.join(lost)} of {plural(result.jobs.arrived, 'job')}"
     elif target.metric == "cost_per_million_output_tokens" and (busiest := _busiest(result)) is not None:
         yield f"{name}: the rent is shared by few tokens; {_use(busiest)}, so fewer or cheaper devices may do"
+
+
+def _until(result: RunResult, part: Any, target: TargetVerdict, name: str) -> Iterator[str]:
+    """Yield whether waiting or the work itself decides a time that begins with the arrival."""
+    times, waits = distribution(part, target.metric), distribution(part, "waiting")
+    value = None if times is None else times.of(target.statistic or "mean").value
+    waiting = None if waits is None else waits.of(target.statistic or "mean").value
+    if not value or waiting is None:
+        return
+    if waiting < _WAITS * value:
+        yield f"{name}: {_why_slow(result, target.metric)}"
+        return
+    of = "" if target.metric == "waiting" else f"{share(min(waiting / value, 1.0))} of it is waiting for a device; "
+    yield f"{name}: {of}{_why_waiting(result)}"
 
 
 def _workload(result: RunResult, name: str) -> Any:
