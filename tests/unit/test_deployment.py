@@ -275,6 +275,13 @@ def test_engines_that_convert_to_fp8_are_told_to_and_the_other_gets_a_checkpoint
     assert "openai/gpt-oss-20b" in own.words and "weights" not in named(own)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sixteen_bits_of_another_kind_are_converted_when_the_checkpoint_is_loaded(engine: str) -> None:
+    command = one(**{"models.chat": {"catalogue": "llama-3.1-8b", "weights": "float16"}, "fleet[0].engine": engine})
+    assert (flags(command) | command.options)["dtype" if engine == "trtllm" else "--dtype"] == "float16"
+    assert "meta-llama/Llama-3.1-8B" in command.words and "weights" not in named(command)
+
+
 def test_a_model_that_the_catalogue_does_not_know_is_a_placeholder() -> None:
     stated = {"layers": 8, "width": 1024, "heads": 8, "feed_forward": 4096}
     command = one(**{"models.chat": stated})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from windtunnel.deployment.arguments import Arguments
-from windtunnel.deployment.checkpoints import draft_id, online_fp8, serving_model
+from windtunnel.deployment.checkpoints import draft_id, serving_model
 from windtunnel.deployment.replicas import Replicas
 from windtunnel.deployment.vllm import context_note
 
@@ -15,12 +15,12 @@ _MAX_PREFILL_TOKENS = 16_384
 
 def sglang(replicas: Replicas, arguments: Arguments) -> list[str]:
     """Add the arguments of a replica; return the command."""
-    model, quantised = serving_model(replicas.checkpoint, arguments, online=online_fp8(replicas.checkpoint))
+    model, converted = serving_model(replicas.checkpoint, arguments)
     arguments.flag("--model-path", model)
     arguments.flag("--host", "0.0.0.0")  # noqa: S104  a container listens on its address in the cluster
     arguments.flag("--port", arguments.known.port)
-    if quantised:
-        arguments.flag("--quantization", "fp8")
+    if converted is not None:
+        arguments.flag("--quantization" if converted == "fp8" else "--dtype", converted)
     _division(replicas, arguments)
     _limits(replicas, arguments)
     _cache(replicas, arguments)

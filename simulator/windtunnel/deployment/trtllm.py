@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windtunnel.deployment.arguments import Arguments
-from windtunnel.deployment.checkpoints import draft_id, serving_model
+from windtunnel.deployment.checkpoints import WIDE, draft_id, serving_model
 from windtunnel.deployment.replicas import Replicas
 from windtunnel.deployment.vllm import context_note
 
@@ -19,9 +19,11 @@ def trtllm(replicas: Replicas, arguments: Arguments) -> list[str]:
     What both the command line and the file could state is in one of them alone, because versions differ in which of
     them wins.
     """
-    model, _ = serving_model(replicas.checkpoint, arguments, online=False)
+    model, converted = serving_model(replicas.checkpoint, arguments, WIDE)
     arguments.flag("--host", "0.0.0.0")  # noqa: S104  a container listens on its address in the cluster
     arguments.flag("--port", arguments.known.port)
+    if converted is not None:
+        arguments.option("dtype", converted)
     _division(replicas, arguments)
     _limits(replicas, arguments)
     _cache(replicas, arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windtunnel.deployment.arguments import Arguments
-from windtunnel.deployment.checkpoints import draft_id, online_fp8, serving_model
+from windtunnel.deployment.checkpoints import draft_id, serving_model
 from windtunnel.deployment.replicas import Replicas
 
 _GIB = 2.0**30
@@ -16,11 +16,11 @@ def vllm(replicas: Replicas, arguments: Arguments) -> list[str]:
     """Add the arguments of a replica; return the command and its model."""
     if replicas.engine != "vllm":
         arguments.note("engine", f"{replicas.engine}: the scenario names no engine; these are vLLM's arguments")
-    model, quantised = serving_model(replicas.checkpoint, arguments, online=online_fp8(replicas.checkpoint))
+    model, converted = serving_model(replicas.checkpoint, arguments)
     arguments.flag("--host", "0.0.0.0")  # noqa: S104  a container listens on its address in the cluster
     arguments.flag("--port", arguments.known.port)
-    if quantised:
-        arguments.flag("--quantization", "fp8")
+    if converted is not None:
+        arguments.flag("--quantization" if converted == "fp8" else "--dtype", converted)
     _division(replicas, arguments)
     _limits(replicas, arguments)
     _cache(replicas, arguments)
