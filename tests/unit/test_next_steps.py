@@ -97,7 +97,7 @@ def test_attainment_is_explained_by_the_target_that_most_requests_miss() -> None
 def test_a_load_above_the_capacity_says_how_much_the_fleet_takes() -> None:
     overloaded = replace(RESULT.statistics, offered_load=1.25, steady_state="unstable", steady_state_reason="x")
     (why, plan) = next_steps(replace(served(TTFT), statistics=overloaded))
-    assert "the load is 125% of what the fleet can do: it takes at most 80.0% of this load" in why
+    assert "the load is 125% of what the fleet can do: reduce it to at most 80.0%, or have" in why
     assert "1.25 times as many devices (fleet[1].count)" in why and "plan" in plan
     grows = replace(RESULT.statistics, steady_state="unstable", steady_state_reason="x")
     (why, _) = next_steps(replace(served(TTFT), statistics=grows))

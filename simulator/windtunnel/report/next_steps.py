@@ -1,4 +1,4 @@
-"""What to do next, from the numbers of a run alone: what binds where a target is missed, and the key to change.
+"""What to do next, from the numbers of a run alone: the cause of a missed target, and the key to change.
 
 Every sentence is derived from the result. A run that says nothing about the cause of a missed target gets no advice
 about it.
@@ -53,7 +53,7 @@ def _overload(result: RunResult, missed: list[TargetVerdict]) -> Iterator[str]:
     if load is not None and load > 1.0:
         counted = "replicas" if any(device.group for device in result.devices) else "devices"
         yield (
-            f"the load is {share(load)} of what the fleet can do: it takes at most {share(1 / load)} of this load, or "
+            f"the load is {share(load)} of what the fleet can do: reduce it to at most {share(1 / load)}, or have "
             f"{number(load)} times as many {counted} ({_largest_key(result, 'count')})"
         )
     elif unstable or (missed and _backlog(result)):
