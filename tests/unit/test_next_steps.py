@@ -69,6 +69,12 @@ def test_waiting_with_room_in_batches_and_cache_is_for_the_tokens_of_a_step() ->
     assert "prompts wait for room in the steps of h100-sxm-80gb: fleet[1].batch.tokens or fleet[1].count" in why
 
 
+def test_waiting_without_continuous_batches_names_them() -> None:
+    alone = replace(served(TTFT, waiting_s=0.9, uses=[EntryUse("l4", 0.9, 0.9, None, None)]))
+    (why, _) = next_steps(replace(alone, scenario={**SCENARIO, "policy": "fifo"}))
+    assert "one request at a time: policy.batch={kind: continuous} or fleet[0].count" in why
+
+
 def test_a_first_token_that_hardly_waits_is_bound_by_the_prompt() -> None:
     (why, _) = next_steps(served(TTFT))
     assert "prompts of 1,000 tokens on average take several steps of 512: fleet[1].batch.tokens" in why

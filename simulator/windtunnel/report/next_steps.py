@@ -124,6 +124,8 @@ def _why_waiting(result: RunResult) -> str:
     if entry is None or entry.mean_sequences is None:
         busy = max((e.mean for e in by_entry(result.devices)), default=0.0)
         return f"devices are busy {share(busy)} of the time: add some ({more})"
+    if entry.kv_peak is None and not _batch(result, entry):
+        return f"each replica generates one request at a time: policy.batch={{kind: continuous}} or {more}"
     serving = result.serving
     preempted = 0 if serving is None else serving.preemptions
     if (entry.kv_peak or 0.0) >= _FULL or preempted:
