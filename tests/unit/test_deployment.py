@@ -294,6 +294,7 @@ def test_a_context_for_which_the_cache_has_no_room_is_stated() -> None:
     command = one(**small, **{"policy.batch.memory": 0.9})
     assert flags(command)["--max-model-len"] == "1024"
     assert "supports 131,072" in named(command)["max_context"]
+    assert one(**small, **{"policy.batch.memory": 0.9}) == command, "the tables of the first are used again"
     assert "--max-model-len" not in flags(one())
 
 

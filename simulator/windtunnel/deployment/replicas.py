@@ -215,7 +215,8 @@ def _replicas(
     scenario, batch = run.scenario, run.policy.batch
     served = scenario.served_models[model]
     compiled = [c for (cls, _), c in run.compiled.items() if cls == fleet_class.number and c.decoder is not None]
-    mine = [c for c in compiled if c.decoder is not None and c.decoder.served is served]
+    # Equal decoders of several scenarios share their tables.
+    mine = [c for c in compiled if c.decoder is not None and c.decoder.served == served]
     longest = max((int((c.prompts + c.outputs).max()) for c in mine if c.prompts is not None), default=0)
     prompts = max((int(c.prompts.max()) for c in mine if c.prompts is not None), default=0)
     capacity = next((c.decoder.capacity_tokens for c in mine if c.decoder is not None), None)

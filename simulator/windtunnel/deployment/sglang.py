@@ -118,6 +118,8 @@ def _cache(replicas: Replicas, arguments: Arguments) -> None:
         arguments.note(
             "prefix_cache.disk", f"the size ({cache.disk.size / 1e12:.3g} TB) is that of the folder's file system"
         )
+        if cache.host is None:
+            arguments.note("prefix_cache.disk", "SGLang reads disks through host memory, of --hicache-ratio's size")
 
 
 def _speculation(replicas: Replicas, arguments: Arguments) -> None:
