@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from windtunnel.core.speculation import HEADS
 from windtunnel.deployment.arguments import Arguments
 from windtunnel.deployment.checkpoints import draft_id, serving_model
 from windtunnel.deployment.replicas import Replicas
@@ -127,8 +128,7 @@ def _speculation(replicas: Replicas, arguments: Arguments) -> None:
     if speculation is None:
         return
     name, draft = speculation.draft.name, draft_id(replicas.checkpoint, speculation, arguments)
-    heads = ("eagle", "mtp", "medusa", "ngram")
-    algorithm = arguments.value("--speculative-algorithm", name) if name in heads else "STANDALONE"
+    algorithm = arguments.value("--speculative-algorithm", name) if name in HEADS else "STANDALONE"
     if algorithm is None:
         arguments.note("speculation", f"{name}: SGLang has no such draft")
         return

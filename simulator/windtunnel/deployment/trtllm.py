@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from windtunnel.core.results.deployment import OPTIONS_FILE
+from windtunnel.core.speculation import HEADS
 from windtunnel.deployment.arguments import Arguments
 from windtunnel.deployment.checkpoints import WIDE, draft_id, serving_model
 from windtunnel.deployment.replicas import Replicas
 from windtunnel.deployment.vllm import context_note
 
-OPTIONS = "OPTIONS"
-"""Stands for the path of the file of options."""
 _TARGETS = ["attn_q", "attn_k", "attn_v"]
 """The modules of the example in TensorRT-LLM's documentation of LoRA."""
 
@@ -34,7 +34,7 @@ def trtllm(replicas: Replicas, arguments: Arguments) -> list[str]:
     if replicas.role != "both":
         _role(replicas, arguments)
     if arguments.options:
-        arguments.flag("--extra_llm_api_options", OPTIONS)
+        arguments.flag("--extra_llm_api_options", OPTIONS_FILE)
     return [*arguments.known.program, model]
 
 
@@ -121,8 +121,7 @@ def _speculation(replicas: Replicas, arguments: Arguments) -> None:
     if speculation is None:
         return
     name, draft = speculation.draft.name, draft_id(replicas.checkpoint, speculation, arguments)
-    heads = ("eagle", "mtp", "medusa", "ngram")
-    kind = arguments.value("speculative_config.decoding_type", name) if name in heads else "DraftTarget"
+    kind = arguments.value("speculative_config.decoding_type", name) if name in HEADS else "DraftTarget"
     if kind is None:
         arguments.note("speculation", f"{name}: the PyTorch backend of TensorRT-LLM has no such draft")
         return

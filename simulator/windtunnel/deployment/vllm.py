@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from windtunnel.core.results.deployment import POD_IP
+from windtunnel.core.speculation import HEADS
 from windtunnel.deployment.arguments import Arguments
 from windtunnel.deployment.checkpoints import draft_id, serving_model
 from windtunnel.deployment.replicas import Replicas
 
 _GIB = 2.0**30
 _LONGEST_BLOCK = 128
-POD_IP = "$(POD_IP)"
-"""Stands for the address of the pod, or of the host."""
 
 
 def vllm(replicas: Replicas, arguments: Arguments) -> list[str]:
@@ -134,8 +134,7 @@ def _speculation(replicas: Replicas, arguments: Arguments) -> None:
     if speculation is None:
         return
     name = speculation.draft.name
-    heads = ("eagle", "mtp", "medusa", "ngram")
-    config: dict[str, object] = {"method": name if name in heads else "draft_model"}
+    config: dict[str, object] = {"method": name if name in HEADS else "draft_model"}
     draft = draft_id(replicas.checkpoint, speculation, arguments)
     if draft is not None:
         config["model"] = draft

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from windtunnel.core.results.deployment import Deployment, EngineCommand, Unexpressed
+from windtunnel.core.results.deployment import OPTIONS_FILE, POD_IP, Deployment, EngineCommand, Unexpressed
 from windtunnel.report import page
 from windtunnel.report.numbers import plural, printable
 from windtunnel.report.page import Cell
@@ -20,7 +20,6 @@ from windtunnel.report.text import WIDTH, document
 FOLDER = "deploy"
 """The folder of the files."""
 MANIFEST, ORCHESTRATOR = "kubernetes.yaml", "disaggregated.yaml"
-_OPTIONS, _POD_IP = "OPTIONS", "$(POD_IP)"
 _MOUNT = "/etc/engine"
 _SECRET = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
 
@@ -61,10 +60,10 @@ def headline(command: EngineCommand) -> str:
 def script(command: EngineCommand) -> str:
     """Return a shell script that starts one replica."""
     lines = ["#!/bin/sh", *_comments(_about(command)), "set -e"]
-    if _POD_IP in command.environment.values():
+    if POD_IP in command.environment.values():
         lines.append('POD_IP="${POD_IP:-$(hostname -i)}"')
     for variable, value in command.environment.items():
-        shown = '"$POD_IP"' if value == _POD_IP else shlex.quote(value)
+        shown = '"$POD_IP"' if value == POD_IP else shlex.quote(value)
         lines.append(f"export {variable}={shown}")
     return document([*lines, *_shell(command, f'"$(dirname "$0")/{command.name}.yaml"', before="exec ")])
 
@@ -73,7 +72,7 @@ def _shell(command: EngineCommand, options: str, before: str = "") -> list[str]:
     """Return a command over several lines; ``options`` is the path of its file of options, quoted where needed."""
     lines = [before + shlex.join(command.program)]
     for argument in command.arguments:
-        value = options if argument.value == _OPTIONS else shlex.quote(argument.value or "")
+        value = options if argument.value == OPTIONS_FILE else shlex.quote(argument.value or "")
         lines.append(f"  {argument.flag}" + ("" if argument.value is None else f" {value}"))
     return [line + (" \\" if i < len(lines) - 1 else "") for i, line in enumerate(lines)]
 
@@ -198,7 +197,7 @@ def _service(command: EngineCommand, part_of: str) -> dict[str, object]:
 
 def _deployment(command: EngineCommand, part_of: str) -> dict[str, object]:
     environment: list[dict[str, Any]] = [{"name": "HF_TOKEN", "valueFrom": _SECRET}]
-    if _POD_IP in command.environment.values():
+    if POD_IP in command.environment.values():
         environment.append({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     environment += [{"name": variable, "value": value} for variable, value in command.environment.items()]
     # Processes of one engine exchange data in shared memory.
@@ -208,7 +207,8 @@ def _deployment(command: EngineCommand, part_of: str) -> dict[str, object]:
         volumes.append({"name": "options", "configMap": {"name": command.name}})
         mounts.append({"name": "options", "mountPath": _MOUNT})
     words = [
-        f"{_MOUNT}/{command.name}.yaml" if word == _OPTIONS else word for word in command.words[len(command.program) :]
+        f"{_MOUNT}/{command.name}.yaml" if word == OPTIONS_FILE else word
+        for word in command.words[len(command.program) :]
     ]
     container: dict[str, Any] = {
         "name": "engine",
@@ -245,7 +245,7 @@ def section(deployment: Deployment | None) -> Markup | None:
     parts: list[Markup | None] = []
     for command in deployment.commands:
         rows: list[list[str | Cell]] = [[Cell(shlex.join(command.program)), "", ""]]
-        rows += [[a.flag, a.value or "", a.key or ""] for a in command.arguments if a.value != _OPTIONS]
+        rows += [[a.flag, a.value or "", a.key or ""] for a in command.arguments if a.value != OPTIONS_FILE]
         rows += [[key, value, ""] for key, value in _leaves(command.options)]
         parts.append(page.table(headline(command), ["Argument", "Value", "Key"], rows, words=(0, 1, 2)))
         parts.append(page.notes(_notes(command.unexpressed), "Not in the arguments"))

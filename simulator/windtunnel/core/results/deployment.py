@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from windtunnel.core.results.data import OPTIONAL, Result
 
+OPTIONS_FILE, POD_IP = "OPTIONS", "$(POD_IP)"
+"""Stand for the path of a command's file of options, and for the address of the pod or the host, where it runs."""
+
 
 @dataclass(frozen=True)
 class Argument(Result):
