@@ -80,6 +80,14 @@ def test_the_first_token_counts_when_the_decode_replica_has_the_cache() -> None:
     assert serving is not None and "1 KV cache sent (229 MB)" in transfer_lines(serving)[0]
 
 
+def test_requests_do_not_move_between_different_engines() -> None:
+    for receiver in ({**DECODE, "engine": "vllm"}, {**DECODE, "role": "both", "engine": "sglang"}):
+        with pytest.raises(InputError, match=r"fleet\[1\].engine: readers reads prompts with trtllm") as raised:
+            run(disaggregated({**PREFILL, "engine": "trtllm"}, receiver))
+        assert raised.value.expected == "engine: trtllm in both entries"
+    assert run(disaggregated({**PREFILL, "engine": "vllm"}, {**DECODE, "engine": "vllm"})).result.jobs.completed == 1
+
+
 def test_a_request_of_one_token_does_not_move() -> None:
     done = run(disaggregated(output=1))
     assert done.result.jobs.completed == 1
