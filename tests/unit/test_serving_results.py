@@ -22,6 +22,7 @@ from windtunnel.report.numbers import value_range
 from windtunnel.report.run_page import render
 from windtunnel.report.summary import summary
 from windtunnel.scenario.read import scenario_from_data
+from windtunnel_models.engines import serving_engine
 
 MODEL = {
     "layers": 4, "width": 512, "feed_forward": 1024, "heads": 8, "kv_heads": 2, "head_dim": 64, "vocabulary": 4096,
@@ -118,14 +119,40 @@ def test_faster_and_slower_steps_carry_the_error_of_a_step_through() -> None:
         for estimate in times.by_name().values():
             assert isinstance(estimate, TokenEstimate) and estimate.value is not None
             # A request that is alone waits for nothing, so its times are in proportion to its steps.
-            assert estimate.model_low == pytest.approx(estimate.value / factor, rel=1e-6)
-            assert estimate.model_high == pytest.approx(estimate.value * factor, rel=1e-6)
+            if times in (serving.itl_s, serving.tpot_s):
+                assert estimate.model_low == pytest.approx(estimate.value / factor, rel=1e-6)
+                assert estimate.model_high == pytest.approx(estimate.value * factor, rel=1e-6)
     # Where requests queue, TTFT changes by more than the factor; the values themselves are those of the model.
     busy = crowded()
     _, serving, _ = ran(busy)
     mean = serving.ttft_s.mean if serving.ttft_s is not None else None
     assert isinstance(mean, TokenEstimate) and mean.value is not None and mean.model_low is not None
     assert mean.value / mean.model_low > factor
+
+
+def test_intervals_of_the_first_token_contain_the_error_of_what_the_engine_does_outside_of_its_steps() -> None:
+    """As in `validate serving`: the wider of the steps, the range of ``frontend_s``, and ``first_token_error``."""
+    data = scenario()
+    for engine in ("vllm", "generic"):
+        data["fleet"][0]["engine"] = engine
+        result, serving, _ = ran(data)
+        (factor,) = (row.accuracy.error_factor for row in result.model_accuracy if row.accuracy.op == "step")
+        profile = serving_engine(engine)
+        error, outside = profile.first_token_error.value, profile.frontend_s
+        assert factor is not None and outside.high is not None
+        for part in (serving, result.workloads[0].serving):
+            assert part is not None and part.ttft_s is not None and part.e2e_s is not None and part.tpot_s is not None
+            first, whole, token = (times.mean for times in (part.ttft_s, part.e2e_s, part.tpot_s))
+            assert isinstance(first, TokenEstimate) and isinstance(whole, TokenEstimate)
+            assert first.value is not None and whole.value is not None and token.value is not None
+            # The first token of a request that is alone; steps are in proportion, and the time outside of them is not.
+            slower_s = outside.value + (first.value - outside.value) * factor
+            high = max(first.value * error, slower_s + outside.high - outside.value)
+            assert first.model_high == pytest.approx(high, rel=1e-6)
+            faster_s = outside.value + (first.value - outside.value) / factor
+            low = min(first.value / error, max(faster_s - (outside.value - (outside.low or 0.0)), 0.0))
+            assert first.model_low == pytest.approx(low, rel=1e-6)
+            assert whole.model_high == pytest.approx(high + (whole.value - first.value) * factor, rel=1e-6)
 
 
 def test_counts_agree_with_the_jobs_and_both_engines_with_each_other() -> None:

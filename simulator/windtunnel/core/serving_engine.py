@@ -17,6 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from windtunnel.core.architecture import Architecture
 from windtunnel.core.decoder_memory import Reserves
@@ -111,6 +112,22 @@ class Limits:
     from_bytes: float = 0.0
 
 
+class Bounds(NamedTuple):
+    """A time of requests (s) with the ends of a 90% interval for the error of the models; None: no end is known."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def shifted(self, low_s: float | None, high_s: float | None) -> Bounds:
+        """Return the same with ends that are so much further from the value, and no lower one below 0."""
+        return Bounds(
+            self.value,
+            None if self.low is None or low_s is None else max(self.low - low_s, 0.0),
+            None if self.high is None or high_s is None else self.high + high_s,
+        )
+
+
 @dataclass(frozen=True)
 class ServingEngine:
     """A serving engine.
@@ -191,6 +208,27 @@ class ServingEngine:
             **found,
             error_factor=1.0 if error is None else error.value,
             provenance=max((value.provenance for value in sourced.values() if value is not None), default=None),
+        )
+
+    def with_first_token(self, first: Bounds, whole: Bounds) -> tuple[Bounds, Bounds]:
+        """Return the bounds of a time to the first token and of an end-to-end latency with the error of the former.
+
+        ``first`` and ``whole`` are bounds for the error of steps. The first token also comes earlier or later by what
+        is not known of ``frontend_s``, and its measured times lie within a factor of ``first_token_error`` in 90% of
+        configurations. The wider ends count. The latency contains the first token, so its ends move as far.
+        """
+        error, outside = self.first_token_error.value, self.frontend_s
+        earlier_s = 0.0 if outside.low is None else outside.value - outside.low
+        later_s = 0.0 if outside.high is None else outside.high - outside.value
+        moved = first.shifted(earlier_s, later_s)
+        wider = Bounds(
+            first.value,
+            None if moved.low is None else min(moved.low, first.value / error),
+            None if moved.high is None else max(moved.high, first.value * error),
+        )
+        return wider, whole.shifted(
+            None if first.low is None or wider.low is None else first.low - wider.low,
+            None if first.high is None or wider.high is None else wider.high - first.high,
         )
 
     def sources(self, model: Architecture, device: Device) -> dict[str, SourcedValue]:
