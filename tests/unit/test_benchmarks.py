@@ -1,11 +1,13 @@
-"""The benchmark of the engines still runs: a renamed key of scenarios broke it unnoticed once."""
+"""Scripts of benchmarks still run: a renamed key of scenarios broke one unnoticed once."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -23,3 +25,26 @@ def test_the_engine_benchmark_runs_the_same_jobs_as_its_peer(tmp_path: Path) -> 
         assert answer["jobs"] == 2000
         means.append(answer["energy_j"])
     assert abs(means[0] / means[1] - 1) < 1e-9
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_of_serving_pages_are_those_that_their_script_makes() -> None:
+    """Their rows are the script's, and its changes to the scenarios are valid; the figures are those of its last run."""
+    tables = script("serving_tables")
+    for name, table in tables.TABLES.items():
+        page = (tables.ROOT / table.page).read_text()
+        found = tables.place(name).findall(page)
+        assert len(found) == 1, name
+        rows = found[0][1].splitlines()
+        cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in (rows[0], *rows[2:])]
+        assert tables.lines(cells) == found[0][1], name
+        assert cells[0] == list(table.header), name
+        assert [row[: len(table.rows[0].labels)] for row in cells[1:]] == [list(row.labels) for row in table.rows], name
+        assert all(len(runs) == len(row.runs) for row, runs in zip(table.rows, tables.scenarios(table), strict=True))

@@ -269,7 +269,9 @@ def test_only_models_with_layers_for_it_have_multi_token_prediction() -> None:
     }  # fmt: skip
     for model in ("llama-3.1-8b", "kimi-k2"):
         with pytest.raises(InputError, match=f"models.chat.speculation.draft: {model} has no layers for multi-token"):
-            scenario_from_data(data(None, models={"chat": {"catalogue": model, "speculation": drafting(1, 0.8, "mtp")}}))
+            scenario_from_data(
+                data(None, models={"chat": {"catalogue": model, "speculation": drafting(1, 0.8, "mtp")}})
+            )
     served = scenario_from_data(
         data(None, models={"chat": {"catalogue": "deepseek-v3", "speculation": drafting(1, 0.8, "mtp")}})
     ).served_models["chat"]
