@@ -125,6 +125,18 @@ def test_what_the_cache_of_the_decode_replica_has_is_not_sent() -> None:
     assert without.tokens - moved(run(data)).tokens == 2 * 1600
 
 
+def test_a_network_that_is_not_stated_is_a_note_where_kv_caches_cross_it() -> None:
+    same = [{**PREFILL, "device": "h100-sxm-80gb"}, {**DECODE, "device": "h100-sxm-80gb"}]
+    for fleet, more, noted in (
+        ((PREFILL, DECODE), {}, True),
+        ((PREFILL, DECODE), {"network": {"bandwidth": "50 GB/s"}}, False),
+        (same, {}, False),
+        ([{**entry, "node": {"devices": 1}} for entry in same], {}, True),
+    ):
+        notes = run(disaggregated(*fleet, **more)).result.notes
+        assert any("a network that is not stated" in note and "8.49 GB/s" in note for note in notes) == noted, notes
+
+
 def test_two_transfers_to_one_replica_follow_each_other() -> None:
     """Two readers end at the same time, and the link of the only writer is busy with one cache after the other."""
     data = disaggregated({**PREFILL, "count": 2}, DECODE, stop={"jobs": 2}, network={"bandwidth": "100 MB/s"})

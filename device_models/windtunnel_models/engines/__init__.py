@@ -126,7 +126,7 @@ def _read(path: Path) -> ServingEngine:
     top = reader.mapping(
         (),
         required=("schema", "engine", "doc", "kernels", "scheduling", "memory", "sources", "values"),
-        optional=("fitted",),
+        optional=("fitted", "prefix_cache"),
     )
     reader.check_name("engine", path.stem)
     kernels = reader.mapping(("kernels",), required=("implementation", "fused_norms", "source"), optional=("fused_by",))
@@ -136,7 +136,10 @@ def _read(path: Path) -> ServingEngine:
         optional=("smallest_on",),
     )
     memory = reader.mapping(("memory",), required=("share_of", "graphs_in_share", "source"))
-    for section in ("kernels", "scheduling", "memory"):
+    cache = {}
+    if "prefix_cache" in top:
+        cache = reader.mapping(("prefix_cache",), required=("unless", "source"))
+    for section in ("kernels", "scheduling", "memory", *(("prefix_cache",) if cache else ())):
         reader.source(reader.at((section, "source")), (section, "source"))
     values = reader.values()
     for parameter in _PARAMETERS.values():
@@ -189,6 +192,7 @@ def _read(path: Path) -> ServingEngine:
         ),
         chunked_prefill=bool(scheduling["chunked_prefill"]),
         prefill_first=bool(scheduling["prefill_first"]),
+        prefix_cache_unless=str(cache.get("unless", "")),
         frontend_s=values["frontend_s"],
         late_prompts=values["late_prompts"],
         first_token_error=values["first_token_error"],

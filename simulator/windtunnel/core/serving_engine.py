@@ -145,6 +145,7 @@ class ServingEngine:
         chunked_prefill: Whether a prompt may begin in a step that has no room for the whole of it.
         prefill_first: Whether prompts are read in steps of their own, in which no sequence decodes (SGLang), or in the
             room that decoding sequences leave.
+        prefix_cache_unless: The setting without which the engine itself has a prefix cache; empty: it has none.
         frontend_s: The time that a request spends outside of the engine's steps before its first token.
         late_prompts: How many times of reading its prompt alone also pass before the first token is delivered. An
             engine that prepares a step while the step before runs has the tokens of that one a step later.
@@ -166,6 +167,7 @@ class ServingEngine:
     admission: Admission
     chunked_prefill: bool
     prefill_first: bool
+    prefix_cache_unless: str
     frontend_s: SourcedValue
     late_prompts: SourcedValue
     first_token_error: SourcedValue
