@@ -115,27 +115,30 @@ def test_the_result_tells_the_share_of_blocks_and_the_tokens() -> None:
 
 def test_an_engine_whose_prefix_cache_is_not_stated_is_a_note_where_prompts_share_beginnings(tmp_path: Path) -> None:
     """The results do not change: a prefix cache is a part of the policy, and a run without one says so."""
-    shared = scenario({"shared_prefix": 500})
-    talk = scenario({})
+    shared, talk = scenario({"shared_prefix": 500}), scenario({})
     talk["workload"][0]["session"] = {"turns": 2, "new_tokens": 10, "think": {"mean": "1 ms"}}
-    plain_trace = traced(tmp_path, [row(0, [1, 2]), row(10, [1, 3])])
-    del plain_trace["policy"]["batch"]["prefix_cache"]
-    for engine, setting in (
-        ("vllm", "--no-enable-prefix-caching"),
-        ("sglang", "--disable-radix-cache"),
-        ("trtllm", "enable_block_reuse: false"),
-        ("generic", None),
+    ids = traced(tmp_path, [row(0, [1, 2]), row(10, [1, 3])])
+    del ids["policy"]["batch"]["prefix_cache"]
+    alike, stated = scenario({}), scenario({"shared_prefix": 500}, prefix_cache={})
+    for engine, data, setting in (
+        ("vllm", shared, "--no-enable-prefix-caching"),
+        ("vllm", talk, "--no-enable-prefix-caching"),
+        ("vllm", ids, "--no-enable-prefix-caching"),
+        ("sglang", shared, "--disable-radix-cache"),
+        ("trtllm", shared, "enable_block_reuse: false"),
+        ("vllm", alike, None),
+        ("vllm", stated, None),
+        ("generic", shared, None),
     ):
-        for data in (shared, talk, plain_trace, scenario({}), scenario({"shared_prefix": 500}, prefix_cache={})):
-            data["fleet"][0]["engine"] = engine
-            noted = [
-                note
-                for note in doubtful_settings(prepare_run(scenario_from_data(data), CATALOGUE, "process"))
-                if "no prefix cache is stated" in note
-            ]
-            expected = setting is not None and data in (shared, talk, plain_trace)
-            assert len(noted) == expected
-            assert all(f"{engine} has one unless `{setting}`" in note for note in noted)
+        data["fleet"][0]["engine"] = engine
+        data["policy"]["batch"] |= {"tokens": 256}
+        noted = [
+            note
+            for note in doubtful_settings(prepare_run(scenario_from_data(data), CATALOGUE, "process"))
+            if "no prefix cache is stated" in note
+        ]
+        assert len(noted) == (setting is not None)
+        assert all(f"{engine} has one unless `{setting}`" in note for note in noted)
 
 
 def test_memory_is_shared_by_the_sequences_that_have_the_same_beginning() -> None:
