@@ -70,17 +70,17 @@ def check_roles(
 
 def _check_engines(scenario: Scenario, able: Sequence[FleetClass]) -> None:
     """Check that KV caches are sent between replicas of one engine: each engine has a connector of its own kind."""
-    sender = next((c for c in able if c.role == "prefill"), None)
-    if sender is None or sender.replica.engine is None:
+    first = next((c for c in able if c.role != "both"), None)
+    if first is None or first.replica.engine is None:
         return
-    for receiver in able:
-        engine = receiver.replica.engine
-        if engine is not None and engine.name != sender.replica.engine.name:
+    for other in able:
+        engine = other.replica.engine
+        if engine is not None and engine.name != first.replica.engine.name:
             raise InputError(
-                f"{sender.name} reads prompts with {sender.replica.engine.name}, and {receiver.name} runs "
+                f"{first.name} runs {first.replica.engine.name} with the role {first.role}, and {other.name} runs "
                 f"{engine.name}: no engine takes the KV cache of another one",
-                where=scenario.where("fleet", receiver.number, "engine"),
-                expected=f"engine: {sender.replica.engine.name} in both entries",
+                where=scenario.where("fleet", other.number, "engine"),
+                expected=f"engine: {first.replica.engine.name} in both entries",
             )
 
 
