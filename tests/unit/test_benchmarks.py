@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -28,11 +31,23 @@ def test_the_engine_benchmark_runs_the_same_jobs_as_its_peer(tmp_path: Path) -> 
 
 
 def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    path = BENCHMARKS / f"{name}.py"
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    sys.path.remove(str(path.parent))
     return module
+
+
+def test_the_error_of_first_tokens_counts_each_configuration_once() -> None:
+    """Of 19 configurations 18 are within the factor, however many rows the worst one has."""
+    first_tokens = script("accuracy/first_tokens")
+    rows = [first_tokens.Row("dense", "vllm", (n,), 0.1 * n) for n in range(19)]
+    assert first_tokens.factor(rows) == pytest.approx(math.exp(1.7))
+    assert first_tokens.factor([*rows, *[rows[18]] * 100]) == pytest.approx(math.exp(1.7))
+    assert first_tokens.of_others(rows, rows) == pytest.approx(18 / 19)
 
 
 def test_the_tables_of_serving_pages_are_those_that_their_script_makes() -> None:

@@ -39,6 +39,9 @@ OTHER = "other"
 EXPERTS = "experts"
 """The key of a table for mixtures of experts on any die."""
 
+DENSE = "dense"
+"""The key of a table for dense decoders on any die."""
+
 
 class Admission(Enum):
     """When a waiting request is admitted. ``ON_DEMAND``: when the cache has room for its prompt; a sequence may later
@@ -80,8 +83,7 @@ class FusedNorms:
 
         ``own`` is the engine's own implementation.
         """
-        has_experts = any(layers.experts is not None for layers in model.layers)
-        if self.of is FusedFor.NONE or (self.of is FusedFor.EXPERTS and not has_experts):
+        if self.of is FusedFor.NONE or (self.of is FusedFor.EXPERTS and not _has_experts(model)):
             return None
         if device.number("scale_up_bytes_per_s") is None:
             return None
@@ -149,7 +151,7 @@ class ServingEngine:
         frontend_s: The time that a request spends outside of the engine's steps before its first token.
         late_prompts: How many times of reading its prompt alone also pass before the first token is delivered. An
             engine that prepares a step while the step before runs has the tokens of that one a step later.
-        first_token_error: The factor of the 90% interval of the time to the first token.
+        first_token_errors: The factor of the 90% interval of the time to the first token, by ``DENSE`` and ``EXPERTS``.
         values: The numbers of ``EngineTimes`` by name and key, such as ``decode.GH100``. Keys are dies, for dense
             decoders, or ``EXPERTS`` or ``OTHER``.
         fitted: The SKUs whose measurements entered the numbers of a key.
@@ -170,7 +172,7 @@ class ServingEngine:
     prefix_cache_unless: str
     frontend_s: SourcedValue
     late_prompts: SourcedValue
-    first_token_error: SourcedValue
+    first_token_errors: Mapping[str, SourcedValue] = field(hash=False)
     values: Mapping[str, SourcedValue] = field(default_factory=dict, hash=False)
     fitted: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
     doc: str = ""
@@ -212,14 +214,18 @@ class ServingEngine:
             provenance=max((value.provenance for value in sourced.values() if value is not None), default=None),
         )
 
-    def with_first_token(self, first: Bounds, whole: Bounds) -> tuple[Bounds, Bounds]:
+    def first_token_error(self, model: Architecture) -> SourcedValue:
+        """Return the factor of the 90% interval of the time to the first token of a model."""
+        return self.first_token_errors[EXPERTS if _has_experts(model) else DENSE]
+
+    def with_first_token(self, model: Architecture, first: Bounds, whole: Bounds) -> tuple[Bounds, Bounds]:
         """Return the bounds of a time to the first token and of an end-to-end latency with the error of the former.
 
         ``first`` and ``whole`` are bounds for the error of steps. The first token also comes earlier or later by what
         is not known of ``frontend_s``, and its measured times lie within a factor of ``first_token_error`` in 90% of
         configurations. The wider ends count. The latency contains the first token, so its ends move as far.
         """
-        error, outside = self.first_token_error.value, self.frontend_s
+        error, outside = self.first_token_error(model).value, self.frontend_s
         earlier_s = 0.0 if outside.low is None else outside.value - outside.low
         later_s = 0.0 if outside.high is None else outside.high - outside.value
         moved = first.shifted(earlier_s, later_s)
@@ -255,9 +261,13 @@ def key_of(model: Architecture, device: Device) -> str:
     For dense decoders it is the die: the host that feeds it and the kernels that an engine has for it matter more than
     the format of the weights (reports/validation/published/engine_profiles.md).
     """
-    if any(layers.experts is not None for layers in model.layers):
+    if _has_experts(model):
         return EXPERTS
     return device.spec.lineage.die or device.spec.sku
+
+
+def _has_experts(model: Architecture) -> bool:
+    return any(layers.experts is not None for layers in model.layers)
 
 
 def divided_decoder(

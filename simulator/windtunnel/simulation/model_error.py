@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from windtunnel.core.architecture import Architecture
 from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import (
     Estimate,
@@ -35,6 +36,7 @@ _QUEUED = ("ttft", "e2e")
 """Times that include queueing: they have no upper end if the slower fleet cannot do the work."""
 Ends = tuple[float | None, float | None]
 _METRICS = ("ttft", "itl", "tpot", "e2e")
+_Served = tuple[ServingEngine, Architecture]
 
 
 def with_model_error(
@@ -108,11 +110,11 @@ def _with_first_tokens(first: PreparedRun, result: Measured) -> Measured:
     """
     if first.policy.batch.kind != "continuous":
         return result
-    served: dict[int, list[ServingEngine]] = {number: [] for number in range(len(result.workloads))}
+    served: dict[int, list[_Served]] = {number: [] for number in range(len(result.workloads))}
     for (cls, work), program in first.compiled.items():
         engine = first.classes[cls].replica.engine
         if program.decoder is not None and engine is not None:
-            served[work].append(engine)
+            served[work].append((engine, program.decoder.model))
     workloads = [
         replace(w, serving=_with_first_token(w.serving, served[number])) for number, w in enumerate(result.workloads)
     ]
@@ -120,7 +122,7 @@ def _with_first_tokens(first: PreparedRun, result: Measured) -> Measured:
     return replace(result, serving=_with_first_token(result.serving, every), workloads=workloads)
 
 
-def _with_first_token(serving: Serving | None, engines: Sequence[ServingEngine]) -> Serving | None:
+def _with_first_token(serving: Serving | None, engines: Sequence[_Served]) -> Serving | None:
     if serving is None or serving.ttft_s is None or serving.e2e_s is None or not engines:
         return serving
     ends: dict[str, dict[str, Ends]] = {"ttft": {}, "e2e": {}}
@@ -128,7 +130,7 @@ def _with_first_token(serving: Serving | None, engines: Sequence[ServingEngine])
         ttft, e2e = _bounds(estimate), _bounds(serving.e2e_s.of(name))
         if ttft is None or e2e is None:
             continue
-        wider = [engine.with_first_token(ttft, e2e) for engine in engines]
+        wider = [engine.with_first_token(model, ttft, e2e) for engine, model in engines]
         for metric, found in zip(ends, zip(*wider, strict=True), strict=True):
             lows, highs = [b.low for b in found], [b.high for b in found]
             low = None if None in lows else min(low for low in lows if low is not None)

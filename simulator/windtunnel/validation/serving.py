@@ -409,12 +409,13 @@ def _interval(
     times: Mapping[str, float | None], deployment: Deployment, profile: ServingEngine, device: Device
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
     """Return the 90% interval for the error of the models: the engine's factors of a step and of the first token."""
-    factor = profile.times(find_architecture(deployment.model), device).error_factor
+    model = find_architecture(deployment.model)
+    factor = profile.times(model, device).error_factor
     first, token, whole = (
         None if value is None else Bounds(value, value / factor, value * factor) for value in map(times.get, TIMES)
     )
     if first is not None and whole is not None:
-        first, whole = profile.with_first_token(first, whole)
+        first, whole = profile.with_first_token(model, first, whole)
     bounds = dict(zip(TIMES, (first, token, whole), strict=True))
     low = {name: None if bound is None else bound.low for name, bound in bounds.items()}
     return low, {name: None if bound is None else bound.high for name, bound in bounds.items()}
