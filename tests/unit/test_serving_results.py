@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from html import unescape
 from pathlib import Path
@@ -14,14 +15,17 @@ import pytest
 from tests.cases import memory_of
 
 import windtunnel
+from windtunnel.core.architecture import FORMAT_BITS
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import COMPLETED, DROPPED, Recording
 from windtunnel.core.results.run import RunResult, Serving, TokenEstimate
+from windtunnel.core.serving_engine import DENSE
 from windtunnel.engine.results.serving import largest_gaps
 from windtunnel.report.numbers import value_range
 from windtunnel.report.run_page import render
 from windtunnel.report.summary import summary
-from windtunnel.scenario.read import scenario_from_data
+from windtunnel.scenario.read import json_schema, scenario_from_data
+from windtunnel.scenario.target import OF_REQUESTS
 from windtunnel_models.engines import serving_engine
 
 MODEL = {
@@ -138,7 +142,7 @@ def test_intervals_of_the_first_token_contain_the_error_of_what_the_engine_does_
         result, serving, _ = ran(data)
         (factor,) = (row.accuracy.error_factor for row in result.model_accuracy if row.accuracy.op == "step")
         profile = serving_engine(engine)
-        error, outside = profile.first_token_error.value, profile.frontend_s
+        error, outside = profile.first_token_errors[DENSE].value, profile.frontend_s
         assert factor is not None and outside.high is not None
         for part in (serving, result.workloads[0].serving):
             assert part is not None and part.ttft_s is not None and part.e2e_s is not None and part.tpot_s is not None
@@ -263,7 +267,7 @@ def test_summary_and_report_keep_both_kinds_of_intervals_apart() -> None:
         assert words in " ".join(text.split())
     page = unescape(render(result, recording))
     assert f"chance {chance} · model {model}" in page
-    for words in ("SLO attainment", "Goodput", "KV cache peak", "Requests by workload", "Mean sequences"):
+    for words in ("SLO attainment", "Goodput", "KV cache peak", "Requests by workload", "TTFT p95", "Mean sequences"):
         assert words in page
 
 
@@ -381,3 +385,20 @@ def test_an_overloaded_class_does_not_void_the_class_that_goes_first() -> None:
     assert of_gold.met and of_gold.value is not None
     assert not of_free.met and of_free.value is None and str(of_free.reason).startswith("unstable")
     assert any("except those of gold" in note for note in result.notes)
+
+
+def test_the_tables_of_vllms_flags_and_metrics_name_keys_that_exist() -> None:
+    """Every word of their columns of ours is a key or a value of a scenario, or a key of a result."""
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
+    known = set(re.findall(r'"(\w+)"', json.dumps(json_schema()))) | {*FORMAT_BITS, *OF_REQUESTS}
+    known |= {"NAME", "R", "C", "N", "json", "ms", "s", "p99", "generate", "shared_prefix"}
+    result, _, _ = ran(scenario())
+    results = {"result", "json", *re.findall(r'"(\w+)"', json.dumps(result.to_dict()))}
+    flags, metrics = page.split("### Flags of vLLM")[1].split("### Names of metrics")
+    for text, column, words in ((flags, 2, known), (metrics.split("## ")[0], 1, results)):
+        rows = [row.split("|") for row in text.splitlines() if row.startswith("|") and "---" not in row]
+        assert len(rows) > 10
+        for row in rows:
+            for code in re.findall(r"`([^`]+)`", row[column]):
+                unknown = set(re.findall(r"[A-Za-z]\w*", code)) - words
+                assert not unknown, (code, unknown)
