@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from windtunnel.core.results.plan import OBJECTIVES, LoadPoint, PlanResult, RatePoint, SimulatedFleet, amount
-from windtunnel.report import page
+from windtunnel.report import deployment, page
 from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import NOTHING, number, plural, quantity, share, value_range
 from windtunnel.report.page import Tile
@@ -447,6 +447,7 @@ SECTIONS: Sequence[Callable[[PlanResult], Markup | None]] = (
     _answer,
     _figures,
     _fleets,
+    lambda plan: deployment.section(plan.deployment),
     _cheaper,
     _curve,
     _rates,
