@@ -136,7 +136,7 @@ def test_a_price_beyond_the_break_even_changes_the_answer_and_one_before_it_does
 
 def test_assumed_inputs_are_ranked_by_what_their_ranges_do_to_the_binding_target(found: PlanResult) -> None:
     ranked = found.explanation.assumptions
-    assert ranked is not None and ranked.inputs and ranked.simulations == 2 * len(ranked.inputs)
+    assert ranked is not None and ranked.inputs and ranked.simulations == found.replications * 2 * len(ranked.inputs)
     moved = [row.influence(ranked.value) for row in ranked.inputs]
     assert moved == sorted(moved, reverse=True)
     assert all(max(abs(r.step_low), abs(r.step_high)) >= ranked.others_step for r in ranked.inputs)

@@ -74,7 +74,7 @@ def assumptions(candidates: Candidates, prepared: PreparedRun, best: Evaluation)
         inputs=sorted(rows, key=lambda row: -row.influence(value)),
         others=len(rest),
         others_step=max((s.most for s in rest), default=0.0),
-        simulations=len(cases),
+        simulations=sum(evaluation.runs for evaluation in evaluations),
     )
 
 
