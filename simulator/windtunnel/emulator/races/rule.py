@@ -233,7 +233,19 @@ def access(
         warp_epoch = int(warp_epochs[me - 1 - base])
         at = place + (places[i] if listed else i)
         found, other, other_line, other_kind = 0, 0, 0, 0
-        if has_plain:
+        # First the atomic operations: if all are ordered, the element holds the value of the last plain write.
+        if has_atomic and kind < 2:
+            row = atomic[at]
+            found = unordered(row, 0, row[12] & 3, me, start, threads, warp_start, warp, epoch, warp_epoch)
+            other_kind = 2
+            if found > 0:
+                other, other_line = (row[4], row[5]) if found & 1 else (row[0], row[3])
+            elif kind == 1:
+                found = unordered(row, 6, row[12] >> 2, me, start, threads, warp_start, warp, epoch, warp_epoch)
+                other_kind = 3
+                if found > 0:
+                    other, other_line = (row[10], row[11]) if found & 1 else (row[6], row[9])
+        if found == 0 and has_plain:
             row = plain[at]
             level = row[12] & 3
             found = unordered(row, 0, level, me, start, threads, warp_start, warp, epoch, warp_epoch)
@@ -264,17 +276,6 @@ def access(
             if found == 0 and (kind == 1 or kind == 2):
                 found = unordered(row, 6, row[12] >> 2, me, start, threads, warp_start, warp, epoch, warp_epoch)
                 other_kind = 0
-                if found > 0:
-                    other, other_line = (row[10], row[11]) if found & 1 else (row[6], row[9])
-        if found == 0 and has_atomic and kind < 2:
-            row = atomic[at]
-            found = unordered(row, 0, row[12] & 3, me, start, threads, warp_start, warp, epoch, warp_epoch)
-            other_kind = 2
-            if found > 0:
-                other, other_line = (row[4], row[5]) if found & 1 else (row[0], row[3])
-            elif kind == 1:
-                found = unordered(row, 6, row[12] >> 2, me, start, threads, warp_start, warp, epoch, warp_epoch)
-                other_kind = 3
                 if found > 0:
                     other, other_line = (row[10], row[11]) if found & 1 else (row[6], row[9])
         if found > 0:

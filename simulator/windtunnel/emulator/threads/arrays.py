@@ -214,12 +214,12 @@ class ThreadArray:
         before = flat[at]
         if memory is not None:
             if self.checked:
-                failed = op == "cas" and not before == values[0]
+                failed = op == "cas" and before != values[0]
                 self._check(thread, line, at, FAILED if failed else ATOMIC)
                 releases = memory.releases.get(at)
                 if releases is None:
                     releases = memory.releases[at] = Releases()
-                releases.acquire_and_release(thread.clock)
+                releases.apply(thread.clock, acquires_only=failed)
             if thread.loops:
                 thread.record_poll(PolledRead(self, at, before, line))
             if thread.trace is not None:
