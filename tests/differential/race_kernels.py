@@ -70,6 +70,7 @@ class _Writer:
             self.threads, self.warp, self.blocks = 40, 32, draw.choice([1, 2])
         self.sparse = draw.some(0.5)
         self.fences = draw.some(0.3)
+        self.kinds: list[str] = []
         self.loops: list[str] = []
         self.variables = 0
         self.uniform = True
@@ -128,6 +129,10 @@ class _Writer:
         threads = self.threads * (1 if array == "s" else self.blocks)
         cells = draw.choice([1, 1, 2, CELLS])
         values = draw.choice([["7"], ["7", "8"], ["7", "7", "8"], ["t", "7"]])
+        # Few kinds of access, so that one pair of them does not hide the others.
+        self.kinds = draw.sample(["read", "write", "write", "add", "exch", "cas", "missed", "max", "rmw"], draw.randint(1, 3))
+        if draw.some(0.25):  # plain writes of two values, of which only some pairs are races
+            cells, values, self.kinds = 1, ["7", "8"], ["write"]
         for stretch in range(draw.randint(1, 6)):
             if stretch:
                 self._meet()
@@ -145,7 +150,7 @@ class _Writer:
 
     def _sparse_step(self, array: str, cell: int, value: str) -> None:
         draw = self.draw
-        kind = draw.choice(["read", "read", "write", "write", "add", "exch", "cas", "missed", "max", "rmw"])
+        kind = draw.choice(self.kinds)
         if self.fences and draw.some(0.4):
             kind = draw.choice(["fence", "fence_block", "flag", "flag"])
         index = draw.choice([str(cell), str(cell), f"{cell} + t * 0", f"({cell} + t - t) % 40"])
