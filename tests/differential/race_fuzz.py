@@ -22,10 +22,11 @@ import pytest
 from tests.differential.race_kernels import RandomKernel, random_kernel
 
 from windtunnel.core.errors import DataRace, Finding
+from windtunnel.emulator.common.symbolic import each_position
 from windtunnel.emulator.device.executable import CompiledKernel, Executable
 from windtunnel.emulator.lockstep import compiler
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray
-from windtunnel.emulator.races import shadow_memory
+from windtunnel.emulator.races import records, shadow_memory
 from windtunnel.emulator.threads import clocks
 from windtunnel.emulator.threads.arrays import ThreadArray
 from windtunnel.emulator.threads.launch import ThreadKernel
@@ -123,9 +124,7 @@ class Oracle:
             for accesses in by_cell.values()
             for place, (_, late) in enumerate(accesses)
             for number, early in accesses[:place]
-            if early.thread != late.thread
-            and not late.before >> number & 1
-            and conflict(early, late, strict=strict)
+            if early.thread != late.thread and not late.before >> number & 1 and conflict(early, late, strict=strict)
         ]
 
 
@@ -140,13 +139,18 @@ class _Recording:
     """What threads did in lockstep, if they were then executed one by one from the beginning."""
 
 
-def _lockstep_accesses(array: LockstepArray, lanes: Any, line: int, indices: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+def _lockstep_accesses(
+    array: LockstepArray, lanes: Any, line: int, indices: Sequence[Any]
+) -> Iterator[tuple[int, Any]]:
     """Yield thread and element of each lane."""
     position = array.position(lanes, line, indices)
-    places = shadow_memory.each_position(position, lanes.size)
+    places = each_position(position, lanes.size)
     address = array.flat.__array_interface__["data"][0]
     for thread, place in zip(lanes.identities.tolist(), places.tolist(), strict=True):
-        yield thread, (address if isinstance(array, GlobalArray) else (array.name, thread // lanes.chunk.threads), place)
+        yield (
+            thread,
+            (address if isinstance(array, GlobalArray) else (array.name, thread // lanes.chunk.threads), place),
+        )
 
 
 def _each(value: Any, lanes: Any, dtype: Any) -> list[Any]:
@@ -197,7 +201,12 @@ def _listen_in_lockstep(patch: pytest.MonkeyPatch) -> None:
         found = atomic(self, lanes, line, op, values, True, *indices)
         fails = [False] * lanes.size
         if op == "cas":
-            fails = [a != b for a, b in zip(_each(found, lanes, self.flat.dtype), _each(values[0], lanes, self.flat.dtype), strict=True)]
+            fails = [
+                a != b
+                for a, b in zip(
+                    _each(found, lanes, self.flat.dtype), _each(values[0], lanes, self.flat.dtype), strict=True
+                )
+            ]
         for (thread, cell), failed in zip(_lockstep_accesses(self, lanes, line, indices), fails, strict=True):
             _Recording.now.access(thread, "fail" if failed else "change", cell, line)  # type: ignore[union-attr]
         return found if used else None
@@ -330,7 +339,7 @@ def check(seed: int) -> str:
     kernel = random_kernel(seed)
     verdicts = {}
     with listening(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shadow_memory, "_PYTHON_WORK", 0 if seed % 2 else 2**60)
+        patch.setattr(records, "_PYTHON_WORK", 0 if seed % 2 else 2**60)
         compiled = Executable(function_of(kernel, f"race kernel {seed}")).specialised(arguments_of(kernel))
         for order in ORDERS:
             verdicts[order] = _check_order(kernel, compiled, order, f"seed {seed}, order {order}:\n{kernel.text}")

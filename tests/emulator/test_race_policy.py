@@ -13,7 +13,7 @@ import pytest
 
 import windtunnel
 from windtunnel import atomic, blockIdx, errors, f32, grid, i32, syncthreads, syncwarp, threadfence, threadIdx
-from windtunnel.emulator.races import shadow_memory
+from windtunnel.emulator.races import records
 
 ORDERS: Sequence[int | None] = (None, 0, 1, 2, 3, 4, 5)
 
@@ -34,7 +34,7 @@ def race_in(kernel: Any, blocks: int, threads: int, *, schedule: int | None, str
 @pytest.fixture(params=[False, True], ids=["interpreted", "compiled"], autouse=True)
 def rule(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Apply the rule in Python, and compiled."""
-    monkeypatch.setattr(shadow_memory, "_PYTHON_WORK", 0 if request.param else 2**60)
+    monkeypatch.setattr(records, "_PYTHON_WORK", 0 if request.param else 2**60)
 
 
 def always(kernel: Any, blocks: int, threads: int, *, races: bool, strict: bool = False) -> None:

@@ -57,7 +57,7 @@ class KernelLaunch:
 
 
 class Kernels:
-    """The kernels of a device. Findings are looked for if it is ``checked``, unordered equal writes if it is ``strict``.
+    """The kernels of a device. Findings are looked for if it is ``checked``; unordered equal writes too if ``strict``.
 
     ``schedule`` is the seed of the order in which threads are executed; None selects the fastest order.
     """
