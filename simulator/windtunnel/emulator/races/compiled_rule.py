@@ -44,7 +44,7 @@ def functions() -> tuple[Callable[..., int], Callable[[np.ndarray, np.ndarray], 
         "values_after": _compiled(rule.values_after, number(row, number, flag, number, number)),
     }
     who = (places, number, places, number, number, number, number, number, counts, counts, number)
-    signature = number(rows, rows, flag, flag, number, flag, number, *who, places, places, places)
+    signature = number(rows, rows, flag, flag, number, flag, flag, number, *who, places, places, places)
     return _compiled(rule.access, signature, **parts), _compiled(mark_once, flag(flags, places))
 
 

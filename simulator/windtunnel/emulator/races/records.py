@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,8 @@ FLAGS: Final = ("C", "W")
 """What compiled functions require of arrays: contiguous and writeable."""
 _LINE: Final = 64
 """Bytes of a cache line, and of a compiled record."""
+_MAX_ITEM: Final = 8
+"""Bytes of the largest number whose bits are compared."""
 _NO_PLACES = np.empty(0, np.int64)
 _NO_ROWS = np.empty((0, rule.FIELDS), np.int32)
 
@@ -54,8 +57,10 @@ class _Rows(dict[int, list[int]]):
 class Records:
     """The records of an array's elements, to which the rule is applied: interpreted at first, then compiled."""
 
-    def __init__(self, size: int, threads: int, warp: int) -> None:
+    def __init__(self, size: int, threads: int, warp: int, *, own: bool) -> None:
         self.size, self.threads, self.warp = size, threads, warp
+        self.own = own
+        """Whether the elements are those of blocks' own arrays."""
         self._is_compiled = False
         self._plain: Any = None
         self._atomic: Any = None
@@ -71,8 +76,9 @@ class Records:
         values: Any = _NO_PLACES
         before: Any = _NO_PLACES
         if number == rule.WRITES and value is None:
-            before = np.zeros(size, np.int64)
-            values = before if changes is None else np.require(np.broadcast_to(changes, size), np.int64, FLAGS)
+            before = values = _zeros(size)
+            if changes is not None:
+                values = np.require(np.broadcast_to(changes, size), np.int64, FLAGS)
         outcome: Any = np.zeros(4, np.int64)
         who = self._arguments(access)
         function: Callable[..., int] = rule.access
@@ -82,7 +88,7 @@ class Records:
             outcome = [0] * 4
             who = (who[0].tolist(), who[1], who[2].tolist(), *who[3:])
         plain, atomic = (_NO_ROWS if rows is None else rows for rows in (self._plain, self._atomic))
-        records = (plain, atomic, self._plain is not None, self._atomic is not None, number, strict)
+        records = (plain, atomic, self._plain is not None, self._atomic is not None, number, strict, self.own)
         while begin < size:
             begin = function(*records, begin, *who, values, before, outcome)
             if outcome[0] == rule.COMPARE:
@@ -155,9 +161,28 @@ def value_numbers(flat: np.ndarray, positions: np.ndarray, value: Any) -> tuple[
     values = np.broadcast_to(np.asarray(value).astype(flat.dtype), before.shape)
     if flat.dtype.kind in "iub":
         return values.astype(np.int64), before.astype(np.int64)
+    if flat.dtype.kind == "f" and flat.dtype.itemsize <= _MAX_ITEM:
+        return _bits(values), _bits(before)
     both = np.concatenate([values, before])
     numbers = np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return np.ascontiguousarray(numbers[: len(values)]), np.ascontiguousarray(numbers[len(values) :])
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    """Return the bits of floats as numbers, the same for all NaN and for both zeros."""
+    values = values + values.dtype.type(0)
+    values[np.isnan(values)] = np.nan
+    return values.view(f"i{values.itemsize}").astype(np.int64)
+
+
+@cache
+def _all_zeros(size: int) -> np.ndarray:
+    return np.zeros(size, np.int64)
+
+
+def _zeros(size: int) -> np.ndarray:
+    """Return so many zeros, which callers must not change."""
+    return _all_zeros(1 << max(size - 1, 0).bit_length())[:size]
 
 
 def is_equal(a: Any, b: Any) -> Any:

@@ -164,7 +164,7 @@ def values_after(row: Any, level: int, differs: bool, epoch: int, warp_epoch: in
 
     ``level`` is that of the set of writes before.
     """
-    mixed = row[_VALUES] & 3
+    mixed = int(row[_VALUES]) & 3
     if level == 3 or row[_EPOCH] > epoch:
         return mixed
     if row[_EPOCH] < epoch:
@@ -182,6 +182,7 @@ def access(
     has_atomic: bool,
     kind: int,
     strict: bool,
+    alone: bool,
     begin: int,
     places: Any,
     place: int,
@@ -210,6 +211,7 @@ def access(
         has_atomic: Whether there are any atomic operations.
         kind: ``READS``, ``WRITES``, ``CHANGES`` or ``FAILS``.
         strict: Whether plain writes of equal values conflict.
+        alone: Whether the threads of only one block access each element.
         begin: The first thread to check.
         places: Positions, or empty.
         place: Offset of the positions.
@@ -262,26 +264,29 @@ def access(
             level = row[_LEVELS] & 3
             found = unordered(row, _CHANGED, level, me, start, threads, warp_start, warp, epoch, warp_epoch)
             if kind == WRITES and not strict and row[_FIRST] != 0:
-                if not compared:
-                    outcome[0] = COMPARE
-                    return i
-                lane = row[_LANE]
-                if 0 < lane <= i and place + (places[lane - 1] if listed else lane - 1) == at:
-                    differs = values[i] != values[lane - 1]
+                if alone and found == 0 and row[_EPOCH] < epoch:
+                    row[_VALUES] = 0  # no other block can tell this write from those before the barrier
                 else:
-                    differs = values[i] != before[i]
-                if found > 0 and not differs:
-                    if row[_VALUES] & 3 >= found >> 1:
-                        other, other_line = row[_OTHER], row[_VALUES] >> 2
+                    if not compared:
+                        outcome[0] = COMPARE
+                        return i
+                    lane = row[_LANE]
+                    if 0 < lane <= i and place + (places[lane - 1] if listed else lane - 1) == at:
+                        differs = values[i] != values[lane - 1]
                     else:
-                        found = 0
-                elif found == 0:
-                    mixed = values_after(row, level, differs, epoch, warp_epoch)
-                    if differs:
-                        row[_VALUES] = mixed | row[_LINE] << 2
-                        row[_OTHER] = row[_FIRST]
-                    else:
-                        row[_VALUES] = mixed | row[_VALUES] >> 2 << 2
+                        differs = values[i] != before[i]
+                    if found > 0 and not differs:
+                        if row[_VALUES] & 3 >= found >> 1:
+                            other, other_line = row[_OTHER], row[_VALUES] >> 2
+                        else:
+                            found = 0
+                    elif found == 0:
+                        mixed = values_after(row, level, differs, epoch, warp_epoch)
+                        if differs:
+                            row[_VALUES] = mixed | row[_LINE] << 2
+                            row[_OTHER] = row[_FIRST]
+                        else:
+                            row[_VALUES] = mixed | row[_VALUES] >> 2 << 2
             other_kind = WRITES
             if found > 0 and other == 0:
                 other, other_line = witness(row, _CHANGED, found)

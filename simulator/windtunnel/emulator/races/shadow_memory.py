@@ -178,7 +178,7 @@ class ShadowMemory:
 
     def __init__(self, size: int, threads: int, warp: int, *, own: int = 0) -> None:
         self.size, self.own = size, own
-        self._records = Records(size, threads, warp)
+        self._records = Records(size, threads, warp, own=own > 0)
         self._interval = -1
         self._log: list[tuple[CheckedArray, str, Access, Changes]] = []
         self._logged_positions = 0
