@@ -211,7 +211,7 @@ def _listen_in_lockstep(patch: pytest.MonkeyPatch) -> None:
             _Recording.now.access(thread, "fail" if failed else "change", cell, line)  # type: ignore[union-attr]
         return found if used else None
 
-    barrier = compiler._HELPERS["barrier"]
+    barrier = compiler.HELPERS["barrier"]
 
     def heard_barrier(lanes: Any, line: int, scope: str) -> None:
         barrier(lanes, line, scope)  # type: ignore[operator]
@@ -221,7 +221,7 @@ def _listen_in_lockstep(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LockstepArray, "load", heard_load)
     patch.setattr(LockstepArray, "store", heard_store)
     patch.setattr(LockstepArray, "atomic", heard_atomic)
-    patch.setitem(compiler._HELPERS, "barrier", heard_barrier)  # type: ignore[arg-type]
+    patch.setitem(compiler.HELPERS, "barrier", heard_barrier)  # type: ignore[arg-type]
 
 
 def _listen_to_threads(patch: pytest.MonkeyPatch) -> None:

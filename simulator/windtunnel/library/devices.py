@@ -32,6 +32,7 @@ def open_device(
     schedule: int | None = None,
     checked: bool = True,
     strict: bool = False,
+    counted: bool = False,
 ) -> Accelerator:
     """Open an emulated accelerator, ``SKU`` or ``SKU@API``.
 
@@ -45,6 +46,8 @@ def open_device(
         schedule: The seed of the order in which the threads of a kernel are executed one by one. See ``explore``.
         checked: Whether kernels and the order of streams are checked for errors.
         strict: Whether two unordered writes of an equal value to one element are a `DataRace`.
+        counted: Whether the work of kernels that state none is counted, for the clock. Otherwise they move the contents
+            of their arrays once.
 
     Raises:
         InputError: The device is not in the catalogue, or another argument is not valid.
@@ -66,9 +69,11 @@ def open_device(
     model = device_model(name, catalogue or shipped_catalogue(), calibration)
     if not isinstance(strict, bool):
         raise InputError(f"{strict!r} is not a valid value of strict", expected="True or False")
+    if not isinstance(counted, bool):
+        raise InputError(f"{counted!r} is not a valid value of counted", expected="True or False")
     if strict and not checked:
         raise InputError("strict=True needs the checks that checked=False turns off", expected="checked=True")
-    context = EmulatedContext(model, host, interval, checked=checked, strict=strict, schedule=schedule)
+    context = EmulatedContext(model, host, interval, checked=checked, strict=strict, counted=counted, schedule=schedule)
     return Accelerator(context, leaks=leaks)
 
 

@@ -105,15 +105,19 @@ class Kernels:
         error.file, error.lines = file, (number,)
         return error
 
+    def compiled(self, launch: KernelLaunch) -> CompiledKernel | None:
+        """Return the compiled kernel of a launch that was checked; None for a function of whole arrays."""
+        executable = self._executables[launch.function]
+        return None if executable is None else executable.specialised(launch.arrays)
+
     def execute(self, launch: KernelLaunch, stream: StreamClock | None, where: CodeLine | None = None) -> None:
         """Execute a launch that was checked. Raises a finding; MissingSync only after the execution.
 
         ``stream`` is the clock of its stream, in which it is enqueued, or None if stream races are not detected.
         ``where`` is the program's line, by default that of the caller.
         """
-        function, order = launch.function, self.device.order
-        executable, memories = self._executables[function], launch.memories
-        kernel = None if executable is None else executable.specialised(launch.arrays)
+        function, order, memories = launch.function, self.device.order, launch.memories
+        kernel = self.compiled(launch)
         if not memories or order is None or stream is None:
             self._run(launch, kernel, ())
             return

@@ -65,18 +65,28 @@ class Records:
         self._plain: Any = None
         self._atomic: Any = None
 
-    def add(self, kind: str, array: CheckedArray, access: Access, value: Any, changes: Changes = None) -> None:
+    def add(
+        self,
+        kind: str,
+        array: CheckedArray,
+        access: Access,
+        value: Any,
+        changes: Changes = None,
+        *,
+        before: np.ndarray | None = None,
+    ) -> None:
         """Check and record an access. Raises DataRace.
 
-        ``value`` is what a plain write stores. A logged write states its ``changes`` instead, with no value.
+        ``value`` is what a plain write stores, and ``before`` what the writes before it have stored in the array. A
+        logged write states its ``changes`` instead, with no value.
         """
         number = rule.KINDS.index(kind)
         self._prepare(access.lanes.size, is_atomic=number in (rule.CHANGES, rule.FAILS))
         size, strict, begin = access.lanes.size, array.launch.strict, 0
         values: Any = _NO_PLACES
-        before: Any = _NO_PLACES
+        old: Any = _NO_PLACES
         if number == rule.WRITES and value is None:
-            before = values = _zeros(size)
+            old = values = _zeros(size)
             if changes is not None:
                 values = np.require(np.broadcast_to(changes, size), np.int64, FLAGS)
         outcome: Any = np.zeros(4, np.int64)
@@ -90,9 +100,10 @@ class Records:
         plain, atomic = (_NO_ROWS if rows is None else rows for rows in (self._plain, self._atomic))
         records = (plain, atomic, self._plain is not None, self._atomic is not None, number, strict, self.own)
         while begin < size:
-            begin = function(*records, begin, *who, values, before, outcome)
+            begin = function(*records, begin, *who, values, old, outcome)
             if outcome[0] == rule.COMPARE:
-                values, before = value_numbers(array.flat, each_position(access.position, size), value)
+                assert before is not None  # noqa: S101  a write with a value has it
+                values, old = value_numbers(before, each_position(access.position, size), value)
             elif outcome[0] == rule.RACE:
                 raise self._race(array, access, kind, begin, outcome)
 

@@ -194,6 +194,8 @@ class ShadowMemory:
         """For the grid's array: the same."""
         self._replays = False
         """Whether accesses are recorded element by element at once."""
+        self._values: np.ndarray | None = None
+        """What the recorded writes have stored, if other writes are benign; otherwise that is what memory holds."""
 
     def read(self, array: CheckedArray, lanes: Lanes, line: int, position: Any) -> None:
         """Record that threads read elements. Raises DataRace."""
@@ -220,21 +222,28 @@ class ShadowMemory:
 
     def _access(self, kind: str, array: CheckedArray, lanes: Lanes, line: int, position: Any, value: Any) -> None:
         chunk = lanes.chunk
-        if line in array.launch.program.benign_lines:
+        benign = array.launch.program.benign_lines
+        if line in benign:
             return
+        if benign and self._values is None:
+            self._values = array.flat.copy()
         access = Access(lanes, line, position, chunk.epochs, chunk.warp_epochs)
         if self.own and chunk.interval != self._interval:
             # A barrier of all threads orders everything before it before everything after it.
             self._interval, self._replays, self._logged_positions = chunk.interval, False, 0
             self._log.clear()
-        if not self._replays:
-            if self._add_to_log(kind, array, access, value):
-                return
+        if self._replays or not self._add_to_log(kind, array, access, value):
             self._replays = True
             for logged_array, logged_kind, logged, changes in self._log:
                 self._records.add(logged_kind, logged_array, logged, None, changes)
             self._log.clear()
-        self._records.add(kind, array, access, value)
+            self._records.add(kind, array, access, value, before=self._stored(array))
+        if kind == WRITE and self._values is not None:
+            self._values[each_position(position, lanes.size)] = value
+
+    def _stored(self, array: CheckedArray) -> np.ndarray:
+        """Return the values that the recorded writes have stored."""
+        return array.flat if self._values is None else self._values
 
     def _add_to_log(self, kind: str, array: CheckedArray, access: Access, value: Any) -> bool:
         """Log an access if no race with the logged accesses is possible; return whether it was logged."""
@@ -283,8 +292,8 @@ class ShadowMemory:
         """Return which elements of an access a value changes; None in strict mode, in which values do not matter."""
         if array.launch.strict:
             return None
-        is_affine = isinstance(position, AffinePositions)
-        elements = position.take(array.flat, copied=False) if is_affine else array.flat[position]
+        stored = self._stored(array)
+        elements = position.take(stored, copied=False) if isinstance(position, AffinePositions) else stored[position]
         changed = ~np.asarray(is_equal(elements, value))
         if not changed.any():
             return None

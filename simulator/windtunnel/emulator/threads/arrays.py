@@ -295,8 +295,8 @@ class ThreadArray:
                 if write[2] is not None or not _equal(write[1], value)
             }
         before = current.writes.get(clock.thread)
-        other = None if before is None else before[2] if _equal(before[1], value) else before[0]
-        current.writes[clock.thread] = (access, value, other)
+        another = None if before is None else before[2] if _equal(before[1], value) else before[0]
+        current.writes[clock.thread] = (access, value, another)
 
     def _require_order(self, clock: Clock, earlier: ClockedAccess | None, at: int, access: ClockedAccess) -> None:
         """Raise DataRace if an earlier access does not happen before this one."""
