@@ -22,7 +22,7 @@ class LaunchProfile:
         counts: What it did; None if its work cannot be counted.
         theoretical_occupancy: Resident warps of a compute unit, as a share of the most; None if the SKU does not say.
         registers: The 32-bit registers of a thread.
-        registers_are_estimated: Whether their number is an estimate, since ``@kernel(registers=...)`` does not state it.
+        registers_are_estimated: Whether their number is an estimate, as ``@kernel(registers=...)`` does not state it.
         engine: The hardware engine and the stream.
     """
 
@@ -98,11 +98,8 @@ class Profile:
         events: list[dict[str, object]] = []
         for launch in self.launches:
             start_us, end_us = launch.start_s * 1e6, (launch.start_s + launch.duration_s) * 1e6
-            shared = {"pid": self.device, "tid": launch.engine}
-            events.append(
-                {"name": launch.name, "ph": "X", "ts": start_us, "dur": end_us - start_us, "args": launch.metrics}
-                | shared
-            )
+            where = {"pid": self.device, "tid": launch.engine, "ts": start_us, "dur": end_us - start_us}
+            events.append({"name": launch.name, "ph": "X", **where, "args": launch.metrics})
             for name, value in launch.metrics.items():
                 for at, shown in ((start_us, value), (end_us, 0.0)):
                     events.append({"name": name, "ph": "C", "ts": at, "pid": self.device, "args": {launch.name: shown}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -43,7 +44,7 @@ class Traffic:
 
 @dataclass
 class ArrayTraffic:
-    """The traffic of one array of the device's memory: its size, and the bytes of sectors loaded and stored."""
+    """The bytes of one array's sectors that are loaded and stored, each once in a group of blocks; and its size."""
 
     size: int
     loaded: float = 0.0
@@ -77,8 +78,10 @@ class WorkCounts:
     shared_stores: Traffic = field(default_factory=Traffic)
     shared_atomics: Traffic = field(default_factory=Traffic)
     arrays: dict[str, ArrayTraffic] = field(default_factory=dict)
-    hottest: float = 0.0
-    """Atomic requests of warps to the element that gets most."""
+    atomic_clocks: float = 0.0
+    """Clocks for which the cache line with the most atomic operations is busy."""
+    cache_size: float = 0.0
+    """Bytes of the device's last-level cache."""
 
     @property
     def flops(self) -> Mapping[str, float]:
@@ -100,11 +103,16 @@ class WorkCounts:
 
     @property
     def memory_bytes(self) -> float:
-        """Bytes to and from the device's memory, if the caches keep what is accessed again.
+        """Bytes to and from the device's memory.
 
-        Of each array at most all is loaded once and stored once.
+        Caches keep what a group of neighbouring blocks accesses again. Arrays that fit into the last-level cache
+        together are loaded once and stored once at most; others again for each group.
         """
-        return sum(min(one.loaded, one.size) + min(one.stored, one.size) for one in self.arrays.values())
+        fits = sum(one.size for one in self.arrays.values()) <= self.cache_size
+        most = [one.size if fits else math.inf for one in self.arrays.values()]
+        return sum(
+            min(one.loaded, size) + min(one.stored, size) for one, size in zip(self.arrays.values(), most, strict=True)
+        )
 
     @property
     def cache_bytes(self) -> float:

@@ -4,12 +4,12 @@ A kernel that states no work moves the contents of its arrays once (``work_of``)
 ``counted=True`` its work is counted instead, at the first launch with such arguments, and priced as the operation
 `kernel`: its bytes and arithmetic are those that take as long as the slowest part of the counted work.
 
-- Memory: each array's sectors, at most all of it (`WorkCounts.memory_bytes`); or the sectors of all requests at the
-  rate of the last-level cache; or the atomic requests to one element, one in each clock (assumed: an L2 slice executes
-  one operation on a sector in a clock).
+- Memory: each array's sectors (`WorkCounts.memory_bytes`); or the sectors of all requests at the rate of the last-level
+  cache; or the atomic operations on one cache line, one after another.
 - Arithmetic: instructions of warps, 32 lanes each, so that inactive threads count; special functions at a quarter of
-  the rate and float64 at that of the SKU (NVIDIA, CUDA C++ Programming Guide, "Arithmetic Instructions"); or passes
-  over the banks of shared memory, one in each clock and compute unit.
+  the rate, and float64 at a half (stacked memory) or a 64th of it, unless the SKU states it (NVIDIA, CUDA C++
+  Programming Guide, "Arithmetic Instructions"); or passes over the banks of shared memory, one in each clock and
+  compute unit.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from windtunnel.runtime.work_counts import WorkCounts
 
 _SPECIAL_SLOTS = 4
 """Lanes' turns of a special function, of which a compute unit has a quarter as many units as lanes."""
-_FLOAT64_SLOTS = 32
-"""Turns of a float64 operation on a GPU whose SKU does not state its float64 rate (assumed: 2 to 64)."""
+_FLOAT64_SLOTS = {True: 2, False: 64}
+"""Turns of a float64 operation on GPUs with and without stacked memory whose SKU does not state its float64 rate: as
+compute capabilities 8.0 and 9.0, and 8.6, 8.9 and 12.0 (CUDA C++ Programming Guide, "Arithmetic Instructions")."""
 _BASE_REGISTERS, _REGISTERS_OF_VARIABLE = 16, 2
 """An estimate of a thread's registers: 16 (what the smallest of 79 kernels on an H200 have), and two for each variable
 (assumed: 1 to 4)."""
@@ -68,7 +69,7 @@ class LaunchWork:
         if counts is None:
             works = function.work_of(launch.grid, launch.block, launch.arrays)
         else:
-            works = [self._work(launch, counts)]
+            works = [self.work_of_counts(launch, counts)]
         price = costs.price_of_work(works)
         if function.constant:
             self._constant_prices[function] = price
@@ -109,9 +110,11 @@ class LaunchWork:
                 run = self._compiled[id(kernel)] = compile_counted(kernel.lockstep)
             info = self.device.info
             configuration = Launch(kernel.program, launch.grid, launch.block, info.name, info.limits.warp)
-            self._counts[key] = count_work(
+            counts = self._counts[key] = count_work(
                 kernel.lockstep, run, configuration, launch.arrays, lambda declared: with_size(declared, launch.shared)
             )
+            if counts is not None:
+                counts.cache_size = Parameters(self.device.device).get("l2_bytes") or 0.0
         return self._counts[key]
 
     @staticmethod
@@ -129,7 +132,7 @@ class LaunchWork:
         threads = math.ceil(math.prod(launch.block) / limits.warp) * limits.warp
         return min(blocks * threads / unit_threads, 1.0)
 
-    def _work(self, launch: KernelLaunch, counts: WorkCounts) -> Work:
+    def work_of_counts(self, launch: KernelLaunch, counts: WorkCounts) -> Work:
         """Return the operation that takes as long as the counted work."""
         threads = math.prod(launch.grid) * math.prod(launch.block)
         moved, flops = counts.memory_bytes, sum(counts.flops.values())
@@ -143,14 +146,14 @@ class LaunchWork:
         """Return the bytes that memory moves in the time of the slowest part."""
         clock, memory = p("boost_clock_hz"), p("memory_bandwidth_bytes_per_s")
         cache = p("l2_bytes_per_clock") * clock * self.device.units
-        return max(counts.memory_bytes, counts.cache_bytes * memory / cache, counts.hottest / clock * memory)
+        return max(counts.memory_bytes, counts.cache_bytes * memory / cache, counts.atomic_clocks / clock * memory)
 
     def _slowest_arithmetic(self, p: Parameters, counts: WorkCounts) -> float:
         """Return the FLOP of float32 fused multiply-adds in the time of the slowest part."""
         peak = p("vector_flops_per_s", "float32")
         lanes = peak / (2.0 * self.device.units * p("boost_clock_hz"))
         float64 = p.get("vector_flops_per_s", "float64")
-        turns = peak / float64 if float64 else _FLOAT64_SLOTS
+        turns = peak / float64 if float64 else _FLOAT64_SLOTS[p.lineage.stacked_memory]
         operations = counts.operations
         doubles = sum(operations.get(name, 0.0) for name in ("dadd", "dmul", "dfma"))
         issued = counts.instructions * self.device.info.limits.warp

@@ -22,7 +22,13 @@ from windtunnel.emulator.common.symbolic import each_position
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LockstepArray, SharedArray
 from windtunnel.runtime.work_counts import SECTOR_BYTES, ArrayTraffic, Traffic, WorkCounts
 
-_BANKS, _WORD_BYTES = 32, 4
+_BANKS, _WORD_BYTES, _LINE_BYTES = 32, 4, 128
+_SECTOR_CLOCKS, _INTEGER_CLOCKS, _FLOAT_CLOCKS = 1.15, 1.45, 3.5
+"""Clocks of a cache line for a sector of an atomic request, and for each thread of a warp at one element, by type.
+
+Fitted to four launches on an H200 (reports/validation/h200-sxm-141gb/2026-11-26/kernels: "atomic on one address", on 2
+and on 32 addresses, and "float atomic on one address"); assumed for other devices.
+"""
 _SPAN = 1 << 44
 """More than any address or word, so that warp and address make one number."""
 
@@ -44,11 +50,18 @@ class WorkCounter:
     def __init__(self, counts: WorkCounts) -> None:
         self.counts = counts
         self.operations: Counter[str] = Counter()
-        self.hits: dict[str, np.ndarray] = {}
-        """For each array of the device, the atomic requests to each element; shape (elements,)."""
+        self.busy: dict[str, np.ndarray] = {}
+        """For each array of the device, the clocks of atomic operations on each cache line; shape (lines,)."""
+        self._stamps: dict[tuple[str, bool], np.ndarray] = {}
+        """By array and whether it is stored to, the group that touched each sector last; shape (sectors,)."""
+        self._group = 0
         self._warps: dict[int, tuple[Any, int]] = {}
 
-    def executed(self, lanes: Lanes, operations: Mapping[str, int]) -> None:
+    def begin_group(self) -> None:
+        """Begin the next group of blocks."""
+        self._group += 1
+
+    def executed(self, lanes: Lanes, operations: Mapping[str, float]) -> None:
         """Count a statement."""
         for name, count in operations.items():
             if name != "instructions":
@@ -75,8 +88,21 @@ class WorkCounter:
             known = self._warps[id(lanes)] = (lanes, len(np.unique(lanes.select(lanes.chunk.warps))))  # type: ignore[attr-defined]
         return known[1]
 
-    def memory(self, array: LockstepArray, kind: str, lanes: Lanes, line: int, indices: Sequence[Value]) -> None:
-        """Count an access, before it is made. ``kind`` is ``load``, ``store`` or ``atomic``."""
+    def memory(
+        self,
+        array: LockstepArray,
+        kind: str,
+        lanes: Lanes,
+        line: int,
+        indices: Sequence[Value],
+        *,
+        is_combined: bool = False,
+    ) -> None:
+        """Count an access, before it is made.
+
+        ``kind`` is ``load``, ``store`` or ``atomic``. ``is_combined``: threads of a warp that change one element by an
+        atomic operation do so at once.
+        """
         places = each_position(array.position(lanes, line, indices), lanes.size)
         warps = lanes.select(lanes.chunk.warps)  # type: ignore[attr-defined]
         counts, size = self.counts, array.flat.itemsize
@@ -84,37 +110,62 @@ class WorkCounter:
             traffic = {"load": counts.shared_loads, "store": counts.shared_stores, "atomic": counts.shared_atomics}[
                 kind
             ]
-            self._shared(traffic, warps, places % max(array.size, 1), size, is_atomic=kind == "atomic")
+            self._shared(
+                traffic, warps, places % max(array.size, 1), size, is_atomic=kind == "atomic" and not is_combined
+            )
             return
         if not isinstance(array, GlobalArray):
             self._sectors(counts.local, warps, places, size)
             return
         traffic = {"load": counts.loads, "store": counts.stores, "atomic": counts.atomics}[kind]
-        touched = self._sectors(traffic, warps, places, size) * SECTOR_BYTES
+        self._sectors(traffic, warps, places, size)
         of_array = counts.arrays.setdefault(array.name, ArrayTraffic(array.flat.nbytes))
         if kind != "store":
-            of_array.loaded += touched
+            of_array.loaded += self._new_bytes(array, places, stored=False)
         if kind != "load":
-            of_array.stored += touched
+            of_array.stored += self._new_bytes(array, places, stored=True)
         if kind == "atomic":
-            distinct, repeats = np.unique(warps * _SPAN + places, return_counts=True)
-            traffic.conflicts += float((repeats - 1).sum())
-            hits = self.hits.setdefault(array.name, np.zeros(array.flat.size, np.int64))
-            np.add.at(hits, distinct % _SPAN, 1)
+            self._atomic(array, warps, places, is_combined=is_combined)
+
+    def _new_bytes(self, array: LockstepArray, places: np.ndarray, *, stored: bool) -> int:
+        """Return the bytes of the sectors that this group of blocks has not touched before, and mark them."""
+        stamps = self._stamps.get((array.name, stored))
+        if stamps is None:
+            stamps = self._stamps[array.name, stored] = np.zeros(array.flat.nbytes // SECTOR_BYTES + 1, np.int8)
+        sectors = places * array.flat.itemsize // SECTOR_BYTES
+        new = np.unique(sectors[stamps[sectors] != self._group])
+        stamps[new] = self._group
+        return len(new) * SECTOR_BYTES
+
+    def _atomic(self, array: LockstepArray, warps: np.ndarray, places: np.ndarray, *, is_combined: bool) -> None:
+        """Count how long atomic operations keep their cache lines busy."""
+        size = array.flat.itemsize
+        elements, repeats = np.unique(warps * _SPAN + places, return_counts=True)
+        self.counts.atomics.conflicts += float((repeats - 1).sum())
+        if is_combined:
+            repeats = np.ones_like(repeats)
+        lines = elements // _SPAN * _SPAN + elements % _SPAN * size // _LINE_BYTES
+        requests, first = np.unique(lines, return_index=True)
+        sectors = np.unique(elements // _SPAN * _SPAN + elements % _SPAN * size // SECTOR_BYTES)
+        in_line = np.bincount(np.searchsorted(requests, sectors // _SPAN * _SPAN + sectors % _SPAN // 4))
+        each = _FLOAT_CLOCKS if array.flat.dtype.kind == "f" else _INTEGER_CLOCKS
+        again = np.maximum.reduceat(repeats, first)
+        clocks = np.maximum(in_line * _SECTOR_CLOCKS, np.where(again > 1, each, _INTEGER_CLOCKS) * again)
+        busy = self.busy.setdefault(array.name, np.zeros(array.flat.nbytes // _LINE_BYTES + 1))
+        np.add.at(busy, requests % _SPAN, clocks)
 
     @staticmethod
-    def _sectors(traffic: Traffic, warps: np.ndarray, places: np.ndarray, size: int) -> int:
+    def _sectors(traffic: Traffic, warps: np.ndarray, places: np.ndarray, size: int) -> None:
         distinct = np.unique(warps * _SPAN + places * size // SECTOR_BYTES)
         traffic.requests += len(np.unique(distinct // _SPAN))
         traffic.sectors += len(distinct)
         traffic.elements += len(places)
-        return len(distinct)
 
     @staticmethod
     def _shared(traffic: Traffic, warps: np.ndarray, places: np.ndarray, size: int, *, is_atomic: bool) -> None:
         words = places * size // _WORD_BYTES
         keys = warps * _SPAN + words
-        # Atomic operations on one word take turns; other accesses of one word are one.
+        # Integer additions to one word are combined, as a histogram of one value on an H200 shows; those of floats not.
         distinct = np.sort(keys) if is_atomic else np.unique(keys)
         banks, in_bank = np.unique(distinct // _SPAN * _BANKS + distinct % _SPAN % _BANKS, return_counts=True)
         requests, first = np.unique(banks // _BANKS, return_index=True)
@@ -149,7 +200,10 @@ class CountedArray:
 
     def atomic(self, lanes: Lanes, line: int, op: str, values: Sequence[Value], used: bool, *indices: Value) -> Value:
         """Change elements."""
-        self._counter.memory(self._array, "atomic", lanes, line, indices)
+        places = self._array.position(lanes, line, indices)
+        is_integer = self._array.flat.dtype.kind != "f" and op not in ("exch", "cas")
+        is_one = isinstance(places, int) or isinstance(self._array, SharedArray)
+        self._counter.memory(self._array, "atomic", lanes, line, indices, is_combined=is_integer and is_one)
         return self._array.atomic(lanes, line, op, values, used, *indices)
 
 

@@ -31,7 +31,7 @@ class _CountingGenerator(LockstepGenerator):
     """Emits the same function, which also counts each statement before it executes it."""
 
     def __init__(self, program: ir.Program, body: list[ir.Stmt]) -> None:
-        self._condition: dict[str, int] | None = None
+        self._condition: dict[str, float] | None = None
         """The operations of a loop's condition, until its body is emitted."""
         super().__init__(program, body)
 
@@ -52,7 +52,7 @@ class _CountingGenerator(LockstepGenerator):
             self._condition = operations_of(statement)
         super().statement(statement, frame)
 
-    def _executed(self, operations: dict[str, int], frame: Frame) -> None:
+    def _executed(self, operations: dict[str, float], frame: Frame) -> None:
         self.emit(f"{frame.lanes}.chunk.counter.executed({frame.lanes}, {self._constant(operations)})")
 
 
@@ -103,6 +103,7 @@ def count_work(
     try:
         with np.errstate(all="ignore"):
             for first, count in _samples(blocks, math.prod(launch.block)):
+                counter.begin_group()
                 chunk = CountedChunk(unchecked, first, count, counter)
                 own = {
                     name: CountedArray(_declared(unchecked, sized(declared), chunk), counter)
@@ -133,12 +134,12 @@ def _scaled(counter: WorkCounter) -> WorkCounts:
     counts = counter.counts
     factor = counts.blocks / counts.sampled
     counts.operations = {name: count * factor for name, count in sorted(counter.operations.items())}
-    counts.hottest = factor * max((int(hits.max()) for hits in counter.hits.values() if hits.size), default=0)
+    counts.atomic_clocks = factor * max((float(busy.max()) for busy in counter.busy.values()), default=0.0)
     for field in fields(counts):
         value = getattr(counts, field.name)
         if isinstance(value, Traffic):
             setattr(counts, field.name, value.scaled(factor))
-        elif isinstance(value, float) and field.name != "hottest":
+        elif isinstance(value, float) and field.name not in ("atomic_clocks", "cache_size"):
             setattr(counts, field.name, value * factor)
     counts.arrays = {
         name: ArrayTraffic(one.size, one.loaded * factor, one.stored * factor) for name, one in counts.arrays.items()

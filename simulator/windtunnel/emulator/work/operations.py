@@ -24,18 +24,32 @@ _OTHER_FUNCTION: Mapping[str, int] = {"mul": 2, "fma": 8, "special": 1}
 """Another function of `math`, assumed (2 to 30 instructions): float32 polynomials of CUDA's libdevice."""
 
 
-def operations_of(statement: ir.Stmt) -> dict[str, int]:
+_UNROLLED = 4
+"""Iterations of a loop that compilers put into one, so that its own counting is done once for all (NVCC's default)."""
+
+
+def operations_of(statement: ir.Stmt) -> dict[str, float]:
     """Return what one thread executes for a statement, without the statements inside it: counts by name.
 
-    ``instructions`` is their sum with loads, stores and branches.
+    ``instructions`` is their sum with loads, stores and branches. What a loop counts is shared by unrolled iterations.
     """
     counts: Counter[str] = Counter()
     for value in vars(statement).values():
         for expression in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(expression, ir.Expr):
                 _count(expression, counts)
-    counts["instructions"] = sum(counts.values()) + 1
-    return dict(counts)
+    counts["instructions"] = sum(counts.values()) + (not isinstance(statement, ir.Assign))
+    share = _UNROLLED if isinstance(statement, ir.While) or _counts_iterations(statement) else 1
+    return {name: count / share for name, count in counts.items()}
+
+
+def _counts_iterations(statement: ir.Stmt) -> bool:
+    """Return whether a statement is ``k = k + 1`` with a constant."""
+    if not isinstance(statement, ir.Assign) or not isinstance(statement.value, ir.Binary):
+        return False
+    value = statement.value
+    is_own = isinstance(value.left, ir.Variable) and value.left.name == statement.name
+    return is_own and value.op in ("+", "-") and isinstance(value.right, (ir.Literal, ir.Variable))
 
 
 def _count(e: ir.Expr, counts: Counter[str]) -> None:
@@ -63,6 +77,10 @@ def _count_binary(e: ir.Binary, counts: Counter[str]) -> None:
         # A comparison of floats, or their minimum, is no arithmetic operation of floats.
         floats = any(child.type is not None and child.type.kind == "float" for child in children)
         counts["other" if floats else "integer"] += 1
+        product = next((child for child in children if isinstance(child, ir.Binary) and child.op == "*"), None)
+        if product is not None and e.op in ("+", "-") and not floats:  # one multiply-add
+            children.remove(product)
+            children += [product.left, product.right]
     elif e.op in ("+", "-"):
         # Compilers contract a product and a sum unless they are told not to (-fmad=false).
         product = next((child for child in children if isinstance(child, ir.Binary) and child.op == "*"), None)
