@@ -102,9 +102,9 @@ def counted(row: measure.Row) -> tuple[WorkCounts, float, float, float] | None:
     seconds = []
     for interval in ("low", "best", "high"):
         context = EmulatedContext(shipped_catalogue().device(SKU), None, interval, counted=True)
-        work = context.work.work_of_counts(
-            KernelLaunch(kernel, launch.grid, launch.block, arguments, arguments, shared), counts
-        )
+        given_launch = KernelLaunch(kernel, launch.grid, launch.block, arguments, arguments, shared)
+        context.kernels.check(given_launch)
+        work = context.work.work_of_counts(given_launch, counts)
         seconds.append(context.costs.price_of_work([work]).ticks / 1e12)
     return counts, seconds[0], seconds[1], seconds[2]
 

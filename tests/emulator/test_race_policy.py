@@ -190,6 +190,34 @@ def test_a_failed_compare_and_swap_reads_the_element() -> None:
 
 
 @windtunnel.kernel
+def a_failed_swap_after_a_fence(d: i32[:], out: i32[:]):
+    if threadIdx.x == 0:
+        d[0] = 1
+        threadfence()
+        atomic.cas(d, 1, 5, 9)
+    else:
+        atomic.add(d, 1, 1)
+        out[0] = d[0]
+
+
+def test_a_failed_compare_and_swap_publishes_nothing() -> None:
+    always(a_failed_swap_after_a_fence, 1, 2, races=True)
+
+
+@windtunnel.kernel
+def seven_between_two_eights(d: i32[:], out: i32[:]):
+    if threadIdx.x == 0:
+        d[0] = 8
+    if threadIdx.x == 1:
+        d[0] = 7  # windtunnel: benign
+        d[0] = 7
+
+
+def test_a_benign_write_hides_no_other_pair() -> None:
+    always(seven_between_two_eights, 1, 2, races=True)
+
+
+@windtunnel.kernel
 def stops_early(d: i32[:], out: i32[:]):
     if d[0] == 0:
         d[0] = 1  # windtunnel: benign

@@ -37,9 +37,11 @@ class Traffic:
     conflicts: float = 0.0
     elements: float = 0.0
 
-    def scaled(self, factor: float) -> Traffic:
-        """Return the traffic of so many times as many blocks."""
-        return Traffic(*(value * factor for value in vars(self).values()))
+    def plus(self, other: Traffic, factor: float) -> Traffic:
+        """Return this traffic and so many times the other."""
+        return Traffic(
+            *(mine + theirs * factor for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True))
+        )
 
 
 @dataclass

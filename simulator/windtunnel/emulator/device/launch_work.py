@@ -5,7 +5,8 @@ A kernel that states no work moves the contents of its arrays once (``work_of``)
 `kernel`: its bytes and arithmetic are those that take as long as the slowest part of the counted work.
 
 - Memory: each array's sectors (`WorkCounts.memory_bytes`); or the sectors of all requests at the rate of the last-level
-  cache; or the atomic operations on one cache line, one after another.
+  cache; or the atomic operations on one cache line, one after another; or the latency of a load for each wave of
+  resident blocks; or the starts of blocks, one after another in each compute unit.
 - Arithmetic: instructions of warps, 32 lanes each, so that inactive threads count; special functions at a quarter of
   the rate, and float64 at a half (stacked memory) or a 64th of it, unless the SKU states it (NVIDIA, CUDA C++
   Programming Guide, "Arithmetic Instructions"); or passes over the banks of shared memory, one in each clock and
@@ -38,6 +39,10 @@ _SPECIAL_SLOTS = 4
 _FLOAT64_SLOTS = {True: 2, False: 64}
 """Turns of a float64 operation on GPUs with and without stacked memory whose SKU does not state its float64 rate: as
 compute capabilities 8.0 and 9.0, and 8.6, 8.9 and 12.0 (CUDA C++ Programming Guide, "Arithmetic Instructions")."""
+_LOAD_S, _BLOCK_S = 0.8e-6, 80e-9
+"""The time for which a thread that loads an element and stores another is resident, and the time from block to block of
+a compute unit. From two launches on an H200 ("copy", and "copy in blocks of 64"; reports/validation/h200-sxm-141gb/
+2026-11-26/kernels); assumed for other GPUs (0.5 to 1.2 us, 40 to 160 ns)."""
 _BASE_REGISTERS, _REGISTERS_OF_VARIABLE = 16, 2
 """An estimate of a thread's registers: 16 (what the smallest of 79 kernels on an H200 have), and two for each variable
 (assumed: 1 to 4)."""
@@ -139,8 +144,20 @@ class LaunchWork:
         device = self.device.device
         if device.kind.name == "gpu":
             p = Parameters(device)
-            moved, flops = self._slowest_memory(p, counts), self._slowest_arithmetic(p, counts)
+            latency = self._latency_s(launch, counts) * p("memory_bandwidth_bytes_per_s")
+            moved, flops = max(self._slowest_memory(p, counts), latency), self._slowest_arithmetic(p, counts)
         return {"op": "kernel", "threads": threads, "bytes": max(round(moved), 1), "flops": flops}
+
+    def _latency_s(self, launch: KernelLaunch, counts: WorkCounts) -> float:
+        """Return the time for which blocks begin, and in which resident blocks wait for one load each (s)."""
+        kernel = self.kernels.compiled(launch)
+        registers = launch.function.registers or self._registers(kernel)
+        shared = launch.shared + (0 if kernel is None else kernel.shared_bytes)
+        device, limits = self.device.device, self.device.info.limits
+        resident = resident_blocks(device, limits, launch.block, shared, registers)
+        # A launch that is resident at once takes the floor of the model, which has one latency.
+        waves = max(launch.blocks / resident - 1.0, 0.0) if counts.loads.requests else 0.0
+        return max(waves * _LOAD_S, launch.blocks / self.device.units * _BLOCK_S)
 
     def _slowest_memory(self, p: Parameters, counts: WorkCounts) -> float:
         """Return the bytes that memory moves in the time of the slowest part."""

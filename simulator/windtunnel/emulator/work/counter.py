@@ -118,7 +118,8 @@ class WorkCounter:
             self._sectors(counts.local, warps, places, size)
             return
         traffic = {"load": counts.loads, "store": counts.stores, "atomic": counts.atomics}[kind]
-        self._sectors(traffic, warps, places, size)
+        if kind != "atomic":
+            self._sectors(traffic, warps, places, size)
         of_array = counts.arrays.setdefault(array.name, ArrayTraffic(array.flat.nbytes))
         if kind != "store":
             of_array.loaded += self._new_bytes(array, places, stored=False)
@@ -138,15 +139,22 @@ class WorkCounter:
         return len(new) * SECTOR_BYTES
 
     def _atomic(self, array: LockstepArray, warps: np.ndarray, places: np.ndarray, *, is_combined: bool) -> None:
-        """Count how long atomic operations keep their cache lines busy."""
-        size = array.flat.itemsize
+        """Count atomic operations, and how long they keep their cache lines busy.
+
+        A sector is accessed once for each thread of a warp at one of its elements, unless these are combined.
+        """
+        size, traffic = array.flat.itemsize, self.counts.atomics
         elements, repeats = np.unique(warps * _SPAN + places, return_counts=True)
-        self.counts.atomics.conflicts += float((repeats - 1).sum())
+        traffic.elements += len(places)
+        traffic.requests += len(np.unique(warps))
+        traffic.conflicts += float((repeats - 1).sum())
         if is_combined:
             repeats = np.ones_like(repeats)
+        in_sectors = elements // _SPAN * _SPAN + elements % _SPAN * size // SECTOR_BYTES
+        sectors, first = np.unique(in_sectors, return_index=True)
+        traffic.sectors += float(np.maximum.reduceat(repeats, first).sum())
         lines = elements // _SPAN * _SPAN + elements % _SPAN * size // _LINE_BYTES
         requests, first = np.unique(lines, return_index=True)
-        sectors = np.unique(elements // _SPAN * _SPAN + elements % _SPAN * size // SECTOR_BYTES)
         in_line = np.bincount(np.searchsorted(requests, sectors // _SPAN * _SPAN + sectors % _SPAN // 4))
         each = _FLOAT_CLOCKS if array.flat.dtype.kind == "f" else _INTEGER_CLOCKS
         again = np.maximum.reduceat(repeats, first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -88,32 +89,35 @@ def count_work(
     """
     if kernel.has_grid_barrier or kernel.polls_atomically:
         return None
-    blocks = math.prod(launch.grid)
-    counter = WorkCounter(WorkCounts(launch.grid, launch.block, blocks, 0))
     unchecked = replace(launch, checked=False)
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, LockstepArray] = {}
     scalars: dict[str, np.generic] = {}
     for parameter, argument in zip(kernel.program.parameters, arguments, strict=True):
         name = parameter.name
         if isinstance(kernel.program.arrays.get(name), Array):
             copied = argument if may_change or name not in kernel.written else argument.copy()
-            arrays[name] = CountedArray(GlobalArray(unchecked, name, copied.shape, copied.reshape(-1)), counter)
+            arrays[name] = GlobalArray(unchecked, name, copied.shape, copied.reshape(-1))
         else:
             scalars[name] = kernel.program.scalars[name].dtype.type(argument)
+    counted: list[tuple[WorkCounter, float]] = []
     try:
         with np.errstate(all="ignore"):
-            for first, count in _samples(blocks, math.prod(launch.block)):
-                counter.begin_group()
-                chunk = CountedChunk(unchecked, first, count, counter)
-                own = {
-                    name: CountedArray(_declared(unchecked, sized(declared), chunk), counter)
-                    for name, declared in kernel.program.declared.items()
-                }
-                run(Lanes(chunk), {**arrays, **own}, scalars)
-                counter.counts.sampled += count
+            for groups, blocks in _strata(math.prod(launch.grid), math.prod(launch.block)):
+                counter = WorkCounter(WorkCounts(launch.grid, launch.block, blocks, 0))
+                for first, count in groups:
+                    counter.begin_group()
+                    chunk = CountedChunk(unchecked, first, count, counter)
+                    own = {
+                        name: _declared(unchecked, sized(declared), chunk)
+                        for name, declared in kernel.program.declared.items()
+                    }
+                    used = {name: CountedArray(array, counter) for name, array in {**arrays, **own}.items()}
+                    run(Lanes(chunk), used, scalars)
+                    counter.counts.sampled += count
+                counted.append((counter, blocks / counter.counts.sampled))
     except (Finding, LockstepStalledError):
         return None  # the launch itself will report what is wrong
-    return _scaled(counter)
+    return _total(counted)
 
 
 def _declared(launch: Launch, declared: ir.Declare, chunk: CountedChunk) -> LockstepArray:
@@ -121,27 +125,42 @@ def _declared(launch: Launch, declared: ir.Declare, chunk: CountedChunk) -> Lock
     return kind(launch, declared, chunk, checked=False)
 
 
-def _samples(blocks: int, threads: int) -> list[tuple[int, int]]:
-    """Return (first block, number of blocks) of the sampled groups: all blocks if they are few."""
+def _strata(blocks: int, threads: int) -> list[tuple[list[tuple[int, int]], int]]:
+    """Return the sampled groups, and the number of blocks that they stand for, in one or two parts of the grid.
+
+    A group is (first block, number of blocks). Few blocks are all sampled. Otherwise the last group stands for itself,
+    because the threads at the end of an array are often idle.
+    """
     size = max(GROUP_THREADS // threads, 1)
     if blocks <= GROUPS * size:
-        return [(first, min(size, blocks - first)) for first in range(0, blocks, size)]
-    return [(group * (blocks - size) // (GROUPS - 1), size) for group in range(GROUPS)]
+        return [([(first, min(size, blocks - first)) for first in range(0, blocks, size)], blocks)]
+    last = blocks - size
+    inner = [(group * (last - size) // (GROUPS - 2), size) for group in range(GROUPS - 1)]
+    return [(inner, last), ([(last, size)], size)]
 
 
-def _scaled(counter: WorkCounter) -> WorkCounts:
-    """Return the counts of all blocks."""
-    counts = counter.counts
-    factor = counts.blocks / counts.sampled
-    counts.operations = {name: count * factor for name, count in sorted(counter.operations.items())}
-    counts.atomic_clocks = factor * max((float(busy.max()) for busy in counter.busy.values()), default=0.0)
-    for field in fields(counts):
-        value = getattr(counts, field.name)
-        if isinstance(value, Traffic):
-            setattr(counts, field.name, value.scaled(factor))
-        elif isinstance(value, float) and field.name not in ("atomic_clocks", "cache_size"):
-            setattr(counts, field.name, value * factor)
-    counts.arrays = {
-        name: ArrayTraffic(one.size, one.loaded * factor, one.stored * factor) for name, one in counts.arrays.items()
-    }
-    return counts
+def _total(counted: Sequence[tuple[WorkCounter, float]]) -> WorkCounts:
+    """Return the counts of all blocks; each part's counts are multiplied by its factor."""
+    first = counted[0][0].counts
+    total = WorkCounts(first.grid, first.block, sum(counter.counts.blocks for counter, _ in counted), 0)
+    operations: Counter[str] = Counter()
+    busy: dict[str, np.ndarray] = {}
+    for counter, factor in counted:
+        counts = counter.counts
+        total.sampled += counts.sampled
+        operations.update({name: count * factor for name, count in counter.operations.items()})
+        for field in fields(counts):
+            value, sum_before = getattr(counts, field.name), getattr(total, field.name)
+            if isinstance(value, Traffic):
+                setattr(total, field.name, sum_before.plus(value, factor))
+            elif isinstance(value, float):
+                setattr(total, field.name, sum_before + value * factor)
+        for name, one in counts.arrays.items():
+            known = total.arrays.setdefault(name, ArrayTraffic(one.size))
+            known.loaded += one.loaded * factor
+            known.stored += one.stored * factor
+        for name, clocks in counter.busy.items():
+            busy[name] = busy.get(name, 0.0) + clocks * factor
+    total.operations = dict(sorted(operations.items()))
+    total.atomic_clocks = max((float(clocks.max()) for clocks in busy.values()), default=0.0)
+    return total
