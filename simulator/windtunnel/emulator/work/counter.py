@@ -8,7 +8,7 @@ Guide, "Shared Memory").
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,7 +49,7 @@ class WorkCounter:
 
     def __init__(self, counts: WorkCounts) -> None:
         self.counts = counts
-        self.operations: Counter[str] = Counter()
+        self.operations: dict[str, float] = defaultdict(float)
         self.busy: dict[str, np.ndarray] = {}
         """For each array of the device, the clocks of atomic operations on each cache line; shape (lines,)."""
         self._stamps: dict[tuple[str, bool], np.ndarray] = {}

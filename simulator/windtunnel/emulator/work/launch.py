@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -143,12 +143,13 @@ def _total(counted: Sequence[tuple[WorkCounter, float]]) -> WorkCounts:
     """Return the counts of all blocks; each part's counts are multiplied by its factor."""
     first = counted[0][0].counts
     total = WorkCounts(first.grid, first.block, sum(counter.counts.blocks for counter, _ in counted), 0)
-    operations: Counter[str] = Counter()
+    operations: dict[str, float] = defaultdict(float)
     busy: dict[str, np.ndarray] = {}
     for counter, factor in counted:
         counts = counter.counts
         total.sampled += counts.sampled
-        operations.update({name: count * factor for name, count in counter.operations.items()})
+        for name, count in counter.operations.items():
+            operations[name] += count * factor
         for field in fields(counts):
             value, sum_before = getattr(counts, field.name), getattr(total, field.name)
             if isinstance(value, Traffic):
