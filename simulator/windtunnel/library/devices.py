@@ -82,17 +82,20 @@ def explore(
     device: str,
     *,
     schedules: int | Sequence[int] = 64,
+    strict: bool = False,
     catalogue: Catalogue | None = None,
 ) -> Exploration:
     """Run ``program(accelerator)`` on a new ``device`` for each schedule of its kernels' threads.
 
-    ``schedules`` is the number of schedules, or their seeds. The exception of the first schedule that fails (a finding,
+    ``schedules`` is the number of schedules, or their seeds, and ``strict`` is as for ``device``. The exception of the first schedule that fails (a finding,
     or an assertion of the program) has a note with the seed and how to repeat it. See ``docs/kernels.md``.
     """
     from windtunnel.runtime.explore import explored
 
     catalogue = catalogue or shipped_catalogue()
-    return explored(program, lambda seed: open_device(device, catalogue=catalogue, schedule=seed), schedules)
+    return explored(
+        program, lambda seed: open_device(device, catalogue=catalogue, schedule=seed, strict=strict), schedules
+    )
 
 
 def open_real_device(name: str) -> Accelerator:
