@@ -204,3 +204,14 @@ def test_occupancy_is_limited_by_registers_and_shared_memory() -> None:
         accelerator.launch(odd_ones, N // BLOCK, BLOCK, a, shared_bytes=48_000)
     # 65,536 registers hold two blocks of 256 threads with 128 each, of eight; 227 KiB of shared memory hold four.
     assert [launch.theoretical_occupancy for launch in profile.launches] == [0.25, 0.5]
+
+
+@pytest.mark.accelerator("h200-sxm-141gb", counted=True)
+def test_the_marker_counts_work(accelerator: Any) -> None:
+    a = accelerator.to_device(floats())
+    with (
+        accelerator.expect(time_s=1e-3),
+        pytest.raises(AssertionError, match="time_s"),
+        accelerator.expect(time_s=2e-5),
+    ):
+        accelerator.launch(long, N // BLOCK, BLOCK, a, 100_000)
