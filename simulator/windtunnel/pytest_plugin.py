@@ -27,8 +27,8 @@ _REAL, _EMULATED = "real", "emulated"
 _MARKER = (
     "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None, strict=False, "
     "counted=False, emulated=False): run the test on each of these devices (SKU or SKU@API; default "
-    f"{_DEFAULT_DEVICE}). leaks='error' fails a test that leaves buffers allocated; faults are armed for the whole test "
-    "and must occur; schedules=64 runs it 64 times, each with the threads of its kernels in a different order; "
+    f"{_DEFAULT_DEVICE}). leaks='error' fails a test that leaves buffers allocated; faults are armed for the whole "
+    "test and must occur; schedules=64 runs it 64 times, each with the threads of its kernels in a different order; "
     "strict=True reports unordered writes of equal values too; counted=True prices kernels by their counted work; "
     "emulated=True runs it on emulated devices only."
 )
