@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import linecache
 import inspect
+import linecache
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
