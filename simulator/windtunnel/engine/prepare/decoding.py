@@ -68,6 +68,7 @@ class DecoderCosts:
         step: The largest numbers of tokens and of sequences in one step.
         longest: The longest context: prompt and output together (tokens).
         memory_share: The share of memory that the engine may use.
+        coarseness: How far the numbers of tokens and sequences that are priced are apart; see ``core.policy.Batch``.
 
     Raises:
         InputError: if the group does not divide the decoder, or a context is longer than the decoder supports.
@@ -75,9 +76,16 @@ class DecoderCosts:
     """
 
     def __init__(
-        self, replica: Replica, model: ServedModel, step: LargestStep, longest: int, memory_share: float = 1.0
+        self,
+        replica: Replica,
+        model: ServedModel,
+        step: LargestStep,
+        longest: int,
+        memory_share: float = 1.0,
+        coarseness: float = 0.0,
     ) -> None:
         self.replica, self.served, self.model = replica, model, model.architecture
+        self._coarseness = coarseness
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
         self._readings: dict[int, tuple[float, float]] = {}
@@ -520,7 +528,7 @@ class DecoderCosts:
         if all(column.name != "kv_tokens" for column in part.op.columns):
             return self._cost(part, sequences, group=group)[:, :, None]
         attended = grid if part.window is None else np.minimum(grid, float(part.window))
-        points, place, weight = _thinned(grid)
+        points, place, weight = _thinned(len(grid) - 1, 1024 // CONTEXT_GRAIN, _CONTEXTS_APART)
         priced = self._cost(part, sequences[:, None], {"kv_tokens": attended[points][None, :]}, group)
         return priced[:, :, place] + (priced[:, :, place + 1] - priced[:, :, place]) * weight
 
@@ -535,7 +543,12 @@ class DecoderCosts:
 
         ``group`` has the devices that run it, if these are not those of the decoder.
         """
-        return part.times * self._priced(part.rows(amount, self.context, more), group or self.group)
+        if self._coarseness == 0.0 or len(amount) <= _DENSE:
+            return part.times * self._priced(part.rows(amount, self.context, more), group or self.group)
+        points, place, weight = _thinned(len(amount) - 1, _DENSE, self._coarseness)
+        priced = part.times * self._priced(part.rows(amount[points], self.context, more), group or self.group)
+        weight = weight.reshape(-1, *(1,) * (priced.ndim - 2))
+        return np.asarray(priced[:, place] + (priced[:, place + 1] - priced[:, place]) * weight)
 
     def _priced(self, rows: Rows, group: Group) -> FloatArray:
         """Return seconds and joules above idle (stacked) of an operation on every device of a stage of ``group``."""
@@ -544,18 +557,23 @@ class DecoderCosts:
         return np.stack([cost.duration_s, cost.duration_s * above_idle * group.stage_devices])
 
 
-def _thinned(grid: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return points of a grid that suffice for a curve without jumps, and how all points follow from them.
+_CONTEXTS_APART = 0.06
+"""Points of contexts that suffice for a curve without jumps."""
+_DENSE = 16
+"""In coarse tables every number of tokens and of sequences up to about this one is priced."""
 
-    Every point is kept up to 1,024 tokens, and then points about 6% apart.
+
+def _thinned(last: int, dense: int, apart: float) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return some of the points 0 to ``last`` of a grid, and how all of them follow from these.
+
+    Every point is kept up to ``dense``, and then points that are apart by the share ``apart`` of their number.
 
     Returns:
         The indices of the points that are kept; for each point of the grid, the one of these before it; and the weight
         of the one after it.
     """
-    last = len(grid) - 1
-    dense = min(1024 // CONTEXT_GRAIN, last)
-    further = np.geomspace(max(dense, 1), last, max(int(np.log(last / max(dense, 1)) / 0.06) + 2, 2))
+    dense = min(dense, last)
+    further = np.geomspace(max(dense, 1), last, max(int(np.log(last / max(dense, 1)) / apart) + 2, 2))
     points = np.unique([*range(dense + 1), *np.rint(further).astype(np.int64)])
     place = np.clip(np.searchsorted(points, np.arange(last + 1), side="right") - 1, 0, len(points) - 2)
     weight = (np.arange(last + 1) - points[place]) / (points[place + 1] - points[place])
