@@ -61,8 +61,6 @@ def explore(
 
     async def main() -> None:
         workshop = Workshop(Lane(document, catalogue), Lane(document, catalogue), offered)
-        await serve(
-            port=port, original=document, workshop=workshop, page=page, policy=policy, announce=announce
-        )
+        await serve(port=port, original=document, workshop=workshop, page=page, policy=policy, announce=announce)
 
     asyncio.run(main())

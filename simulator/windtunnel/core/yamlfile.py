@@ -156,8 +156,8 @@ def _not_yaml(error: yaml.MarkedYAMLError, text: str, file: str) -> InputError:
 
 def dump(data: object) -> str:
     """Return plain data as YAML that ``parse`` reads as the same data."""
-    options = {"sort_keys": False, "allow_unicode": True, "default_flow_style": None, "width": 120}
-    return str(yaml.dump(data, Dumper=_Dumper, **options))
+    text = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    return str(text)
 
 
 def dump_line(data: object) -> str:

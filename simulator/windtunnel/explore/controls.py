@@ -46,8 +46,8 @@ class Option:
 class Control:
     """A control of the page.
 
-    ``kind``: a slider over ordered values, a list of names, or text that is typed. A slider that is ``typed`` also takes
-    text. ``value`` is what the scenario states. ``more`` controls are folded away.
+    ``kind``: a slider over ordered values, a list of names, or text that is typed. A slider that is ``typed`` also
+    takes text. ``value`` is what the scenario states. ``more`` controls are folded away.
     """
 
     name: str
@@ -120,7 +120,7 @@ def _entry(scenario: Scenario, number: int, entry: FleetEntry, catalogue: Catalo
     section = "Fleet" if len(scenario.fleet) == 1 else f"Fleet: {entry.name or entry.device}"
     serving = serves(scenario)
     yield Control(f"{path}.device", section, "Device", "list", entry.device, _devices(entry, catalogue), checked=True)
-    if not any(entry.name == rule.entry or entry.device == rule.entry for rule in scenario.autoscale):
+    if not any(rule.entry in (entry.name, entry.device) for rule in scenario.autoscale):
         counts = _counts(entry.replicas, with_none=len(scenario.fleet) > 1)
         label = "Replicas" if serving else "Devices"
         yield Control(f"{path}.replicas", section, label, "slider", entry.replicas, counts, typed=True)

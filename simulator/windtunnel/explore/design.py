@@ -20,7 +20,7 @@ Changes = Mapping[str, Value]
 
 _OF_THE_DEVICE = ("price", "calibration", "memory", "chip", "resident", "power", "node")
 """Keys of a fleet entry that describe its device, and so go when another one is chosen."""
-_EMPTY = {"power": {}, "node": {}}  # they may not be null
+_EMPTY: dict[str, dict[str, object]] = {"power": {}, "node": {}}  # they may not be null
 _OF_THE_MODEL = ("weights", "kv_dtype", "dispatch", "clock", "speculation", "adapters")
 _GROUP = ("tensor", "pipeline", "attention_data", "expert")
 _NUMBERS = ("replicas", "tokens", "size", "memory", *_GROUP)
@@ -70,10 +70,10 @@ def design(original: Document, changes: Changes) -> Document:
             _put(document, path, head + str(value))
         elif name != "load":
             _put(document, path, _number(name, value) if path[-1] in _NUMBERS else value)
-    if len(removed) == len(document.data["fleet"]):
-        raise InputError("no device is left in the fleet", expected="at least one", where=Location(field="fleet"))
     if removed:
         kept = [entry for number, entry in enumerate(document.data["fleet"]) if number not in removed]
+        if not kept:
+            raise InputError("no device is left in the fleet", expected="at least one", where=Location(field="fleet"))
         _put(document, ("fleet",), kept)
     if "load" in changes:
         _scale(document, _factor(changes["load"]))
@@ -92,7 +92,7 @@ def _put(document: Document, path: NodePath, value: object) -> None:
 
 def _number(name: str, value: Value) -> Value:
     """Return a typed number as ``--set`` reads it."""
-    return parse(value, f"--set {name}={value}").data if isinstance(value, str) else value  # type: ignore[no-any-return]
+    return parse(value, f"--set {name}={value}").data if isinstance(value, str) else value
 
 
 def _factor(value: Value) -> float:
@@ -140,6 +140,8 @@ def _rounded(value: Any) -> Any:
 
 def _set_model(document: Document, name: str, key: str, value: Value) -> None:
     model = document.data["models"][name]
+    if value == (model.get(key) if key == "catalogue" else model.get("weights") or model.get("dtype")):
+        return
     if key == "catalogue":
         kept = {k: model[k] for k in _OF_THE_MODEL if k in model}
         _put(document, ("models", name), {"catalogue": value, **kept})
@@ -173,6 +175,8 @@ def _set_of_entry(
             )
         _put(document, (*path, "count"), max(count, 1) * _group_size(entry))
     elif key.startswith("group."):
+        if value == (entry.get("group") or {}).get(key.removeprefix("group."), 1):
+            return
         _put(document, (*path, *key.split(".")), _number(f"fleet[{number}].{key}", value))
         size = _group_size(document.data["fleet"][number])
         if f"fleet[{number}].replicas" not in changes:

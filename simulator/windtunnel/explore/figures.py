@@ -155,9 +155,8 @@ def _use(run: Measured) -> Iterator[Figure]:
     yield Figure("utilisation", section, "Utilisation", run.utilisation, share(run.utilisation))
     if serving is not None and serving.kv_peak is not None:
         yield Figure("kv", section, "KV cache, largest use", serving.kv_peak, share(serving.kv_peak))
-        yield Figure(
-            "preemptions", section, "Preemptions", float(serving.preemptions), number(serving.preemptions), better="less"
-        )
+        count = serving.preemptions
+        yield Figure("preemptions", section, "Preemptions", float(count), number(count), better="less")
     power = run.average_power_w
     yield Figure("power", section, "Power, average", power, quantity(power, "W"), better="less")
     peak = run.peak_power_w

@@ -1,4 +1,4 @@
-"""Worker processes of the page: each answers one call at a time, and gives up a call whose answer nobody wants any more.
+"""Worker processes of the page: each answers one call at a time, and gives up a call whose answer is not wanted.
 
 A process, and not a thread, because a simulation does not let other threads run. There are two: one for first looks,
 which take a moment, and one for whole scenarios. So a first look never waits for a whole scenario.

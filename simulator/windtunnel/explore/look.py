@@ -126,9 +126,7 @@ class Looker:
         endless = scenario.stop is not None and scenario.stop.relative_error is not None
         whole = not endless and prepared.job_count <= most
         chosen = scenario if whole else _shortened(scenario, min(most, prepared.job_count))
-        run, recording = simulate(
-            chosen, 1, "auto", self.catalogue, redrawn="short" if look.intervals else "never"
-        )
+        run, recording = simulate(chosen, 1, "auto", self.catalogue, redrawn="short" if look.intervals else "never")
         status, verdict, targets = targets_of(run)
         noun = "request" if run.serving is not None else "job"
         count = plural(run.jobs.arrived, noun)
@@ -149,9 +147,7 @@ class Looker:
 
     def make_ready(self, changes: Changes) -> str:
         """Compile the engine for a design, unless that has been done on this machine, and return its key."""
-        prepared = prepare_run(
-            _shortened(self.scenario(changes), _OPTIONS), self.catalogue, coarseness=COARSENESS
-        )
+        prepared = prepare_run(_shortened(self.scenario(changes), _OPTIONS), self.catalogue, coarseness=COARSENESS)
         key = engine_key(prepared)
         if key not in self.warm and unsupported_by_compiled(prepared) is None:
             invariants.check(run_on("compiled", prepared))
@@ -169,16 +165,15 @@ class Looker:
 
     def _refusal(self, changes: Changes, name: str) -> str | None:
         """Return why a design cannot be simulated, or why the entry of a control has no part in it."""
+        path = parse_path(name)
         try:
-            scenario = self.scenario(changes)
-            prepared = prepare_run(_shortened(scenario, _OPTIONS), self.catalogue, coarseness=_VERY_COARSE)
+            scenario = _shortened(self.scenario(changes), _OPTIONS)
+            if path[0] == "fleet" and len(scenario.fleet) == len(self.document.data["fleet"]):
+                scenario = _alone(scenario, int(path[1]))
+            prepare_run(scenario, self.catalogue, coarseness=_VERY_COARSE)
         except InputError as error:
             return error.problem + (f"; expected {error.expected}" if error.expected else "")
-        path = parse_path(name)
-        if path[0] != "fleet" or len(scenario.fleet) != len(self.document.data["fleet"]):
-            return None
-        reasons = [prepared.excluded.get((int(path[1]), work.number)) for work in prepared.workloads]
-        return None if None in reasons else reasons[0]
+        return None
 
 
 def engine_key(prepared: PreparedRun) -> str:
@@ -194,6 +189,14 @@ def _shortened(scenario: Scenario, jobs: int) -> Scenario:
     if stop is not None and stop.jobs is not None and stop.jobs <= jobs:
         return scenario
     return scenario.changed(stop=Stop(jobs=jobs), records="all")
+
+
+def _alone(scenario: Scenario, entry: int) -> Scenario:
+    """Return a scenario with one entry of its fleet, so that others do not do its work; the same if it names others."""
+    named = scenario.autoscale or any(work.devices is not None for work in scenario.workload)
+    if named or scenario.faults or any(other.role != "both" for other in scenario.fleet):
+        return scenario
+    return scenario.changed(fleet=[scenario.fleet[entry]])
 
 
 def _bounded(scenario: Scenario) -> Scenario:

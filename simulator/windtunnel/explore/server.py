@@ -12,12 +12,12 @@ import hmac
 import json
 import logging
 import secrets
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tornado.httpserver import HTTPServer
-from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
@@ -157,6 +157,24 @@ class _Unknown(_Guarded):
             self.send_error(404)
 
 
+def _listening(port: int) -> socket.socket:
+    """Return a socket that listens on this host only; raises InputError if the port is not free."""
+    listening = socket.socket()
+    listening.setblocking(False)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise InputError(
+            f"port {port} is {'in use' if error.errno == errno.EADDRINUSE else 'not available'}",
+            where=Location(field="--port"),
+            expected="another port, or none for a free one",
+        ) from None
+    return listening
+
+
 async def serve(
     *,
     port: int,
@@ -173,16 +191,8 @@ async def serve(
     """
     for log in ("tornado.access", "tornado.general"):
         logging.getLogger(log).setLevel(logging.CRITICAL)
-    try:
-        sockets = bind_sockets(port, HOST)
-    except OSError as error:
-        taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
-        raise InputError(
-            f"port {port} is {'in use' if error.errno == errno.EADDRINUSE else 'not available'}",
-            where=Location(field="--port"),
-            expected="another port, or none for a free one" if taken else None,
-        ) from None
-    port = sockets[0].getsockname()[1]
+    listening = _listening(port)
+    port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
     hosts = frozenset({f"{HOST}:{port}", f"localhost:{port}"})
     shared = Shared(token, hosts, page, policy, original, workshop)
@@ -194,7 +204,7 @@ async def serve(
         websocket_max_message_size=LARGEST,
     )
     server = HTTPServer(application, max_body_size=LARGEST, max_buffer_size=2 * LARGEST)
-    server.add_sockets(sockets)
+    server.add_socket(listening)
     try:
         announce(f"http://{HOST}:{port}/{token}/")
         await asyncio.Event().wait()

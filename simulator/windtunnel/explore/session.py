@@ -45,8 +45,9 @@ class Workshop:
 
     async def refusals(self, changes: Changes, control: Control) -> dict[str, str]:
         """Return which values of a control do not fit a design, with the reasons."""
-        name, found = control.name, {}
-        others = {k: v for k, v in changes.items() if k != name and k != "load" and not k.startswith("targets")}
+        name = control.name
+        found: dict[str, str] = {}
+        others = {k: v for k, v in changes.items() if k not in (name, "load") and not k.startswith("targets")}
         values = [option.value for option in control.options]
         for first in range(0, len(values), _AT_ONCE):
             some = values[first : first + _AT_ONCE]

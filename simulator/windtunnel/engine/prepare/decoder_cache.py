@@ -52,7 +52,8 @@ def verifying(step: LargestStep, speculation: Speculation | None) -> LargestStep
 _CACHE_SIZE = 16
 _LENGTHS = 1.3
 """The ratio of the lengths of coarse tables."""
-_cache: dict[tuple[object, ...], DecoderCosts] = {}
+_cache: dict[float, dict[tuple[object, ...], DecoderCosts]] = {}
+"""The tables of each coarseness, so that those of first looks do not displace the others."""
 
 
 def _costs(
@@ -73,12 +74,13 @@ def _costs(
         *((name, sourced.value) for values in (device.values, device.api.values) for name, sourced in values.items()),
         *((op, id(residual)) for op, residual in device.residuals.items()),
         *(replica.group, replica.engine, replica.devices_per_node),
-        *(id(device.kind), model, step, memory_share, longest, coarseness),
+        *(id(device.kind), model, step, memory_share, longest),
     )
-    costs = _cache.pop(key, None)
+    cache = _cache.setdefault(coarseness, {})
+    costs = cache.pop(key, None)
     if costs is None:
         costs = DecoderCosts(replica, model, step, longest, memory_share, coarseness)
-        while len(_cache) >= _CACHE_SIZE:
-            _cache.pop(next(iter(_cache)))
-    _cache[key] = costs
+        while len(cache) >= _CACHE_SIZE:
+            cache.pop(next(iter(cache)))
+    cache[key] = costs
     return costs

@@ -226,7 +226,7 @@
     const early = SLOTS.some(other => designs[other] && !designs[other].refused && designs[other].seen === designs[other].first);
     return designs.A && designs.B && early ? design.first : design.seen;
   }
-  const STAGES = { curves: "finer curves", first: "first look", compiling: "compiling the simulation engine, once (up to a few minutes)", whole: "simulating", intervals: "looking for intervals", done: "" };
+  const STAGES = { curves: "finer curves", first: "first look", compiling: "loading the simulation engine (the first time it is compiled, for up to a few minutes)", whole: "simulating", intervals: "looking for intervals", done: "" };
 
   function render() {
     const two = designs.B != null;
