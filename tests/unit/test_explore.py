@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ import pytest
 import yaml
 from tornado.websocket import websocket_connect
 
+from windtunnel.app.explore import explore
 from windtunnel.core.errors import InputError
 from windtunnel.core.yamlfile import Document, dump, dump_line, parse
 from windtunnel.explore import design, lanes, session
@@ -315,6 +317,15 @@ def test_scenarios_on_devices_of_this_host_are_refused(tmp_path: Path) -> None:
     of = looker({**QUEUE, "fleet": [{"real": "cpu:0"}]}, tmp_path)
     with pytest.raises(InputError, match="a device of this host"):
         of.scenario({})
+
+
+def test_without_tornado_the_message_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document(QUEUE, tmp_path)
+    monkeypatch.delitem(sys.modules, "windtunnel.explore.server", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tornado"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match="Tornado, which is not installed.*windtunnel\\[explore\\]"):
+        explore(tmp_path / "mine.yaml", catalogue=shipped_catalogue(), announce=lambda _: None)
 
 
 # The worker processes and the server.

@@ -64,6 +64,7 @@ class Lane:
                 pipe = self._started()
                 pipe.send((method, arguments))
                 self._reply = asyncio.get_running_loop().run_in_executor(self._thread, pipe.recv)
+                self._reply.add_done_callback(lambda reply: reply.cancelled() or reply.exception())
                 kind, value = await asyncio.shield(self._reply)
             except asyncio.CancelledError:
                 self._give_up(method)

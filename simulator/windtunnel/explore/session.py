@@ -175,8 +175,8 @@ class Session:
         send("knees", knees=knees, loads=loads, jobs=jobs or seen.jobs)
 
     async def _options(self, changes: Changes, send: Callable[..., None]) -> None:
-        """Send for each control which of its values do not fit the others, and why."""
-        for control in self._workshop.controls:
+        """Send for each control which of its values do not fit the others, and why; those with few values first."""
+        for control in sorted(self._workshop.controls, key=lambda control: len(control.options)):
             if control.checked:
                 refused = await self._workshop.refusals(changes, control)
                 send("options", control=control.name, refused=refused)

@@ -256,6 +256,7 @@
     box.hidden = !design;
     if (!design) return;
     const { refused } = design, seen = current(slot), status = refused ? "missed" : seen?.status || "none";
+    box.dataset.stage = refused ? "refused" : design.stage;
     box.className = `answer ${status}${design.waiting ? " waiting" : ""}`;
     const heading = make("h2", {}, make("span", { className: "mark", textContent: MARKS[status], "aria-hidden": "true" }), refused ? "This design cannot run" : seen?.verdict || "…");
     const which = make("p", { className: "which" }, `Design ${slot}`, make("span", { textContent: STAGES[design.stage] ? `· ${STAGES[design.stage]}…` : "" }));
