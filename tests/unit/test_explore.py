@@ -347,7 +347,7 @@ class FakeLane:
             self.stopped += 1
             raise
         if method == "make_ready":
-            return ""
+            return False
         if method == "see":  # first looks do not wait for the compiled engine
             arguments = (replace(arguments[0], whole=False),)
         return getattr(self.looker, method)(*arguments)
@@ -374,6 +374,15 @@ def test_the_newest_change_wins_and_what_was_seen_is_remembered(tmp_path: Path) 
         assert len(lane.calls) == before
 
     asyncio.run(main())
+
+
+def test_a_control_of_which_no_value_fits_is_not_the_one_at_fault(tmp_path: Path) -> None:
+    of = looker(SERVING, tmp_path)
+    lane: Any = FakeLane(of)
+    shop = session.Workshop(lane, lane, list(offered(of).values()))
+    formats = offered(of)["models.chat.weights"]
+    assert set(asyncio.run(shop.refusals({}, formats))) == {"nvfp4"}
+    assert asyncio.run(shop.refusals({"fleet[0].price": "3"}, formats)) == {}
 
 
 async def _until(done: Callable[[], bool]) -> None:

@@ -108,7 +108,7 @@ class Looker:
             whole=False,
             basis=basis,
             engine=engine,
-            rate_per_s=_rate_per_s(recording),
+            rate_per_s=_rate_per_s(recording, run.jobs.arrived),
             figures=figures(run),
             status=status,
             verdict=verdict,
@@ -135,7 +135,7 @@ class Looker:
             whole=whole,
             basis=f"the whole scenario, {count}" if whole else f"the first {count}, of a longer scenario",
             engine=run.engine,
-            rate_per_s=_rate_per_s(recording),
+            rate_per_s=_rate_per_s(recording, run.jobs.arrived),
             figures=figures(run),
             status=status,
             verdict=verdict,
@@ -145,14 +145,16 @@ class Looker:
             key=key,
         )
 
-    def make_ready(self, changes: Changes) -> str:
-        """Compile the engine for a design, unless that has been done on this machine, and return its key."""
+    def make_ready(self, changes: Changes) -> bool:
+        """Compile the engine for a design, unless that has been done on this machine; return whether it supports it."""
         prepared = prepare_run(_shortened(self.scenario(changes), _OPTIONS), self.catalogue, coarseness=COARSENESS)
         key = engine_key(prepared)
-        if key not in self.warm and unsupported_by_compiled(prepared) is None:
+        if key not in self.warm:
+            if unsupported_by_compiled(prepared) is not None:
+                return False
             invariants.check(run_on("compiled", prepared))
-        self.warm.add(key)
-        return key
+            self.warm.add(key)
+        return True
 
     def values(self, changes: Changes) -> dict[str, Value]:
         """Return the values of controls that follow from the other ones of a design."""
@@ -205,14 +207,14 @@ def _bounded(scenario: Scenario) -> Scenario:
     return _shortened(scenario, MOST["compiled"]) if stop is not None and stop.relative_error is not None else scenario
 
 
-def _rate_per_s(recording: Recording) -> float | None:
-    """Return the rate of arrivals of a run (jobs/s); None for a single job."""
+def _rate_per_s(recording: Recording, jobs: int) -> float | None:
+    """Return the rate at which the jobs of a run arrived (jobs/s); None for a single job."""
     if recording.tally is not None:
-        count, span = len(recording.jobs), recording.tally.last_arrival
+        span = recording.tally.last_arrival
     else:
         arrival = recording.jobs.arrival
-        count, span = len(arrival), int(arrival.max(initial=0) - arrival.min(initial=0))
-    return (count - 1) * TICKS_PER_SECOND / span if span > 0 and count > 1 else None
+        span = int(arrival.max(initial=0) - arrival.min(initial=0))
+    return (jobs - 1) * TICKS_PER_SECOND / span if span > 0 and jobs > 1 else None
 
 
 def points(load: float) -> Sequence[float]:

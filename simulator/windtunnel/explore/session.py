@@ -35,6 +35,8 @@ class Workshop:
     thorough: Lane
     controls: list[Control]
     compiled: set[str] = field(default_factory=set)
+    interpreted: set[str] = field(default_factory=set)
+    """What the compiled engine does not support, such as policies that do not compile."""
     _ready: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _seen: OrderedDict[str, Any] = field(default_factory=OrderedDict)
 
@@ -52,7 +54,8 @@ class Workshop:
         for first in range(0, len(values), _AT_ONCE):
             some = values[first : first + _AT_ONCE]
             found |= await self._kept(_key("refusals", others, name, some), self.quick, "refusals", others, name, some)
-        return found
+        # If no value fits, the reason is in another control.
+        return found if len(found) < len(values) else {}
 
     async def _kept(self, key: str, lane: Lane, method: str, *arguments: object) -> Any:
         if key not in self._seen:
@@ -69,9 +72,11 @@ class Workshop:
         await asyncio.shield(self._ready[key])
 
     async def _make_ready(self, key: str, changes: Changes) -> None:
-        await self.thorough.call("make_ready", changes)
-        await self.quick.call("make_ready", changes)
-        self.compiled.add(key)
+        if await self.thorough.call("make_ready", changes):
+            await self.quick.call("make_ready", changes)
+            self.compiled.add(key)
+        else:
+            self.interpreted.add(key)
 
     def close(self) -> None:
         """End the workers."""
@@ -124,7 +129,7 @@ class Session:
         send("values", values=await shop.quick.call("values", changes))
         first = await shop.see(shop.quick, Look(changes, compiled=frozenset(shop.compiled)))
         send("seen", seen=first.to_dict(), stage="first")
-        if first.key not in shop.compiled:
+        if first.key not in shop.compiled | shop.interpreted:
             send("stage", stage="compiling")
             await shop.ready(first.key, changes)
             first = await shop.see(shop.quick, Look(changes, compiled=frozenset(shop.compiled)))
