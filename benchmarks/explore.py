@@ -25,10 +25,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIO = ROOT / "scenarios" / "llama-70b-h100.yaml"
 GOAL_S = 0.3
-DEVICES = ("h200-sxm-141gb", "b200-sxm-180gb", "a100-sxm-80gb", "mi300x", "h100-nvl-94gb", "h200-nvl-141gb", "mi325x-256gb",
-           "rtx-pro-6000-server", "h100-pcie-80gb")  # fmt: skip
-MODELS = ("llama-3.1-8b", "qwen3-32b", "qwen3-30b-a3b", "gpt-oss-120b", "mixtral-8x7b", "mistral-nemo-12b", "qwen2.5-7b",
-          "llama-2-7b", "codellama-34b")  # fmt: skip
+DEVICES = (
+    "h200-sxm-141gb", "b200-sxm-180gb", "a100-sxm-80gb", "mi300x", "h100-nvl-94gb", "h200-nvl-141gb", "mi325x-256gb",
+    "rtx-pro-6000-server", "h100-pcie-80gb",
+)  # fmt: skip
+MODELS = (
+    "llama-3.1-8b", "qwen3-32b", "qwen3-30b-a3b", "gpt-oss-120b", "mixtral-8x7b", "mistral-nemo-12b", "qwen2.5-7b",
+    "llama-3.2-1b", "codellama-34b",
+)  # fmt: skip
 
 
 def changes(rounds: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -118,24 +122,26 @@ def main() -> None:
         finally:
             process.terminate()
     processor = processor_s(options.rounds)
-    lines = ["| change of | median (ms) | largest (ms) | of processor time, median (ms) | whole scenario (s) | changes |",
-             "|---|---|---|---|---|---|"]  # fmt: skip
+    lines = [
+        "| change of | median (ms) | largest (ms) | processor time, median (ms) | whole scenario (s) | changes |",
+        "|---|---|---|---|---|---|",
+    ]
     for kind, seconds in firsts.items():
         cells = [statistics.median(seconds), max(seconds), statistics.median(processor[kind])]
         whole = statistics.median(wholes[kind])
         lines.append(f"| {kind} | {' | '.join(f'{cell * 1e3:.0f}' for cell in cells)} | {whole:.1f} | {len(seconds)} |")
     within = [second <= GOAL_S for seconds in firsts.values() for second in seconds]
     text = "\n".join(lines) + (
-        f"\n\n{sum(within)} of {len(within)} changes were answered within 300 ms.\n\n{os.cpu_count()} cores, whose load "
-        f"was {before:.1f} before and {os.getloadavg()[0]:.1f} after; Python {sys.version.split()[0]}.\n"
+        f"\n\n{sum(within)} of {len(within)} changes were answered within 300 ms.\n\n{os.cpu_count()} cores, whose "
+        f"load was {before:.1f} before and {os.getloadavg()[0]:.1f} after; Python {sys.version.split()[0]}.\n"
     )
     print(text)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         head = (
             "# `windtunnel explore`: from a change to its answer\n\nWritten by `python benchmarks/explore.py`. The "
-            f"scenario is `{SCENARIO.relative_to(ROOT)}`: an hour of 19,366 requests. The first figures are those of its "
-            "first 1,000 requests.\n\n"
+            f"scenario is `{SCENARIO.relative_to(ROOT)}`: an hour of 19,366 requests. The first figures are those of "
+            "its first 1,000 requests.\n\n"
         )
         (options.out / "explore.md").write_text(head + text)
 

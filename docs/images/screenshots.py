@@ -24,7 +24,8 @@ LIMIT_MS = 900_000
 def whole(page: Page) -> None:
     """Wait until all designs are simulated whole, with intervals and fine curves."""
     page.wait_for_function(
-        """() => [...document.querySelectorAll("section.answer:not([hidden])")].every(box => box.dataset.stage === "done")"""
+        """() => [...document.querySelectorAll("section.answer:not([hidden])")].every(
+            box => box.dataset.stage === "done")"""
     )
     page.evaluate("document.activeElement.blur()")
 
@@ -32,8 +33,11 @@ def whole(page: Page) -> None:
 def main() -> None:
     """Write explore.png and explore-phone.png."""
     command = [sys.executable, "-m", "windtunnel", "explore", SCENARIO, "--no-open"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process, sync_playwright() as player:
-        assert process.stdout is not None
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process,  # noqa: S603
+        sync_playwright() as player,
+    ):
+        assert process.stdout is not None  # noqa: S101  it is a pipe
         address = process.stdout.readline().strip() + "#" + quote(json.dumps(DESIGNS))
         browser = player.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, width, height, scheme in (("explore", 1440, 1000, "light"), ("explore-phone", 390, 844, "dark")):

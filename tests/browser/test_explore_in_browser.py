@@ -111,7 +111,9 @@ def test_the_page_is_worked_by_keyboard_and_asks_no_other_host(
     reached = []
     for _ in range(8):
         page.keyboard.press("Tab")
-        reached.append(page.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.textContent"))
+        reached.append(
+            page.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.textContent")
+        )
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline != "none", reached
         if reached[-1] == "Load, Load, design A":

@@ -60,7 +60,8 @@ def explore(
     )
 
     async def main() -> None:
-        workshop = Workshop(Lane(document, catalogue), Lane(document, catalogue), offered)
+        thorough = Lane(document, catalogue, niceness=5)  # first looks go first
+        workshop = Workshop(Lane(document, catalogue), thorough, offered)
         await serve(port=port, original=document, workshop=workshop, page=page, policy=policy, announce=announce)
 
     asyncio.run(main())

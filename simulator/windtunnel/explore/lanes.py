@@ -40,10 +40,13 @@ class _Unwanted(BaseException):
 
 
 class Lane:
-    """One worker process, used from one event loop. It is started at the first call, and again after it died."""
+    """One worker process, used from one event loop. It is started at the first call, and again after it died.
 
-    def __init__(self, document: Document, catalogue: Catalogue) -> None:
-        self._arguments = (document, catalogue)
+    ``niceness`` lowers its priority.
+    """
+
+    def __init__(self, document: Document, catalogue: Catalogue, *, niceness: int = 0) -> None:
+        self._arguments = (document, catalogue, niceness)
         self._lock = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1)
         self._process: Any = None
@@ -124,8 +127,10 @@ class _Work:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _serve(pipe: Connection, document: Document, catalogue: Catalogue) -> None:
+def _serve(pipe: Connection, document: Document, catalogue: Catalogue, niceness: int) -> None:
     """Answer calls until the parent ends."""
+    if hasattr(os, "nice"):
+        os.nice(niceness)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this process
     end_with_parent()
     work = _Work()

@@ -19,7 +19,7 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results import invariants
 from windtunnel.engine.results.metrics import notes_of, summarise
 from windtunnel.explore.controls import Value
-from windtunnel.explore.design import Changes, design, effective
+from windtunnel.explore.design import Changes, design
 from windtunnel.explore.figures import Seen, figures, inputs_text, targets_of
 from windtunnel.report.numbers import plural
 from windtunnel.scenario.changes import parse_path
@@ -37,7 +37,7 @@ FINER = 10_000
 """The number of jobs of each point of the finer curves."""
 MOST = {"compiled": 2_000_000, "process": 5_000}
 """The number of jobs above which a scenario is not simulated whole."""
-_OPTIONS = 50
+_CHECKED = 5_000
 """The number of jobs for which the values of a control are checked."""
 
 
@@ -147,7 +147,9 @@ class Looker:
 
     def make_ready(self, changes: Changes) -> bool:
         """Compile the engine for a design, unless that has been done on this machine; return whether it supports it."""
-        prepared = prepare_run(_shortened(self.scenario(changes), _OPTIONS), self.catalogue, coarseness=COARSENESS)
+        prepared = prepare_run(
+            _shortened(self.scenario(changes), FIRST["process"]), self.catalogue, coarseness=COARSENESS
+        )
         key = engine_key(prepared)
         if key not in self.warm:
             if unsupported_by_compiled(prepared) is not None:
@@ -155,10 +157,6 @@ class Looker:
             invariants.check(run_on("compiled", prepared))
             self.warm.add(key)
         return True
-
-    def values(self, changes: Changes) -> dict[str, Value]:
-        """Return the values of controls that follow from the other ones of a design."""
-        return effective(design(self.document, changes), changes)
 
     def refusals(self, changes: Changes, name: str, values: Sequence[Value]) -> dict[str, str]:
         """Return why values of a control do not fit the rest of a design, by their text; fitting ones are left out."""
@@ -169,7 +167,7 @@ class Looker:
         """Return why a design cannot be simulated, or why the entry of a control has no part in it."""
         path = parse_path(name)
         try:
-            scenario = _shortened(self.scenario(changes), _OPTIONS)
+            scenario = _shortened(self.scenario(changes), _CHECKED)
             if path[0] == "fleet" and len(scenario.fleet) == len(self.document.data["fleet"]):
                 scenario = _alone(scenario, int(path[1]))
             prepare_run(scenario, self.catalogue, coarseness=_VERY_COARSE)

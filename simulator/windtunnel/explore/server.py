@@ -43,9 +43,13 @@ class Shared:
     original: Document
     workshop: Workshop
 
-    def command(self, changes: design.Changes) -> list[str]:
-        """Return a design as ``PATH=VALUE`` changes to the scenario."""
-        return design.settings(self.original, design.design(self.original, changes))
+    def followed(self, changes: design.Changes) -> dict[str, Any]:
+        """Return a design as ``PATH=VALUE`` changes to the scenario, and values of controls that follow from others."""
+        varied = design.design(self.original, changes)
+        return {
+            "settings": design.settings(self.original, varied),
+            "values": design.effective(varied, changes),
+        }
 
     def checked(self, data: object) -> design.Changes:
         """Return changes that came from the page; raises InputError."""
@@ -131,12 +135,12 @@ class _Live(_Guarded, WebSocketHandler):
             return
         try:
             changes = self.shared.checked(data["changes"])
-            settings = self.shared.command(changes)
+            followed = self.shared.followed(changes)
         except InputError as error:
             self.session.drop(slot)
             self._send({"slot": slot, "number": number, "kind": "refused", "message": str(error)})
             return
-        self._send({"slot": slot, "number": number, "kind": "settings", "settings": settings})
+        self._send({"slot": slot, "number": number, "kind": "follows", **followed})
         self.session.change(slot, number, changes)
 
     def _send(self, data: dict[str, Any]) -> None:

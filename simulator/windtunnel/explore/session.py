@@ -126,7 +126,6 @@ class Session:
 
     async def _stages(self, changes: Changes, send: Callable[..., None]) -> None:
         shop = self._workshop
-        send("values", values=await shop.quick.call("values", changes))
         first = await shop.see(shop.quick, Look(changes, compiled=frozenset(shop.compiled)))
         send("seen", seen=first.to_dict(), stage="first")
         if first.key not in shop.compiled | shop.interpreted:

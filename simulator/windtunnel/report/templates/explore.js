@@ -166,8 +166,10 @@
   }
 
   const receive = {
-    settings(design, message) { design.settings = message.settings; },
-    values(design, message, slot) { design.values = message.values; show(slot); },
+    follows(design, message, slot) {
+      Object.assign(design, { settings: message.settings, values: message.values });
+      show(slot);
+    },
     seen(design, message, slot) {
       Object.assign(design, { seen: message.seen, stage: message.stage, refused: "" });
       if (message.stage === "first") design.first = message.seen;
