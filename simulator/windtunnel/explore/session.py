@@ -65,11 +65,12 @@ class Workshop:
         self._seen.move_to_end(key)
         return self._seen[key]
 
-    async def ready(self, key: str, changes: Changes) -> None:
-        """Wait until the engine is compiled for designs with this key, in both workers."""
-        if key not in self._ready or (self._ready[key].done() and self._ready[key].exception() is not None):
-            self._ready[key] = asyncio.create_task(self._make_ready(key, changes))
-        await asyncio.shield(self._ready[key])
+    def make_ready(self, key: str, changes: Changes) -> asyncio.Future[None]:
+        """Compile the engine for designs with this key, in both workers; return when that is done."""
+        task = self._ready.get(key)
+        if task is None or (task.done() and task.exception() is not None):
+            task = self._ready[key] = asyncio.create_task(self._make_ready(key, changes))
+        return asyncio.shield(task)
 
     async def _make_ready(self, key: str, changes: Changes) -> None:
         if await self.thorough.call("make_ready", changes):
@@ -130,7 +131,9 @@ class Session:
         send("seen", seen=first.to_dict(), stage="first")
         if first.key not in shop.compiled | shop.interpreted:
             send("stage", stage="compiling")
-            await shop.ready(first.key, changes)
+            compiled = shop.make_ready(first.key, changes)
+            await self._curve(changes, first, None, send)
+            await compiled
             first = await shop.see(shop.quick, Look(changes, compiled=frozenset(shop.compiled)))
             send("seen", seen=first.to_dict(), stage="first")
         await self._curve(changes, first, None, send)

@@ -236,11 +236,12 @@
       verdict(slot);
       $("command-" + slot).textContent = designs[slot] ? command(designs[slot]) : "";
     }
-    const basis = SLOTS.filter(current).map(slot => {
+    const of = SLOTS.filter(current).map(slot => {
       const seen = current(slot), { stage } = designs[slot], rate = seen.rate_per_s == null ? "" : `, ${trim(seen.rate_per_s)}/s`;
-      return `${two ? slot + ": " : ""}${seen.basis}${rate}${STAGES[stage] ? ` · ${STAGES[stage]}…` : ""}`;
+      return [slot, `${seen.basis}${rate}${STAGES[stage] ? ` · ${STAGES[stage]}…` : ""}`];
     });
-    $("basis").textContent = basis.join("; ") || "simulating…";
+    const alike = of.length === 2 && of[0][1] === of[1][1];
+    $("basis").textContent = (alike || !two ? of.slice(0, 1).map(([, text]) => text) : of.map(one => one.join(": "))).join("; ") || "simulating…";
     table(two);
     const seen = current("A") || current("B");
     $("inputs").textContent = SLOTS.map(slot => designs[slot]?.seen?.inputs).filter(Boolean).map((text, i) => (two ? "AB"[i] + ": " : "") + text).join(". ");
