@@ -237,11 +237,11 @@
       $("command-" + slot).textContent = designs[slot] ? command(designs[slot]) : "";
     }
     const of = SLOTS.filter(current).map(slot => {
-      const seen = current(slot), { stage } = designs[slot], rate = seen.rate_per_s == null ? "" : `, ${trim(seen.rate_per_s)}/s`;
+      const seen = current(slot), { stage } = designs[slot], rate = seen.rate_per_s == null ? "" : `, ${(+seen.rate_per_s.toPrecision(3)).toLocaleString("en")}/s`;
       return [slot, `${seen.basis}${rate}${STAGES[stage] ? ` · ${STAGES[stage]}…` : ""}`];
     });
     const alike = of.length === 2 && of[0][1] === of[1][1];
-    $("basis").textContent = (alike || !two ? of.slice(0, 1).map(([, text]) => text) : of.map(one => one.join(": "))).join("; ") || "simulating…";
+    $("basis").textContent = (alike || !two ? of.slice(0, 1).map(([, text]) => text) : of.map(one => one.join(": "))).join("; ") || (designs.A.refused ? "not simulated" : "simulating…");
     table(two);
     const seen = current("A") || current("B");
     $("inputs").textContent = SLOTS.map(slot => designs[slot]?.seen?.inputs).filter(Boolean).map((text, i) => (two ? "AB"[i] + ": " : "") + text).join(". ");
@@ -262,7 +262,7 @@
     box.dataset.stage = refused ? "refused" : design.stage;
     box.className = `answer ${status}${design.waiting ? " waiting" : ""}`;
     const heading = make("h2", {}, make("span", { className: "mark", textContent: MARKS[status], "aria-hidden": "true" }), refused ? "This design cannot run" : seen?.verdict || "…");
-    const which = make("p", { className: "which" }, `Design ${slot}`, make("span", { textContent: STAGES[design.stage] ? `· ${STAGES[design.stage]}…` : "" }));
+    const which = make("p", { className: "which" }, `Design ${slot}`, make("span", { textContent: !refused && STAGES[design.stage] ? `· ${STAGES[design.stage]}…` : "" }));
     const parts = [which, heading];
     if (refused) parts.push(make("p", { className: "message", textContent: refused }));
     else if (seen?.targets.length) parts.push(make("ul", { className: "targets" }, ...seen.targets.map(target => make("li", { className: target.status },
