@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from windtunnel.core.recording import IntArray
@@ -39,3 +41,23 @@ def interpolated(priced: FloatArray, points: IntArray, grid: FloatArray) -> Floa
     weight = (grid - at[before]) / np.maximum(at[after] - at[before], 1.0)
     curve: FloatArray = priced[..., before] + (priced[..., after] - priced[..., before]) * weight
     return curve
+
+
+_DENSE = 16.0
+"""In coarse tables every number of tokens and of sequences up to this one is priced."""
+
+
+def coarsely(price: Callable[[FloatArray], FloatArray], amounts: FloatArray, apart: float) -> FloatArray:
+    """Return the costs of amounts from those of amounts that are ``apart`` by this share of them.
+
+    Args:
+        price: Returns costs, whose second axis has the amounts that it is given.
+        amounts: Increasing numbers of tokens or sequences, along the first axis.
+        apart: The share.
+    """
+    every = amounts.reshape(-1)
+    if len(every) <= _DENSE:
+        return price(amounts)
+    points = thinned(every, _DENSE, apart)
+    # `interpolated` works along the last axis.
+    return np.moveaxis(interpolated(np.moveaxis(price(amounts[points]), 1, -1), points, every), -1, 1)

@@ -40,7 +40,7 @@ from windtunnel.core.step_cost import (
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.prepare.curves import block_ends, interpolated, thinned
+from windtunnel.engine.prepare.curves import block_ends, coarsely, interpolated, thinned
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
 
@@ -569,23 +569,17 @@ class DecoderCosts:
 
         ``group`` has the devices that run it, if these are not those of the decoder.
         """
-        if self._coarseness == 0.0 or len(amount) <= _DENSE:
-            return part.times * self._priced(part.rows(amount, self.context, more), group or self.group)
-        all_amounts = amount.reshape(-1)
-        points = thinned(all_amounts, _DENSE, self._coarseness)
-        priced = part.times * self._priced(part.rows(amount[points], self.context, more), group or self.group)
-        # The amounts are the second axis, and `interpolated` works along the last one.
-        return np.moveaxis(interpolated(np.moveaxis(priced, 1, -1), points, all_amounts), -1, 1)
+
+        def price(some: FloatArray) -> FloatArray:
+            return part.times * self._priced(part.rows(some, self.context, more), group or self.group)
+
+        return coarsely(price, amount, self._coarseness) if self._coarseness else price(amount)
 
     def _priced(self, rows: Rows, group: Group) -> FloatArray:
         """Return seconds and joules above idle (stacked) of an operation on every device of a stage of ``group``."""
         cost = self.device.cost(rows, intervals=False)
         above_idle = np.maximum(cost.power_w - self.device.idle_power_w, 0.0)
         return np.stack([cost.duration_s, cost.duration_s * above_idle * group.stage_devices])
-
-
-_DENSE = 16.0
-"""In coarse tables every number of tokens and of sequences up to this one is priced."""
 
 
 def _between(table: FloatArray, context: float) -> tuple[float, float]:
