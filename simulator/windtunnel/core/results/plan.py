@@ -138,6 +138,7 @@ class EntryReason(Result):
 
     ``kind`` is one of
 
+    - ``one_role``: its devices have the ``role`` prefill or decode, and a fleet needs both.
     - ``no_job``: its devices run none of the jobs. One offers ``memory_bytes``; a job needs ``needed_bytes`` or more.
     - ``some_jobs``: they run ``jobs`` of ``of_jobs`` jobs.
     - ``too_slow``: no number of them meets ``targets``, by the lower bound.
@@ -157,6 +158,7 @@ class EntryReason(Result):
     allowed: int | None = field(default=None, metadata=OPTIONAL)
     jobs: int | None = field(default=None, metadata=OPTIONAL)
     of_jobs: int | None = field(default=None, metadata=OPTIONAL)
+    role: str | None = field(default=None, metadata=OPTIONAL)
     memory_bytes: float | None = field(default=None, metadata=OPTIONAL)
     needed_bytes: float | None = field(default=None, metadata=OPTIONAL)
     objective: float | None = field(default=None, metadata=OPTIONAL)
