@@ -61,3 +61,21 @@ def coarsely(price: Callable[[FloatArray], FloatArray], amounts: FloatArray, apa
     points = thinned(every, _DENSE, apart)
     # `interpolated` works along the last axis.
     return np.moveaxis(interpolated(np.moveaxis(price(amounts[points]), 1, -1), points, every), -1, 1)
+
+
+def between(table: FloatArray, place: float) -> tuple[float, float]:
+    """Return the two curves of ``table``, shape (2, points), at a place between two points."""
+    low = int(place)
+    weight = place - low
+    seconds, joules = table
+    high = low + 1
+    return (
+        float(seconds[low] + (seconds[high] - seconds[low]) * weight),
+        float(joules[low] + (joules[high] - joules[low]) * weight),
+    )
+
+
+def prompt_scores(tokens: float, window: float) -> float:
+    """Return what ``causal_scores`` does for one prompt, without the time that an array takes."""
+    inside = min(tokens, window)
+    return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside

@@ -40,7 +40,7 @@ from windtunnel.core.step_cost import (
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.prepare.curves import block_ends, coarsely, interpolated, thinned
+from windtunnel.engine.prepare.curves import between, block_ends, coarsely, interpolated, prompt_scores, thinned
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
 
@@ -384,7 +384,7 @@ class DecoderCosts:
             + self.adapted[:, adapters, -(-self._most_of_copy(decoding, chunks) // micro)]
         )
         if decoding:
-            s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
+            s, j = between(self.decode[:, -(-decoding // micro)], context / decoding / CONTEXT_GRAIN)
             seconds, joules = seconds + times.decode * s, joules + times.decode * j
         for start, length in chunks:
             s, j = self.prompt_attention(start, length)
@@ -426,8 +426,10 @@ class DecoderCosts:
         for table, window in zip(self.prefill, self.windows, strict=True):
             until = float(start + chunk)
             priced = min(until, max(2.0 * window, float(chunk)))
-            share = (_scores(until, window) - _scores(float(start), window)) / (priced * (priced + 1.0) / 2.0)
-            s, j = _between(table, priced)
+            share = (prompt_scores(until, window) - prompt_scores(float(start), window)) / (
+                priced * (priced + 1.0) / 2.0
+            )
+            s, j = between(table, priced / CONTEXT_GRAIN)
             seconds, joules = seconds + s * share, joules + j * share
         return seconds, joules
 
@@ -486,7 +488,7 @@ class DecoderCosts:
         until = start + chunk
         for table, window in zip(self.prefill, self.windows, strict=True):
             priced = np.minimum(until, np.maximum(2.0 * window, chunk))
-            share = causal_scores(until, window) - _scores(float(start), window)
+            share = causal_scores(until, window) - prompt_scores(float(start), window)
             share /= priced * (priced + 1.0) / 2.0
             total += share * np.stack([np.interp(priced, points, row) for row in table])
         return total
@@ -580,21 +582,3 @@ class DecoderCosts:
         cost = self.device.cost(rows, intervals=False)
         above_idle = np.maximum(cost.power_w - self.device.idle_power_w, 0.0)
         return np.stack([cost.duration_s, cost.duration_s * above_idle * group.stage_devices])
-
-
-def _between(table: FloatArray, context: float) -> tuple[float, float]:
-    place = context / CONTEXT_GRAIN
-    low = int(place)
-    weight = place - low
-    seconds, joules = table
-    high = low + 1
-    return (
-        float(seconds[low] + (seconds[high] - seconds[low]) * weight),
-        float(joules[low] + (joules[high] - joules[low]) * weight),
-    )
-
-
-def _scores(tokens: float, window: float) -> float:
-    """Return what ``causal_scores`` does for one prompt, without the time that an array takes."""
-    inside = min(tokens, window)
-    return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside
