@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": {"core", "language", "runtime", "codegen", "windtunnel_models"},
     "simulation": {"core", "scenario", "policies", "engine", "placement", "backends", "windtunnel_models"},
     "sweep": {"core", "scenario"},
-    "planning": {"core", "scenario", "engine", "simulation", "sweep", "windtunnel_models"},
+    "deployment": {"core", "scenario", "engine", "windtunnel_models"},
+    "planning": {"core", "scenario", "engine", "simulation", "sweep", "deployment", "windtunnel_models"},
     "validation": {"core", "scenario", "runtime", "backends", "simulation", "windtunnel_models"},
     "library": {"core", "runtime", "emulator", "backends", "simulation", "windtunnel_models"},
     "errors": {"core", "runtime"},
@@ -43,8 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "claims": {"core", "runtime", "examples"},
     "explore": {"core", "scenario", "engine", "simulation", "sweep", "planning", "report", "windtunnel_models"},
     "app": {
-        "core", "scenario", "engine", "placement", "codegen", "backends", "simulation", "sweep", "planning",
-        "validation", "library", "claims", "report", "explore", "windtunnel_models",
+        "core", "scenario", "engine", "placement", "codegen", "backends", "simulation", "sweep", "deployment",
+        "planning", "validation", "library", "claims", "report", "explore", "windtunnel_models",
     },
     "cli": {"app", "core", "scenario", "placement", "backends", "simulation", "library", "report"},
     "pytest_plugin": {"core", "runtime", "simulation", "library"},
@@ -67,7 +68,8 @@ WITHIN: dict[str, dict[str, set[str]]] = {
         "races": {"common"},
         "lockstep": {"common", "races"},
         "threads": {"common", "races"},
-        "device": {"common", "races", "lockstep", "threads"},
+        "work": {"common", "lockstep"},
+        "device": {"common", "races", "lockstep", "threads", "work"},
     },
 }
 # Every other folder of `backends` is a back end, which needs no line here.

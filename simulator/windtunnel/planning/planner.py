@@ -15,6 +15,7 @@ from windtunnel.core.results.plan import (
     SearchSummary,
     SimulatedFleet,
 )
+from windtunnel.deployment.commands import deployment
 from windtunnel.engine.prepare.checks import doubtful_settings
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning import explanation
@@ -244,6 +245,7 @@ class Planner:
                 SimulatedFleet(**vars(choices[e.choice].planned(e)), time_s=evaluating.time_s(e, time))
                 for e in evaluations
             ],
+            deployment=None if best is None else deployment(about.run, dict(enumerate(best.counts))),
             scenario=self.scenario.resolved(),
             versions=versions_module.versions(),
             has_continuous_batches=not isinstance(policy, str) and isinstance(policy.batch, ContinuousBatch),

@@ -105,8 +105,8 @@ def lines(result: RunResult) -> list[str]:
     found += [", ".join(events)] if events else []
     found += [] if serving.adapters is None else [adapter_text(serving.adapters)]
     found += [] if serving.speculation is None else [speculation_text(serving.speculation)]
-    costs = cost_text(serving)
-    return [*found, costs] if costs else found
+    energy_j = serving.energy_per_output_token_j
+    return found if energy_j is None else [*found, f"{quantity(energy_j, 'J')} per output token"]
 
 
 def transfer_lines(serving: Serving) -> list[str]:
@@ -163,15 +163,14 @@ def _tenant_text(tenant: TenantUse) -> str:
     return f"{text}, TTFT {quantity(tenant.ttft_mean_s, 's')} on average, p95 {quantity(tenant.ttft_p95_s, 's')}"
 
 
-def cost_text(serving: Serving) -> str:
-    """Return cost and energy of tokens; empty if neither is known."""
-    cost, energy_j = serving.cost_per_million_usd, serving.energy_per_output_token_j
-    parts = []
-    if cost.output is not None:
-        parts.append(f"{usd(cost.output)} per million output tokens ({usd(cost.total)} per million of all)")
-    if energy_j is not None:
-        parts.append(f"{quantity(energy_j, 'J')} per output token")
-    return ", ".join(parts)
+def cost_text(result: RunResult) -> str:
+    """Return the cost of tokens, and of an hour; empty where none are generated or a price is not known."""
+    serving = result.serving
+    if serving is None or serving.cost_per_million_usd.output is None:
+        return ""
+    cost = serving.cost_per_million_usd
+    text = f"{usd(cost.output)} per million output tokens ({usd(cost.total)} per million of all)"
+    return text if result.cost_usd_per_h is None else f"{text}, {usd(result.cost_usd_per_h)} per hour"
 
 
 def section(result: RunResult) -> Markup | None:

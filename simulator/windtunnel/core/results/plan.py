@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from windtunnel.core.results.data import HIDDEN, OPTIONAL, Result
+from windtunnel.core.results.deployment import Deployment
 
 
 @dataclass(frozen=True)
@@ -386,6 +387,8 @@ class PlanResult(Result):
     search: SearchSummary
     notes: Sequence[str]
     simulated: Sequence[SimulatedFleet]
+    deployment: Deployment | None
+    """The configuration of the recommended fleet; None without one, and where nothing serves a decoder."""
     scenario: Mapping[str, object]
     versions: Mapping[str, str]
     has_continuous_batches: bool = field(metadata=HIDDEN)
