@@ -89,6 +89,48 @@ def plan(
 
 @click.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port. Default: a free one.")
+@click.option("--no-open", is_flag=True, help="Do not open the page in a browser.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario first. Repeatable.")
+@OUTSIDE_CODE
+@CATALOG
+def explore(
+    scenario: Path,
+    port: int,
+    no_open: bool,
+    changes: Sequence[str],
+    allow_outside_code: bool,
+    catalogs: Sequence[str],
+) -> None:
+    """Open a local page on which a scenario is varied while it is simulated. Ctrl-C ends it.
+
+    The page prints its address, is reached from this host only, and makes no request to any other one.
+    """
+    from windtunnel.app import explore as explore_command
+    from windtunnel.library import predict as predict_library
+
+    def announce(address: str) -> None:
+        click.echo(address)
+        sys.stdout.flush()
+        click.echo("Ctrl-C ends the page.", err=True)
+        if not no_open:
+            click.launch(address)
+
+    try:
+        explore_command.explore(
+            scenario,
+            port=port,
+            changes=changes,
+            catalogue=predict_library.catalogue(catalogs),
+            outside_code=allow_outside_code,
+            announce=announce,
+        )
+    except KeyboardInterrupt:
+        click.echo("ended", err=True)
+
+
+@click.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write the files to deploy/ in this folder.")
 @click.option(
     "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: fleet[0].engine=sglang."
