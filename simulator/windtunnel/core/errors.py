@@ -256,6 +256,14 @@ class UninitializedRead(Finding):
     """A thread reads an element or a variable that was not written before."""
 
 
+class AssertionFailed(Finding):
+    """An assertion of the kernel does not hold, or it reaches a trap."""
+
+
+class MisalignedAccess(Finding):
+    """A thread accesses a number at an address that is no multiple of the number's size."""
+
+
 class BarrierDivergence(Finding):
     """Some threads of a block reach a barrier, and others do not."""
 

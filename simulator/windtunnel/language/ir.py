@@ -266,6 +266,24 @@ class Barrier(Stmt):
 
 
 @dataclass(eq=False)
+class Require(Stmt):
+    """A condition that must hold for each thread. ``finding`` is the class of the finding if it does not."""
+
+    condition: Expr
+    finding: str
+    message: str
+
+
+@dataclass(eq=False)
+class Print(Stmt):
+    """A line that each thread prints, in C's format. ``texts`` has the strings among the arguments; None for a number."""
+
+    form: str
+    numbers: Sequence[Expr]
+    texts: Sequence[str | None]
+
+
+@dataclass(eq=False)
 class Declare(Stmt):
     """A shared array (of a block) or local array (of a thread) of a constant shape, with uninitialised elements."""
 

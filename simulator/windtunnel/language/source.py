@@ -7,7 +7,7 @@ import builtins
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -34,6 +34,21 @@ class KernelError(InputError):
     def lines(self) -> tuple[int, ...]:
         """The line of the error, as in a finding; empty if it concerns no line."""
         return () if self.where.line is None else (self.where.line,)
+
+
+class CompiledSource:
+    """A kernel in another language, which is translated to the typed tree for the arguments of a launch."""
+
+    def typed(self, arguments: Sequence[Any], shared_bytes: int) -> Any:
+        """Return the typed tree (`ir.Program`); the same object for launches that it fits."""
+        raise NotImplementedError
+
+    def adapted(self, arguments: Sequence[Any], shared_bytes: int) -> list[tuple[int | None, Any]]:
+        """Return the arguments of the tree's parameters: arrays of its elements, and numbers.
+
+        Each is given with the number of the launch's argument that it comes from; None if it comes from none.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -141,6 +156,8 @@ def by_thread(function: Callable[..., Any]) -> bool:
     It is, if the function or one that it calls uses a name of the kernel language, or a parameter is annotated with one
     of its types. It also is, if the function only reads and assigns single elements of its parameters (``a[0] += 1``).
     """
+    if isinstance(function, CompiledSource):
+        return True
     try:
         source = source_of(function)
     except KernelError:

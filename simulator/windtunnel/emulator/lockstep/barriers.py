@@ -7,7 +7,7 @@ import numpy as np
 from windtunnel.core.errors import BarrierDivergence
 from windtunnel.emulator.common.lanes import Lanes, Value
 from windtunnel.emulator.common.symbolic import materialise
-from windtunnel.emulator.races.findings import uninitialised_variable
+from windtunnel.emulator.races.findings import failed, uninitialised_variable
 
 
 class LockstepStalledError(Exception):
@@ -90,3 +90,12 @@ def check_assigned(lanes: Lanes, line: int, name: str, assigned: Value) -> None:
     bad = np.flatnonzero(~np.atleast_1d(np.asarray(materialise(assigned), np.bool_)))
     if len(bad) and launch.checked:
         raise uninitialised_variable(launch, name, int(lanes.identities[bad[0]]), line)
+
+
+def require(lanes: Lanes, line: int, condition: Value, finding: str, message: str) -> None:
+    """Raise a finding if a condition does not hold for all threads."""
+    holds = np.broadcast_to(np.asarray(materialise(condition)), lanes.size)
+    if holds.all():
+        return
+    first = int(np.flatnonzero(~holds)[0])
+    raise failed(lanes.chunk.launch, finding, message, int(lanes.identities[first]), line, int((~holds).sum()) - 1)

@@ -31,7 +31,8 @@ from windtunnel.emulator.common.lanes import (
 )
 from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
 from windtunnel.emulator.common.spin_loops import exit_variables, polled_reads
-from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require_warp
+from windtunnel.emulator.common.printing import print_lines
+from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require, require_warp
 from windtunnel.emulator.lockstep.infinite_loops import LoopStateTracker
 from windtunnel.language import definite_assignment, flow, ir
 from windtunnel.language.places import global_index, private
@@ -41,7 +42,7 @@ _HELPERS: Mapping[str, object] = {
     "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "select_values": select_values,
     "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
     "take_copy": take_copy, "m": mathematics, "require_warp": require_warp, "LoopStateTracker": LoopStateTracker,
-    "check_assigned": check_assigned,
+    "check_assigned": check_assigned, "require": require, "print_lines": print_lines,
 }  # fmt: skip
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 
@@ -210,6 +211,13 @@ class _Generator(Writer):
                 self.emit(f"{frame.lanes}.chunk.leave({frame.lanes})")
             case ir.Declare():
                 pass  # allocated before the kernel runs
+            case ir.Require():
+                condition = self.value(statement.condition, frame)
+                arguments = f"{condition}, {statement.finding!r}, {statement.message!r}"
+                self.emit(f"require({frame.lanes}, {statement.line}, {arguments})")
+            case ir.Print():
+                numbers = ", ".join(self.value(number, frame) for number in statement.numbers)
+                self.emit(f"print_lines({frame.lanes}, {statement.form!r}, {list(statement.texts)!r}, [{numbers}])")
             case ir.If():
                 self._if(statement, frame)
             case ir.While():
@@ -463,7 +471,7 @@ def _synchronises_warp(node: ir.Stmt | ir.Expr) -> bool:
     if isinstance(node, ir.Stmt):
         is_barrier = isinstance(node, ir.Barrier) and node.scope == "warp"
         return is_barrier or any(map(_synchronises_warp, ir.expressions(node)))
-    return isinstance(node, ir.Warp) and node.op not in ("lane", "warp_size")
+    return isinstance(node, ir.Warp) and node.op not in ("lane", "warp_size", "active")
 
 
 def _is_guarded(e: ir.Expr) -> bool:

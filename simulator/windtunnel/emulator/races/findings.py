@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from windtunnel.core.errors import DataRace, Deadlock, OutOfBounds, UninitializedRead
+from windtunnel.core import errors
+from windtunnel.core.errors import DataRace, Deadlock, Finding, OutOfBounds, UninitializedRead
 from windtunnel.emulator.common.launch import Launch
 
 READ, WRITE, ATOMIC = "reads", "writes", "atomically changes"
@@ -81,8 +82,7 @@ def uninitialised_variable(launch: Launch, name: str, thread: int, line: int) ->
     return UninitializedRead(
         f"{launch}: uninitialised variable: {launch.describe_thread(thread)} reads '{name}' at "
         f"{launch.describe_line(line)} before any assignment",
-        file=launch.program.file,
-        lines=(line,),
+        **launch.position_of(line),
         threads=(launch.thread(thread),),
     )
 
@@ -95,6 +95,16 @@ def infinite_loop(launch: Launch, thread: int, line: int, others: int = 0) -> De
         **launch.position_of(line),
         threads=(launch.thread(thread),),
     )
+
+
+def failed(launch: Launch, finding: str, message: str, thread: int, line: int, others: int = 0) -> Finding:
+    """Return the finding of a class that a thread, and ``others`` more, break a condition of the kernel."""
+    made: Finding = getattr(errors, finding)(
+        f"{launch}: {message}, at {launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
+        **launch.position_of(line),
+        threads=(launch.thread(thread),),
+    )
+    return made
 
 
 def _and_others(count: int) -> str:

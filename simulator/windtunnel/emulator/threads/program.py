@@ -16,6 +16,7 @@ import numpy as np
 
 from windtunnel.emulator.common import mathematics
 from windtunnel.emulator.common.lanes import convert
+from windtunnel.emulator.common.printing import print_line
 from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
 from windtunnel.emulator.common.spin_loops import exit_variables, spin_state
 from windtunnel.language import ir
@@ -85,7 +86,7 @@ def compile_thread(program: ir.Program, stored: set[str], *, every_access: bool)
     source = generator.source()
     helpers = {
         "np": np, "m": mathematics, "convert": convert, "counted": counted, "WAIT": WAIT,
-        "BarrierArrival": BarrierArrival,
+        "BarrierArrival": BarrierArrival, "print_line": print_line,
     }  # fmt: skip
     names: dict[str, Any] = {**helpers, **generator.constants}
     # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
@@ -147,6 +148,13 @@ class _Generator(Writer):
                 self._barrier(statement)
             case ir.Declare():
                 pass  # allocated before the thread runs
+            case ir.Require():
+                condition = self.value(statement.condition)
+                arguments = f"{statement.line}, {statement.finding!r}, {statement.message!r}"
+                self.emit(f"if not {condition}: thread.fail({arguments})")
+            case ir.Print():
+                numbers = ", ".join(self.value(number) for number in statement.numbers)
+                self.emit(f"print_line({statement.form!r}, {list(statement.texts)!r}, [{numbers}])")
             case ir.If():
                 self.emit(f"if {self.value(statement.condition)}:")
                 self._inner(statement.body)
@@ -271,6 +279,8 @@ class _Generator(Writer):
     def _warp(self, e: ir.Warp) -> str:
         if e.op in ("lane", "warp_size"):
             return f"thread.{e.op}"
+        if e.op == "active":
+            return self._emit_temporary("thread.active_mask()")
         mask, value, *rest = (self.value(argument) for argument in e.arguments)
         argument = f", int({rest[0]})" if rest else ""
         self.emit(f"yield BarrierArrival({e.line}, {e.op!r}, int({mask}), {value}{argument})")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.emulator.common.launch import Launch
-from windtunnel.emulator.races.findings import infinite_loop, uninitialised_variable
+from windtunnel.emulator.races.findings import failed, infinite_loop, uninitialised_variable
 from windtunnel.emulator.threads.arrays import MemoryRange, PolledRead
 from windtunnel.emulator.threads.clocks import Clock
 from windtunnel.emulator.threads.program import BarrierArrival
@@ -180,6 +180,16 @@ class Thread:
         launch = self.launch_state.launch
         if launch.checked:
             raise uninitialised_variable(launch, name, self.id, line)
+
+    def fail(self, line: int, finding: str, message: str) -> None:
+        """Raise a finding: a condition of the kernel does not hold."""
+        raise failed(self.launch_state.launch, finding, message, self.id, line)
+
+    def active_mask(self) -> np.uint32:
+        """Return the lanes of the thread's warp that have not ended."""
+        width = self.launch_state.launch.warp
+        lanes = (number - self.warp * width for number in self.block.live)
+        return np.uint32(sum(1 << lane for lane in lanes if 0 <= lane < min(width, 32)))
 
     def enter(self, line: int) -> SpinLoop:
         """Enter a spin loop."""
