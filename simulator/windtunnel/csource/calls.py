@@ -37,6 +37,7 @@ class Calls(Expressions):
         self.stack: list[int] = []
         self._in_memory: dict[int, frozenset[int]] = {}
         self._assigned: dict[int, frozenset[int]] = {}
+        self._swapped: dict[int, frozenset[int]] = {}
         self.functions: list[Node] = []
         """The functions that are being translated, innermost last."""
 
@@ -105,7 +106,7 @@ class Calls(Expressions):
                 this = self._this(inner) if inner.kind == "CXX_THIS_EXPR" else Mem(self.pointer(inner), inner.type.pointee)
             else:
                 this = self.place(inner)
-        if declared.name == "operator=" and definition is None and this is not None and given:
+        if declared.name == "operator=" and (definition is None or _is_implicit(declared)) and this is not None and given:
             self.store(self.line(node), this, self.value(given[0]))
             return this
         if definition is None:
@@ -263,6 +264,18 @@ class Calls(Expressions):
             found = self._assigned[function.key] = frozenset(changed)
         return found
 
+    def swapped_in(self, function: Node) -> frozenset[int]:
+        """Return the pointers through which a function compares and swaps (``atomicCAS``)."""
+        found = self._swapped.get(function.key)
+        if found is None:
+            keys = set()
+            for one in _walk(function):
+                if one.kind == "CALL_EXPR" and one.name in ("atomicCAS", "atomic_cmpxchg", "atom_cmpxchg"):
+                    target = _pointer_of(Node(one.unit, next(iter(one.cursor.get_arguments()))))
+                    keys |= set() if target is None else {target}
+            found = self._swapped[function.key] = frozenset(keys)
+        return found
+
     # Constructors.
 
     def _construct(self, node: Node, declared: Node, given: list[Node], target: Place | None) -> Value | Place:
@@ -272,7 +285,7 @@ class Calls(Expressions):
         definition = self._definition(declared)
         if isinstance(kind, Array):
             return None  # an array of records that need no constructor
-        if definition is None:
+        if definition is None or _is_implicit(declared):
             if given:
                 return self.value(given[0])
             return self._defaults(node, declared, kind, target)
@@ -335,6 +348,12 @@ class Calls(Expressions):
             member = None
 
 
+def _is_implicit(declared: Node) -> bool:
+    """Return whether Clang wrote a constructor itself: to copy, to move, or to do nothing."""
+    parent = declared.cursor.semantic_parent
+    return bool(declared.cursor.is_default_method()) or (parent is not None and parent.location == declared.cursor.location)
+
+
 def _default_of(field: Node) -> Node | None:
     kids = [kid for kid in operands(field) if "ATTR" not in kid.kind]
     if not kids or isinstance(field.type, Array):
@@ -367,6 +386,24 @@ def _walk(node: Node) -> list[Node]:
     return found
 
 
+def _pointer_of(node: Node) -> int | None:
+    """Return the variable that a pointer is, perhaps in another type; None for another expression."""
+    node = bare(node)
+    while node.kind in ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR") and operands(node):
+        node = bare(operands(node)[-1])
+    target = node.referred if node.kind == "DECL_REF_EXPR" else None
+    return None if target is None else target.key
+
+
+def pointed(node: Node) -> int | None:
+    """Return the pointer variable whose first number an expression is: ``*p`` or ``p[0]``."""
+    if node.kind == "UNARY_OPERATOR" and node.unary == "*":
+        return _pointer_of(operands(node)[0])
+    if node.kind == "ARRAY_SUBSCRIPT_EXPR" and operands(node)[1].evaluated() == 0:
+        return _pointer_of(operands(node)[0])
+    return None
+
+
 def _root(node: Node) -> Node | None:
     """Return the name of the variable that a place is, or is a part of."""
     node = bare(node)
@@ -376,7 +413,13 @@ def _root(node: Node) -> Node | None:
             if isinstance(inner.type, Pointer) and not inner.type.reference:
                 return None
             node = inner
-        elif node.kind == "ARRAY_SUBSCRIPT_EXPR" or (node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1):
+        elif node.kind == "ARRAY_SUBSCRIPT_EXPR":
+            node = bare(operands(node)[0])
+            if node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1 and isinstance(node.type, Pointer):
+                node = bare(node.kids[0])
+            if not isinstance(node.type, (Array, Vector)):
+                return None  # an element of what a pointer points to
+        elif node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1:
             node = bare(operands(node)[0])
         elif node.kind == "DECL_REF_EXPR":
             return node.referred

@@ -131,7 +131,22 @@ class Expressions(Memory):
             return self._address(node, self._this(node))
         if kind == "StmtExpr":
             return self.statement_expression(node)
-        return self.load(line, self.place(node))
+        place = self.place(node)
+        if isinstance(place, Mem) and isinstance(place.type, Number) and self.is_swapped(node):
+            return self.atomic_read(node, place.at, place.type)
+        return self.load(line, place)
+
+    def is_swapped(self, node: Node) -> bool:
+        """Return whether a place is also one that the function compares and swaps.
+
+        What such a loop reads first may be old: the comparison finds out. So it is not a race, and read atomically.
+        """
+        raise NotImplementedError
+
+    def atomic_read(self, node: Node, at: Ptr, kind: Number) -> ir.Expr:
+        """Return a number in memory, read by an atomic operation that changes nothing."""
+        zero = build.literal(self.line(node), 0, kind.scalar)
+        return self.atomic(node, "cas", at, kind, [zero, zero])
 
     def statement_expression(self, node: Node) -> Value:
         """Translate ``({ ...; x; })``."""

@@ -59,7 +59,7 @@ class Intrinsics(Statements):
             "__syncthreads_or": self._counted, "printf": self._printf, "__wt_assert_fail": self._assertion,
             "__wt_active": self._active, "__trap": self._trap, "memcpy": self._memcpy, "memset": self._memset,
             "memmove": self._memcpy,
-            "__wt_copy": self._memcpy, "__all_sync": self._vote, "__any_sync": self._vote, "__ballot_sync": self._vote,
+            "__wt_copy_async": self._memcpy, "__wt_async_commit": self._nothing, "__wt_async_wait": self._nothing, "__all_sync": self._vote, "__any_sync": self._vote, "__ballot_sync": self._vote,
             "__wt_lane": self._lane, "__nanosleep": self._nothing, "__builtin_assume": self._nothing,
             "__builtin_unreachable": self._nothing, "__wt_nothing": self._nothing,
             "sincosf": self._sincos, "sincos": self._sincos, "__sincosf": self._sincos,
@@ -88,6 +88,11 @@ class Intrinsics(Statements):
     def _reinterpreted(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
         """Translate ``__float_as_int`` and its kin, and functions of bits."""
         line = self.line(node)
+        if name == "__wt_h2f":
+            return build.converted(build.bits_as(self.number(arguments[0]), types.F16), F32)
+        if name == "__wt_f2h":
+            half = build.converted(build.converted(self.number(arguments[0]), F32), types.F16)
+            return build.bits_as(half, types.U16)
         parts = name.strip("_").split("_as_")
         if name.startswith("__") and len(parts) == 2 and parts[0] in _AS and parts[1] in _AS:
             return build.bits_as(self._cast_to(self.number(arguments[0]), _AS[parts[0]]), _AS[parts[1]])
@@ -234,6 +239,8 @@ class Intrinsics(Statements):
         mask = build.converted(self.number(arguments[0]), U32) if arguments else None
         if isinstance(mask, ir.Literal) and mask.value == 0xFFFFFFFF:
             mask = None
+        if mask is not None:
+            mask = self._named_by(self.line(node), mask)
         self.emit(ir.Barrier(self.line(node), "warp", mask))
         return None
 
@@ -345,7 +352,18 @@ class Intrinsics(Statements):
     # Warps.
 
     def _mask(self, node: Node) -> ir.Expr:
-        return build.converted(self.number(node), U32)
+        return self._named_by(self.line(node), build.converted(self.number(node), U32))
+
+    def _named_by(self, line: int, mask: ir.Expr) -> ir.Expr:
+        """Emit the check that a mask names the lane that executes the operation, and return the mask."""
+        if isinstance(mask, ir.Literal) and mask.value == 0xFFFFFFFF:
+            return mask
+        mask = self.hold(mask, "mask")
+        lane = build.converted(ir.Warp(line, "lane", [], type=I32), U32)
+        bit = build.binary(line, "&", build.binary(line, ">>", mask, lane), build.literal(line, 1, U32))
+        message = "the mask of a warp's operation does not name the lane that executes it"
+        self.emit(ir.Require(line, build.truth(bit), "BarrierDivergence", message))
+        return mask
 
     def _exchange(self, line: int, op: str, arguments: list[ir.Expr], kind: Scalar) -> ir.Expr:
         """Return the result of an exchange, which happens now."""

@@ -249,9 +249,10 @@ class CFunction(CompiledSource):
             for _ in range(_PASSES):
                 translator = Translator(self.module.unit, self._facts, self.node, sizes)
                 program = translator.program()
-                if translator.found == self._facts:
+                found = _joined(self._facts, translator.found)
+                if found == self._facts:
                     break
-                self._facts = _joined(self._facts, translator.found)
+                self._facts = found
             else:
                 raise self.node.refused("pointers that change what they point into without end")
             assert program is not None  # noqa: S101  there is a pass
@@ -328,7 +329,8 @@ def _cast(given: Any, kind: types.Scalar) -> Any:
 def _joined(old: Facts, new: Facts) -> Facts:
     """Return the facts of the last pass, with all objects that were ever found, so that the passes end."""
     bases = {n: new.bases.get(n, frozenset()) | old.bases.get(n, frozenset()) for n in {*new.bases}}
-    return Facts(bases, dict(new.units), {n: set(s) for n, s in new.accessed.items()}, new.escaped | old.escaped)
+    accessed = {n: new.accessed.get(n, set()) | old.accessed.get(n, set()) for n in {*new.accessed, *old.accessed}}
+    return Facts({**old.bases, **bases}, {**old.units, **new.units}, accessed, new.escaped | old.escaped)
 
 
 class CModule:

@@ -177,13 +177,14 @@ class Memory:
     def read_pointer(self, line: int, name: str) -> Ptr:
         """Return the pointer that a variable holds."""
         bases = self.facts.bases.get(name, frozenset())
+        # A scale of 0 leaves open what is not known yet; a pointer that never moves stays at 0.
         unit = self.facts.units.get(name, 0)
         self.variables.setdefault(name, I64)
         at = ir.Variable(line, name, type=I64)
         which = None
         if len(bases) > 1:
             which = ir.Variable(line, self._which(name), type=I32)
-        return Ptr(bases, 0, ((at, unit or 1),), which)
+        return Ptr(bases, 0, ((at, unit),), which)
 
     def _which(self, name: str) -> str:
         self.variables.setdefault(f"{name}_of", I32)

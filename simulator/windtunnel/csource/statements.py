@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windtunnel.csource import build
-from windtunnel.csource.calls import Calls
+from windtunnel.csource.calls import Calls, pointed
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
 from windtunnel.csource.expressions import bare, operands
@@ -210,6 +210,11 @@ class Statements(Calls):
         first, last, one = (build.literal(line, n, I32) for n in (len(given), kind.count or 0, 1))
         if len(given) < (kind.count or 0):
             self.emit(ir.For(line, counter, first, last, one, body))
+
+    def is_swapped(self, node: Node) -> bool:
+        """Return whether a place is also one that the function compares and swaps."""
+        keys = self.swapped_in(self.function)
+        return bool(keys) and pointed(node) in keys
 
     # Branches and loops.
 
