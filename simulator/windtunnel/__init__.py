@@ -79,6 +79,7 @@ _TYPES = (
 )  # fmt: skip
 _LAZY |= {name: ("windtunnel.language.names", name) for name in _WORDS}
 _LAZY |= {name: ("windtunnel.language.types", name) for name in _TYPES}
+__all__ += [*_WORDS, *_TYPES]  # for `from windtunnel import *`; none of them has the name of a builtin of Python
 
 
 def __getattr__(name: str) -> Any:

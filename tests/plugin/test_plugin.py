@@ -143,8 +143,8 @@ def test_it(accelerator):
     assert re.search(r"^>\s+accelerator.launch\(races", done.stdout, re.MULTILINE)
     assert "???" not in done.stdout
     assert "DataRace: races on h100-sxm-80gb: data race on element 0 of 'x'" in done.stdout
-    assert "rule.py" not in done.stdout
-    assert "rule.py" in project.run(text, "--full-trace").stdout
+    assert "shadow_memory.py" not in done.stdout
+    assert "shadow_memory.py" in project.run(text, "--full-trace").stdout
 
 
 def test_the_same_test_takes_the_same_time_wherever_it_runs(project: Project) -> None:

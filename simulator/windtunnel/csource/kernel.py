@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from windtunnel.language import types as kinds
 from windtunnel.language.source import CompiledSource
 from windtunnel.language.types import Type
 
+BENIGN = re.compile(r"//\s*windtunnel:\s*benign\b")
+"""The comment of a line whose accesses may race."""
 _PASSES = 24
 """Passes until what pointers point into no longer changes."""
 
@@ -51,6 +55,11 @@ class CProgram(ir.Program):
         """Return the file and the line in it of a line of the tree."""
         file, number, _ = self.places[line] if line < len(self.places) else self.places[0]
         return file, number
+
+    @cached_property
+    def benign_lines(self) -> frozenset[int]:
+        """The lines marked ``// windtunnel: benign``, whose accesses may race."""
+        return frozenset(n for n in range(1, len(self.places)) if BENIGN.search(self.text_of(n)))
 
     def column_of(self, line: int) -> int | None:
         """Return the column of a line of the tree."""

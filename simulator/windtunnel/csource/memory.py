@@ -276,6 +276,7 @@ class Memory:
             return self.decoded(line, self.load_number(line, place.at, Number(types.U64)))
         if isinstance(place, Mem) and len(kind.leaves) > 1:
             place = Mem(self.hold_pointer(place.at), kind)
+            self.aligned(line, place.at, kind.align)
         return Aggregate(kind, {o: self.load(line, self.part(place, o, leaf)) for o, leaf in kind.leaves})  # type: ignore[misc]
 
     def part(self, place: Place, offset: int, kind: CType) -> Place:
@@ -301,6 +302,7 @@ class Memory:
                     value = self.hold_value(value)
                 elif isinstance(place, Mem):
                     place = Mem(self.hold_pointer(place.at), kind)
+                    self.aligned(line, place.at, kind.align)
             assert isinstance(value, Aggregate)  # noqa: S101  holding keeps the kind
             for offset, leaf in kind.leaves:
                 if offset in value.parts:

@@ -31,6 +31,7 @@ def open_device(
     leaks: Literal["ignore", "error"] = "ignore",
     schedule: int | None = None,
     checked: bool = True,
+    strict: bool = False,
 ) -> Accelerator:
     """Open an emulated accelerator, ``SKU`` or ``SKU@API``.
 
@@ -43,6 +44,7 @@ def open_device(
         leaks: "error" raises `Leak` if the device is closed while memory is allocated or a ring kernel runs.
         schedule: The seed of the order in which the threads of a kernel are executed one by one. See ``explore``.
         checked: Whether kernels and the order of streams are checked for errors.
+        strict: Whether two unordered writes of an equal value to one element are a `DataRace`.
 
     Raises:
         InputError: The device is not in the catalogue, or another argument is not valid.
@@ -62,7 +64,12 @@ def open_device(
     if schedule is not None and (isinstance(schedule, bool) or not isinstance(schedule, int) or schedule < 0):
         raise InputError(f"{schedule!r} is not a valid schedule", expected="a seed: an integer of at least 0")
     model = device_model(name, catalogue or shipped_catalogue(), calibration)
-    return Accelerator(EmulatedContext(model, host, interval, checked=checked, schedule=schedule), leaks=leaks)
+    if not isinstance(strict, bool):
+        raise InputError(f"{strict!r} is not a valid value of strict", expected="True or False")
+    if strict and not checked:
+        raise InputError("strict=True needs the checks that checked=False turns off", expected="checked=True")
+    context = EmulatedContext(model, host, interval, checked=checked, strict=strict, schedule=schedule)
+    return Accelerator(context, leaks=leaks)
 
 
 def explore(

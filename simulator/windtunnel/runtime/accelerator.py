@@ -144,16 +144,14 @@ class Accelerator:
         except TypeError as error:
             raise self.make_error(InvalidArgument, "allocate", f"{shape!r} elements of {dtype!r}: {error}") from None
         size = math.prod(sides) * element.itemsize
-        if element.hasobject or element.kind in "USMm" or size <= 0 or min(sides, default=0) < 1:
-            raise self.make_error(
-                InvalidArgument, "allocate", f"{sides} elements of {element} are not an array of numbers"
-            )
+        if element.hasobject or element.kind in "USMm" or not element.itemsize or not sides or min(sides) < 0:
+            problem = f"{sides} elements of {element} are not an array of numbers"
+            raise self.make_error(InvalidArgument, "allocate", problem)
         if kind not in get_args(MemoryKind):
-            kinds = get_args(MemoryKind)
-            problem = f"'{kind}' is not a kind of memory"
+            kinds, problem = get_args(MemoryKind), f"'{kind}' is not a kind of memory"
             raise InputError(problem, expected=list_choices(kinds), nearest=nearest(kind, kinds))
         self.injector.before_call("allocate")
-        memory = self.context.allocate(size, kind)
+        memory = self.context.allocate(max(size, element.itemsize), kind)  # an empty array has an address too
         self.counters.allocations += 1
         return Buffer(self, memory, sides, element)
 
@@ -189,7 +187,8 @@ class Accelerator:
         values = np.asarray(array)
         self.check_buffer(buffer, "copy in")
         buffer.check(values, "copy in")
-        if self._captured(stream, lambda graph, after: graph.copy_in(buffer, values, after=after, pinned=pinned)):
+        add = lambda graph, after: graph.copy_in(buffer, values, after=after, pinned=pinned)  # noqa: E731
+        if not values.size or self._captured(stream, add):
             return
         with self.injector.copying("copy_in") as corrupted:
             self.context.copy_in(buffer.memory, values, stream, pinned=pinned)
@@ -204,7 +203,8 @@ class Accelerator:
         """Copy from a buffer to an existing array of the host. To pageable memory the host waits for the copy."""
         self.check_buffer(buffer, "copy out")
         buffer.check(array, "copy out", written=True)
-        if self._captured(stream, lambda graph, after: graph.copy_out(array, buffer, after=after, pinned=pinned)):
+        add = lambda graph, after: graph.copy_out(array, buffer, after=after, pinned=pinned)  # noqa: E731
+        if not array.size or self._captured(stream, add):
             return
         with self.injector.copying("copy_out") as corrupted:
             self.context.copy_out(array, buffer.memory, stream, pinned=pinned)
@@ -222,7 +222,7 @@ class Accelerator:
         """Copy from one buffer of the device to another."""
         self.check_buffer(to, "copy within")
         to.check_fits(buffer, "copy within")
-        if self._captured(stream, lambda graph, after: graph.copy_within(to, buffer, after=after)):
+        if not buffer.size or self._captured(stream, lambda graph, after: graph.copy_within(to, buffer, after=after)):
             return
         with self.injector.copying("copy_within") as corrupted:
             self.context.copy_within(to.memory, buffer.memory, stream)

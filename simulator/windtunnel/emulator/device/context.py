@@ -57,6 +57,7 @@ class EmulatedContext(EmulatedDevice):
         host: The clock of the host program; None for a clock of its own.
         interval: Which values of the device model are used: the best ones, or an end of the 90% interval.
         checked: Whether findings are looked for.
+        strict: Whether unordered writes of an equal value are a finding.
         schedule: Seed of the order in which threads are executed; None for the fastest order.
     """
 
@@ -67,12 +68,13 @@ class EmulatedContext(EmulatedDevice):
         interval: Interval = "best",
         *,
         checked: bool = True,
+        strict: bool = False,
         schedule: int | None = None,
     ) -> None:
         super().__init__(device, host, interval, checked=checked)
         clock = None if self.order is None else self.order.default
         self.default = EmulatedStream(self, self.time.streams[DEFAULT], clock)
-        self.kernels = Kernels(self, checked=checked, schedule=schedule)
+        self.kernels = Kernels(self, checked=checked, strict=strict, schedule=schedule)
         self.memories: dict[int, EmulatedMemory] = {}
         """Live allocations by address."""
         self._allocated = 0

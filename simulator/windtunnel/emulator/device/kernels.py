@@ -76,13 +76,13 @@ class KernelLaunch:
 
 
 class Kernels:
-    """The kernels of a device. Findings are looked for if it is ``checked``.
+    """The kernels of a device. Findings are looked for if it is ``checked``, unordered equal writes if it is ``strict``.
 
     ``schedule`` is the seed of the order in which threads are executed; None selects the fastest order.
     """
 
-    def __init__(self, device: EmulatedDevice, *, checked: bool, schedule: int | None) -> None:
-        self.device, self.checked, self.schedule = device, checked, schedule
+    def __init__(self, device: EmulatedDevice, *, checked: bool, strict: bool, schedule: int | None) -> None:
+        self.device, self.checked, self.strict, self.schedule = device, checked, strict, schedule
         self._executables: dict[Kernel, Executable | None] = {}
         self._resident: dict[tuple[Any, ...], int] = {}
         self._trace_hashes: list[str] = []
@@ -165,6 +165,7 @@ class Kernels:
                 device=info.name,
                 warp=info.limits.warp,
                 checked=self.checked,
+                strict=self.strict,
                 uninitialised=uninitialised,
                 recorders=recorders,
                 shared_bytes=launch.shared,
