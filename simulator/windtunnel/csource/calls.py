@@ -89,8 +89,8 @@ class Calls(Expressions):
         callee = bare(node.kids[0]) if node.kids else node
         while callee.kind == "UNEXPOSED_EXPR" and callee.kids and callee.name == declared.name:
             callee = bare(callee.kids[0])
-        parameters = [kid for kid in declared.kids if kid.kind == "PARM_DECL"]
-        operator = declared.name.startswith("operator") and len(given) == len(parameters) + 1
+        stated = len(list(declared.cursor.type.argument_types()))
+        operator = declared.name.startswith("operator") and len(given) == stated + 1
         if operator and given:
             whole, given = given[0], given[1:]
         elif callee.kind == "MEMBER_REF_EXPR" and operands(callee):
