@@ -366,6 +366,11 @@ class Program:
             if _BENIGN.search(text)
         )
 
+    def column_of(self, line: int) -> int | None:
+        """Return the column of a line of the tree; None if it is not known."""
+        del line
+        return None
+
     def place_of(self, line: int) -> tuple[str, int]:
         """Return the file and the line in it of a line of the tree."""
         number = line % RAISED
