@@ -143,6 +143,19 @@ class Node:
         return (str(where.file) if where.file is not None else self.unit.file), where.line, where.column
 
     @property
+    def selected(self) -> str | None:
+        """The elements of a vector that an expression selects (``v.xy``), which Clang does not name; None for others."""
+        if self.kind != "UNEXPOSED_EXPR" or len(self.kids) != 1 or not isinstance(self.kids[0].type, ctype.Vector):
+            return None
+        kid = self.kids[0]
+        if kid.cursor.extent.end.offset == self.cursor.extent.end.offset:
+            have, want = kid.type, self.type
+            if not (isinstance(have, ctype.Vector) and have != want):
+                return None
+        names = [token.spelling for token in self.cursor.get_tokens()]
+        return names[-1] if names else None
+
+    @property
     def start(self) -> int:
         """Offset of the beginning in the file."""
         return int(self.cursor.extent.start.offset)

@@ -101,6 +101,8 @@ class Expressions(Memory):
             self.refuse(node, f"the constant '{node.name}'", "one that is known when the kernel is compiled")
         if kind == "PAREN_EXPR":
             return self.value(node.kids[0])
+        if kind == "UNEXPOSED_EXPR" and node.selected is not None:
+            return self.load(line, self.place(node))
         if kind in _CASTS:
             return self._cast(node)
         if kind == "BINARY_OPERATOR":
@@ -248,6 +250,10 @@ class Expressions(Memory):
             return self.place(operands(node)[1])
         if kind == "COMPOUND_ASSIGNMENT_OPERATOR":
             return self._update(node)
+        if kind == "UNEXPOSED_EXPR" and node.selected is not None:
+            whole = self.place(node.kids[0])
+            assert isinstance(whole.type, Vector)  # noqa: S101  `selected` has seen it
+            return self._swizzle(node, node.selected, whole, whole.type)
         if kind == "UNEXPOSED_EXPR" or kind in _CASTS:
             inner = operands(node)
             if len(inner) == 1 and self._same_object(inner[0], node):
@@ -309,7 +315,7 @@ class Expressions(Memory):
                 whole = self.place(inner)
         kind = whole.type
         if isinstance(kind, Vector):
-            return self._swizzle(node, whole, kind)
+            return self._swizzle(node, node.name, whole, kind)
         if not isinstance(kind, Record):
             self.refuse(node, f"the member '{node.name}' of something that is no struct")
         found = kind.member(node.name) if node.name else None
@@ -342,10 +348,10 @@ class Expressions(Memory):
         assert isinstance(kind, Number)  # noqa: S101  as the prelude declares it
         return self._temporary(line, kind, ir.Convert(line, kind.scalar, index, type=kind.scalar))
 
-    def _swizzle(self, node: Node, whole: Place, kind: Vector) -> Place:
-        numbers = swizzled(node.name, kind.count)
+    def _swizzle(self, node: Node, name: str, whole: Place, kind: Vector) -> Place:
+        numbers = swizzled(name, kind.count)
         if numbers is None:
-            self.refuse(node, f"the elements '{node.name}' of a vector of {kind.count}")
+            self.refuse(node, f"the elements '{name}' of a vector of {kind.count}")
         if isinstance(whole, Swizzle):
             numbers = [whole.numbers[number] for number in numbers]
             return Swizzle(whole.of, tuple(numbers), node.type)
@@ -605,6 +611,10 @@ class Expressions(Memory):
         value = self.value(operand)
         return self._to(node, value, operand.type, kind)
 
+    def vector_listed(self, node: Node, given: Sequence[Node], kind: Vector) -> Value:
+        """Return the vector of the elements that numbers and vectors give, one after another."""
+        raise NotImplementedError
+
     def vector_cast(self, node: Node, operand: Node, kind: Vector) -> Value:
         """Translate a conversion to a vector."""
         raise NotImplementedError
@@ -679,6 +689,8 @@ class Expressions(Memory):
         if isinstance(kind, (Number, Pointer)):
             kids = operands(node)
             return self._to(node, self.value(kids[0]), kids[0].type, kind) if kids else self.zero(node, kind)
+        if isinstance(kind, Vector):
+            return self.vector_listed(node, operands(node), kind)
         parts: dict[int, ir.Expr | Ptr] = {}
         rest = self._fill(node, list(operands(node)), kind, 0, parts)
         if rest:
@@ -717,7 +729,7 @@ class Expressions(Memory):
         if one.kind == "INIT_LIST_EXPR":
             given.pop(0)
             value = self.listed(one, member)
-        elif isinstance(member, (Array, Record)) and not self._is_whole(one, member):
+        elif isinstance(member, (Array, Record)) and not self._is_whole(one, member) and one.kind != "STRING_LITERAL":
             given[:] = self._fill(one, given, member, at, parts)
             return
         else:

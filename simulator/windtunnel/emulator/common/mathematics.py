@@ -219,6 +219,57 @@ saturated_i8, saturated_i16, saturated_i32, saturated_i64 = map(_saturated, ("i1
 saturated_u8, saturated_u16, saturated_u32, saturated_u64 = map(_saturated, ("u1", "u2", "u4", "u8"))
 
 
+def _limited(name: str) -> Any:
+    kind = np.dtype(name)
+    low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+
+    def function(value: Value) -> Any:
+        array = np.asarray(materialise(value))
+        own = np.iinfo(array.dtype)
+        limited = np.clip(array, max(low, int(own.min)), min(high, int(own.max)))
+        return limited.astype(kind)[()]
+
+    return function
+
+
+limited_i8, limited_i16, limited_i32, limited_i64 = map(_limited, ("i1", "i2", "i4", "i8"))
+limited_u8, limited_u16, limited_u32, limited_u64 = map(_limited, ("u1", "u2", "u4", "u8"))
+
+
+def add_sat(a: Value, b: Value) -> Any:
+    """Return the sum of integers, limited to the range of their type."""
+    a, b = materialise(a), materialise(b)
+    info, total = np.iinfo(a.dtype), a + b
+    if a.dtype.kind == "u":
+        return np.where(total < a, a.dtype.type(info.max), total)[()]
+    wraps = ((a >= 0) == (b >= 0)) & ((total >= 0) != (a >= 0))
+    return np.where(wraps, np.where(a >= 0, a.dtype.type(info.max), a.dtype.type(info.min)), total)[()]
+
+
+def sub_sat(a: Value, b: Value) -> Any:
+    """Return the difference of integers, limited to the range of their type."""
+    a, b = materialise(a), materialise(b)
+    info, total = np.iinfo(a.dtype), a - b
+    if a.dtype.kind == "u":
+        return np.where(a < b, a.dtype.type(0), total)[()]
+    wraps = ((a >= 0) != (b >= 0)) & ((total >= 0) != (a >= 0))
+    return np.where(wraps, np.where(a >= 0, a.dtype.type(info.max), a.dtype.type(info.min)), total)[()]
+
+
+def high(a: Value, b: Value) -> Any:
+    """Return the high 64 bits of the product of two integers of 64 bits."""
+    a, b = np.asarray(materialise(a)), np.asarray(materialise(b))
+    x, y = a.astype(np.uint64), b.astype(np.uint64)
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    x_low, x_high, y_low, y_high = x & low, x >> half, y & low, y >> half
+    middle = x_high * y_low + (x_low * y_low >> half)
+    other = x_low * y_high + (middle & low)
+    top = x_high * y_high + (middle >> half) + (other >> half)
+    if a.dtype.kind == "i":
+        top = top - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
+    return top.astype(a.dtype)[()]
+
+
 def _bits(kind: Any) -> Any:
     def function(value: Value) -> Any:
         return np.ascontiguousarray(materialise(value)).view(kind).reshape(np.shape(value))[()]
