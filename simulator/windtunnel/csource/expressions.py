@@ -522,6 +522,8 @@ class Expressions(Memory):
     def _choice(self, node: Node) -> Value:
         line = self.line(node)
         test, yes, no = operands(node)
+        if isinstance(test.type, Vector):
+            return self.vector_choice(node, *(self.value(one) for one in (test, yes, no)))
         condition = self.condition(test)
         if isinstance(condition, ir.Literal):
             return self.value(yes if condition.value else no)
@@ -613,6 +615,10 @@ class Expressions(Memory):
 
     def vector_listed(self, node: Node, given: Sequence[Node], kind: Vector) -> Value:
         """Return the vector of the elements that numbers and vectors give, one after another."""
+        raise NotImplementedError
+
+    def vector_choice(self, node: Node, test: Value, yes: Value, no: Value) -> Value:
+        """Translate ``c ? a : b`` of vectors."""
         raise NotImplementedError
 
     def vector_cast(self, node: Node, operand: Node, kind: Vector) -> Value:

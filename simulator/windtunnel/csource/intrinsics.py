@@ -22,12 +22,12 @@ _UNARY = (
     "atanh", "exp10", "lgamma", "tgamma", "erfinv", "erfcinv", "normcdf", "rsqrt", "sinpi", "cospi", "tanpi", "j0", "j1",
     "y0", "y1", "logb", "rcbrt", "asinpi", "acospi", "atanpi",
 )  # fmt: skip
-_OTHER = ("atan2", "pow", "fmod", "copysign", "hypot", "nextafter", "remainder", "fdim", "ldexp", "atan2pi", "powr", "pown")
+_OTHER = ("atan2", "pow", "fmod", "copysign", "hypot", "nextafter", "remainder", "fdim", "ldexp", "atan2pi")
 _TESTS = ("isnan", "isinf", "isfinite", "signbit", "isnormal")
 _SAME = {"nearbyint": "rint", "fast_sqrt": "sqrt", "modulus": "fmod", "powr": "pow"}
 MATH: Mapping[str, str] = {
     **{name: f"math.{name}" for name in (*_UNARY, *_OTHER)},
-    "nearbyint": "math.rint", "powr": "math.pow", "fma": "fma",
+    "nearbyint": "math.rint", "powr": "math.pow", "pown": "math.pow", "fma": "fma",
     **{f"__{name}f": f"math.{name}" for name in ("sin", "cos", "tan", "exp", "log", "log2", "log10", "pow", "exp10")},
     **{f"native_{name}": f"math.{name}" for name in ("sin", "cos", "tan", "exp", "exp2", "exp10", "log", "log2", "log10",
                                                     "sqrt", "rsqrt", "powr")},
@@ -149,7 +149,13 @@ class Intrinsics(Statements):
                 node, values, lambda row, kind: ir.Binary(line, which, *(build.converted(one, kind) for one in row), type=kind)
             )
         if name in ("abs", "labs", "llabs"):
-            return self.elementwise(node, values, lambda row, kind: ir.Unary(line, "abs", build.converted(row[0], kind), type=kind))
+            # OpenCL's abs of an int is a uint.
+            def absolute(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
+                e = row[0]
+                assert e.type is not None  # noqa: S101  all expressions here have types
+                return build.converted(e if e.type.kind == "uint" else ir.Unary(line, "abs", e, type=e.type), kind)
+
+            return self.elementwise(node, values, absolute)
         if name in _TESTS or name.removeprefix("__").removesuffix("f") in _TESTS:
             test = name.removeprefix("__") if name in _TESTS else name.removeprefix("__").removesuffix("f")
 

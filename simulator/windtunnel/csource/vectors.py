@@ -10,7 +10,7 @@ from windtunnel.csource.ctype import Number, Vector, common
 from windtunnel.csource.intrinsics import Intrinsics
 from windtunnel.csource.values import Aggregate, Ptr, Value
 from windtunnel.language import ir
-from windtunnel.language.types import BOOL
+from windtunnel.language.types import BOOL, SCALARS, Scalar
 
 
 class Vectors(Intrinsics):
@@ -67,6 +67,21 @@ class Vectors(Intrinsics):
             condition = build.binary(line, op, build.converted(left, shared), build.converted(right, shared))
         scalar = kind.element.scalar
         return build.select(line, condition, build.literal(line, -1, scalar), build.literal(line, 0, scalar))
+
+    def vector_choice(self, node: Node, test: Value, yes: Value, no: Value) -> Value:
+        """Translate ``c ? a : b`` of vectors: by the top bit of each element of ``c``."""
+        kind, line = node.type, self.line(node)
+        if not isinstance(kind, Vector):
+            self.refuse(node, "a choice by a vector between numbers")
+        rows = (self.parts_of(node, value, kind.count) for value in (test, yes, no))
+        made = []
+        for c, a, b in zip(*rows, strict=True):
+            assert c.type is not None  # noqa: S101  all expressions here have types
+            signed = build.converted(c, SCALARS[f"i{c.type.bits}"])
+            negative = build.binary(line, "<", signed, build.literal(line, 0, signed.type or c.type))
+            sides = (build.converted(side, kind.element.scalar) for side in (a, b))
+            made.append(build.select(line, negative, *sides))
+        return self.vector(kind, made)
 
     def vector_cast(self, node: Node, operand: Node, kind: Vector) -> Value:
         """Translate a conversion to a vector."""
@@ -129,7 +144,5 @@ class Vectors(Intrinsics):
         return made[0]
 
 
-def _unsigned(bits: int) -> build.Scalar:
-    from windtunnel.language.types import SCALARS
-
+def _unsigned(bits: int) -> Scalar:
     return SCALARS[f"u{bits}"]
