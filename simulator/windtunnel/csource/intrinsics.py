@@ -59,7 +59,7 @@ class Intrinsics(Statements):
             "__syncthreads_or": self._counted, "printf": self._printf, "__wt_assert_fail": self._assertion,
             "__wt_active": self._active, "__trap": self._trap, "memcpy": self._memcpy, "memset": self._memset,
             "memmove": self._memcpy,
-            "__wt_copy_async": self._memcpy, "__wt_async_commit": self._nothing, "__wt_async_wait": self._nothing, "__all_sync": self._vote, "__any_sync": self._vote, "__ballot_sync": self._vote,
+            "__wt_copy_async": self._copy_async, "__wt_async_commit": self._commit, "__wt_async_wait": self._wait, "__all_sync": self._vote, "__any_sync": self._vote, "__ballot_sync": self._vote,
             "__wt_lane": self._lane, "__nanosleep": self._nothing, "__builtin_assume": self._nothing,
             "__builtin_unreachable": self._nothing, "__wt_nothing": self._nothing,
             "sincosf": self._sincos, "sincos": self._sincos, "__sincosf": self._sincos,
@@ -336,6 +336,38 @@ class Intrinsics(Statements):
             self.store(line, Mem(target.moved(variable, unit.size), unit), value)
         zero, one = build.literal(line, 0, I32), build.literal(line, 1, I32)
         self.emit(ir.For(line, counter, zero, build.converted(steps, I32), one, body))
+
+    def _copy_async(self, node: Node, arguments: Sequence[Node]) -> Value:
+        """Translate an asynchronous copy of a few bytes: it is done at once, and in flight until a wait."""
+        line = self.line(node)
+        target, origin = (self.hold_pointer(self.pointer(one)) for one in arguments[:2])
+        size = self.number(arguments[2])
+        if not isinstance(size, ir.Literal):
+            self.refuse(node, "an asynchronous copy of a size that is not constant", "4, 8 or 16 bytes")
+        unit = Number(U32 if size.value % 4 == 0 else types.U8)
+        declared = {stored(leaf) for at in (target, origin) for base in at.bases if base in self.objects
+                    for _, leaf in self.objects[base].type.leaves[:1]}  # fmt: skip
+        if len(declared) == 1 and size.value % ((only := declared.pop()).bits // 8) == 0:
+            unit = Number(only)
+        for number in range(int(size.value) // unit.size):
+            to, read = target.moved(number, unit.size), origin.moved(number, unit.size)
+            self.store(line, Mem(to, unit), self.load(line, Mem(read, unit)))
+        for number in range(int(size.value) // unit.size):
+            self.in_flight(line, "write", target.moved(number, unit.size), unit)
+            self.in_flight(line, "read", origin.moved(number, unit.size), unit)
+        return None
+
+    def _commit(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del arguments
+        self.emit(ir.Flight(self.line(node), "commit"))
+        return None
+
+    def _wait(self, node: Node, arguments: Sequence[Node]) -> Value:
+        left = self.number(arguments[0])
+        if not isinstance(left, ir.Literal):
+            self.refuse(node, "a wait for a number of groups that is not constant", "a constant")
+        self.emit(ir.Flight(self.line(node), "wait", left=int(left.value)))
+        return None
 
     def _memset(self, node: Node, arguments: Sequence[Node]) -> Value:
         line = self.line(node)

@@ -460,6 +460,21 @@ class Memory:
             piece = build.bits_as(build.converted(moved, unsigned), storage)
             self.emit(ir.Store(line, base, [index], piece))
 
+    def in_flight(self, line: int, what: str, at: Ptr, kind: Number) -> None:
+        """Emit that an asynchronous copy reads or writes a number from now on."""
+
+        def mark(base: str) -> None:
+            if base == NULL:
+                return
+            storage = self.storage_of(base)
+            for number in range(max(stored(kind).bits // storage.bits, 1)):
+                index = self.linear(line, at.moved(number, storage.bits // 8), storage.bits // 8)
+                self.emit(ir.Flight(line, what, base, [index]))
+
+        if at.bases:
+            at = self.hold_pointer(at)
+            self._dispatch(line, at, mark)
+
     def atomic(self, node: Node, op: str, at: Ptr, kind: Number, values: Sequence[ir.Expr]) -> ir.Expr:
         """Emit an atomic operation, and return the number that was there before."""
         line, scalar = self.line(node), stored(kind)

@@ -149,7 +149,11 @@ class OpenCL(OpenCLNumbers):
     def _group_barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
         for one in arguments[1:]:
             self.discarded(one)
-        self.emit(ir.Barrier(self.line(node), "block"))
+        flags = build.converted(self.number(arguments[0]), I32)
+        scope = "block"
+        if isinstance(flags, ir.Literal):
+            scope = {0: "block.none", 1: "block.shared", 2: "block.global"}.get(int(flags.value) & 3, "block")
+        self.emit(ir.Barrier(self.line(node), scope))
         return None
 
     def _fence(self, node: Node, arguments: Sequence[Node]) -> Value:
@@ -294,7 +298,14 @@ class OpenCL(OpenCLNumbers):
             read = Mem(origin.moved(far if strided and not to_global else here, element.size), element)
             write = Mem(target.moved(far if strided and to_global else here, element.size), element)
             self.store(line, write, self.load(line, read))
+            for what, place in (("write", write), ("read", read)):
+                for offset, leaf in element.leaves:
+                    if isinstance(leaf, Number):
+                        self.in_flight(line, what, place.at.moved(offset, 1), leaf)
+        # All work-items of a group must come to the copy.
+        self.emit(ir.Barrier(line, "block.none"))
         self.emit(ir.For(line, counter, first, count, self.hold(threads, "threads"), body))
+        self.emit(ir.Flight(line, "commit"))
         return build.literal(line, 1, I32)
 
     def _linear_local(self, node: Node) -> ir.Expr:
@@ -314,6 +325,7 @@ class OpenCL(OpenCLNumbers):
         for one in arguments:
             if not isinstance(one.type, Pointer):
                 self.discarded(one)
+        self.emit(ir.Flight(self.line(node), "wait", left=0))
         self.emit(ir.Barrier(self.line(node), "block"))
         return None
 

@@ -260,6 +260,9 @@ class ThreadExit(Stmt):
 class Barrier(Stmt):
     """``scope``: ``block`` (syncthreads), ``warp`` (syncwarp), ``grid`` (all blocks), or a
     fence: ``fence.device``, ``fence.block``.
+
+    ``block.shared`` and ``block.global`` are barriers of a block that order accesses of its shared memory, or of the
+    grid's memory, only (OpenCL C). ``block.none`` orders nothing: all threads of a block must come to it.
     """
 
     scope: str
@@ -274,6 +277,21 @@ class Require(Stmt):
     condition: Expr
     finding: str
     message: str
+
+
+@dataclass(eq=False)
+class Flight(Stmt):
+    """Asynchronous copies of a thread.
+
+    ``what``: ``write`` or ``read`` (an element is the target or the source of a copy that is in flight from now on),
+    ``commit`` (the thread's copies since the last one are a group), or ``wait`` (until at most ``left`` of the thread's
+    groups are in flight).
+    """
+
+    what: str
+    array: str = ""
+    indices: Sequence[Expr] = ()
+    left: int = 0
 
 
 @dataclass(eq=False)

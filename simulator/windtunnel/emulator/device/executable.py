@@ -19,6 +19,7 @@ from windtunnel.emulator.device.number_formats import adapt_numbers, first_missi
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, SharedArray
 from windtunnel.emulator.lockstep.barriers import LockstepStalledError
 from windtunnel.emulator.lockstep.compiler import LockstepKernel, compile_lockstep
+from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.emulator.races.shadow_memory import ShadowMemory
 from windtunnel.emulator.threads.launch import ThreadKernel
@@ -245,6 +246,9 @@ def _run_lockstep(
     with np.errstate(all="ignore"):
         for first in range(0, blocks, step):
             chunk = Chunk(launch, first, min(step, blocks - first))
+            chunk.flights = Flights()
+            for array in arrays.values():
+                array.copies.clear()
             own: dict[str, LockstepArray] = {
                 name: (SharedArray if declared.space == "shared" else LocalArray)(
                     launch, with_size(declared, shared_bytes), chunk, checked=checked

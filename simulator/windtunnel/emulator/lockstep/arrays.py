@@ -25,6 +25,7 @@ from windtunnel.emulator.common.symbolic import (
     materialise,
 )
 from windtunnel.emulator.races.findings import ATOMIC, READ, WRITE, out_of_bounds, uninitialised_element
+from windtunnel.emulator.races.flights import Copies, check_flights
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.emulator.races.shadow_memory import ShadowMemory
 from windtunnel.language import ir
@@ -49,6 +50,8 @@ class LockstepArray:
         """Records the accessed elements, for work of other streams."""
         self.shadow: ShadowMemory | None = None
         """The records for race detection; None if no two threads can race in this array."""
+        self.copies: list[Copies] = []
+        """The asynchronous copies in flight that read or write elements."""
 
     def side(self, number: int) -> np.int32:
         """Return the length of a side."""
@@ -61,6 +64,8 @@ class LockstepArray:
         position = self.position(lanes, line, indices)
         if self.uninitialised is not None:
             self._check_initialised(lanes, line, position)
+        if self.copies:
+            check_flights(self, READ, each_position(position, lanes.size), lanes.identities, line)
         if self.recorder is not None:
             self.recorder.mark(READ, position)
         if self.shadow is not None:
@@ -73,6 +78,8 @@ class LockstepArray:
     def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
         """Set elements; if several threads set one, the last one's value remains. Raises OutOfBounds or DataRace."""
         position, value = self.position(lanes, line, indices), materialise(value)
+        if self.copies:
+            check_flights(self, WRITE, each_position(position, lanes.size), lanes.identities, line)
         if self.recorder is not None:
             self.recorder.mark(WRITE, position)
         if self.shadow is not None:
@@ -98,6 +105,8 @@ class LockstepArray:
         position = self.position(lanes, line, indices)
         if self.uninitialised is not None and op != "exch":
             self._check_initialised(lanes, line, position)
+        if self.copies:
+            check_flights(self, ATOMIC, each_position(position, lanes.size), lanes.identities, line)
         if self.recorder is not None:
             self.recorder.mark(ATOMIC, position)
         if self.uninitialised is not None:
@@ -110,6 +119,13 @@ class LockstepArray:
             self.shadow.change(self, lanes, line, position, old_values != operands[0] if op == "cas" else None)
         lanes.chunk.changes += not np.array_equal(before, self.flat[positions])
         return old_values
+
+    def begin_copy(self, lanes: Lanes, line: int, writes: bool, *indices: Value) -> None:
+        """Record that an asynchronous copy of each thread reads or writes an element from now on."""
+        positions = each_position(self.position(lanes, line, indices), lanes.size)
+        if not self.launch.checked:
+            return
+        lanes.chunk.flights.begin(self, positions, lanes.identities, line, writes=writes)
 
     # What its kinds differ in.
 

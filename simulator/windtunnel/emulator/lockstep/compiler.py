@@ -215,6 +215,8 @@ class _Generator(Writer):
                 condition = self.value(statement.condition, frame)
                 arguments = f"{condition}, {statement.finding!r}, {statement.message!r}"
                 self.emit(f"require({frame.lanes}, {statement.line}, {arguments})")
+            case ir.Flight():
+                self._flight(statement, frame)
             case ir.Print():
                 numbers = ", ".join(self.value(number, frame) for number in statement.numbers)
                 self.emit(f"print_lines({frame.lanes}, {statement.form!r}, {list(statement.texts)!r}, [{numbers}])")
@@ -224,6 +226,16 @@ class _Generator(Writer):
                 self._while(statement, frame)
             case _:
                 raise AssertionError(f"{statement} is not lowered")
+
+    def _flight(self, statement: ir.Flight, frame: _Frame) -> None:
+        if statement.what == "commit":
+            self.emit(f"{frame.lanes}.chunk.flights.commit({frame.lanes}.identities.tolist())")
+        elif statement.what == "wait":
+            self.emit(f"{frame.lanes}.chunk.flights.wait({frame.lanes}.identities, {statement.left})")
+        else:
+            indices = ", ".join(self.value(index, frame) for index in statement.indices)
+            arguments = f"{frame.lanes}, {statement.line}, {statement.what == 'write'}, {indices}"
+            self.emit(f"a_{statement.array}.begin_copy({arguments})")
 
     def _if(self, statement: ir.If, frame: _Frame) -> None:
         condition = self.value(statement.condition, frame)

@@ -374,7 +374,8 @@ class ShadowMemory:
         chunk = lanes.chunk
         if line in array.launch.program.benign_lines:
             return
-        access = Access(lanes, line, position, chunk.epochs, chunk.warp_epochs)
+        epochs = chunk.epochs if self.own else chunk.global_epochs
+        access = Access(lanes, line, position, epochs, chunk.warp_epochs)
         if self.own and chunk.interval != self._interval:
             # A barrier of all threads orders everything before it before everything after it.
             self._interval, self._replays, self._logged_positions = chunk.interval, False, 0

@@ -46,7 +46,7 @@ class BarrierArrival:
     @property
     def is_of_warp(self) -> bool:
         """Whether the thread waits for its warp."""
-        return self.kind not in ("block", "grid")
+        return not self.kind.startswith(("block", "grid"))
 
 
 WAIT = object()
@@ -152,6 +152,14 @@ class _Generator(Writer):
                 condition = self.value(statement.condition)
                 arguments = f"{statement.line}, {statement.finding!r}, {statement.message!r}"
                 self.emit(f"if not {condition}: thread.fail({arguments})")
+            case ir.Flight(what="commit"):
+                self.emit("thread.flights.commit([thread.id])")
+            case ir.Flight(what="wait"):
+                self.emit(f"thread.flights.wait(np.array([thread.id]), {statement.left})")
+            case ir.Flight():
+                indices = ", ".join(self.value(index) for index in statement.indices)
+                writes = statement.what == "write"
+                self.emit(f"a_{statement.array}.begin_copy(thread, {statement.line}, {writes}, {indices})")
             case ir.Print():
                 numbers = ", ".join(self.value(number) for number in statement.numbers)
                 self.emit(f"print_line({statement.form!r}, {list(statement.texts)!r}, [{numbers}])")
