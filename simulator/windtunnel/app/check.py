@@ -182,6 +182,9 @@ def check(
             finding = _run(kernels, requests, chosen, schedule, strict=strict)
             if finding is not None:
                 found.setdefault((finding.finding, finding.file, finding.lines), finding)
+    for kernel in kernels:
+        if isinstance(kernel.function, CFunction):
+            notes += [note for note in kernel.function.module.unit.notes if note not in notes]
     for one in caught:
         if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
             notes.append(str(one.message))

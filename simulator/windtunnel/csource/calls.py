@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
 from windtunnel.csource.expressions import Expressions, bare, operands
 from windtunnel.csource.values import (
+    NULL,
     Aggregate,
     Closure,
     Frame,
@@ -37,6 +38,8 @@ class Calls(Expressions):
         self.stack: list[int] = []
         self._in_memory: dict[int, frozenset[int]] = {}
         self._assigned: dict[int, frozenset[int]] = {}
+        self.code: dict[str, Node] = {}
+        """The functions of which a pointer is taken, by the name of their object."""
         self._swapped: dict[int, frozenset[int]] = {}
         self.functions: list[Node] = []
         """The functions that are being translated, innermost last."""
@@ -54,6 +57,10 @@ class Calls(Expressions):
         """Translate a call; a reference that it returns is a place. ``target``: where a constructor builds."""
         given = [Node(node.unit, one) for one in node.cursor.get_arguments()]
         declared = node.referred
+        if (declared is None or declared.kind in ("VAR_DECL", "PARM_DECL", "FIELD_DECL")) and node.kids and (
+            isinstance(node.kids[0].type, Pointer)
+        ):
+            return self._through_pointer(node, given)
         if declared is None:
             if not node.kids and isinstance(node.type, (Record, Number, Vector)):
                 return self.zero(node, node.type)
@@ -77,6 +84,47 @@ class Calls(Expressions):
                 )
             return made
         return self.inlined(node, definition, given, None)
+
+    # Functions as values.
+
+    def function_pointer(self, node: Node, function: Node) -> Ptr:
+        """Return the pointer to a function."""
+        definition = self._definition(function)
+        if definition is None:
+            self.refuse(node, f"a pointer to '{function.name}', which has no body")
+        known = next((name for name, one in self.code.items() if one.key == definition.key), None)
+        if known is None:
+            made = self.object(f"function_{function.name}", "code", 0, Void(), self.line(node))
+            self.code[made.name] = definition
+            known = made.name
+        return Ptr(frozenset({known}))
+
+    def _through_pointer(self, node: Node, given: Sequence[Node]) -> Value | Place:
+        """Translate a call through a pointer: of each function that it may point to."""
+        at = self.hold_pointer(self.pointer(node.kids[0]))
+        if not at.bases:  # not known in this pass
+            return None if isinstance(node.type, Void) else self.zero(node, node.type)
+        unknown = [base for base in at.bases if base != NULL and base not in self.code]
+        if unknown:
+            self.refuse(node, "a call through a pointer that may point to something else than a known function")
+        if len(at.bases) == 1 and NULL not in at.bases:
+            return self.inlined(node, self.code[next(iter(at.bases))], given, None)
+        line, result = self.line(node), None
+        if not isinstance(node.type, Void):
+            result = self.variable("called", node.type)
+
+        def call(base: str) -> None:
+            if base == NULL:
+                self.fail_null(line)
+                return
+            value = self.inlined(node, self.code[base], given, None)
+            if isinstance(value, (Reg, Mem, Swizzle, Given)):
+                value = self.load(line, value)
+            if result is not None:
+                self.store(line, Reg(result, 0, result.type), value)
+
+        self._dispatch(line, at, call)
+        return None if result is None else self.load(line, Reg(result, 0, result.type))
 
     def _definition(self, declared: Node) -> Node | None:
         """Return a function's definition; None if it has no body."""
@@ -102,7 +150,7 @@ class Calls(Expressions):
         else:
             inner = bare(whole)
             if isinstance(inner.type, Record) and inner.type.is_lambda:
-                return self._lambda(node, inner, given)
+                return self._lambda(node, inner, given, definition)
             if isinstance(inner.type, Pointer) and not inner.type.reference:
                 this = self._this(inner) if inner.kind == "CXX_THIS_EXPR" else Mem(self.pointer(inner), inner.type.pointee)
             else:
@@ -119,13 +167,14 @@ class Calls(Expressions):
             this = self.fixed(this)
         return self.inlined(node, definition, given, this)
 
-    def _lambda(self, node: Node, whole: Node, given: list[Node]) -> Value | Place:
+    def _lambda(self, node: Node, whole: Node, given: list[Node], body: Node | None) -> Value | Place:
         value = self.value(whole)
         while isinstance(value, Closure) and value.node.kind != "LAMBDA_EXPR":
             value = self.value(value.node)
         if not isinstance(value, Closure):
             self.refuse(node, "a call of something that is no lambda here")
-        return self.inlined(node, value.node, given, None, outer=value.frame)
+        # Of a generic lambda, only the instance that is called has types.
+        return self.inlined(node, body or value.node, given, None, outer=value.frame)
 
     def _captured(self, node: Node) -> Frame:
         """Return the frame of a lambda: names captured by value hold what they are now."""
@@ -298,20 +347,26 @@ class Calls(Expressions):
         self.inlined(node, definition, given, target)
         return target
 
-    def _defaults(self, node: Node, declared: Node, kind: CType, target: Place | None) -> Value | Place:
+    def _defaults(
+        self, node: Node, declared: Node, kind: CType, target: Place | None, but: Collection[str] = ()
+    ) -> Value | Place:
         """Initialise members by their default values; without any, the object stays as it is."""
         record = declared.cursor.semantic_parent
         values = [Node(node.unit, c) for c in record.get_children() if c.kind.name == "FIELD_DECL"]
-        initial = {one.name: operands(one)[-1] for one in values if _default_of(one) is not None}
+        initial = {one.name: found for one in values if (found := _default_of(one)) is not None}
         if not initial or not isinstance(kind, Record):
             return target if target is not None else Aggregate(kind, {})
         if target is None:
             target = Reg(self.variable("made", kind), 0, kind)
         for name, value in initial.items():
             member = kind.member(name)
-            if member is not None:
+            if member is not None and name not in but:
                 place = self.part(target, member.offset, member.type)
-                self.store(self.line(value), place, self._to(value, self.value(value), value.type, member.type))
+                if bare(value).kind == "INIT_LIST_EXPR":
+                    made = self.listed(bare(value), member.type)
+                else:
+                    made = self._to(value, self.value(value), value.type, member.type)
+                self.store(self.line(value), place, made)
         return target
 
     def _initialised(self, function: Node) -> None:
@@ -319,6 +374,9 @@ class Calls(Expressions):
         if function.kind != "CONSTRUCTOR":
             return
         this = self.frame.this
+        if this is not None:
+            named = {kid.name for kid in function.kids if kid.kind == "MEMBER_REF"}
+            self._defaults(function, function, this.type, this, named)
         kids = [kid for kid in function.kids if kid.kind not in ("PARM_DECL", "COMPOUND_STMT") and "ATTR" not in kid.kind]
         member: Node | None = None
         for kid in kids:
@@ -356,7 +414,7 @@ def _is_implicit(declared: Node) -> bool:
 
 
 def _default_of(field: Node) -> Node | None:
-    kids = [kid for kid in operands(field) if "ATTR" not in kid.kind]
+    kids = [kid for kid in operands(field) if "ATTR" not in kid.kind and not kid.kind.endswith("_DECL")]
     if not kids or isinstance(field.type, Array):
         return None
     return kids[-1]

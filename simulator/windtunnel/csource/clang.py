@@ -202,16 +202,36 @@ class Unit:
         self._texts: dict[str, list[str]] = {file: self.lines}
         self._types: dict[str, CType] = {}
         self._records: dict[int, ctype.Record] = {}
+        self.notes: list[str] = []
+        """What was left out: errors in functions of the host, which are not run."""
+        host: list[tuple[str, int, int]] | None = None
         for found in self._unit.diagnostics:
             if found.severity >= cindex.Diagnostic.Error:
                 where = found.location
+                if host is None:
+                    host = [] if self.opencl else list(self._host_functions())
+                place = (str(where.file), where.line)
+                if found.severity == cindex.Diagnostic.Error and any(
+                    place[0] == name and first <= place[1] <= last for name, first, last in host
+                ):
+                    self.notes.append(f"{place[0]}:{place[1]}: in a function of the host, which is not run: {found.spelling}")
+                    continue
                 name = str(where.file) if where.file is not None else file
                 raise InputError(f"{found.spelling}", where=Location(name, where.line or None, where.column or None))
+
+    def _host_functions(self) -> Iterator[tuple[str, int, int]]:
+        """Yield file, first and last line of the functions that run on the host only."""
+        for node in self.declarations():
+            if node.kind == "FUNCTION_DECL" and node.cursor.is_definition() and not node.has(
+                "CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"
+            ):
+                extent = node.cursor.extent
+                yield node.place[0], extent.start.line, extent.end.line
 
     def _arguments(self, defines: Sequence[str], include: Sequence[str]) -> list[str]:
         given = [f"-D{one}" for one in defines]
         given += [f"-I{folder}" for folder in include]
-        given += ["-nostdinc", "-w", "-ferror-limit=1"]
+        given += ["-nostdinc", "-w", "-ferror-limit=0"]
         if self.opencl:
             prelude = str(PRELUDE / "opencl.h")
             return [

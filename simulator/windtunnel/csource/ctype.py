@@ -31,6 +31,11 @@ class Void(CType):
 
     name: str = "void"
 
+    @property
+    def is_function(self) -> bool:
+        """Whether it is the type of a function."""
+        return self.name.startswith("FUNCTION")
+
 
 @dataclass(frozen=True)
 class Number(CType):

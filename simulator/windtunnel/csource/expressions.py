@@ -31,6 +31,9 @@ _CASTS = (
     "CXX_CONST_CAST_EXPR", "UNEXPOSED_EXPR", "CXX_ADDRSPACE_CAST_EXPR",
 )  # fmt: skip
 _LITERALS = ("INTEGER_LITERAL", "CHARACTER_LITERAL", "FLOATING_LITERAL", "CXX_BOOL_LITERAL_EXPR", "CXX_UNARY_EXPR")
+_PLACES = (
+    "DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", "UNARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR",
+)  # fmt: skip
 _NAMELESS = ("TYPE_REF", "TEMPLATE_REF", "NAMESPACE_REF")
 SPECIAL = {"threadIdx": "thread", "blockIdx": "block", "blockDim": "block_size", "gridDim": "grid_size"}
 
@@ -52,6 +55,10 @@ class Expressions(Memory):
 
     def call(self, node: Node, target: Place | None = None) -> Value | Place:
         """Translate a call; a reference that it returns is a place. ``target``: where a constructor builds."""
+        raise NotImplementedError
+
+    def function_pointer(self, node: Node, function: Node) -> Ptr:
+        """Return the pointer to a function."""
         raise NotImplementedError
 
     def declared_later(self, node: Node) -> Var | Place | Ptr | Closure | None:
@@ -123,6 +130,9 @@ class Expressions(Memory):
         if kind in ("CXX_NULL_PTR_LITERAL_EXPR", "GNU_NULL_EXPR"):
             return Ptr(frozenset({NULL}))
         if kind == "DECL_REF_EXPR":
+            target = node.referred
+            if target is not None and target.kind in ("FUNCTION_DECL", "CXX_METHOD"):
+                return self.function_pointer(node, target)
             constant = self._named_constant(node)
             if constant is not None:
                 return constant
@@ -133,6 +143,8 @@ class Expressions(Memory):
             return self._address(node, self._this(node))
         if kind == "StmtExpr":
             return self.statement_expression(node)
+        if kind not in _PLACES:
+            self.refuse(node, f"the expression {kind.lower()}", "an expression of C")
         place = self.place(node)
         if isinstance(place, Mem) and isinstance(place.type, Number) and self.is_swapped(node):
             return self.atomic_read(node, place.at, place.type)
@@ -240,6 +252,8 @@ class Expressions(Memory):
                 inner = bare(operands(node)[0])
                 if inner.kind == "CXX_THIS_EXPR":
                     return self._this(inner)
+                if isinstance(node.type, Void) and node.type.is_function:
+                    return self._temporary(line, Pointer(node.type), self.pointer(inner))  # a function
                 return Mem(self.pointer(inner), node.type)
             if node.unary in ("++x", "--x"):
                 return self._step(node)[0]
@@ -267,6 +281,8 @@ class Expressions(Memory):
             if isinstance(made, (Reg, Mem, Swizzle, Given)):
                 return made
             return self._temporary(line, node.type, made)
+        if kind in ("MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", "COMPOUND_ASSIGNMENT_OPERATOR"):
+            self.refuse(node, "this expression as a place")
         return self._temporary(line, node.type, self.value(node))
 
     def _same_object(self, inner: Node, outer: Node) -> bool:
@@ -388,8 +404,8 @@ class Expressions(Memory):
             return self._step(node)[1]
         if op == "&":
             inner = bare(operand)
-            if inner.kind == "DECL_REF_EXPR" and isinstance(inner.type, Void):
-                self.refuse(node, f"a pointer to the function '{inner.name}'", "a call of it")
+            if isinstance(inner.type, Void):
+                return self.value(inner)
             return self._address(node, self.place(operand))
         if op == "!":
             value = self.value(operand)
@@ -537,7 +553,8 @@ class Expressions(Memory):
         if isinstance(a, ir.Expr) and isinstance(b, ir.Expr) and not if_yes and not if_no:
             kind = _scalar(node.type, common(a.type, b.type))  # type: ignore[arg-type]
             return build.select(line, condition, build.converted(a, kind), build.converted(b, kind))
-        result = self.variable("chosen", _target(node.type))
+        target_type = _target(node.type)
+        result = self.variable("chosen", Pointer(target_type) if isinstance(target_type, Void) else target_type)
         target = Reg(result, 0, result.type)
         for side, ahead in ((a, if_yes), (b, if_no)):
             outer, self.body = self.body, ahead
@@ -547,7 +564,7 @@ class Expressions(Memory):
         return self.load(line, target)
 
     def _side(self, node: Node, kind: CType) -> Value:
-        if isinstance(kind, Void):
+        if isinstance(kind, Void) and not kind.is_function:
             self.discarded(node)
             return None
         return self._to(node, self.value(node), node.type, kind)

@@ -46,6 +46,12 @@ _ROUNDED = re.compile(r"__[fd](add|sub|mul|div|sqrt|rcp|maf|ma)_(rn|rz|ru|rd)$|_
 _FENCES = {
     "__threadfence": "fence.device", "__threadfence_system": "fence.device", "__threadfence_block": "fence.block",
 }  # fmt: skip
+_ASSEMBLY = {
+    "bar.sync 0": "block", "barrier.sync 0": "block", "bar.warp.sync 0xffffffff": "warp", "membar.gl": "fence.device",
+    "membar.sys": "fence.device", "membar.cta": "fence.block", "fence.acq_rel.gpu": "fence.device",
+    "fence.sc.gpu": "fence.device", "fence.acq_rel.cta": "fence.block",
+}  # fmt: skip
+"""Instructions of assembly that are barriers and fences."""
 
 
 class Intrinsics(Statements):
@@ -230,6 +236,19 @@ class Intrinsics(Statements):
         return None
 
     # Barriers.
+
+    def asm(self, node: Node) -> None:
+        """Translate a statement of assembly: barriers and fences of a whole block, warp or device."""
+        text = "".join(token.spelling[1:-1] for token in node.cursor.get_tokens() if token.spelling.startswith('"'))
+        line = self.line(node)
+        instructions = [part.strip() for part in text.replace("\\n", " ").replace("\\t", " ").split(";") if part.strip()]
+        for instruction in instructions:
+            if instruction == "memory":
+                continue
+            scope = _ASSEMBLY.get(instruction.removesuffix("memory").strip())
+            if scope is None:
+                self.refuse(node, f"the assembly '{instruction}'", "functions of the language, such as __syncthreads()")
+            self.emit(ir.Barrier(line, scope))
 
     def _barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
         del arguments

@@ -277,7 +277,19 @@ class Memory:
         if isinstance(place, Mem) and len(kind.leaves) > 1:
             place = Mem(self.hold_pointer(place.at), kind)
             self.aligned(line, place.at, kind.align)
-        return Aggregate(kind, {o: self.load(line, self.part(place, o, leaf)) for o, leaf in kind.leaves})  # type: ignore[misc]
+        parts = {o: self.load(line, self.part(place, o, leaf)) for o, leaf in kind.leaves}
+        if isinstance(kind, Record) and not (isinstance(place, Mem) and self._is_shared(place.at)):
+            for value in parts.values():
+                for e in ir.inside(value) if isinstance(value, ir.Expr) else ():
+                    if isinstance(e, ir.Variable) and isinstance(place, Reg):
+                        e.copied = e.name in place.var.leaves.values()
+                    elif isinstance(e, ir.Load) and self.objects[e.array].space == "local":
+                        e.copied = True
+        return Aggregate(kind, parts)  # type: ignore[arg-type]
+
+    def _is_shared(self, at: Ptr) -> bool:
+        """Return whether a pointer may point into memory that threads share."""
+        return any(base not in self.objects or self.objects[base].space != "local" for base in at.bases)
 
     def part(self, place: Place, offset: int, kind: CType) -> Place:
         """Return the place of a part, at an offset in bytes."""

@@ -30,10 +30,6 @@ _ROUND = {"_rte": "rint", "_rtz": "trunc", "_rtp": "ceil", "_rtn": "floor"}
 class OpenCL(OpenCLNumbers):
     """Translates what OpenCL C has beside C."""
 
-    def asm(self, node: Node) -> None:
-        """Translate a statement of assembly."""
-        self.refuse(node, "assembly (asm)", "functions of the language")
-
     # Long: one case for each group of functions.
     def intrinsic(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
         """Translate a call of one of the device's own functions; NotImplemented if there is none of this name."""

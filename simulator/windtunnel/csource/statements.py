@@ -17,7 +17,7 @@ _LOOPED = 32
 """Zeros at the end of a list in braces that are written by a loop if there are more."""
 _REFUSED = {
     "GOTO_STMT": "goto", "INDIRECT_GOTO_STMT": "goto", "LABEL_STMT": "a label", "ASM_STMT": "assembly (asm)",
-    "CXX_TRY_STMT": "try", "CXX_FOR_RANGE_STMT": "a loop over a range", "MS_ASM_STMT": "assembly (asm)",
+    "CXX_TRY_STMT": "try", "MS_ASM_STMT": "assembly (asm)",
 }  # fmt: skip
 
 
@@ -28,7 +28,8 @@ class _Loop:
         self.kind, self.step, self.test = kind, step, test
         self.continued: str | None = None
         """For a switch: the variable that says that ``continue`` was met in it."""
-        self.left: str | None = None
+        self.counter: str | None = None
+        """The variable that counts the elements of a loop over an array."""
 
 
 class Statements(Calls):
@@ -67,6 +68,8 @@ class Statements(Calls):
             self._if(node)
         elif kind == "FOR_STMT":
             self._for(node)
+        elif kind == "CXX_FOR_RANGE_STMT":
+            self._range(node)
         elif kind == "WHILE_STMT":
             *before, condition, body = node.kids
             for kid in before:
@@ -243,6 +246,36 @@ class Statements(Calls):
             self.statement(first)
         self._loop(node, condition, body, step)
 
+    def _range(self, node: Node) -> None:
+        """Translate a loop over an array."""
+        variable, subject, body = node.kids[0], node.kids[-2], node.kids[-1]
+        line, whole = self.line(node), self.fixed(self.place(subject))
+        kind = whole.type
+        if not isinstance(kind, Array) or not isinstance(whole, Mem) or kind.count is None:
+            self.refuse(node, "a loop over something that is no array", "for (int i = 0; i < n; ++i)")
+        counter = self.fresh("element")
+        self.variables[counter] = I32
+        at = ir.Variable(line, counter, type=I32)
+        element = Mem(whole.at.moved(at, kind.element.size), kind.element)
+        self.emit(ir.Assign(line, counter, build.literal(line, 0, I32)))
+        loop = _Loop("loop")
+        loop.counter = counter
+        self.loops.append(loop)
+        self.frame.depth += 1
+        with self.block() as inner:
+            if isinstance(variable.type, Pointer) and variable.type.reference:
+                self.frame.bound[variable.key] = element
+            else:
+                self.frame.bound[variable.key] = self.bind(
+                    variable, variable.type, self.load(line, element), line, self.function
+                )
+            self.statements(body)
+            self._next(loop, line)
+        self.frame.depth -= 1
+        self.loops.pop()
+        self.emit(ir.While(line, build.binary(line, "<", at, build.literal(line, kind.count, I32)), inner))
+        self._leave_if_returned(line, inner)
+
     def _loop(
         self, node: Node, condition: Node | None, body: Node, step: Node | None, after: Node | None = None
     ) -> None:
@@ -267,6 +300,9 @@ class Statements(Calls):
 
     def _next(self, loop: _Loop, line: int) -> None:
         """Emit what follows the body of an iteration."""
+        if loop.counter is not None:
+            at = ir.Variable(line, loop.counter, type=I32)
+            self.emit(ir.Assign(line, loop.counter, build.binary(line, "+", at, build.literal(line, 1, I32))))
         if loop.step is not None:
             self.discarded(loop.step)
         if loop.test is not None:

@@ -49,6 +49,8 @@ class Variable(Expr):
 
     name: str
     given: Variable | None = field(default=None, kw_only=True)
+    copied: bool = field(default=False, kw_only=True)
+    """Whether the value is only copied, as part of a struct: it need not be assigned."""
 
 
 @dataclass(eq=False)
@@ -77,6 +79,8 @@ class Load(Expr):
 
     array: str
     indices: Sequence[Expr]
+    copied: bool = False
+    """Whether the element is only copied, as part of a struct: it need not be initialised."""
 
 
 @dataclass(eq=False)

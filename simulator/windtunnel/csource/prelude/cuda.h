@@ -294,3 +294,20 @@ template <typename T> static inline __device__ void __stcs(T *at, T value) { *at
 #define UINT64_MAX 18446744073709551615ul
 #define UINT32_MAX 4294967295u
 #define INT32_MAX 2147483647
+
+/* What host functions call, so that they compile. They are never run. */
+typedef int cudaError_t; typedef struct __wt_stream *cudaStream_t; typedef struct __wt_event *cudaEvent_t;
+#define cudaSuccess 0
+enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
+extern "C" cudaError_t cudaConfigureCall(dim3, dim3, size_t = 0, cudaStream_t = 0);
+extern "C" unsigned __cudaPushCallConfiguration(dim3, dim3, size_t = 0, void * = 0);
+#define __WT_H(NAME) template <typename... A> cudaError_t NAME(A...);
+__WT_H(cudaMalloc) __WT_H(cudaMallocManaged) __WT_H(cudaMallocHost) __WT_H(cudaHostAlloc) __WT_H(cudaFree) __WT_H(cudaFreeHost)
+__WT_H(cudaMemcpy) __WT_H(cudaMemcpyAsync) __WT_H(cudaMemset) __WT_H(cudaMemcpyToSymbol) __WT_H(cudaMemcpyFromSymbol)
+__WT_H(cudaDeviceSynchronize) __WT_H(cudaThreadSynchronize) __WT_H(cudaGetLastError) __WT_H(cudaPeekAtLastError)
+__WT_H(cudaStreamCreate) __WT_H(cudaStreamDestroy) __WT_H(cudaStreamSynchronize) __WT_H(cudaEventCreate)
+__WT_H(cudaEventRecord) __WT_H(cudaEventSynchronize) __WT_H(cudaEventElapsedTime) __WT_H(cudaEventDestroy)
+__WT_H(cudaSetDevice) __WT_H(cudaGetDevice) __WT_H(cudaGetDeviceCount) __WT_H(cudaDeviceReset) __WT_H(cudaLaunchCooperativeKernel)
+__WT_H(cudaFuncSetAttribute) __WT_H(cudaFuncSetCacheConfig) __WT_H(cudaDeviceSetLimit)
+const char *cudaGetErrorString(cudaError_t);
+extern "C" { void *malloc(size_t); void free(void *); void exit(int); int rand(void); void srand(unsigned); int atoi(const char *); }

@@ -59,10 +59,10 @@ class LockstepArray:
 
     # What a kernel does with it.
 
-    def load(self, lanes: Lanes, line: int, *indices: Value) -> Value:
-        """Return elements. Raises OutOfBounds, UninitializedRead or DataRace."""
+    def load(self, lanes: Lanes, line: int, *indices: Value, copied: bool = False) -> Value:
+        """Return elements. Raises OutOfBounds, UninitializedRead (unless they are only ``copied``) or DataRace."""
         position = self.position(lanes, line, indices)
-        if self.uninitialised is not None:
+        if self.uninitialised is not None and not copied:
             self._check_initialised(lanes, line, position)
         if self.copies:
             check_flights(self, READ, each_position(position, lanes.size), lanes.identities, line)

@@ -343,7 +343,8 @@ class _Generator(Writer):
                 return f"a_{e.array}.side({e.side})"
             case ir.Load():
                 indices = [self.value(index, frame) for index in e.indices]
-                return self._emit_temporary(f"a_{e.array}.load({frame.lanes}, {e.line}, {', '.join(indices)})")
+                arguments = ", ".join([frame.lanes, str(e.line), *indices, *(["copied=True"] if e.copied else [])])
+                return self._emit_temporary(f"a_{e.array}.load({arguments})")
             case ir.Atomic():
                 return self._emit_temporary(self.atomic(e, frame, used=True))
             case ir.Binary():

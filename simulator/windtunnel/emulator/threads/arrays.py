@@ -173,12 +173,12 @@ class ThreadArray:
 
     # What a thread does with it.
 
-    def load(self, thread: Accessor, line: int, *indices: Any) -> Any:
-        """Return an element. Raises OutOfBounds, UninitializedRead or DataRace."""
+    def load(self, thread: Accessor, line: int, *indices: Any, copied: bool = False) -> Any:
+        """Return an element. Raises OutOfBounds, UninitializedRead (unless it is only ``copied``) or DataRace."""
         at = self._position(thread, line, indices)
         if self.copies:
             check_flights(self, READ, np.array([at]), np.array([thread.id]), line)
-        if self.uninitialised is not None and self.uninitialised[at]:
+        if self.uninitialised is not None and self.uninitialised[at] and not copied:
             raise uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
         if self.recorder is not None:
             self.recorder.mark(READ, at)

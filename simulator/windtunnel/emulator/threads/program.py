@@ -238,7 +238,7 @@ class _Generator(Writer):
             case ir.Load():
                 indices = [self.value(index) for index in e.indices]
                 self._stop(e.array, atomic=False)
-                return self._emit_temporary(f"a_{e.array}.load(thread, {e.line}, {', '.join(indices)})")
+                return self._emit_temporary(f"a_{e.array}.load(thread, {e.line}, {', '.join(indices)}{', copied=True' if e.copied else ''})")
             case ir.Atomic():
                 return self._atomic(e)
             case ir.Binary():
