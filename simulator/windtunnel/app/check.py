@@ -105,7 +105,9 @@ def launches_of(file: Path) -> list[LaunchRequest]:
     """Return the launches that a LAUNCHES.yaml lists. Raises InputError."""
     document = parse(read_text(file, "list of launches"), str(file))
     if not isinstance(document.data, list) or not document.data:
-        raise InputError("no list of launches", where=document.where(()), expected="- {file, kernel, grid, block, args}")
+        raise InputError(
+            "no list of launches", where=document.where(()), expected="- {file, kernel, grid, block, args}"
+        )
     return [_request(document, file, number) for number in range(len(document.data))]
 
 
@@ -116,7 +118,11 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
         raise InputError("this launch is no mapping", where=where, expected="{file, kernel, grid, block, args}")
     for key in given:
         if key not in _KEYS:
-            raise InputError(f"no key '{key}' of a launch", where=document.where((number, key), key=True), expected=f"one of {', '.join(_KEYS)}")
+            raise InputError(
+                f"no key '{key}' of a launch",
+                where=document.where((number, key), key=True),
+                expected=f"one of {', '.join(_KEYS)}",
+            )
     for key in ("file", "grid", "block"):
         if key not in given:
             raise InputError(f"a launch without '{key}'", where=where, expected=f"{key}: ...")
@@ -136,7 +142,9 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
         defines = [f"{name}={value}" for name, value in defines.items()]
     shared = given.get("shared_bytes", 0)
     if not isinstance(shared, int) or shared < 0:
-        raise InputError(f"shared_bytes of {shared!r}", where=document.where((number, "shared_bytes")), expected="a number from 0")
+        raise InputError(
+            f"shared_bytes of {shared!r}", where=document.where((number, "shared_bytes")), expected="a number from 0"
+        )
     return LaunchRequest(
         file.parent / str(given["file"]),
         given.get("kernel"),
@@ -200,7 +208,11 @@ def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
             made.append(_python(request))
             continue
         if suffix not in (".cu", ".cl", ".cuh", ".cpp", ".c"):
-            raise InputError("no kernel file", where=Location(str(request.file)), expected="FILE.cu, FILE.cl, FILE.py or LAUNCHES.yaml")
+            raise InputError(
+                "no kernel file",
+                where=Location(str(request.file)),
+                expected="FILE.cu, FILE.cl, FILE.py or LAUNCHES.yaml",
+            )
         key = (str(request.file), tuple(request.defines), tuple(request.include))
         if key not in modules:
             modules[key] = CModule(request.file, request.defines, request.include)
@@ -222,7 +234,8 @@ def _parameters(function: CFunction) -> list[CheckParameter]:
 
 
 def _python(request: LaunchRequest) -> _Kernel:
-    from windtunnel.codegen.load import kernels_in, load as load_kernel
+    from windtunnel.codegen.load import kernels_in
+    from windtunnel.codegen.load import load as load_kernel
 
     name = request.kernel
     if name is None:
@@ -243,7 +256,9 @@ def _python(request: LaunchRequest) -> _Kernel:
             parameters.append(CheckParameter(parameter.name, "number", (kind.dtype,), kind.dtype.itemsize))
         else:
             where = Location(str(request.file), parameter.line, field=parameter.name)
-            raise InputError(f"'{parameter.name}' has no type", where=where, expected=f"such as {parameter.name}: f32[:]")
+            raise InputError(
+                f"'{parameter.name}' has no type", where=where, expected=f"such as {parameter.name}: f32[:]"
+            )
     return _Kernel(function, name, parameters)
 
 
@@ -296,7 +311,9 @@ def _number(parameter: CheckParameter, spec: Spec | None, threads: int, where: L
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         if not int(info.min) <= int(spec.value) <= 2 ** (8 * dtype.itemsize) - 1:
-            raise InputError(f"{spec.value} does not fit into {dtype}", where=where, expected=f"{info.min} to {info.max}")
+            raise InputError(
+                f"{spec.value} does not fit into {dtype}", where=where, expected=f"{info.min} to {info.max}"
+            )
         return int(spec.value)
     return spec.value
 
@@ -320,7 +337,9 @@ def _buffer(
     if spec is not None and spec.kind == "number":
         if spec.value == 0:
             return 0
-        raise InputError(f"'{parameter.name}' is a pointer, not a number", where=where, expected="such as zeros:64, or 0")
+        raise InputError(
+            f"'{parameter.name}' is a pointer, not a number", where=where, expected="such as zeros:64, or 0"
+        )
     if spec is not None and spec.kind == "local":
         raise InputError(f"'{parameter.name}' is no local memory", where=where, expected="such as zeros:64")
     name = parameter.name if spec is None or spec.kind != "name" else spec.name

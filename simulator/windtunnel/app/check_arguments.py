@@ -92,7 +92,10 @@ def dtype_of(name: str, where: Location) -> np.dtype[Any]:
         made = np.dtype(object)
     if made.kind not in "biuf":
         raise InputError(
-            f"'{name}' is no type of numbers", where=where, expected="such as int32, float32", nearest=nearest(name, SCALARS)
+            f"'{name}' is no type of numbers",
+            where=where,
+            expected="such as int32, float32",
+            nearest=nearest(name, SCALARS),
         )
     return made
 
@@ -102,7 +105,9 @@ def array_of(spec: Spec, parameter: CheckParameter, where: Location) -> np.ndarr
     count = spec.count if spec.dtype is not None else spec.count * len(parameter.dtypes)
     size = spec.dtype.itemsize if spec.dtype is not None else parameter.size
     if spec.count * size > _MAX_BYTES:
-        raise InputError(f"{spec.count * size:,} bytes for '{parameter.name}'", where=where, expected=f"at most {_MAX_BYTES:,}")
+        raise InputError(
+            f"{spec.count * size:,} bytes for '{parameter.name}'", where=where, expected=f"at most {_MAX_BYTES:,}"
+        )
     if spec.kind == "empty":
         return None
     if spec.kind == "zeros":
@@ -171,7 +176,7 @@ def _fitting(number: int, dtype: np.dtype[Any]) -> Any:
     return dtype.type(min(number, int(np.iinfo(dtype).max)))
 
 
-def as_record(values: Sequence[Any], parameter: CheckParameter) -> np.void:
+def as_record(values: Sequence[Any], parameter: CheckParameter) -> Any:
     """Return the numbers of a struct or a vector that is passed by value."""
     data = packed(np.array([[float(value) for value in values]]), parameter)
     return np.frombuffer(data.tobytes(), np.dtype((np.void, parameter.size)))[0]

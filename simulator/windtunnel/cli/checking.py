@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 @click.option("--grid", metavar="X[,Y[,Z]]", help="The number of blocks (groups of OpenCL).")
 @click.option("--block", metavar="X[,Y[,Z]]", help="The number of threads of a block.")
 @click.option("--arg", "arguments", multiple=True, metavar="NAME=SPEC", help="An argument of the kernel. Repeatable.")
-@click.option("--shared-bytes", type=click.IntRange(0), default=0, metavar="N", help="Dynamic shared memory of a block.")
+@click.option(
+    "--shared-bytes", type=click.IntRange(0), default=0, metavar="N", help="Dynamic shared memory of a block."
+)
 @click.option("--device", metavar="SKU", help="The emulated device.  [default: h100-sxm-80gb]")
-@click.option("--schedules", type=click.IntRange(0), default=0, metavar="N", help="Also run N other orders of the threads.")
+@click.option(
+    "--schedules", type=click.IntRange(0), default=0, metavar="N", help="Also run N other orders of the threads."
+)
 @click.option("--strict", is_flag=True, help="Also report unordered writes of one equal value.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True,
@@ -33,9 +37,9 @@ if TYPE_CHECKING:
 def check(file: Path, grid: str | None, block: str | None, form: str, **options: Any) -> int:
     """Run a kernel under all detectors: races, bounds, uninitialised reads, barriers, deadlocks.
 
-    SPEC is a number, or zeros:N, ones:N, arange:N, empty:N (uninitialised), random:N[:SEED] (integers from 0 to N - 1),
-    local:N (local memory of OpenCL), each with an optional :dtype last. What is not given is made from the signature: pointers
-    to one random element for each thread, integers the number of threads, floats 1.
+    SPEC is a number, or zeros:N, ones:N, arange:N, empty:N (uninitialised), random:N[:SEED] (integers from 0 to
+    N - 1), local:N (local memory of OpenCL), each with an optional :dtype last. What is not given is made from the
+    signature: pointers to one random element for each thread, integers the number of threads, floats 1.
 
     Exit codes: 0 nothing was found, 1 a finding, 2 the source or an argument is wrong.
 
@@ -51,7 +55,10 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
     )
     if form == "json":
         print_json(
-            [{"finding": f.finding, "file": f.file, "lines": list(f.lines), "message": f.message} for f in checked.findings]
+            [
+                {"finding": f.finding, "file": f.file, "lines": list(f.lines), "message": f.message}
+                for f in checked.findings
+            ]
         )
     elif form == "sarif":
         from windtunnel.report.sarif import sarif
@@ -71,7 +78,9 @@ def _requests(file: Path, grid: str | None, block: str | None, options: dict[str
         stated = {"--grid": grid, "--block": block, "--kernel": options["kernel"], "--arg": options["arguments"]}
         for option, value in stated.items():
             if value:
-                raise InputError(f"{option} beside a list of launches", where=Location(field=option), expected="it in the list")
+                raise InputError(
+                    f"{option} beside a list of launches", where=Location(field=option), expected="it in the list"
+                )
         return launches_of(file)
     for option, value in (("--grid", grid), ("--block", block)):
         if value is None:

@@ -50,8 +50,11 @@ def converted(e: ir.Expr, to: Scalar) -> ir.Expr:
         inner = e.operand.type
         assert inner is not None  # noqa: S101  as above
         # The low bits are those of the first operand if the conversion between kept them all.
-        if is_integer(inner) and inner != BOOL and have.bits >= max(to.bits, 1) and (
-            to.bits <= inner.bits or have.kind == inner.kind or (have.kind == "int" and inner.kind == "uint")
+        if (
+            is_integer(inner)
+            and inner != BOOL
+            and have.bits >= max(to.bits, 1)
+            and (to.bits <= inner.bits or have.kind == inner.kind or (have.kind == "int" and inner.kind == "uint"))
         ):
             return converted(e.operand, to)
     if wraps and to == I32 and have == U32 and isinstance(e, ir.Binary) and e.op in "+-*" and has_index(e):
@@ -178,7 +181,7 @@ def bits_as(e: ir.Expr, to: Scalar) -> ir.Expr:
     """Return the bits of a number as a number of another type of the same size."""
     if e.type == to:
         return e
-    assert e.type is not None and e.type.bits == to.bits, (e.type, to)  # noqa: S101, PT018  the caller has seen it
+    assert e.type is not None and e.type.bits == to.bits, (e.type, to)  # noqa: S101  the caller has seen it
     if is_integer(e.type) and is_integer(to) and BOOL not in (e.type, to):
         return converted(e, to)
     return ir.Call(e.line, f"bits.as_{to.name}", [e], type=to)

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
-from windtunnel.csource.expressions import Expressions, bare, operands
+from windtunnel.csource.expressions import Expressions
+from windtunnel.csource.places import bare, operands
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
@@ -57,8 +58,10 @@ class Calls(Expressions):
         """Translate a call; a reference that it returns is a place. ``target``: where a constructor builds."""
         given = [Node(node.unit, one) for one in node.cursor.get_arguments()]
         declared = node.referred
-        if (declared is None or declared.kind in ("VAR_DECL", "PARM_DECL", "FIELD_DECL")) and node.kids and (
-            isinstance(node.kids[0].type, Pointer)
+        if (
+            (declared is None or declared.kind in ("VAR_DECL", "PARM_DECL", "FIELD_DECL"))
+            and node.kids
+            and (isinstance(node.kids[0].type, Pointer))
         ):
             return self._through_pointer(node, given)
         if declared is None:
@@ -66,11 +69,11 @@ class Calls(Expressions):
                 return self.zero(node, node.type)
             if len(given) == 1 and not isinstance(node.type, Void) and len(operands(node)) == 1:
                 return self.value(given[0])
-            self.refuse(node, f"this call{f' of {node.name}' if node.name else ''}", "a call of a function by its name")
+            raise node.refused(f"this call of '{node.name}'", "a call of a function by its name")
         if declared.kind == "CONSTRUCTOR":
             return self._construct(node, declared, given, target)
         if declared.kind in ("VAR_DECL", "PARM_DECL", "FIELD_DECL"):
-            self.refuse(node, f"a call through the pointer '{declared.name}'", "a call of a function by its name")
+            raise node.refused(f"a call through the pointer '{declared.name}'", "a call of a function by its name")
         definition = self._definition(declared)
         if declared.kind == "DESTRUCTOR":
             return None
@@ -79,8 +82,9 @@ class Calls(Expressions):
         if definition is None:
             made = self.intrinsic(node, declared.name, given)
             if made is NotImplemented:
-                self.refuse(
-                    node, f"the function '{declared.name}', which is not known", "a function with a body, or one of docs/check.md"
+                raise node.refused(
+                    f"the function '{declared.name}', which is not known",
+                    "a function with a body, or one of docs/check.md",
                 )
             return made
         return self.inlined(node, definition, given, None)
@@ -91,10 +95,10 @@ class Calls(Expressions):
         """Return the pointer to a function."""
         definition = self._definition(function)
         if definition is None:
-            self.refuse(node, f"a pointer to '{function.name}', which has no body")
+            raise node.refused(f"a pointer to '{function.name}', which has no body")
         known = next((name for name, one in self.code.items() if one.key == definition.key), None)
         if known is None:
-            made = self.object(f"function_{function.name}", "code", 0, Void(), self.line(node))
+            made = self.new_object(f"function_{function.name}", "code", 0, Void(), self.line(node))
             self.code[made.name] = definition
             known = made.name
         return Ptr(frozenset({known}))
@@ -106,7 +110,7 @@ class Calls(Expressions):
             return None if isinstance(node.type, Void) else self.zero(node, node.type)
         unknown = [base for base in at.bases if base != NULL and base not in self.code]
         if unknown:
-            self.refuse(node, "a call through a pointer that may point to something else than a known function")
+            raise node.refused("a call through a pointer that may point to something else than a known function")
         if len(at.bases) == 1 and NULL not in at.bases:
             return self.inlined(node, self.code[next(iter(at.bases))], given, None)
         line, result = self.line(node), None
@@ -152,16 +156,23 @@ class Calls(Expressions):
             if isinstance(inner.type, Record) and inner.type.is_lambda:
                 return self._lambda(node, inner, given, definition)
             if isinstance(inner.type, Pointer) and not inner.type.reference:
-                this = self._this(inner) if inner.kind == "CXX_THIS_EXPR" else Mem(self.pointer(inner), inner.type.pointee)
+                this = (
+                    self._this(inner) if inner.kind == "CXX_THIS_EXPR" else Mem(self.pointer(inner), inner.type.pointee)
+                )
             else:
                 this = self.place(inner)
-        if declared.name == "operator=" and (definition is None or _is_implicit(declared)) and this is not None and given:
+        if (
+            declared.name == "operator="
+            and (definition is None or _is_implicit(declared))
+            and this is not None
+            and given
+        ):
             self.store(self.line(node), this, self.value(given[0]))
             return this
         if definition is None:
             made = self.intrinsic(node, f"{_class_of(declared)}::{declared.name}", given)
             if made is NotImplemented:
-                self.refuse(node, f"the method '{declared.name}', which has no body")
+                raise node.refused(f"the method '{declared.name}', which has no body")
             return made
         if this is not None:
             this = self.fixed(this)
@@ -172,7 +183,7 @@ class Calls(Expressions):
         while isinstance(value, Closure) and value.node.kind != "LAMBDA_EXPR":
             value = self.value(value.node)
         if not isinstance(value, Closure):
-            self.refuse(node, "a call of something that is no lambda here")
+            raise node.refused("a call of something that is no lambda here")
         # Of a generic lambda, only the instance that is called has types.
         return self.inlined(node, body or value.node, given, None, outer=value.frame)
 
@@ -203,7 +214,7 @@ class Calls(Expressions):
     ) -> Value | Place:
         """Translate a function's body in place of a call of it."""
         if len(self.stack) >= _MAX_DEPTH or self.stack.count(function.key) > 0:
-            self.refuse(node, f"'{function.name or 'the lambda'}' calls itself", "a loop")
+            raise node.refused(f"'{function.name or 'the lambda'}' calls itself", "a loop")
         line = self.line(node)
         frame = Frame(function.name, this=this, outer=outer)
         parameters = [kid for kid in function.kids if kid.kind == "PARM_DECL"]
@@ -213,7 +224,7 @@ class Calls(Expressions):
             if argument is None or (argument.kind == "UNEXPOSED_EXPR" and not argument.kids and parameter.kids):
                 argument = operands(parameter)[-1] if operands(parameter) else None
             if argument is None:
-                self.refuse(node, f"no argument for '{parameter.name}'")
+                raise node.refused(f"no argument for '{parameter.name}'")
             frame.bound[parameter.key] = self._argument(parameter, argument, function, fixed)
         returned = _returned(function, node)
         frame.returns = returned
@@ -232,7 +243,7 @@ class Calls(Expressions):
         self.frame = caller
         if frame.by_reference:
             if frame.place is None:
-                self.refuse(node, f"'{function.name}' returns no reference")
+                raise node.refused(f"'{function.name}' returns no reference")
             return frame.place
         if frame.closure is not None:
             return frame.closure
@@ -278,7 +289,7 @@ class Calls(Expressions):
             node = bare(node.kids[0])
         value = self.value(node)
         if not isinstance(value, Closure):
-            self.refuse(node, "a value that is no lambda here")
+            raise node.refused("a value that is no lambda here")
         return value
 
     def bind(self, declared: Node, kind: CType, value: Value, line: int, function: Node) -> Var | Place:
@@ -292,7 +303,7 @@ class Calls(Expressions):
         """Return the place of a new variable: in memory if it is an array or its address is taken."""
         in_memory = isinstance(kind, Array) or (isinstance(kind, Record) and kind.in_memory)
         if in_memory or declared.key in self.in_memory(function):
-            made = self.object(declared.name, "local", kind.size, kind, line)
+            made = self.new_object(declared.name, "local", kind.size, kind, line)
             return Mem(self.start_of(made), kind)
         return self.variable(declared.name, kind)
 
@@ -341,8 +352,10 @@ class Calls(Expressions):
             return self._defaults(node, declared, kind, target)
         if target is None:
             made = self.variable("made", kind) if not (isinstance(kind, Record) and kind.in_memory) else None
-            target = Reg(made, 0, kind) if made is not None else Mem(
-                self.start_of(self.object("made", "local", kind.size, kind, line)), kind
+            target = (
+                Reg(made, 0, kind)
+                if made is not None
+                else Mem(self.start_of(self.new_object("made", "local", kind.size, kind, line)), kind)
             )
         self.inlined(node, definition, given, target)
         return target
@@ -377,7 +390,9 @@ class Calls(Expressions):
         if this is not None:
             named = {kid.name for kid in function.kids if kid.kind == "MEMBER_REF"}
             self._defaults(function, function, this.type, this, named)
-        kids = [kid for kid in function.kids if kid.kind not in ("PARM_DECL", "COMPOUND_STMT") and "ATTR" not in kid.kind]
+        kids = [
+            kid for kid in function.kids if kid.kind not in ("PARM_DECL", "COMPOUND_STMT") and "ATTR" not in kid.kind
+        ]
         member: Node | None = None
         for kid in kids:
             if kid.kind in ("MEMBER_REF", "TYPE_REF"):
@@ -392,7 +407,7 @@ class Calls(Expressions):
                 continue
             found = this.type.member(member.name)
             if found is None:
-                self.refuse(kid, f"the member '{member.name}'")
+                raise kid.refused(f"the member '{member.name}'")
             place = self.part(this, found.offset, found.type)
             if bare(kid).kind == "CALL_EXPR" and isinstance(found.type, Record):
                 value = self.call(bare(kid), place)
@@ -410,7 +425,9 @@ class Calls(Expressions):
 def _is_implicit(declared: Node) -> bool:
     """Return whether Clang wrote a constructor itself: to copy, to move, or to do nothing."""
     parent = declared.cursor.semantic_parent
-    return bool(declared.cursor.is_default_method()) or (parent is not None and parent.location == declared.cursor.location)
+    return bool(declared.cursor.is_default_method()) or (
+        parent is not None and parent.location == declared.cursor.location
+    )
 
 
 def _default_of(field: Node) -> Node | None:

@@ -1,4 +1,4 @@
-"""The syntax tree of a C file, as libclang gives it: its functions, its expressions with their types, and its errors."""
+"""The syntax tree of a C file, as libclang gives it: functions, expressions with their types, and errors."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Node:
 
     @property
     def selected(self) -> str | None:
-        """The elements of a vector that an expression selects (``v.xy``), which Clang does not name; None for others."""
+        """The elements of a vector that an expression selects (``v.xy``); None for other expressions."""
         if self.kind != "UNEXPOSED_EXPR" or len(self.kids) != 1 or not isinstance(self.kids[0].type, ctype.Vector):
             return None
         kid = self.kids[0]
@@ -191,13 +191,13 @@ class Unit:
             try:
                 text = Path(file).read_text(encoding="utf-8", errors="replace")
             except OSError as error:
-                raise InputError(f"{error.strerror}", where=Location(file), expected="a CUDA C or OpenCL C file") from None
+                raise InputError(
+                    f"{error.strerror}", where=Location(file), expected="a CUDA C or OpenCL C file"
+                ) from None
         check_includes(file, text, include, PRELUDE)
         cindex = library()
         unsaved = [(file, text)]
-        self._unit = cindex.Index.create().parse(
-            file, args=self._arguments(defines, include), unsaved_files=unsaved
-        )
+        self._unit = cindex.Index.create().parse(file, args=self._arguments(defines, include), unsaved_files=unsaved)
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {file: self.lines}
         self._types: dict[str, CType] = {}
@@ -214,7 +214,9 @@ class Unit:
                 if found.severity == cindex.Diagnostic.Error and any(
                     place[0] == name and first <= place[1] <= last for name, first, last in host
                 ):
-                    self.notes.append(f"{place[0]}:{place[1]}: in a function of the host, which is not run: {found.spelling}")
+                    self.notes.append(
+                        f"{place[0]}:{place[1]}: in a function of the host, which is not run: {found.spelling}"
+                    )
                     continue
                 name = str(where.file) if where.file is not None else file
                 raise InputError(f"{found.spelling}", where=Location(name, where.line or None, where.column or None))
@@ -222,8 +224,10 @@ class Unit:
     def _host_functions(self) -> Iterator[tuple[str, int, int]]:
         """Yield file, first and last line of the functions that run on the host only."""
         for node in self.declarations():
-            if node.kind == "FUNCTION_DECL" and node.cursor.is_definition() and not node.has(
-                "CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR"
+            if (
+                node.kind == "FUNCTION_DECL"
+                and node.cursor.is_definition()
+                and not node.has("CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR")
             ):
                 extent = node.cursor.extent
                 yield node.place[0], extent.start.line, extent.end.line

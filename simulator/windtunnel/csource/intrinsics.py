@@ -8,31 +8,28 @@ from typing import Any
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
-from windtunnel.csource.expressions import bare, operands
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Vector
 from windtunnel.csource.memory import ASSERTION, stored
+from windtunnel.csource.places import bare, operands
 from windtunnel.csource.statements import Statements
-from windtunnel.csource.values import Aggregate, Mem, Ptr, Reg, Value
+from windtunnel.csource.values import Aggregate, Mem, Ptr, Value
 from windtunnel.language import ir, types
-from windtunnel.language.types import BOOL, F32, F64, I32, I64, SCALARS, U32, Scalar
+from windtunnel.language.types import BOOL, F32, F64, I32, I64, U32, Scalar
 
 _UNARY = (
     "sqrt", "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
     "floor", "ceil", "trunc", "fabs", "erf", "erfc", "expm1", "log1p", "cbrt", "rint", "round", "asinh", "acosh",
-    "atanh", "exp10", "lgamma", "tgamma", "erfinv", "erfcinv", "normcdf", "rsqrt", "sinpi", "cospi", "tanpi", "j0", "j1",
-    "y0", "y1", "logb", "rcbrt", "asinpi", "acospi", "atanpi",
+    "atanh", "exp10", "lgamma", "tgamma", "erfinv", "erfcinv", "normcdf", "rsqrt", "sinpi", "cospi", "tanpi", "j0",
+    "j1", "y0", "y1", "logb", "rcbrt", "asinpi", "acospi", "atanpi",
 )  # fmt: skip
 _OTHER = ("atan2", "pow", "fmod", "copysign", "hypot", "nextafter", "remainder", "fdim", "ldexp", "atan2pi")
 _TESTS = ("isnan", "isinf", "isfinite", "signbit", "isnormal")
-_SAME = {"nearbyint": "rint", "fast_sqrt": "sqrt", "modulus": "fmod", "powr": "pow"}
+_FAST = ("sin", "cos", "tan", "exp", "exp2", "exp10", "log", "log2", "log10", "sqrt", "rsqrt", "powr")
 MATH: Mapping[str, str] = {
     **{name: f"math.{name}" for name in (*_UNARY, *_OTHER)},
     "nearbyint": "math.rint", "powr": "math.pow", "pown": "math.pow", "fma": "fma",
     **{f"__{name}f": f"math.{name}" for name in ("sin", "cos", "tan", "exp", "log", "log2", "log10", "pow", "exp10")},
-    **{f"native_{name}": f"math.{name}" for name in ("sin", "cos", "tan", "exp", "exp2", "exp10", "log", "log2", "log10",
-                                                    "sqrt", "rsqrt", "powr")},
-    **{f"half_{name}": f"math.{name}" for name in ("sin", "cos", "tan", "exp", "exp2", "exp10", "log", "log2", "log10",
-                                                  "sqrt", "rsqrt", "powr")},
+    **{f"{kind}_{name}": f"math.{'pow' if name == 'powr' else name}" for kind in ("native", "half") for name in _FAST},
 }  # fmt: skip
 _ATOMICS = {
     "Add": "add", "Sub": "sub", "Min": "min", "Max": "max", "And": "and_", "Or": "or_", "Xor": "xor", "Exch": "exch",
@@ -65,7 +62,9 @@ class Intrinsics(Statements):
             "__syncthreads_or": self._counted, "printf": self._printf, "__wt_assert_fail": self._assertion,
             "__wt_active": self._active, "__trap": self._trap, "memcpy": self._memcpy, "memset": self._memset,
             "memmove": self._memcpy,
-            "__wt_copy_async": self._copy_async, "__wt_async_commit": self._commit, "__wt_async_wait": self._wait, "__all_sync": self._vote, "__any_sync": self._vote, "__ballot_sync": self._vote,
+            "__wt_copy_async": self._copy_async, "__wt_async_commit": self._commit,
+            "__wt_async_wait": self._wait,
+            "__all_sync": self._vote, "__any_sync": self._vote, "__ballot_sync": self._vote,
             "__wt_lane": self._lane, "__nanosleep": self._nothing, "__builtin_assume": self._nothing,
             "__builtin_unreachable": self._nothing, "__wt_nothing": self._nothing,
             "sincosf": self._sincos, "sincos": self._sincos, "__sincosf": self._sincos,
@@ -152,7 +151,9 @@ class Intrinsics(Statements):
         if plain in ("fmin", "fmax", "min", "max", "umin", "umax", "llmin", "llmax", "ullmin", "ullmax"):
             which = plain[-3:]
             return self.elementwise(
-                node, values, lambda row, kind: ir.Binary(line, which, *(build.converted(one, kind) for one in row), type=kind)
+                node,
+                values,
+                lambda row, kind: ir.Binary(line, which, *(build.converted(one, kind) for one in row), type=kind),
             )
         if name in ("abs", "labs", "llabs"):
             # OpenCL's abs of an int is a uint.
@@ -186,7 +187,7 @@ class Intrinsics(Statements):
             if mode == "rn":
                 return self._operation(line, op, row, kind)
             if kind == F64:
-                self.refuse(node, f"'{name}': doubles are rounded to nearest only", name[:-2] + "rn")
+                raise node.refused(f"'{name}': doubles are rounded to nearest only", name[:-2] + "rn")
             wide = self._operation(line, op, [build.converted(one, F64) for one in row], F64)
             return ir.Call(line, f"round.f32_{mode}", [wide], type=F32)
         found = re.match(r"__(\w+)2(\w+)_(rn|rz|ru|rd)$", name)
@@ -241,13 +242,15 @@ class Intrinsics(Statements):
         """Translate a statement of assembly: barriers and fences of a whole block, warp or device."""
         text = "".join(token.spelling[1:-1] for token in node.cursor.get_tokens() if token.spelling.startswith('"'))
         line = self.line(node)
-        instructions = [part.strip() for part in text.replace("\\n", " ").replace("\\t", " ").split(";") if part.strip()]
+        instructions = [
+            part.strip() for part in text.replace("\\n", " ").replace("\\t", " ").split(";") if part.strip()
+        ]
         for instruction in instructions:
             if instruction == "memory":
                 continue
             scope = _ASSEMBLY.get(instruction.removesuffix("memory").strip())
             if scope is None:
-                self.refuse(node, f"the assembly '{instruction}'", "functions of the language, such as __syncthreads()")
+                raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")
             self.emit(ir.Barrier(line, scope))
 
     def _barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
@@ -277,7 +280,7 @@ class Intrinsics(Statements):
         condition = self.hold(self.condition(arguments[0]), "predicate")
         key = -1
         if key not in self.statics:
-            self.statics[key] = self.object("threads_that_hold", "shared", 4, Number(I32), line)
+            self.statics[key] = self.new_object("threads_that_hold", "shared", 4, Number(I32), line)
         place = Mem(self.start_of(self.statics[key]), Number(I32))
         first: ir.Expr | None = None
         for axis in range(3):
@@ -307,7 +310,7 @@ class Intrinsics(Statements):
         pointer = arguments[0].type
         kind = pointer.pointee if isinstance(pointer, Pointer) else None
         if not isinstance(kind, Number):
-            self.refuse(node, "an atomic operation on something that is no number")
+            raise node.refused("an atomic operation on something that is no number")
         at = self.pointer(arguments[0])
         values = [build.converted(self.number(one), kind.scalar) for one in arguments[1:]]
         return self.atomic(node, op, at, kind, values)
@@ -362,7 +365,7 @@ class Intrinsics(Statements):
         target, origin = (self.hold_pointer(self.pointer(one)) for one in arguments[:2])
         size = self.number(arguments[2])
         if not isinstance(size, ir.Literal):
-            self.refuse(node, "an asynchronous copy of a size that is not constant", "4, 8 or 16 bytes")
+            raise node.refused("an asynchronous copy of a size that is not constant", "4, 8 or 16 bytes")
         unit = Number(U32 if size.value % 4 == 0 else types.U8)
         declared = {stored(leaf) for at in (target, origin) for base in at.bases if base in self.objects
                     for _, leaf in self.objects[base].type.leaves[:1]}  # fmt: skip
@@ -384,7 +387,7 @@ class Intrinsics(Statements):
     def _wait(self, node: Node, arguments: Sequence[Node]) -> Value:
         left = self.number(arguments[0])
         if not isinstance(left, ir.Literal):
-            self.refuse(node, "a wait for a number of groups that is not constant", "a constant")
+            raise node.refused("a wait for a number of groups that is not constant", "a constant")
         self.emit(ir.Flight(self.line(node), "wait", left=int(left.value)))
         return None
 
@@ -483,7 +486,7 @@ class Intrinsics(Statements):
     def _printf(self, node: Node, arguments: Sequence[Node]) -> Value:
         form = _text(arguments[0])
         if form is None:
-            self.refuse(node, "a format of printf that is no literal")
+            raise node.refused("a format of printf that is no literal")
         given: list[ir.Expr | str] = []
         for one in arguments[1:]:
             text = _text(one)
@@ -538,6 +541,3 @@ def _number(kind: CType) -> Scalar:
     if isinstance(kind, Vector):
         return kind.element.scalar
     return I32
-
-
-USED = (Record, Reg, SCALARS, stored)

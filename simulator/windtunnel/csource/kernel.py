@@ -13,15 +13,14 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.csource.clang import Node, Unit
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
-from windtunnel.csource.expressions import operands
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record
 from windtunnel.csource.memory import Facts, stored
 from windtunnel.csource.opencl import OpenCL
+from windtunnel.csource.places import operands
 from windtunnel.csource.values import Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir, types
 from windtunnel.language import types as kinds
 from windtunnel.language.source import CompiledSource
-from windtunnel.language.types import Type
 
 BENIGN = re.compile(r"//\s*windtunnel:\s*benign\b")
 """The comment of a line whose accesses may race."""
@@ -102,8 +101,8 @@ class Translator(OpenCL):
             if not self.unit.opencl and space == "shared" and node.initial is not None and operands(node):
                 trivial = node.initial.kind == "CALL_EXPR"
                 if not trivial:
-                    self.refuse(node, f"an initial value of the shared variable '{node.name}'", "an assignment")
-            made = self.statics[key] = self.object(node.name, space, size, kind, self.line(node))
+                    raise node.refused(f"an initial value of the shared variable '{node.name}'", "an assignment")
+            made = self.statics[key] = self.new_object(node.name, space, size, kind, self.line(node))
             if space == "global":
                 self.hidden.append(made.name)
                 made.initial = _constants(node, kind, self)
@@ -119,7 +118,7 @@ class Translator(OpenCL):
         if space is None:
             if node.cursor.semantic_parent is not None and node.cursor.semantic_parent.kind.name == "FUNCTION_DECL":
                 return None
-            self.refuse(node, f"'{node.name}', a variable of the host", "__device__, __constant__ or __shared__")
+            raise node.refused(f"'{node.name}', a variable of the host", "__device__, __constant__ or __shared__")
         return self.static(node, space)
 
     def program(self) -> CProgram:
@@ -164,7 +163,7 @@ class Translator(OpenCL):
         name = node.name or f"argument_{number}"
         if isinstance(kind, Pointer):
             space = "shared" if kind.space == "local" else "parameter"
-            made = self.object(name, space, None, kind.pointee, line)
+            made = self.new_object(name, space, None, kind.pointee, line)
             start = self.start_of(made)
             if space == "parameter":
                 objects.append((made.name, line))
@@ -177,7 +176,7 @@ class Translator(OpenCL):
                 self.frame.bound[node.key] = start
             return
         if not kind.leaves or any(isinstance(leaf, Pointer) for _, leaf in kind.leaves):
-            self.refuse(node, f"the parameter '{name}' of this type", "numbers, vectors, structs of numbers, pointers")
+            raise node.refused(f"the parameter '{name}' of this type", "numbers, vectors, structs of numbers, pointers")
         var = self.variable(name, kind)
         for offset, leaf in kind.leaves:
             own = var.leaves[offset]
@@ -210,7 +209,7 @@ def _constants(node: Node, kind: CType, translator: Translator) -> list[tuple[in
     if isinstance(value, ir.Literal):
         value = Aggregate(kind, {0: value})
     if body or not isinstance(value, Aggregate) or not all(isinstance(p, ir.Literal) for p in value.parts.values()):
-        translator.refuse(initial, f"the initial value of '{node.name}'", "constants")
+        raise initial.refused(f"the initial value of '{node.name}'", "constants")
     return [(at, part.value, leaves[at]) for at, part in value.parts.items() if isinstance(part, ir.Literal)]
 
 
@@ -345,12 +344,18 @@ def _joined(old: Facts, new: Facts) -> Facts:
 class CModule:
     """The kernels of a C file, by name, and the variables of the file, which live as long as it."""
 
-    def __init__(self, file: str | Path, defines: Sequence[str] = (), include: Sequence[str] = (), text: str | None = None) -> None:
+    def __init__(
+        self, file: str | Path, defines: Sequence[str] = (), include: Sequence[str] = (), text: str | None = None
+    ) -> None:
         self.unit = Unit(str(file), defines, include, text)
         self._memory: dict[str, np.ndarray] = {}
         self.kernels: dict[str, CFunction] = {}
         for node in self.unit.declarations():
-            if node.kind == "FUNCTION_DECL" and node.cursor.is_definition() and _is_kernel(node, opencl=self.unit.opencl):
+            if (
+                node.kind == "FUNCTION_DECL"
+                and node.cursor.is_definition()
+                and _is_kernel(node, opencl=self.unit.opencl)
+            ):
                 self.kernels[node.name] = CFunction(self, node)
             elif node.kind == "FUNCTION_TEMPLATE" and node.has("CUDAGLOBAL_ATTR"):
                 self._instances(node)
@@ -371,7 +376,9 @@ class CModule:
                 raise InputError(f"{len(known)} kernels", where=where, expected=f"--kernel, {list_choices(known)}")
             return self.kernels[known[0]]
         if name not in self.kernels:
-            raise InputError(f"no kernel '{name}'", where=where, expected=list_choices(known), nearest=nearest(name, known))
+            raise InputError(
+                f"no kernel '{name}'", where=where, expected=list_choices(known), nearest=nearest(name, known)
+            )
         return self.kernels[name]
 
     def prepare(self, translator: Translator) -> None:
@@ -402,6 +409,3 @@ def _is_kernel(node: Node, *, opencl: bool) -> bool:
             break
         head.append(token.spelling)
     return any(word in ("__kernel", "kernel") for word in head) or "__kernel" in node.unit.text_of(*node.place[:2])
-
-
-USED: tuple[Any, ...] = (Type, Vector)

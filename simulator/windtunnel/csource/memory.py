@@ -7,16 +7,29 @@ accessed, is collected while a kernel is translated, and known in the next pass 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import gcd
-from typing import NoReturn
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
-from windtunnel.csource.values import NULL, Aggregate, Closure, Frame, Given, Mem, Obj, Place, Ptr, Reg, Swizzle, Value, Var
+from windtunnel.csource.values import (
+    NULL,
+    Aggregate,
+    Closure,
+    Frame,
+    Given,
+    Mem,
+    Obj,
+    Place,
+    Ptr,
+    Reg,
+    Swizzle,
+    Value,
+    Var,
+)
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
@@ -144,10 +157,6 @@ class Memory:
             return Swizzle(self.fixed(place.of), place.numbers, place.type)
         return place
 
-    def refuse(self, node: Node, problem: str, expected: str | None = None) -> NoReturn:
-        """Raise InputError: something is not supported."""
-        raise node.refused(problem, expected)
-
     # Variables.
 
     def variable(self, name: str, kind: CType) -> Var:
@@ -161,7 +170,7 @@ class Memory:
                 self.variables[own] = leaf.scalar
         return made
 
-    def object(self, name: str, space: str, size: int | None, kind: CType, line: int) -> Obj:
+    def new_object(self, name: str, space: str, size: int | None, kind: CType, line: int) -> Obj:
         """Return a new object in memory."""
         made = Obj(self.fresh(name), space, size, kind, line)
         self.objects[made.name] = made
@@ -255,7 +264,7 @@ class Memory:
         kind = place.type
         if isinstance(place, Swizzle):
             whole = self.load(line, place.of)
-            assert isinstance(whole, Aggregate) and isinstance(place.of.type, Vector)  # noqa: S101, PT018
+            assert isinstance(whole, Aggregate) and isinstance(place.of.type, Vector)  # noqa: S101
             size = place.of.type.element.size
             if isinstance(kind, Number):
                 return whole.parts[place.numbers[0] * size]
@@ -394,18 +403,18 @@ class Memory:
         self._dispatch(line, at, read)
         return build.converted(ir.Variable(line, result, type=scalar), kind.scalar)
 
-    def _dispatch(self, line: int, at: Ptr, act: object) -> None:
+    def _dispatch(self, line: int, at: Ptr, act: Callable[[str], None]) -> None:
         """Emit what is to be done for the object that a pointer points into."""
         bases = list(self.each_base(at))
         which = self.which(line, at)
 
         def cases(rest: list[str]) -> None:
             if len(rest) == 1:
-                act(rest[0])  # type: ignore[operator]
+                act(rest[0])
                 return
             condition = build.binary(line, "==", which, build.literal(line, self.ids[rest[0]], I32))
             with self.block() as yes:
-                act(rest[0])  # type: ignore[operator]
+                act(rest[0])
             with self.block() as no:
                 cases(rest[1:])
             self.emit(ir.If(line, condition, yes, no))
@@ -504,11 +513,13 @@ class Memory:
             if storage.bits > scalar.bits:
                 return
             if storage.bits < scalar.bits:
-                self.refuse(node, f"an atomic operation on memory that is also accessed in parts of {storage}")
-            if storage != scalar and op in ("add", "sub", "min", "max", "inc", "dec") and (
-                op in ("min", "max") or "float" in (storage.kind, scalar.kind)
+                raise node.refused(f"an atomic operation on memory that is also accessed in parts of {storage}")
+            if (
+                storage != scalar
+                and op in ("add", "sub", "min", "max", "inc", "dec")
+                and (op in ("min", "max") or "float" in (storage.kind, scalar.kind))
             ):
-                self.refuse(node, f"atomic operations on one object as {storage} and as {scalar}")
+                raise node.refused(f"atomic operations on one object as {storage} and as {scalar}")
             index = self.linear(line, at, storage.bits // 8)
             given = [build.bits_as(build.converted(value, scalar), storage) for value in values]
             made = ir.Atomic(line, op, base, [index], given, type=storage)

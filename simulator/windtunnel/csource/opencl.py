@@ -1,4 +1,4 @@
-"""The built-in functions of OpenCL C: work-items, barriers, atomics, vectors in memory, conversions, copies of groups."""
+"""The built-in functions of OpenCL C: work-items, barriers, atomics, vectors in memory, conversions, copies."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Number, Pointer, Vector
-from windtunnel.csource.memory import stored
 from windtunnel.csource.opencl_numbers import OpenCLNumbers
 from windtunnel.csource.values import Mem, Ptr, Value
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U32, U64
 
 _ATOMIC = re.compile(r"atom(?:ic)?_(add|sub|xchg|inc|dec|cmpxchg|min|max|and|or|xor)$")
-_C11 = re.compile(r"atomic_(fetch_(?:add|sub|min|max|and|or|xor)|load|store|exchange|compare_exchange_(?:strong|weak)|init)(_explicit)?$")
+_C11 = re.compile(
+    r"atomic_(fetch_(?:add|sub|min|max|and|or|xor)|load|store|exchange|compare_exchange_(?:strong|weak)|init)(_explicit)?$"
+)
 _FLAG = re.compile(r"atomic_flag_(test_and_set|clear)(_explicit)?$")
 _OPS = {"add": "add", "sub": "sub", "xchg": "exch", "cmpxchg": "cas", "min": "min", "max": "max", "and": "and_",
         "or": "or_", "xor": "xor", "inc": "add", "dec": "sub"}  # fmt: skip
 _VECTORS = re.compile(r"v(load|store)(a?)(_half)?(2|3|4|8|16)?(_rte|_rtz|_rtp|_rtn)?$")
 _CONVERTS = re.compile(r"convert_(?:u?char|u?short|u?int|u?long|half|float|double)\d*(_sat)?(_rte|_rtz|_rtp|_rtn)?$")
-_IDS = {"get_local_id": "thread", "get_group_id": "block", "get_local_size": "block_size", "get_num_groups": "grid_size",
-        "get_enqueued_local_size": "block_size"}  # fmt: skip
+_IDS = {
+    "get_local_id": "thread", "get_group_id": "block", "get_local_size": "block_size",
+    "get_enqueued_local_size": "block_size", "get_num_groups": "grid_size",
+}  # fmt: skip
 _ROUND = {"_rte": "rint", "_rtz": "trunc", "_rtp": "ceil", "_rtn": "floor"}
 
 
@@ -70,7 +73,7 @@ class OpenCL(OpenCLNumbers):
         if made is not NotImplemented:
             return made
         if name.startswith(("read_image", "write_image", "get_image")):
-            self.refuse(node, f"'{name}': images are not supported", "buffers")
+            raise node.refused(f"'{name}': images are not supported", "buffers")
         del line
         return super().intrinsic(node, name, arguments)
 
@@ -163,7 +166,7 @@ class OpenCL(OpenCLNumbers):
     def _target(self, node: Node) -> tuple[Ptr, Number]:
         kind = node.type.pointee if isinstance(node.type, Pointer) else None
         if not isinstance(kind, Number):
-            self.refuse(node, "an atomic operation on something that is no number")
+            raise node.refused("an atomic operation on something that is no number")
         return self.pointer(node), kind
 
     def _old_atomic(self, node: Node, name: str, arguments: Sequence[Node]) -> Value:
@@ -221,7 +224,7 @@ class OpenCL(OpenCLNumbers):
         step = 4 if found[2] and count == 3 else count
         element = Number(types.F16) if found[3] else pointer.type.pointee if isinstance(pointer.type, Pointer) else None
         if not isinstance(element, Number):
-            self.refuse(node, "a vector of something that is no number")
+            raise node.refused("a vector of something that is no number")
         at = self.hold_pointer(self.pointer(pointer).moved(number, step * element.size))
         if stores:
             for place, part in enumerate(self.parts_of(node, value, count)):
@@ -239,7 +242,7 @@ class OpenCL(OpenCLNumbers):
     def _convert(self, node: Node, found: re.Match[str], arguments: Sequence[Node]) -> Value:
         line, saturates, mode = self.line(node), bool(found[1]), found[2]
 
-        def act(row: list[ir.Expr], kind: build.Scalar) -> ir.Expr:
+        def act(row: list[ir.Expr], kind: types.Scalar) -> ir.Expr:
             e = row[0]
             assert e.type is not None  # noqa: S101  all expressions here have types
             if e.type.kind == "float" and kind.kind != "float":
@@ -258,7 +261,7 @@ class OpenCL(OpenCLNumbers):
         """Translate functions that also store a result through a pointer."""
         line = self.line(node)
         if name not in ("modf", "fract", "sincos"):
-            self.refuse(node, f"the function '{name}'", "another function")
+            raise node.refused(f"the function '{name}'", "another function")
         value = self.hold_value(self.value(arguments[0]))
         other = {"modf": "trunc", "fract": "floor", "sincos": "cos"}[name]
         second = self.elementwise(node, [value], lambda row, kind: ir.Call(line, f"math.{other}", [row[0]], type=kind))
@@ -277,7 +280,7 @@ class OpenCL(OpenCLNumbers):
         pointer = arguments[0].type
         element = pointer.pointee if isinstance(pointer, Pointer) else None
         if element is None or not element.size:
-            self.refuse(node, "a copy of elements of no size")
+            raise node.refused("a copy of elements of no size")
         count = self.hold(build.converted(self.number(arguments[2]), I64), "count")
         strided = len(arguments) == 5
         stride = self.hold(build.converted(self.number(arguments[3]), I64)) if strided else None
@@ -312,7 +315,9 @@ class OpenCL(OpenCLNumbers):
             if result is None:
                 result = place
                 continue
-            result = build.binary(line, "+", build.binary(line, "*", result, self._index(node, "block_size", axis)), place)
+            result = build.binary(
+                line, "+", build.binary(line, "*", result, self._index(node, "block_size", axis)), place
+            )
         assert result is not None  # noqa: S101  there are three axes
         return result
 
@@ -324,6 +329,3 @@ class OpenCL(OpenCLNumbers):
         self.emit(ir.Flight(self.line(node), "wait", left=0))
         self.emit(ir.Barrier(self.line(node), "block"))
         return None
-
-
-USED = (stored,)

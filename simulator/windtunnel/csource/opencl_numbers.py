@@ -7,7 +7,7 @@ from typing import Any
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
-from windtunnel.csource.ctype import Number, Vector
+from windtunnel.csource.ctype import Vector
 from windtunnel.csource.values import Value
 from windtunnel.csource.vectors import Vectors
 from windtunnel.language import ir, types
@@ -229,14 +229,15 @@ class OpenCLNumbers(Vectors):
             if name in _RELATIONS:
                 condition = build.binary(line, _RELATIONS[name], a, b)
             elif name == "islessgreater":
-                condition = ir.Logic(line, "or", build.binary(line, "<", a, b), build.binary(line, ">", a, b), type=BOOL)
+                condition = ir.Logic(
+                    line, "or", build.binary(line, "<", a, b), build.binary(line, ">", a, b), type=BOOL
+                )
             else:
-                condition = ir.Logic(line, "and", build.binary(line, "==", a, a), build.binary(line, "==", b, b), type=BOOL)
+                condition = ir.Logic(
+                    line, "and", build.binary(line, "==", a, a), build.binary(line, "==", b, b), type=BOOL
+                )
                 condition = condition if name == "isordered" else build.unary(line, "not", condition)
             true = -1 if isinstance(node.type, Vector) else 1
             return build.select(line, condition, build.literal(line, true, kind), build.literal(line, 0, kind))
 
         return self.elementwise(node, values, act)
-
-
-USED = (Number,)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from windtunnel.csource import build
 from windtunnel.csource.calls import Calls, pointed
 from windtunnel.csource.clang import Node
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
-from windtunnel.csource.expressions import bare, operands
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Void
+from windtunnel.csource.places import bare, operands
 from windtunnel.csource.values import Aggregate, Closure, Given, Mem, Place, Ptr, Reg, Swizzle, Value, Var
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32
@@ -89,15 +89,17 @@ class Statements(Calls):
         elif kind == "NULL_STMT":
             pass
         elif kind in ("CASE_STMT", "DEFAULT_STMT"):
-            self.refuse(node, "a case within a statement of a switch", "cases directly in the switch")
+            raise node.refused("a case within a statement of a switch", "cases directly in the switch")
         elif kind in _REFUSED:
-            self.asm(node) if "ASM" in kind else self.refuse(node, _REFUSED[kind], "if, for, while, do, switch")
+            if "ASM" not in kind:
+                raise node.refused(_REFUSED[kind], "if, for, while, do, switch")
+            self.asm(node)
         elif kind.endswith("_STMT"):
             kids = [kid for kid in node.kids if not kid.kind.endswith("_ATTR")]
             if kind == "UNEXPOSED_STMT" and len(kids) == 1:  # an attribute, such as unroll
                 self.statement(kids[0])
             else:
-                self.refuse(node, f"the statement {kind.lower()}", "if, for, while, do, switch")
+                raise node.refused(f"the statement {kind.lower()}", "if, for, while, do, switch")
         else:
             self.discarded(node)
 
@@ -114,7 +116,7 @@ class Statements(Calls):
                              "USING_DECLARATION", "USING_DIRECTIVE", "NAMESPACE_ALIAS", "STATIC_ASSERT",
                              "FUNCTION_DECL", "UNEXPOSED_DECL"):  # fmt: skip
                 return
-            self.refuse(node, f"the declaration of '{node.name}'")
+            raise node.refused(f"the declaration of '{node.name}'")
         line, kind = self.line(node), node.type
         space = self.space_of(node)
         if space is not None:
@@ -126,21 +128,21 @@ class Statements(Calls):
             return
         if isinstance(kind, Record) and kind.is_lambda:
             if initial is None:
-                self.refuse(node, "a lambda without its expression")
+                raise node.refused("a lambda without its expression")
             self.frame.bound[node.key] = self._closure(bare(initial))
             return
         function = self.function
         if node.cursor.storage_class.name == "STATIC" and not node.cursor.type.is_const_qualified():
-            self.refuse(node, f"the static variable '{node.name}' in a function", "__shared__, or a variable of the file")
+            raise node.refused(f"the static variable '{node.name}' in a function", "a variable of the file")
         if isinstance(kind, Pointer) and initial is not None and node.key not in self.assigned_in(function):
             value = self._to(initial, self.value(initial), initial.type, kind)
             if isinstance(value, Ptr):
                 self.frame.bound[node.key] = self.hold_pointer(value)
                 return
         if isinstance(kind, Array) and kind.count is None:
-            self.refuse(node, f"the array '{node.name}' of a size that is not known when it is compiled")
+            raise node.refused(f"the array '{node.name}' of a size that is not known when it is compiled")
         if isinstance(kind, Void) and kind.name not in ("event_t",):
-            self.refuse(node, f"the variable '{node.name}' of type {kind.name}")
+            raise node.refused(f"the variable '{node.name}' of type {kind.name}")
         made = self.new_place(node, kind, line, function)
         place: Place = Reg(made, 0, kind) if isinstance(made, Var) else made
         if initial is not None:
@@ -154,7 +156,7 @@ class Statements(Calls):
 
     def _reference(self, node: Node, kind: Pointer, initial: Node | None) -> None:
         if initial is None:
-            self.refuse(node, f"the reference '{node.name}' to nothing")
+            raise node.refused(f"the reference '{node.name}' to nothing")
         if isinstance(kind.pointee, Record) and kind.pointee.is_lambda:
             self.frame.bound[node.key] = self._closure(bare(initial))
             return
@@ -190,7 +192,7 @@ class Statements(Calls):
         if isinstance(kind, Array):
             if inner.kind == "CALL_EXPR":
                 return
-            self.refuse(node, f"this initial value of the array '{node.name}'", "a list in braces")
+            raise node.refused(f"this initial value of the array '{node.name}'", "a list in braces")
         value = self._to(initial, self.value(initial), initial.type, kind)
         self.store(line, place, value)
 
@@ -210,9 +212,9 @@ class Statements(Calls):
         with self.block() as body:
             at = place.at.moved(ir.Variable(line, counter, type=I32), kind.element.size)
             self.store(line, Mem(at, kind.element), build.literal(line, 0, kind.element.scalar))
-        first, last, one = (build.literal(line, n, I32) for n in (len(given), kind.count or 0, 1))
+        first, last, step = (build.literal(line, n, I32) for n in (len(given), kind.count or 0, 1))
         if len(given) < (kind.count or 0):
-            self.emit(ir.For(line, counter, first, last, one, body))
+            self.emit(ir.For(line, counter, first, last, step, body))
 
     def is_swapped(self, node: Node) -> bool:
         """Return whether a place is also one that the function compares and swaps."""
@@ -252,7 +254,7 @@ class Statements(Calls):
         line, whole = self.line(node), self.fixed(self.place(subject))
         kind = whole.type
         if not isinstance(kind, Array) or not isinstance(whole, Mem) or kind.count is None:
-            self.refuse(node, "a loop over something that is no array", "for (int i = 0; i < n; ++i)")
+            raise node.refused("a loop over something that is no array", "for (int i = 0; i < n; ++i)")
         counter = self.fresh("element")
         self.variables[counter] = I32
         at = ir.Variable(line, counter, type=I32)
@@ -363,7 +365,7 @@ class Statements(Calls):
         line, frame = self.line(node), self.frame
         if frame.by_reference:
             if frame.place is not None:
-                self.refuse(node, "a second return of a reference")
+                raise node.refused("a second return of a reference")
             frame.place = self.fixed(self.place(given))
         elif frame.result is None:
             if isinstance(frame.returns, Record) and frame.returns.is_lambda:
@@ -395,7 +397,7 @@ class Statements(Calls):
         value = self.hold(found, "subject")
         sections = _sections(body)
         if sections is None:
-            self.refuse(node, "a switch whose cases are not directly in it", "cases directly in the switch")
+            raise node.refused("a switch whose cases are not directly in it", "cases directly in the switch")
         if all(_ends(statements) for _, statements in sections[:-1]) and not any(
             _jumps_out(statements) for _, statements in sections
         ):
@@ -460,7 +462,7 @@ class Statements(Calls):
         for label in labels:
             found = build.converted(self.number(operands(label)[0]), value.type)
             if len(label.kids) > 2:
-                self.refuse(label, "a range of cases")
+                raise label.refused("a range of cases")
             equal = build.binary(line, "==", value, found)
             result = equal if result is None else ir.Logic(line, "or", result, equal, type=BOOL)
         assert result is not None  # noqa: S101  a section has a label
@@ -546,6 +548,3 @@ def _jumps_out(statements: Sequence[Node]) -> bool:
 
 def _assigns(body: Sequence[ir.Stmt], name: str) -> bool:
     return any(isinstance(one, ir.Assign) and one.name == name for one in ir.walk(body))
-
-
-VECTORS = (Vector,)

@@ -24,7 +24,7 @@ class Vectors(Intrinsics):
             return [part for part in made if isinstance(part, ir.Expr)]
         if isinstance(value, ir.Expr):
             return [self.hold(value)] * count
-        self.refuse(node, "an operation on something that is neither a number nor a vector")
+        raise node.refused("an operation on something that is neither a number nor a vector")
 
     def vector(self, kind: Vector, parts: Sequence[ir.Expr]) -> Aggregate:
         """Return the vector of these elements, converted to its type."""
@@ -38,7 +38,7 @@ class Vectors(Intrinsics):
         line = self.line(node)
         operand = next((one.type for one in (a, b) if isinstance(one, Aggregate)), node.type)
         kind = node.type if isinstance(node.type, Vector) else operand
-        assert isinstance(kind, Vector) and isinstance(operand, Vector)  # noqa: S101, PT018  one of them is a vector
+        assert isinstance(kind, Vector) and isinstance(operand, Vector)  # noqa: S101  one of them is a vector
         element = operand.element.scalar
         made = []
         rows = zip(self.parts_of(node, a, kind.count), self.parts_of(node, b, kind.count), strict=True)
@@ -62,7 +62,7 @@ class Vectors(Intrinsics):
             word = "and" if op == "&&" else "or"
             condition: ir.Expr = ir.Logic(line, word, build.truth(left), build.truth(right), type=BOOL)
         else:
-            assert left.type is not None and right.type is not None  # noqa: S101, PT018  they have types
+            assert left.type is not None and right.type is not None  # noqa: S101  they have types
             shared = common(left.type, right.type)
             condition = build.binary(line, op, build.converted(left, shared), build.converted(right, shared))
         scalar = kind.element.scalar
@@ -72,7 +72,7 @@ class Vectors(Intrinsics):
         """Translate ``c ? a : b`` of vectors: by the top bit of each element of ``c``."""
         kind, line = node.type, self.line(node)
         if not isinstance(kind, Vector):
-            self.refuse(node, "a choice by a vector between numbers")
+            raise node.refused("a choice by a vector between numbers")
         rows = (self.parts_of(node, value, kind.count) for value in (test, yes, no))
         made = []
         for c, a, b in zip(*rows, strict=True):
@@ -96,7 +96,7 @@ class Vectors(Intrinsics):
             return self.vector(kind, [self.hold(build.converted(value, kind.element.scalar))] * kind.count)
         if isinstance(value, Aggregate):
             return self.reinterpreted(node, value, kind)
-        self.refuse(node, "a conversion to a vector")
+        raise node.refused("a conversion to a vector")
 
     def vector_listed(self, node: Node, given: Sequence[Node], kind: Vector) -> Value:
         """Return the vector of the elements that numbers and vectors give, one after another."""

@@ -300,7 +300,7 @@ class Flight(Stmt):
 
 @dataclass(eq=False)
 class Print(Stmt):
-    """A line that each thread prints, in C's format. ``texts`` has the strings among the arguments; None for a number."""
+    """A line that each thread prints, in C's format. ``texts`` has the strings of its arguments; None for a number."""
 
     form: str
     numbers: Sequence[Expr]

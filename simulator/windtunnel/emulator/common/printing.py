@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,8 +30,7 @@ def formatted(form: str, arguments: Sequence[Any]) -> str:
         count = int(vector[1:]) if vector else 1
         if len(rest) < count:
             return found[0]
-        made = ",".join(_one(flags, width, precision, letter, rest.pop(0)) for _ in range(count))
-        return made
+        return ",".join(_one(flags, width, precision, letter, rest.pop(0)) for _ in range(count))
 
     return _FIELD.sub(field, form)
 
@@ -38,11 +38,11 @@ def formatted(form: str, arguments: Sequence[Any]) -> str:
 def _one(flags: str, width: str | None, precision: str | None, letter: str, value: Any) -> str:
     spec = f"%{flags}{width or ''}{'.' + precision if precision is not None else ''}"
     if letter == "s":
-        return (spec + "s") % (value,)
+        return str((spec + "s") % (value,))
     if letter == "p":
         return f"{int(value):#x}"
     if letter == "c":
-        return (spec + "c") % chr(int(value) & 0xFF)
+        return str((spec + "c") % chr(int(value) & 0xFF))
     if letter in "di":
         return (spec + "d") % int(value)
     if letter in "ouxX":
@@ -54,7 +54,7 @@ def _one(flags: str, width: str | None, precision: str | None, letter: str, valu
 def print_line(form: str, texts: Sequence[str | None], numbers: Sequence[Any]) -> None:
     """Print what one thread prints."""
     given = iter(numbers)
-    print(formatted(form, [next(given) if text is None else text for text in texts]), end="")
+    sys.stdout.write(formatted(form, [next(given) if text is None else text for text in texts]))
 
 
 def print_lines(lanes: Lanes, form: str, texts: Sequence[str | None], numbers: Sequence[Any]) -> None:

@@ -71,7 +71,8 @@ class EmulatedMemory:
             known = self.size // max(len(self.uninitialised), 1)
             of_bytes = np.repeat(self.uninitialised, known)[: self.size // itemsize * itemsize]
             of_bytes = np.pad(of_bytes, (0, self.size // itemsize * itemsize - len(of_bytes)))
-            self.uninitialised = of_bytes.reshape(-1, itemsize).any(axis=1)
+            regrained: np.ndarray = of_bytes.reshape(-1, itemsize).any(axis=1)
+            self.uninitialised = regrained
         return self.uninitialised
 
     def copy_initialisation(self, other: EmulatedMemory, size: int) -> None:

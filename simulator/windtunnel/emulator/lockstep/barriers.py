@@ -10,7 +10,6 @@ from windtunnel.emulator.common.layout import Chunk
 from windtunnel.emulator.common.symbolic import materialise
 from windtunnel.emulator.races.findings import failed, uninitialised_variable
 
-
 _OF_SHARED, _OF_GLOBAL = ("block", "grid", "block.shared"), ("block", "grid", "block.global")
 """The barriers that order accesses of a block's shared memory, and of the grid's memory."""
 

@@ -29,9 +29,9 @@ from windtunnel.emulator.common.lanes import (
     take,
     take_copy,
 )
+from windtunnel.emulator.common.printing import print_lines
 from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
 from windtunnel.emulator.common.spin_loops import exit_variables, polled_reads
-from windtunnel.emulator.common.printing import print_lines
 from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require, require_warp
 from windtunnel.emulator.lockstep.infinite_loops import LoopStateTracker
 from windtunnel.language import definite_assignment, flow, ir

@@ -54,9 +54,10 @@ def in_flight(
     """Return the finding that an access meets an asynchronous copy that is in flight."""
     threads = {line: launch.thread(one.thread) for one in (access, copy) for line in [one.line]}
     return DataRace(
-        f"{launch}: data race on element {index} of '{array}': {launch.describe_thread(access.thread)} {access.kind} it "
-        f"at {launch.describe_line(access.line)}, while an asynchronous copy that {launch.describe_thread(copy.thread)} "
-        f"began at {launch.describe_line(copy.line)} {copy.kind} it; nothing waits for the copy before",
+        f"{launch}: data race on element {index} of '{array}': {launch.describe_thread(access.thread)} {access.kind} "
+        f"it at {launch.describe_line(access.line)}, while an asynchronous copy that "
+        f"{launch.describe_thread(copy.thread)} began at {launch.describe_line(copy.line)} {copy.kind} it; nothing "
+        "waits for the copy before",
         **launch.position_of(access.line, copy.line),
         array=array,
         index=index,

@@ -19,10 +19,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from windtunnel.core.errors import DataRace
 from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.layout import BlockSubset, Layout, is_injective
 from windtunnel.emulator.common.symbolic import AffinePositions, AffineValue, each_position
-from windtunnel.core.errors import DataRace
 from windtunnel.emulator.races import rule
 from windtunnel.emulator.races.findings import ATOMIC, FAILED, READ, WRITE, AccessReport, race
 from windtunnel.emulator.races.rule import Access, CheckedArray

@@ -157,9 +157,9 @@ class _Generator(Writer):
             case ir.Flight(what="wait"):
                 self.emit(f"thread.flights.wait(np.array([thread.id]), {statement.left})")
             case ir.Flight():
-                indices = ", ".join(self.value(index) for index in statement.indices)
+                places = ", ".join(self.value(index) for index in statement.indices)
                 writes = statement.what == "write"
-                self.emit(f"a_{statement.array}.begin_copy(thread, {statement.line}, {writes}, {indices})")
+                self.emit(f"a_{statement.array}.begin_copy(thread, {statement.line}, {writes}, {places})")
             case ir.Print():
                 numbers = ", ".join(self.value(number) for number in statement.numbers)
                 self.emit(f"print_line({statement.form!r}, {list(statement.texts)!r}, [{numbers}])")
@@ -238,7 +238,9 @@ class _Generator(Writer):
             case ir.Load():
                 indices = [self.value(index) for index in e.indices]
                 self._stop(e.array, atomic=False)
-                return self._emit_temporary(f"a_{e.array}.load(thread, {e.line}, {', '.join(indices)}{', copied=True' if e.copied else ''})")
+                return self._emit_temporary(
+                    f"a_{e.array}.load(thread, {e.line}, {', '.join(indices)}{', copied=True' if e.copied else ''})"
+                )
             case ir.Atomic():
                 return self._atomic(e)
             case ir.Binary():

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from windtunnel.emulator.common.launch import Launch
-from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.races.findings import failed, infinite_loop, uninitialised_variable
+from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.threads.arrays import MemoryRange, PolledRead
 from windtunnel.emulator.threads.clocks import Clock
 from windtunnel.emulator.threads.program import BarrierArrival
