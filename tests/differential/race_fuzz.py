@@ -123,9 +123,7 @@ class Oracle:
             for accesses in by_cell.values()
             for place, (_, late) in enumerate(accesses)
             for number, early in accesses[:place]
-            if early.thread != late.thread
-            and not late.before >> number & 1
-            and conflict(early, late, strict=strict)
+            if early.thread != late.thread and not late.before >> number & 1 and conflict(early, late, strict=strict)
         ]
 
 
@@ -140,13 +138,18 @@ class _Recording:
     """What threads did in lockstep, if they were then executed one by one from the beginning."""
 
 
-def _lockstep_accesses(array: LockstepArray, lanes: Any, line: int, indices: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+def _lockstep_accesses(
+    array: LockstepArray, lanes: Any, line: int, indices: Sequence[Any]
+) -> Iterator[tuple[int, Any]]:
     """Yield thread and element of each lane."""
     position = array.position(lanes, line, indices)
     places = shadow_memory.each_position(position, lanes.size)
     address = array.flat.__array_interface__["data"][0]
     for thread, place in zip(lanes.identities.tolist(), places.tolist(), strict=True):
-        yield thread, (address if isinstance(array, GlobalArray) else (array.name, thread // lanes.chunk.threads), place)
+        yield (
+            thread,
+            (address if isinstance(array, GlobalArray) else (array.name, thread // lanes.chunk.threads), place),
+        )
 
 
 def _each(value: Any, lanes: Any, dtype: Any) -> list[Any]:
@@ -197,7 +200,12 @@ def _listen_in_lockstep(patch: pytest.MonkeyPatch) -> None:
         found = atomic(self, lanes, line, op, values, True, *indices)
         fails = [False] * lanes.size
         if op == "cas":
-            fails = [a != b for a, b in zip(_each(found, lanes, self.flat.dtype), _each(values[0], lanes, self.flat.dtype), strict=True)]
+            fails = [
+                a != b
+                for a, b in zip(
+                    _each(found, lanes, self.flat.dtype), _each(values[0], lanes, self.flat.dtype), strict=True
+                )
+            ]
         for (thread, cell), failed in zip(_lockstep_accesses(self, lanes, line, indices), fails, strict=True):
             _Recording.now.access(thread, "fail" if failed else "change", cell, line)  # type: ignore[union-attr]
         return found if used else None

@@ -130,7 +130,9 @@ class _Writer:
         cells = draw.choice([1, 1, 2, CELLS])
         values = draw.choice([["7"], ["7", "8"], ["7", "7", "8"], ["t", "7"]])
         # Few kinds of access, so that one pair of them does not hide the others.
-        self.kinds = draw.sample(["read", "write", "write", "add", "exch", "cas", "missed", "max", "rmw"], draw.randint(1, 3))
+        self.kinds = draw.sample(
+            ["read", "write", "write", "add", "exch", "cas", "missed", "max", "rmw"], draw.randint(1, 3)
+        )
         if draw.some(0.25):  # plain writes of two values, of which only some pairs are races
             cells, values, self.kinds = 1, ["7", "8"], ["write"]
         for stretch in range(draw.randint(1, 6)):
@@ -390,7 +392,18 @@ class _Writer:
             if draw.some(0.2):
                 return f"{self.size - 1} - me" if array != "s" else f"{width - 1} - t"
             return own
-        shared = ["0", "t", "u", f"{own} + 1", "t // 2", "t * 0 + 1", "(t * 3) % 5", "t % 2", "me % 3", f"acc * 0 + {width // 2}"]
+        shared = [
+            "0",
+            "t",
+            "u",
+            f"{own} + 1",
+            "t // 2",
+            "t * 0 + 1",
+            "(t * 3) % 5",
+            "t % 2",
+            "me % 3",
+            f"acc * 0 + {width // 2}",
+        ]
         if self.loops:
             shared += [self.loops[-1], f"t + {self.loops[-1]}", f"({self.loops[-1]} + t) % 4"]
         return draw.choice(shared)

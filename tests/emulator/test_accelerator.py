@@ -287,7 +287,11 @@ def test_memory_that_is_shared_with_the_host_does_not_move() -> None:
             errors.InvalidArgument,
             "shape (4,) for a buffer of shape (3,)",
         ),
-        (lambda d: d.empty(3).copy_to(np.ones(4, np.float32)), errors.InvalidArgument, "(4,) for a buffer of shape (3,)"),
+        (
+            lambda d: d.empty(3).copy_to(np.ones(4, np.float32)),
+            errors.InvalidArgument,
+            "(4,) for a buffer of shape (3,)",
+        ),
         (
             lambda d: d.empty(10).copy_from(np.ones((2, 5), np.float32)),
             errors.InvalidArgument,

@@ -111,6 +111,7 @@ def launches_of(file: Path) -> list[LaunchRequest]:
     return [_request(document, file, number) for number in range(len(document.data))]
 
 
+# Long: one check for each key.
 def _request(document: Document, file: Path, number: int) -> LaunchRequest:
     given = document.data[number]
     where = document.where((number,))

@@ -37,6 +37,7 @@ def is_integer(kind: Scalar | None) -> bool:
     return kind is not None and kind.kind != "float"
 
 
+# Long: one case for each pair of kinds.
 def converted(e: ir.Expr, to: Scalar) -> ir.Expr:
     """Return an expression in another type, converted as C does."""
     have = e.type
@@ -118,6 +119,7 @@ _FOLDED = {
 }  # fmt: skip
 
 
+# Long: one case for each group of operators.
 def binary(line: int, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
     """Return an operation on two numbers of one type (shifts: on any two integers) by C's rules."""
     kind = left.type

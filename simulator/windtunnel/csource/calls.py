@@ -137,6 +137,7 @@ class Calls(Expressions):
                 return one
         return None
 
+    # Long: one case for each way of naming a method and its object.
     def _method(self, node: Node, declared: Node, definition: Node | None, given: list[Node]) -> Value | Place:
         callee = bare(node.kids[0]) if node.kids else node
         while callee.kind == "UNEXPOSED_EXPR" and callee.kids and callee.name == declared.name:
@@ -382,6 +383,7 @@ class Calls(Expressions):
                 self.store(self.line(value), place, made)
         return target
 
+    # Long: one case for each kind of entry of a list of members.
     def _initialised(self, function: Node) -> None:
         """Translate a constructor's list of members."""
         if function.kind != "CONSTRUCTOR":

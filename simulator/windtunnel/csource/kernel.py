@@ -191,6 +191,7 @@ class Translator(OpenCL):
             self.frame.bound[node.key] = var
 
 
+# Long: one case for each form of an initial value.
 def _constants(node: Node, kind: CType, translator: Translator) -> list[tuple[int, float | int, str]]:
     """Return the numbers that a variable of the file begins with: (offset, number, type)."""
     initial = node.initial

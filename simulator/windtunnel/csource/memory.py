@@ -259,6 +259,7 @@ class Memory:
 
     # Places.
 
+    # Long: one case for each kind of place and type.
     def load(self, line: int, place: Place) -> Value:
         """Return the value at a place."""
         kind = place.type

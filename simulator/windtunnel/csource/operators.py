@@ -122,6 +122,7 @@ class Operators(Places):
         made = build.binary(line, op, build.converted(a, shared), build.converted(b, shared))
         return build.converted(made, scalar_of_type(kind, made.type or shared))
 
+    # Long: one case for each operator of pointers.
     def _pointers(self, node: Node, op: str, left: Node, right: Node, a: Value, b: Value) -> Value:
         line = self.line(node)
         if isinstance(a, Ptr) and isinstance(b, ir.Expr) and op in "+-":

@@ -209,6 +209,7 @@ class Places(Memory):
             raise node.refused("'this' outside of a method")
         return frame.this
 
+    # Long: one case for each form of the object of a member.
     def _member(self, node: Node) -> Place:
         line, kids = self.line(node), operands(node)
         if not kids:

@@ -109,6 +109,7 @@ class Statements(Calls):
 
     # Declarations.
 
+    # Long: one case for each kind of declaration.
     def declaration(self, node: Node) -> None:
         """Translate a declaration within a function."""
         if node.kind != "VAR_DECL":

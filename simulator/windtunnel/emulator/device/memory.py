@@ -71,8 +71,7 @@ class EmulatedMemory:
             known = self.size // max(len(self.uninitialised), 1)
             of_bytes = np.repeat(self.uninitialised, known)[: self.size // itemsize * itemsize]
             of_bytes = np.pad(of_bytes, (0, self.size // itemsize * itemsize - len(of_bytes)))
-            regrained: np.ndarray = of_bytes.reshape(-1, itemsize).any(axis=1)
-            self.uninitialised = regrained
+            self.uninitialised = np.asarray(of_bytes.reshape(-1, itemsize).any(axis=1))
         return self.uninitialised
 
     def copy_initialisation(self, other: EmulatedMemory, size: int) -> None:

@@ -130,6 +130,7 @@ class _Generator(Writer):
         self.block(body)
         self.depth -= 1
 
+    # Long: one case for each kind of statement.
     def statement(self, statement: ir.Stmt) -> None:
         """Emit a statement."""
         match statement:
@@ -221,6 +222,7 @@ class _Generator(Writer):
 
     # Expressions.
 
+    # Long: one case for each kind of expression.
     def value(self, e: ir.Expr) -> str:
         """Return the text of an expression, after emitting the statements that it depends on."""
         match e:
