@@ -25,7 +25,9 @@ static long long as_bits(double v) { long long r; memcpy(&r, &v, 8); return r; }
 def integer(random: Random, depth: int) -> str:
     """Return an integer expression that is defined in C with wrapping signed numbers."""
     if depth == 0:
-        return random.choice([*"abcdefgh", str(random.randint(0, 300)), "-7", "3u", "1ll << 33", "'A'", "sizeof(int)"])
+        return random.choice(
+            [*"abcdefgh", str(random.randint(0, 300)), "-7", "3u", "(1ll << 33)", "'A'", "sizeof(int)"]
+        )
     left, right = integer(random, depth - 1), integer(random, depth - 1)
     kind = random.choice(["signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long long"])
     return random.choice(

@@ -63,7 +63,8 @@ def parsed(text: str, where: Location) -> Spec:
 
 
 def _number(text: str, first: str, rest: Sequence[str], where: Location) -> Spec:
-    dtype = dtype_of(rest[0], where) if len(rest) == 1 else None
+    is_number = first[:1].isdigit() or first[:1] in "+-."
+    dtype = dtype_of(rest[0], where) if len(rest) == 1 and is_number else None
     for read in (lambda t: int(t, 0), float):
         try:
             value = read(first) if len(rest) <= 1 else None

@@ -305,6 +305,8 @@ class OpenCL(OpenCLNumbers):
         self.emit(ir.Barrier(line, "block.none"))
         self.emit(ir.For(line, counter, first, count, self.hold(threads, "threads"), body))
         self.emit(ir.Flight(line, "commit"))
+        # The whole copy has begun, and so is done, before a work-item goes on.
+        self.emit(ir.Barrier(line, "block.none"))
         return build.literal(line, 1, I32)
 
     def _linear_local(self, node: Node) -> ir.Expr:
