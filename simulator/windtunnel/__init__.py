@@ -82,7 +82,9 @@ _TYPES = (
 )  # fmt: skip
 _LAZY |= {name: ("windtunnel.language.names", name) for name in _WORDS}
 _LAZY |= {name: ("windtunnel.language.types", name) for name in _TYPES}
-__all__ += [*_WORDS, *_TYPES]  # for `from windtunnel import *`; none of them has the name of a builtin of Python
+# A star import has the names of the kernel language. None of them is that of a builtin of Python.
+__all__ += _WORDS  # noqa: PLE0605  a tuple of names
+__all__ += _TYPES  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

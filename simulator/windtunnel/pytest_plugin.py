@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _DEFAULT_DEVICE = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
 _MARKER = (
-    "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None, strict=False, emulated=False): run "
-    f"the test on each of these devices (SKU or SKU@API; default {_DEFAULT_DEVICE}). leaks='error' fails a test that "
-    "leaves buffers allocated; faults are armed for the whole test and must occur; schedules=64 runs it 64 times, each "
-    "with the threads of its kernels in a different order; strict=True reports unordered writes of equal values as data "
-    "races too; emulated=True runs it on emulated devices only."
+    "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None, strict=False, "
+    f"emulated=False): run the test on each of these devices (SKU or SKU@API; default {_DEFAULT_DEVICE}). "
+    "leaks='error' fails a test that leaves buffers allocated; faults are armed for the whole test and must occur; "
+    "schedules=64 runs it 64 times, each with the threads of its kernels in a different order; strict=True reports "
+    "unordered writes of equal values too; emulated=True runs it on emulated devices only."
 )
 _OPTIONS = ("leaks", "faults", "seed", "interval", "schedules", "strict", "emulated")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()

@@ -22,10 +22,11 @@ import pytest
 from tests.differential.race_kernels import RandomKernel, random_kernel
 
 from windtunnel.core.errors import DataRace, Finding
+from windtunnel.emulator.common.symbolic import each_position
 from windtunnel.emulator.device.executable import CompiledKernel, Executable
 from windtunnel.emulator.lockstep import compiler
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray
-from windtunnel.emulator.races import shadow_memory
+from windtunnel.emulator.races import records, shadow_memory
 from windtunnel.emulator.threads import clocks
 from windtunnel.emulator.threads.arrays import ThreadArray
 from windtunnel.emulator.threads.launch import ThreadKernel
@@ -143,7 +144,7 @@ def _lockstep_accesses(
 ) -> Iterator[tuple[int, Any]]:
     """Yield thread and element of each lane."""
     position = array.position(lanes, line, indices)
-    places = shadow_memory.each_position(position, lanes.size)
+    places = each_position(position, lanes.size)
     address = array.flat.__array_interface__["data"][0]
     for thread, place in zip(lanes.identities.tolist(), places.tolist(), strict=True):
         yield (
@@ -210,7 +211,7 @@ def _listen_in_lockstep(patch: pytest.MonkeyPatch) -> None:
             _Recording.now.access(thread, "fail" if failed else "change", cell, line)  # type: ignore[union-attr]
         return found if used else None
 
-    barrier = compiler._HELPERS["barrier"]
+    barrier = compiler.HELPERS["barrier"]
 
     def heard_barrier(lanes: Any, line: int, scope: str) -> None:
         barrier(lanes, line, scope)  # type: ignore[operator]
@@ -220,7 +221,7 @@ def _listen_in_lockstep(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LockstepArray, "load", heard_load)
     patch.setattr(LockstepArray, "store", heard_store)
     patch.setattr(LockstepArray, "atomic", heard_atomic)
-    patch.setitem(compiler._HELPERS, "barrier", heard_barrier)  # type: ignore[arg-type]
+    patch.setitem(compiler.HELPERS, "barrier", heard_barrier)  # type: ignore[arg-type]
 
 
 def _listen_to_threads(patch: pytest.MonkeyPatch) -> None:
@@ -338,7 +339,7 @@ def check(seed: int) -> str:
     kernel = random_kernel(seed)
     verdicts = {}
     with listening(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shadow_memory, "_PYTHON_WORK", 0 if seed % 2 else 2**60)
+        patch.setattr(records, "_PYTHON_WORK", 0 if seed % 2 else 2**60)
         compiled = Executable(function_of(kernel, f"race kernel {seed}")).specialised(arguments_of(kernel))
         for order in ORDERS:
             verdicts[order] = _check_order(kernel, compiled, order, f"seed {seed}, order {order}:\n{kernel.text}")

@@ -135,6 +135,7 @@ class _Writer:
         )
         if draw.some(0.25):  # plain writes of two values, of which only some pairs are races
             cells, values, self.kinds = 1, ["7", "8"], ["write"]
+            self.warp = draw.choice([2, 4]) if self.warp <= self.threads else self.warp
         for stretch in range(draw.randint(1, 6)):
             if stretch:
                 self._meet()

@@ -13,7 +13,7 @@ import pytest
 
 import windtunnel
 from windtunnel import atomic, blockIdx, errors, f32, grid, i32, syncthreads, syncwarp, threadfence, threadIdx
-from windtunnel.emulator.races import shadow_memory
+from windtunnel.emulator.races import records
 
 ORDERS: Sequence[int | None] = (None, 0, 1, 2, 3, 4, 5)
 
@@ -34,7 +34,7 @@ def race_in(kernel: Any, blocks: int, threads: int, *, schedule: int | None, str
 @pytest.fixture(params=[False, True], ids=["interpreted", "compiled"], autouse=True)
 def rule(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Apply the rule in Python, and compiled."""
-    monkeypatch.setattr(shadow_memory, "_PYTHON_WORK", 0 if request.param else 2**60)
+    monkeypatch.setattr(records, "_PYTHON_WORK", 0 if request.param else 2**60)
 
 
 def always(kernel: Any, blocks: int, threads: int, *, races: bool, strict: bool = False) -> None:
@@ -187,6 +187,34 @@ def test_a_failed_compare_and_swap_is_no_write() -> None:
 
 def test_a_failed_compare_and_swap_reads_the_element() -> None:
     always(a_failed_swap_beside_a_write, 1, 2, races=True)
+
+
+@windtunnel.kernel
+def a_failed_swap_after_a_fence(d: i32[:], out: i32[:]):
+    if threadIdx.x == 0:
+        d[0] = 1
+        threadfence()
+        atomic.cas(d, 1, 5, 9)
+    else:
+        atomic.add(d, 1, 1)
+        out[0] = d[0]
+
+
+def test_a_failed_compare_and_swap_publishes_nothing() -> None:
+    always(a_failed_swap_after_a_fence, 1, 2, races=True)
+
+
+@windtunnel.kernel
+def seven_between_two_eights(d: i32[:], out: i32[:]):
+    if threadIdx.x == 0:
+        d[0] = 8
+    if threadIdx.x == 1:
+        d[0] = 7  # windtunnel: benign
+        d[0] = 7
+
+
+def test_a_benign_write_hides_no_other_pair() -> None:
+    always(seven_between_two_eights, 1, 2, races=True)
 
 
 @windtunnel.kernel

@@ -19,7 +19,7 @@ from windtunnel.emulator.common.layout import Chunk, layout_of
 from windtunnel.emulator.common.symbolic import AffineValue
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LockstepArray, SharedArray
 from windtunnel.emulator.lockstep.barriers import barrier
-from windtunnel.emulator.races import shadow_memory
+from windtunnel.emulator.races import records, shadow_memory
 from windtunnel.language import ir
 from windtunnel.language.types import F32
 
@@ -198,7 +198,7 @@ def test_what_is_put_down_is_found_as_what_is_looked_at(
     compiled: bool, program: Any, block: Any, own: bool, there: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shadow_memory, "_PYTHON_WORK", 0 if compiled else 2**60)
+        patch.setattr(records, "_PYTHON_WORK", 0 if compiled else 2**60)
         fast = run(program, block, own, forms=True, looking=False, there=there)
     assert fast == run(program, block, own, forms=False, looking=True, there=there)
 

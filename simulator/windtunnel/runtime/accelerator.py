@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from numbers import Real
 from operator import index
 from typing import Any, Literal, Self, get_args
 
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.errors import InputError, InvalidArgument, Leak, UnsupportedOperationError, list_choices, nearest
-from windtunnel.runtime.budget import Budget
+from windtunnel.runtime.budget import Budget, checked_limits
 from windtunnel.runtime.buffers import Buffer, leak_of
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.fault_injection import ArmedFaults, FaultInjector
@@ -25,6 +24,7 @@ from windtunnel.runtime.interface import Context, DeviceInfo, Dims, Event, Funct
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.launch_checks import LaunchChecks, marked
 from windtunnel.runtime.limits import launch_configuration
+from windtunnel.runtime.profile import Profile
 from windtunnel.runtime.ring import RingKernel, RingSpec, record_type
 
 _CAPTURING = "this call is not allowed while a graph is captured"
@@ -539,16 +539,7 @@ class Accelerator:
         UnsupportedOperationError if energy is limited and the device has no energy counter.
         """
         given = {"time_s": time_s, "energy_j": energy_j, "launches": launches, "copied_bytes": copied_bytes}
-        for name in unknown:
-            raise InputError(
-                f"expect() has no limit '{name}'", expected=list_choices(given), nearest=nearest(name, given)
-            )
-        limits = {name: limit for name, limit in given.items() if limit is not None}
-        for name, limit in limits.items():
-            if not isinstance(limit, Real) or not 0 <= limit < math.inf:
-                raise InputError(f"a budget of {name} {limit!r}", expected="a number from 0")
-        if not limits:
-            raise InputError("expect() has no limit", expected=list_choices(given))
+        limits = checked_limits(given, unknown)
         if energy_j is not None and math.isnan(self.energy_j):
             raise UnsupportedOperationError(f"{self.name} has no energy counter, so energy_j cannot be checked")
         return Budget(self.name, limits, self.usage, lambda: self.context.program_clock_s)
@@ -556,12 +547,20 @@ class Accelerator:
     def usage(self) -> dict[str, float]:
         """Return the usage so far, including work that is under way: time (s), energy (J), launches, copied bytes."""
         clock_s, energy_j = self.context.totals_when_idle()
-        return {
-            "time_s": clock_s,
-            "energy_j": energy_j,
-            "launches": self.counters.launches,
-            "copied_bytes": self.counters.copied_bytes,
-        }
+        calls = {"launches": self.counters.launches, "copied_bytes": self.counters.copied_bytes}
+        return {"time_s": clock_s, "energy_j": energy_j, **calls}
+
+    @contextmanager
+    def profile(self) -> Iterator[Profile]:
+        """Profile the launches of the block: see docs/testing.md. A real device has profilers of its own."""
+        if not self.info.virtual:
+            raise UnsupportedOperationError(f"{self.name} is a real device; use its profiler, such as Nsight Compute")
+        profile, work = Profile(self.name), self.context.work
+        before, work.profile = work.profile, profile.launches
+        try:
+            yield profile
+        finally:
+            work.profile = before
 
     def start_trace(self) -> list[Any]:
         """Return a list that grows with all later work: name, engine, stream, start and end in ticks."""

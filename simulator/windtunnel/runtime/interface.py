@@ -167,6 +167,9 @@ class Context(Protocol):
     The accelerator sets them, to inject faults into waits.
     """
 
+    work: Any
+    """What counts and profiles launches; None on a real device."""
+
     capturing: Any
     """The ``graph.Capture`` while streams are captured; events then order its nodes and record no time."""
 

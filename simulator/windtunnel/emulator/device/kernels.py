@@ -76,7 +76,7 @@ class KernelLaunch:
 
 
 class Kernels:
-    """The kernels of a device. Findings are looked for if it is ``checked``, unordered equal writes if it is ``strict``.
+    """The kernels of a device. Findings are looked for if it is ``checked``; unordered equal writes too if ``strict``.
 
     ``schedule`` is the seed of the order in which threads are executed; None selects the fastest order.
     """
@@ -108,7 +108,8 @@ class Kernels:
             if missing is not None:
                 raise self._missing_type_error(function, kernel.program, *missing)
             limit = device.info.limits.shared_bytes
-            shared = kernel.shared_bytes + launch.shared
+            # A kernel in C declares its dynamic shared memory with the size that the launch gives.
+            shared = kernel.shared_bytes + (launch.shared if launch.typed is None else 0)
             problem = f"{shared:,} bytes of shared memory, of at most {limit:,}" if shared > limit else None
             self._check_grid_barrier(launch, kernel, shared)
             problem = problem or launch_mismatch(kernel.program, launch.grid, launch.block, launch.arrays)
@@ -124,15 +125,19 @@ class Kernels:
         error.file, error.lines = file, (number,)
         return error
 
+    def compiled(self, launch: KernelLaunch) -> CompiledKernel | None:
+        """Return the compiled kernel of a launch that was checked; None for a function of whole arrays."""
+        executable = self._executables[launch.function]
+        return None if executable is None else executable.specialised(launch.arrays, launch.typed)
+
     def execute(self, launch: KernelLaunch, stream: StreamClock | None, where: CodeLine | None = None) -> None:
         """Execute a launch that was checked. Raises a finding; MissingSync only after the execution.
 
         ``stream`` is the clock of its stream, in which it is enqueued, or None if stream races are not detected.
         ``where`` is the program's line, by default that of the caller.
         """
-        function, order = launch.function, self.device.order
-        executable, memories = self._executables[function], launch.memories
-        kernel = None if executable is None else executable.specialised(launch.arrays, launch.typed)
+        function, order, memories = launch.function, self.device.order, launch.memories
+        kernel = self.compiled(launch)
         if not memories or order is None or stream is None:
             self._run(launch, kernel, ())
             return

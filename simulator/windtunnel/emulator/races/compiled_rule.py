@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numba import njit, types
 
 from windtunnel.emulator.races import rule
 
-RECORD: Final = np.dtype(np.int32)
-"""The type of a record's numbers. A record of 16 numbers is a cache line."""
 
-
-def _compiled(function: Callable[..., int], signature: types.Type, **names: Any) -> Callable[..., int]:
+def _compiled(function: Callable[..., Any], signature: types.Type, **names: Any) -> Callable[..., Any]:
     """Compile a function, with other functions in the place of some global names.
 
     Its machine code is cached beside the source.
@@ -27,7 +24,7 @@ def _compiled(function: Callable[..., int], signature: types.Type, **names: Any)
     assert isinstance(function, FunctionType)  # noqa: S101  the rule is made of plain functions
     plain = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
     plain.__module__, plain.__qualname__ = function.__module__, function.__qualname__
-    machine_code: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(plain)
+    machine_code: Callable[..., Any] = njit(signature, cache=True, _nrt=False, error_model="numpy")(plain)
     return machine_code
 
 
@@ -43,11 +40,12 @@ def functions() -> tuple[Callable[..., int], Callable[[np.ndarray, np.ndarray], 
     parts = {
         "unordered": _compiled(rule.unordered, number(row, *(number,) * 9)),
         "record": _compiled(rule.record, number(row, *(number,) * 10)),
+        "witness": _compiled(rule.witness, types.UniTuple(number, 2)(row, number, number)),
         "values_after": _compiled(rule.values_after, number(row, number, flag, number, number)),
     }
     who = (places, number, places, number, number, number, number, number, counts, counts, number)
-    signature = number(rows, rows, flag, flag, number, flag, number, *who, places, places, places)
-    return _compiled(rule.access, signature, **parts), _compiled(mark_once, flag(flags, places))  # type: ignore[return-value]
+    signature = number(rows, rows, flag, flag, number, flag, flag, number, *who, places, places, places)
+    return _compiled(rule.access, signature, **parts), _compiled(mark_once, flag(flags, places))
 
 
 def mark_once(marked: np.ndarray, places: np.ndarray) -> bool:

@@ -62,24 +62,28 @@ class Access(NamedTuple):
     """Warp barriers that each thread of the chunk has passed; shape (threads,)."""
 
 
-# A record is a row of 16 numbers. `plain` records hold the sets of writes and of reads, `atomic` records those of
-# atomic changes and of failed swaps.
+# A record is a row of numbers. `plain` records hold the sets of writes and of reads, `atomic` records those of atomic
+# changes and of failed swaps. A set begins with its first access: thread (from 1; 0: none), barrier epoch, warp epoch
+# and line. The second one's thread and line follow.
 FIELDS: Final = 16
-_CHANGES: Final = 0
-"""Of a set: thread (from 1; 0: none), its barrier epoch, its warp epoch, line, second thread, its line."""
-_READS: Final = 6
+_FIRST, _EPOCH, _WARP_EPOCH, _LINE, _SECOND, _SECOND_LINE = 0, 1, 2, 3, 4, 5
+_CHANGED: Final = 0
+"""Where the set of writes or atomic changes begins."""
+_READ: Final = 6
+"""Where the set of reads or failed swaps begins."""
 _LEVELS: Final = 12
 """Level of the set of changes, plus 4 times that of the set of reads."""
 _VALUES: Final = 13
 """In which scope the plain writes have two values: 0 nowhere, 1 in all, 2 in the barrier epoch, 3 in the warp epoch.
 Above these two bits, the line of the last write of another value than the element's."""
-_OTHER_VALUE: Final = 14
+_OTHER: Final = 14
 """The thread of that write."""
 _LANE: Final = 15
 """The lane, from 1, that wrote the element last in the access that wrote it last."""
 
 KINDS: Final = (READ, WRITE, ATOMIC, FAILED)
 READS, WRITES, CHANGES, FAILS = 0, 1, 2, 3
+"""The kinds by their positions in ``KINDS``."""
 CLEAN, RACE, COMPARE = 0, 1, 2
 """The outcome of an access: no race; a race; the values have to be known for the rest."""
 
@@ -101,14 +105,14 @@ def unordered(
         return 3 if inside else 2
     if not inside:
         return 2
-    if row[base + 1] < epoch:
+    if row[base + _EPOCH] < epoch:
         return 0
     in_warp = warp_start <= one < warp_start + warp
     if level == 2:
         return 5 if in_warp else 4
     if not in_warp:
         return 4
-    if row[base + 2] < warp_epoch:
+    if row[base + _WARP_EPOCH] < warp_epoch:
         return 0
     if one != me:
         return 6
@@ -127,25 +131,32 @@ def record(
         joins = 0
         if one < start or one >= start + threads:
             joins = 3
-        elif row[base + 1] >= epoch:
+        elif row[base + _EPOCH] >= epoch:
             if level == 2:
                 return 2
             if one < warp_start or one >= warp_start + warp:
                 joins = 2
-            elif row[base + 2] >= warp_epoch:
+            elif row[base + _WARP_EPOCH] >= warp_epoch:
                 if one == me:
-                    row[base + 3] = line
+                    row[base + _LINE] = line
                     return level
                 joins = 1
         if joins > 0:
-            row[base + 4] = me
-            row[base + 5] = line
+            row[base + _SECOND] = me
+            row[base + _SECOND_LINE] = line
             return joins
     row[base] = me
-    row[base + 1] = epoch
-    row[base + 2] = warp_epoch
-    row[base + 3] = line
+    row[base + _EPOCH] = epoch
+    row[base + _WARP_EPOCH] = warp_epoch
+    row[base + _LINE] = line
     return 0
+
+
+def witness(row: Any, base: int, found: int) -> tuple[int, int]:
+    """Return thread (from 1) and line of the access that `unordered` has found."""
+    if found & 1:
+        return row[base + _SECOND], row[base + _SECOND_LINE]
+    return row[base], row[base + _LINE]
 
 
 def values_after(row: Any, level: int, differs: bool, epoch: int, warp_epoch: int) -> int:
@@ -153,12 +164,12 @@ def values_after(row: Any, level: int, differs: bool, epoch: int, warp_epoch: in
 
     ``level`` is that of the set of writes before.
     """
-    mixed = row[_VALUES] & 3
-    if level == 3 or row[_CHANGES + 1] > epoch:
+    mixed = int(row[_VALUES]) & 3
+    if level == 3 or row[_EPOCH] > epoch:
         return mixed
-    if row[_CHANGES + 1] < epoch:
+    if row[_EPOCH] < epoch:
         return 1 if differs or mixed > 0 else 0
-    if level < 2 and row[_CHANGES + 2] < warp_epoch:
+    if level < 2 and row[_WARP_EPOCH] < warp_epoch:
         return 2 if differs or mixed > 1 else mixed
     return 3 if differs else mixed
 
@@ -171,6 +182,7 @@ def access(
     has_atomic: bool,
     kind: int,
     strict: bool,
+    alone: bool,
     begin: int,
     places: Any,
     place: int,
@@ -189,8 +201,8 @@ def access(
 ) -> int:
     """Check and record an access of ``size`` threads, from the thread ``begin`` on.
 
-    Thread ``numbers[i]`` of the chunk (or ``number + i`` if ``numbers`` is empty) accesses element ``place + places[i]``
-    (or ``place + i`` if ``places`` is empty).
+    Thread ``numbers[i]`` of the chunk (or ``number + i`` if ``numbers`` is empty) accesses element
+    ``place + places[i]`` (or ``place + i`` if ``places`` is empty).
 
     Args:
         plain: A record for each element of the array, of its plain accesses.
@@ -199,6 +211,7 @@ def access(
         has_atomic: Whether there are any atomic operations.
         kind: ``READS``, ``WRITES``, ``CHANGES`` or ``FAILS``.
         strict: Whether plain writes of equal values conflict.
+        alone: Whether the threads of only one block access each element.
         begin: The first thread to check.
         places: Positions, or empty.
         place: Offset of the positions.
@@ -219,7 +232,7 @@ def access(
         The thread at which the check stopped; ``size`` if it did not.
     """
     listed, numbered, compared = len(places) > 0, len(numbers) > 0, len(values) > 0
-    outcome[0] = 0
+    outcome[0] = CLEAN
     block, start, warp_start, epoch = 0, -1, -1, 0
     for i in range(begin, size):
         me = base + 1 + (numbers[i] if numbered else number + i)
@@ -234,61 +247,66 @@ def access(
         at = place + (places[i] if listed else i)
         found, other, other_line, other_kind = 0, 0, 0, 0
         # First the atomic operations: if all are ordered, the element holds the value of the last plain write.
-        if has_atomic and kind < 2:
+        if has_atomic and kind < CHANGES:
             row = atomic[at]
-            found = unordered(row, 0, row[12] & 3, me, start, threads, warp_start, warp, epoch, warp_epoch)
-            other_kind = 2
+            found = unordered(row, _CHANGED, row[_LEVELS] & 3, me, start, threads, warp_start, warp, epoch, warp_epoch)
+            other_kind = CHANGES
             if found > 0:
-                other, other_line = (row[4], row[5]) if found & 1 else (row[0], row[3])
-            elif kind == 1:
-                found = unordered(row, 6, row[12] >> 2, me, start, threads, warp_start, warp, epoch, warp_epoch)
-                other_kind = 3
+                other, other_line = witness(row, _CHANGED, found)
+            elif kind == WRITES:
+                level = row[_LEVELS] >> 2
+                found = unordered(row, _READ, level, me, start, threads, warp_start, warp, epoch, warp_epoch)
+                other_kind = FAILS
                 if found > 0:
-                    other, other_line = (row[10], row[11]) if found & 1 else (row[6], row[9])
+                    other, other_line = witness(row, _READ, found)
         if found == 0 and has_plain:
             row = plain[at]
-            level = row[12] & 3
-            found = unordered(row, 0, level, me, start, threads, warp_start, warp, epoch, warp_epoch)
-            if kind == 1 and not strict and row[0] != 0:
-                if not compared:
-                    outcome[0] = 2
-                    return i
-                lane = row[15]
-                if 0 < lane <= i and place + (places[lane - 1] if listed else lane - 1) == at:
-                    differs = values[i] != values[lane - 1]
+            level = row[_LEVELS] & 3
+            found = unordered(row, _CHANGED, level, me, start, threads, warp_start, warp, epoch, warp_epoch)
+            if kind == WRITES and not strict and row[_FIRST] != 0:
+                if alone and found == 0 and row[_EPOCH] < epoch:
+                    row[_VALUES] = 0  # no other block can tell this write from those before the barrier
                 else:
-                    differs = values[i] != before[i]
-                if found > 0 and not differs:
-                    if row[13] & 3 >= found >> 1:
-                        other, other_line = row[14], row[13] >> 2
+                    if not compared:
+                        outcome[0] = COMPARE
+                        return i
+                    lane = row[_LANE]
+                    if 0 < lane <= i and place + (places[lane - 1] if listed else lane - 1) == at:
+                        differs = values[i] != values[lane - 1]
                     else:
-                        found = 0
-                elif found == 0:
-                    mixed = values_after(row, level, differs, epoch, warp_epoch)
-                    if differs:
-                        row[13] = mixed | row[3] << 2
-                        row[14] = row[0]
-                    else:
-                        row[13] = mixed | row[13] >> 2 << 2
-            other_kind = 1
+                        differs = values[i] != before[i]
+                    if found > 0 and not differs:
+                        if row[_VALUES] & 3 >= found >> 1:
+                            other, other_line = row[_OTHER], row[_VALUES] >> 2
+                        else:
+                            found = 0
+                    elif found == 0:
+                        mixed = values_after(row, level, differs, epoch, warp_epoch)
+                        if differs:
+                            row[_VALUES] = mixed | row[_LINE] << 2
+                            row[_OTHER] = row[_FIRST]
+                        else:
+                            row[_VALUES] = mixed | row[_VALUES] >> 2 << 2
+            other_kind = WRITES
             if found > 0 and other == 0:
-                other, other_line = (row[4], row[5]) if found & 1 else (row[0], row[3])
-            if found == 0 and (kind == 1 or kind == 2):
-                found = unordered(row, 6, row[12] >> 2, me, start, threads, warp_start, warp, epoch, warp_epoch)
-                other_kind = 0
+                other, other_line = witness(row, _CHANGED, found)
+            if found == 0 and kind in (WRITES, CHANGES):
+                level = row[_LEVELS] >> 2
+                found = unordered(row, _READ, level, me, start, threads, warp_start, warp, epoch, warp_epoch)
+                other_kind = READS
                 if found > 0:
-                    other, other_line = (row[10], row[11]) if found & 1 else (row[6], row[9])
+                    other, other_line = witness(row, _READ, found)
         if found > 0:
-            outcome[0], outcome[1], outcome[2], outcome[3] = 1, other - 1, other_line, other_kind
+            outcome[0], outcome[1], outcome[2], outcome[3] = RACE, other - 1, other_line, other_kind
             return i
-        row = plain[at] if kind < 2 else atomic[at]
-        levels = row[12]
-        if kind == 1 or kind == 2:
-            level = record(row, 0, levels & 3, me, start, threads, warp_start, warp, epoch, warp_epoch, line)
-            row[12] = levels >> 2 << 2 | level
-            if kind == 1:
-                row[15] = i + 1
+        row = plain[at] if kind < CHANGES else atomic[at]
+        levels = row[_LEVELS]
+        if kind in (WRITES, CHANGES):
+            level = record(row, _CHANGED, levels & 3, me, start, threads, warp_start, warp, epoch, warp_epoch, line)
+            row[_LEVELS] = levels >> 2 << 2 | level
+            if kind == WRITES:
+                row[_LANE] = i + 1
         else:
-            level = record(row, 6, levels >> 2, me, start, threads, warp_start, warp, epoch, warp_epoch, line)
-            row[12] = levels & 3 | level << 2
+            level = record(row, _READ, levels >> 2, me, start, threads, warp_start, warp, epoch, warp_epoch, line)
+            row[_LEVELS] = levels & 3 | level << 2
     return size

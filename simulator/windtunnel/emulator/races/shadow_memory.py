@@ -11,20 +11,18 @@ compiled (`compiled_rule`) from then on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
-from typing import Any, Final
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from windtunnel.core.errors import DataRace
 from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.layout import BlockSubset, Layout, is_injective
 from windtunnel.emulator.common.symbolic import AffinePositions, AffineValue, each_position
-from windtunnel.emulator.races import rule
-from windtunnel.emulator.races.findings import ATOMIC, FAILED, READ, WRITE, AccessReport, race
+from windtunnel.emulator.races.findings import ATOMIC, FAILED, READ, WRITE
+from windtunnel.emulator.races.records import FLAGS, Changes, PythonBudget, Records, compiled_functions, is_equal
 from windtunnel.emulator.races.rule import Access, CheckedArray
 from windtunnel.runtime.interface import Dims
 
@@ -32,160 +30,10 @@ _MAX_LOGGED = 4096
 """Accesses that are logged before they are replayed."""
 _MAX_POSITIONS = 1 << 20
 """Positions that the logged accesses may hold together."""
-_PYTHON_WORK = 1_500_000
-"""Work of a process that is not compiled: some 0.2 s, less than half of the time to import Numba. The unit is an access
-by a single thread in NumPy."""
 _CALL_WORK = 4_000
 """Work of one access in NumPy apart from its threads."""
-_RULE_WORK = 15
-"""Work of the interpreted rule for one thread."""
 _CACHED_BYTES = 1 << 24
 """Size of a layout's block footprints above which they are dropped."""
-_FLAGS: Final = ("C", "W")
-"""What compiled functions require of arrays: contiguous and writeable."""
-_LINE: Final = 64
-"""Bytes of a cache line, and of a compiled record."""
-_NO_PLACES = np.empty(0, np.int64)
-_NO_ROWS = np.empty((0, rule.FIELDS), np.int32)
-
-Changes = bool | np.ndarray | None
-"""Which threads of a logged write change the value of their element: one flag for all or for each; None if the element
-was not written before."""
-
-
-class _PythonBudget:
-    """The work that this process has done without compiled functions."""
-
-    done = 0
-
-    @classmethod
-    def allows(cls, work: int) -> bool:
-        """Return whether more work fits into the budget, and charge it."""
-        if cls.done < _PYTHON_WORK:
-            cls.done += work
-        return cls.done < _PYTHON_WORK
-
-
-class _Rows(dict[int, list[int]]):
-    """Records of the elements that were accessed."""
-
-    def __missing__(self, at: int) -> list[int]:
-        row = self[at] = [0] * rule.FIELDS
-        return row
-
-
-class Records:
-    """The records of an array's elements, to which the rule is applied: interpreted at first, then compiled."""
-
-    def __init__(self, size: int, threads: int, warp: int) -> None:
-        self.size, self.threads, self.warp = size, threads, warp
-        self._is_compiled = False
-        self._plain: Any = None
-        self._atomic: Any = None
-
-    def add(self, kind: str, array: CheckedArray, access: Access, value: Any, changes: Changes = None) -> None:
-        """Check and record an access. Raises DataRace.
-
-        ``value`` is what a plain write stores. A logged write states its ``changes`` instead, with no value.
-        """
-        number = rule.KINDS.index(kind)
-        self._prepare(access.lanes.size, is_atomic=number in (rule.CHANGES, rule.FAILS))
-        size, strict, begin = access.lanes.size, array.launch.strict, 0
-        values: Any = _NO_PLACES
-        before: Any = _NO_PLACES
-        if number == rule.WRITES and value is None:
-            before = np.zeros(size, np.int64)
-            values = before if changes is None else np.require(np.broadcast_to(changes, size), np.int64, _FLAGS)
-        outcome: Any = np.zeros(4, np.int64)
-        who = self._arguments(access)
-        function: Callable[..., int] = rule.access
-        if self._is_compiled:
-            function = _compiled_functions()[0]
-        else:
-            outcome = [0] * 4
-            who = (who[0].tolist(), who[1], who[2].tolist(), *who[3:])
-        plain, atomic = (_NO_ROWS if rows is None else rows for rows in (self._plain, self._atomic))
-        records = (plain, atomic, self._plain is not None, self._atomic is not None, number, strict)
-        while begin < size:
-            begin = function(*records, begin, *who, values, before, outcome)
-            if outcome[0] == rule.COMPARE:
-                values, before = value_numbers(array.flat, each_position(access.position, size), value)
-            elif outcome[0] == rule.RACE:
-                raise self._race(array, access, kind, begin, outcome)
-
-    def _prepare(self, threads: int, *, is_atomic: bool) -> None:
-        """Create the records that an access of so many threads needs, compiled if there is much to do."""
-        if not self._is_compiled and not _PythonBudget.allows(threads * _RULE_WORK):
-            self._is_compiled = True
-            self._plain, self._atomic = (
-                None if rows is None else self._compiled_rows(rows) for rows in (self._plain, self._atomic)
-            )
-        if is_atomic and self._atomic is None:
-            self._atomic = self._compiled_rows({}) if self._is_compiled else _Rows()
-        elif not is_atomic and self._plain is None:
-            self._plain = self._compiled_rows({}) if self._is_compiled else _Rows()
-
-    def _compiled_rows(self, known: Mapping[int, Sequence[int]]) -> np.ndarray:
-        """Return records for all elements, each in a cache line of its own."""
-        buffer = np.zeros((self.size + 1) * _LINE, np.uint8)
-        begin = -buffer.ctypes.data % _LINE
-        rows = buffer[begin : begin + self.size * _LINE].view(np.int32).reshape(self.size, rule.FIELDS)
-        for at, row in known.items():
-            rows[at] = row
-        return rows
-
-    def _arguments(self, access: Access) -> tuple[Any, ...]:
-        lanes, position, selection = access.lanes, access.position, access.lanes.selection
-        places, place = _NO_PLACES, 0
-        if isinstance(position, AffinePositions):
-            places, place = position.with_offset
-        elif isinstance(position, slice):
-            place = position.start
-        else:
-            places = np.require(each_position(position, lanes.size), np.int64, _FLAGS)
-        numbers, number = _NO_PLACES, 0
-        if isinstance(selection, slice):
-            number = selection.start
-        elif selection is not None:
-            numbers = np.require(selection, np.int64, _FLAGS)
-        base = lanes.chunk.first * self.threads
-        threads = (numbers, number, lanes.size, base, self.threads, self.warp)
-        return (places, place, *threads, access.epochs, access.warp_epochs, access.line)
-
-    @staticmethod
-    def _race(array: CheckedArray, access: Access, kind: str, lane: int, outcome: Sequence[int]) -> DataRace:
-        place = int(each_position(access.position, access.lanes.size)[lane])
-        _, thread, line, other_kind = (int(number) for number in outcome)
-        later = AccessReport(int(access.lanes.identities[lane]), kind, access.line)
-        return race(
-            array.launch, array.name, array.index_of(place), later, AccessReport(thread, rule.KINDS[other_kind], line)
-        )
-
-
-def _compiled_functions() -> tuple[Callable[..., int], Callable[[np.ndarray, np.ndarray], bool]]:
-    from windtunnel.emulator.races import compiled_rule
-
-    return compiled_rule.functions()
-
-
-def value_numbers(flat: np.ndarray, positions: np.ndarray, value: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return a number for each thread's value, and for each of the elements' values: equal where the values are.
-
-    NaN equals NaN.
-    """
-    before = flat[positions]
-    values = np.broadcast_to(np.asarray(value).astype(flat.dtype), before.shape)
-    if flat.dtype.kind in "iub":
-        return values.astype(np.int64), before.astype(np.int64)
-    both = np.concatenate([values, before])
-    numbers = np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return np.ascontiguousarray(numbers[: len(values)]), np.ascontiguousarray(numbers[len(values) :])
-
-
-def is_equal(a: Any, b: Any) -> Any:
-    """Return whether values are equal. NaN equals NaN."""
-    a, b = np.asarray(a), np.asarray(b)
-    return (a == b) | ((a != a) & (b != b))  # noqa: PLR0124
 
 
 class DisjointPatterns:
@@ -300,17 +148,17 @@ class SingleAccess:
 
     def add(self, access: Access) -> bool:
         """Add an access and return whether a race is still impossible. If not, the object is of no further use."""
-        places = np.require(each_position(access.position, access.lanes.size), np.int64, _FLAGS)
+        places = np.require(each_position(access.position, access.lanes.size), np.int64, FLAGS)
         last = self._last
         self.repeats = last is not None and _same_threads(access, last[0]) and np.array_equal(places, last[1])
         if self.repeats:
             return True
         self._last = (access, places)
-        if _PythonBudget.allows(access.lanes.size + _CALL_WORK):
+        if PythonBudget.allows(access.lanes.size + _CALL_WORK):
             is_new = not self._touched[places].any() and len(np.unique(places)) == len(places)
             self._touched[places] = True
             return is_new
-        return _compiled_functions()[1](self._touched, places)
+        return compiled_functions()[1](self._touched, places)
 
 
 def _same_threads(a: Access, b: Access) -> bool:
@@ -330,7 +178,7 @@ class ShadowMemory:
 
     def __init__(self, size: int, threads: int, warp: int, *, own: int = 0) -> None:
         self.size, self.own = size, own
-        self._records = Records(size, threads, warp)
+        self._records = Records(size, threads, warp, own=own > 0)
         self._interval = -1
         self._log: list[tuple[CheckedArray, str, Access, Changes]] = []
         self._logged_positions = 0
@@ -346,6 +194,8 @@ class ShadowMemory:
         """For the grid's array: the same."""
         self._replays = False
         """Whether accesses are recorded element by element at once."""
+        self._values: np.ndarray | None = None
+        """What the recorded writes have stored, if other writes are benign; otherwise that is what memory holds."""
 
     def read(self, array: CheckedArray, lanes: Lanes, line: int, position: Any) -> None:
         """Record that threads read elements. Raises DataRace."""
@@ -372,62 +222,79 @@ class ShadowMemory:
 
     def _access(self, kind: str, array: CheckedArray, lanes: Lanes, line: int, position: Any, value: Any) -> None:
         chunk = lanes.chunk
-        if line in array.launch.program.benign_lines:
+        benign = array.launch.program.benign_lines
+        if line in benign:
             return
+        if benign and self._values is None:
+            self._values = array.flat.copy()
         epochs = chunk.epochs if self.own else chunk.global_epochs
         access = Access(lanes, line, position, epochs, chunk.warp_epochs)
         if self.own and chunk.interval != self._interval:
             # A barrier of all threads orders everything before it before everything after it.
             self._interval, self._replays, self._logged_positions = chunk.interval, False, 0
             self._log.clear()
-        if not self._replays:
-            if self._add_to_log(kind, array, access, value):
-                return
+        if self._replays or not self._add_to_log(kind, array, access, value):
             self._replays = True
             for logged_array, logged_kind, logged, changes in self._log:
                 self._records.add(logged_kind, logged_array, logged, None, changes)
             self._log.clear()
-        self._records.add(kind, array, access, value)
+            self._records.add(kind, array, access, value, before=self._stored(array))
+        if kind == WRITE and self._values is not None:
+            self._values[each_position(position, lanes.size)] = value
+
+    def _stored(self, array: CheckedArray) -> np.ndarray:
+        """Return the values that the recorded writes have stored."""
+        return array.flat if self._values is None else self._values
 
     def _add_to_log(self, kind: str, array: CheckedArray, access: Access, value: Any) -> bool:
         """Log an access if no race with the logged accesses is possible; return whether it was logged."""
         position = access.position
         index = position.index if isinstance(position, AffinePositions) else None
-        if not self._log:
-            self._kinds, self._footprint = _BITS[kind], None
-            self._written.clear()
-            self._patterns = DisjointPatterns(position) if isinstance(position, AffinePositions) else None
-        else:
-            self._kinds |= _BITS[kind]
-            if self._patterns is not None and (index is None or not self._patterns.add(index)):
-                self._patterns = None
-        rewrites = index is not None and kind == WRITE and index.start in self._written
+        self._add_pattern(kind, position)
         if _MAY_RACE[self._kinds] and (self._patterns is None or not self._patterns.are_disjoint):
-            if self.own:
-                if not self._fits_footprint(kind, access):
-                    return False
-                rewrites = self._footprint is not None and self._footprint.rewrites
-            else:
-                if not self._is_single(access):
-                    return False
-                rewrites = self._single is not None and self._single.repeats
-        elif index is None or access.lanes.selection is not None:
-            self._logged_positions += access.lanes.size
+            if not self._touches_alone(kind, access):
+                return False
+            rewrites = self._rewrites
+        else:
+            rewrites = index is not None and index.start in self._written
+            if index is None or access.lanes.selection is not None:
+                self._logged_positions += access.lanes.size
         if len(self._log) >= _MAX_LOGGED or self._logged_positions > _MAX_POSITIONS:
             return False
-        changes: Changes = None
-        if kind == WRITE:
-            if index is not None:
-                self._written.add(index.start)
-            if rewrites and not array.launch.strict:
-                changes = self._changes(array, position, value)
+        changes = self._changes(array, position, value) if kind == WRITE and rewrites else None
+        if kind == WRITE and index is not None:
+            self._written.add(index.start)
         self._log.append((array, kind, access if self.own else _without_caches(access), changes))
         return True
 
-    def _changes(self, array: CheckedArray, position: Any, value: Any) -> Changes:
-        """Return which elements of an access a value changes."""
+    def _add_pattern(self, kind: str, position: Any) -> None:
+        """Add the kind and the formula of an access to those of the logged ones."""
         is_affine = isinstance(position, AffinePositions)
-        elements = position.take(array.flat, copied=False) if is_affine else array.flat[position]
+        if not self._log:
+            self._kinds, self._footprint = _BITS[kind], None
+            self._written.clear()
+            self._patterns = DisjointPatterns(position) if is_affine else None
+            return
+        self._kinds |= _BITS[kind]
+        if self._patterns is not None and not (is_affine and self._patterns.add(position.index)):
+            self._patterns = None
+
+    def _touches_alone(self, kind: str, access: Access) -> bool:
+        return self._fits_footprint(kind, access) if self.own else self._is_single(access)
+
+    @property
+    def _rewrites(self) -> bool:
+        """Whether the last access may have written elements that had been written, as footprint or single access."""
+        if self.own:
+            return self._footprint is not None and self._footprint.rewrites
+        return self._single is not None and self._single.repeats
+
+    def _changes(self, array: CheckedArray, position: Any, value: Any) -> Changes:
+        """Return which elements of an access a value changes; None in strict mode, in which values do not matter."""
+        if array.launch.strict:
+            return None
+        stored = self._stored(array)
+        elements = position.take(stored, copied=False) if isinstance(position, AffinePositions) else stored[position]
         changed = ~np.asarray(is_equal(elements, value))
         if not changed.any():
             return None

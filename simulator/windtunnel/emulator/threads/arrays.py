@@ -320,9 +320,8 @@ class ThreadArray:
                 for thread, write in current.writes.items()
                 if write[2] is not None or not _equal(write[1], value)
             }
-        last, stored, another = current.writes.get(clock.thread, (None, None, None))
-        if last is not None and not _equal(stored, value):
-            another = last
+        before = current.writes.get(clock.thread)
+        another = None if before is None else before[2] if _equal(before[1], value) else before[0]
         current.writes[clock.thread] = (access, value, another)
 
     def _require_order(self, clock: Clock, earlier: ClockedAccess | None, at: int, access: ClockedAccess) -> None:
