@@ -132,7 +132,10 @@ class Calls(Expressions):
 
     def _definition(self, declared: Node) -> Node | None:
         """Return a function's definition; None if it has no body."""
-        for one in (declared, *(Node(declared.unit, c) for c in [declared.cursor.get_definition()] if c is not None)):
+        for one in (
+            declared,
+            *(declared.unit.declaration(c) for c in [declared.cursor.get_definition()] if c is not None),
+        ):
             if any(kid.kind == "COMPOUND_STMT" for kid in one.kids):
                 return one
         return None

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.csource import ctype
@@ -59,12 +59,15 @@ def library() -> Any:
 class Node:
     """A cursor of Clang's tree: an expression, a statement or a declaration."""
 
-    __slots__ = ("_kids", "_type", "cursor", "kind", "unit")
+    __slots__ = ("_kids", "_name", "_place", "_referred", "_type", "cursor", "kind", "unit")
 
     def __init__(self, unit: Unit, cursor: Any) -> None:
         self.unit, self.cursor, self.kind = unit, cursor, cursor.kind.name
         self._kids: list[Node] | None = None
         self._type: CType | None = None
+        self._name: str | None = None
+        self._place: tuple[str, int, int] | None = None
+        self._referred: Node | None | Literal[False] = False
 
     @property
     def kids(self) -> list[Node]:
@@ -83,13 +86,17 @@ class Node:
     @property
     def name(self) -> str:
         """The name of a declaration, or of what an expression refers to."""
-        return str(self.cursor.spelling)
+        if self._name is None:
+            self._name = str(self.cursor.spelling)
+        return self._name
 
     @property
     def referred(self) -> Node | None:
         """The declaration that a name refers to."""
-        target = self.cursor.referenced
-        return None if target is None or target == self.cursor else Node(self.unit, target)
+        if self._referred is False:
+            target = self.cursor.referenced
+            self._referred = None if target is None or target == self.cursor else self.unit.declaration(target)
+        return self._referred
 
     @property
     def key(self) -> int:
@@ -139,8 +146,11 @@ class Node:
     @property
     def place(self) -> tuple[str, int, int]:
         """File, line and column; of a macro, where it is used."""
-        where = self.cursor.location
-        return (str(where.file) if where.file is not None else self.unit.file), where.line, where.column
+        if self._place is None:
+            where = self.cursor.location
+            file = where.file
+            self._place = (self.unit.file if file is None else str(file.name)), where.line, where.column
+        return self._place
 
     @property
     def selected(self) -> str | None:
@@ -202,6 +212,7 @@ class Unit:
         self._texts: dict[str, list[str]] = {file: self.lines}
         self._types: dict[str, CType] = {}
         self._records: dict[int, ctype.Record] = {}
+        self._declarations: dict[int, Node] = {}
         self.notes: list[str] = []
         """What was left out: errors in functions of the host, which are not run."""
         host: list[tuple[str, int, int]] | None = None
@@ -256,6 +267,14 @@ class Unit:
                 self._texts[file] = []
         lines = self._texts[file]
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+    def declaration(self, cursor: Any) -> Node:
+        """Return the node of a declaration: one for all that refer to it, so that its parts are read once."""
+        key = int(cursor.hash)
+        known = self._declarations.get(key)
+        if known is None:
+            known = self._declarations[key] = Node(self, cursor)
+        return known
 
     def declarations(self) -> Iterator[Node]:
         """Yield the declarations at the top and in namespaces, in order."""

@@ -257,7 +257,7 @@ class CFunction(CompiledSource):
                     sizes[parameter.name] = int(given)
             for _ in range(_PASSES):
                 translator = Translator(self.module.unit, self._facts, self.node, sizes)
-                program = translator.program()
+                program = _translated(translator)
                 found = _joined(self._facts, translator.found)
                 if found == self._facts:
                     break
@@ -333,6 +333,24 @@ def _cast(given: Any, kind: types.Scalar) -> Any:
     if kind.kind in ("int", "uint"):
         return np.array(int(given) & (2**kind.bits - 1), f"u{kind.bits // 8}").astype(kind.dtype)[()]
     return kind.dtype.type(given)
+
+
+def _translated(translator: Translator) -> CProgram:
+    """Translate a kernel. What the translator does not expect is an error at the statement that it stands in."""
+    try:
+        return translator.program()
+    except (
+        AssertionError,
+        AttributeError,
+        IndexError,
+        KeyError,
+        StopIteration,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
+        at = translator.current or translator.kernel
+        raise at.refused(f"this statement is not supported ({type(error).__name__}: {error})") from error
 
 
 def _joined(old: Facts, new: Facts) -> Facts:

@@ -88,6 +88,7 @@ class Memory:
         self.places: list[tuple[str, int, int]] = [(unit.file, 0, 0)]
         self._lines: dict[tuple[str, int, int], int] = {}
         self.names: set[str] = set()
+        self._numbers: dict[str, int] = {}
         self.statics: dict[int, Obj] = {}
         self.frame = Frame("")
 
@@ -105,9 +106,10 @@ class Memory:
     def fresh(self, name: str) -> str:
         """Return a name that nothing else has."""
         name = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "value"
-        made, number = name, 1
+        made, number = name, self._numbers.get(name, 1)
         while made in self.names:
             made, number = f"{name}_{number}", number + 1
+        self._numbers[name] = number
         self.names.add(made)
         return made
 

@@ -38,6 +38,8 @@ class Statements(Calls):
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
         self.loops: list[_Loop] = []
+        self.current: Node | None = None
+        """The statement that is being translated."""
 
     def space_of(self, node: Node) -> str | None:
         """Return the memory that a variable is declared in: shared, global; None for a thread's own."""
@@ -59,6 +61,7 @@ class Statements(Calls):
     def statement(self, node: Node) -> None:
         """Translate a statement."""
         kind, line = node.kind, self.line(node)
+        self.current = node
         if kind == "COMPOUND_STMT":
             self.statements(node)
         elif kind == "DECL_STMT":

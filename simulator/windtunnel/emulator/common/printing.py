@@ -44,11 +44,11 @@ def _one(flags: str, width: str | None, precision: str | None, letter: str, valu
     if letter == "c":
         return str((spec + "c") % chr(int(value) & 0xFF))
     if letter in "di":
-        return (spec + "d") % int(value)
+        return str((spec + "d") % int(value))
     if letter in "ouxX":
         bits = 8 * getattr(value, "itemsize", 4)
-        return (spec + letter.replace("u", "d")) % (int(value) & (2**bits - 1))
-    return (spec + letter.replace("a", "e").replace("A", "E")) % float(value)
+        return str((spec + letter.replace("u", "d")) % (int(value) & (2**bits - 1)))
+    return str((spec + letter.replace("a", "e").replace("A", "E")) % float(value))
 
 
 def print_line(form: str, texts: Sequence[str | None], numbers: Sequence[Any]) -> None:
