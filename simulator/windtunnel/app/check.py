@@ -214,10 +214,11 @@ def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
                 where=Location(str(request.file)),
                 expected="FILE.cu, FILE.cl, FILE.py or LAUNCHES.yaml",
             )
-        key = (str(request.file), tuple(request.defines), tuple(request.include))
+        instance = "".join(request.kernel.split()) if request.kernel is not None and "<" in request.kernel else None
+        key = (str(request.file), tuple(request.defines), tuple(request.include), instance)
         if key not in modules:
-            modules[key] = CModule(request.file, request.defines, request.include)
-        function = modules[key].kernel(request.kernel)
+            modules[key] = CModule(request.file, request.defines, request.include, instance=instance)
+        function = modules[key].kernel(instance or request.kernel)
         made.append(_Kernel(function, function.__name__, _parameters(function)))
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from windtunnel.core.errors import InputError, Location
 from windtunnel.csource import ctype
 from windtunnel.csource.ctype import CType
-from windtunnel.csource.includes import check_includes
+from windtunnel.csource.includes import check_includes, without_comments
 from windtunnel.language import types
 
 PRELUDE = Path(__file__).parent / "prelude"
@@ -41,6 +42,8 @@ def library() -> Any:
         function.argtypes, function.restype = [cindex.Cursor], ctypes.c_int
     lib.clang_Cursor_getVarDeclInitializer.argtypes = [cindex.Cursor]
     lib.clang_Cursor_getVarDeclInitializer.restype = cindex.Cursor
+    lib.clang_Type_getValueType.argtypes, lib.clang_Type_getValueType.restype = [cindex.Type], cindex.Type
+    lib.clang_Type_getValueType.errcheck = cindex.Type.from_result
     lib.clang_Cursor_Evaluate.argtypes, lib.clang_Cursor_Evaluate.restype = [cindex.Cursor], ctypes.c_void_p
     for name, result in (
         ("clang_EvalResult_getKind", ctypes.c_int),
@@ -67,7 +70,7 @@ class Node:
         self._type: CType | None = None
         self._name: str | None = None
         self._place: tuple[str, int, int] | None = None
-        self._referred: Node | None | Literal[False] = False
+        self._referred: Node | Literal[False] | None = False
 
     @property
     def kids(self) -> list[Node]:
@@ -188,12 +191,18 @@ class Unit:
         defines: Macros, as ``NAME`` or ``NAME=VALUE``.
         include: Folders of headers.
         text: Its text; by default it is read from the file.
+        instance: An instance of a template to be made, such as ``scale<float>``.
 
     Raises InputError with Clang's message if it does not compile, and for an include that is not allowed.
     """
 
     def __init__(
-        self, file: str, defines: Sequence[str] = (), include: Sequence[str] = (), text: str | None = None
+        self,
+        file: str,
+        defines: Sequence[str] = (),
+        include: Sequence[str] = (),
+        text: str | None = None,
+        instance: str | None = None,
     ) -> None:
         self.file = file
         self.opencl = Path(file).suffix == ".cl"
@@ -206,7 +215,13 @@ class Unit:
                 ) from None
         check_includes(file, text, include, PRELUDE)
         cindex = library()
-        unsaved = [(file, text)]
+        self.instances: list[str] = [] if self.opencl else _instantiated(text)
+        """The instances of templates that the file names explicitly, such as ``scale<float>``, and one that is asked."""
+        if instance is not None:
+            self.instances.append(instance)
+        # A reference to an instance is what Clang shows its body for.
+        named = [f"static auto *__wt_instance_{n} = &{name};" for n, name in enumerate(self.instances)]
+        unsaved = [(file, "\n".join([text, *named, ""]) if named else text)]
         self._unit = cindex.Index.create().parse(file, args=self._arguments(defines, include), unsaved_files=unsaved)
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {file: self.lines}
@@ -288,16 +303,16 @@ class Unit:
 
         yield from inside(Node(self, self._unit.cursor))
 
-    def instances(self, template: Node) -> Iterator[Node]:
-        """Yield the instances of a function template that calls and references name."""
-        seen = {template.key}
-        for one in self._unit.cursor.walk_preorder():
-            target = one.referenced if one.kind.name in ("DECL_REF_EXPR", "CALL_EXPR") else None
-            if target is None or target.kind.name != "FUNCTION_DECL" or int(target.hash) in seen:
+    def named_instances(self) -> Iterator[tuple[str, Node]]:
+        """Yield the instances of templates that the file names explicitly, by their names, and that is asked."""
+        for node in self.declarations():
+            if node.kind != "VAR_DECL" or not node.name.startswith("__wt_instance_"):
                 continue
-            if target.spelling == template.name and target.location == template.cursor.location:
-                seen.add(int(target.hash))
-                yield Node(self, target)
+            for one in node.cursor.walk_preorder():
+                target = one.referenced if one.kind.name == "DECL_REF_EXPR" else None
+                if target is not None and target.kind.name == "FUNCTION_DECL":
+                    yield self.instances[int(node.name.rpartition("_")[2])], self.declaration(target)
+                    break
 
     # Types.
 
@@ -369,6 +384,14 @@ class Unit:
             name = "" if member.spelling.startswith("(anonymous") or "(unnamed" in member.spelling else member.spelling
             made.fields.append(ctype.Field(name, offset, self.type_of(member.type, Node(self, member))))
         return made
+
+
+def _instantiated(text: str) -> list[str]:
+    """Return the instances of kernels that a text instantiates explicitly."""
+    found = re.finditer(
+        r"\btemplate\s+(?!<)[^;{}()]*?__global__[^;{}()]*?\b(\w+\s*<[^;{}()]*>)\s*\(", without_comments(text)
+    )
+    return list(dict.fromkeys("".join(one[1].split()) for one in found))
 
 
 _NUMBERS = {

@@ -24,7 +24,7 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
     while pending:
         path, source = pending.pop()
         # A line that a backslash continues is one line to the preprocessor.
-        joined = re.sub(r"\\[ \t]*\n", " ", _without_comments(source))
+        joined = re.sub(r"\\[ \t]*\n", " ", without_comments(source))
         for found in _INCLUDE.finditer(joined):
             line = joined.count("\n", 0, found.start()) + 1
             where = Location(str(path), line)
@@ -52,7 +52,7 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
                     pending.append((target, target.read_text(encoding="utf-8", errors="replace")))
 
 
-def _without_comments(text: str) -> str:
+def without_comments(text: str) -> str:
     """Return a text with blanks in place of comments, and the same lines."""
 
     def blank(found: re.Match[str]) -> str:

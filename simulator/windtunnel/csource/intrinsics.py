@@ -276,7 +276,9 @@ class Intrinsics(Statements):
         """Translate ``__syncthreads_count`` and its kin: a count in shared memory, between barriers."""
         line = self.line(node)
         declared = node.referred
-        which = "count" if declared is None else declared.name.removeprefix("__syncthreads_")
+        which = (
+            "count" if declared is None else declared.name.rpartition("_")[2].replace("all", "and").replace("any", "or")
+        )
         condition = self.hold(self.condition(arguments[0]), "predicate")
         key = -1
         if key not in self.statics:
@@ -457,6 +459,13 @@ class Intrinsics(Statements):
         lane = self.hold(build.converted(self.number(arguments[1]), I32))
         width = build.converted(self.number(arguments[2]), I32) if len(arguments) > 2 else build.literal(line, 32, I32)
         assert value.type is not None  # noqa: S101  all expressions here have types
+        if how == "index" and not (isinstance(mask, ir.Literal) and mask.value == 0xFFFFFFFF):
+            place = build.converted(build.binary(line, "&", lane, build.literal(line, 31, I32)), U32)
+            bit = build.binary(line, "&", build.binary(line, ">>", mask, place), build.literal(line, 1, U32))
+            message = "a shuffle reads the value of a lane that its mask does not name"
+            full = isinstance(width, ir.Literal) and width.value == 32
+            if full:
+                self.emit(ir.Require(line, build.truth(bit), "UninitializedRead", message))
         if isinstance(width, ir.Literal) and width.value == 32:
             return self._exchange(line, f"shuffle.{how}", [mask, value, lane], value.type)
         source = self.hold(self._source(line, how, lane, self.hold(width)), "source")

@@ -364,11 +364,17 @@ class CModule:
     """The kernels of a C file, by name, and the variables of the file, which live as long as it."""
 
     def __init__(
-        self, file: str | Path, defines: Sequence[str] = (), include: Sequence[str] = (), text: str | None = None
+        self,
+        file: str | Path,
+        defines: Sequence[str] = (),
+        include: Sequence[str] = (),
+        text: str | None = None,
+        instance: str | None = None,
     ) -> None:
-        self.unit = Unit(str(file), defines, include, text)
+        self.unit = Unit(str(file), defines, include, text, instance)
         self._memory: dict[str, np.ndarray] = {}
         self.kernels: dict[str, CFunction] = {}
+        self.templates: list[str] = []
         for node in self.unit.declarations():
             if (
                 node.kind == "FUNCTION_DECL"
@@ -377,17 +383,24 @@ class CModule:
             ):
                 self.kernels[node.name] = CFunction(self, node)
             elif node.kind == "FUNCTION_TEMPLATE" and node.has("CUDAGLOBAL_ATTR"):
-                self._instances(node)
-
-    def _instances(self, node: Node) -> None:
-        """Add the instances of a kernel that is a template."""
-        for one in self.unit.instances(node):
-            self.kernels.setdefault(one.name, CFunction(self, one))
+                self.templates.append(node.name)
+        for name, node in self.unit.named_instances():
+            self.kernels[name] = CFunction(self, node)
+        # An instance may go by the template's name if there is no other.
+        for name in self.templates:
+            instances = [one for one in self.kernels if one.startswith(f"{name}<")]
+            if len(instances) == 1:
+                self.kernels.setdefault(name, self.kernels[instances[0]])
 
     def kernel(self, name: str | None) -> CFunction:
         """Return a kernel. Raises InputError if there is none of this name, or several and no name."""
         known = list(self.kernels)
         where = Location(self.unit.file)
+        if name is None:
+            known = [one for one in known if f"{one}<" not in "".join(known) or "<" in one]
+        if not known and self.templates:
+            example = f"--kernel '{self.templates[0]}<...>'"
+            raise InputError("kernels that are templates only", where=where, expected=f"an instance: {example}")
         if not known:
             raise InputError("no kernel", where=where, expected="a function with __global__ or __kernel")
         if name is None:

@@ -464,10 +464,12 @@ class Statements(Calls):
             return build.unary(line, "not", self._matches(line, value, others, sections))
         result: ir.Expr | None = None
         for label in labels:
-            found = build.converted(self.number(operands(label)[0]), value.type)
-            if len(label.kids) > 2:
-                raise label.refused("a range of cases")
-            equal = build.binary(line, "==", value, found)
+            first = build.converted(self.number(operands(label)[0]), value.type)
+            equal = build.binary(line, "==", value, first)
+            if len(label.kids) > 2:  # a range of cases
+                last = build.converted(self.number(operands(label)[1]), value.type)
+                sides = (build.binary(line, ">=", value, first), build.binary(line, "<=", value, last))
+                equal = ir.Logic(line, "and", *sides, type=BOOL)
             result = equal if result is None else ir.Logic(line, "or", result, equal, type=BOOL)
         assert result is not None  # noqa: S101  a section has a label
         return result
@@ -513,8 +515,7 @@ def _sections(body: Node) -> list[tuple[list[Node], list[Node]]] | None:
         inner: Node | None = kid
         while inner is not None and inner.kind in ("CASE_STMT", "DEFAULT_STMT"):
             labels.append(inner)
-            rest = inner.kids[1:] if inner.kind == "CASE_STMT" else inner.kids
-            inner = rest[-1] if rest else None
+            inner = inner.kids[-1] if len(inner.kids) > (inner.kind == "CASE_STMT") else None
         if labels:
             if sections and not sections[-1][1]:
                 sections[-1][0].extend(labels)
