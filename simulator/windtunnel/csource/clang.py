@@ -216,7 +216,7 @@ class Unit:
         check_includes(file, text, include, PRELUDE)
         cindex = library()
         self.instances: list[str] = [] if self.opencl else _instantiated(text)
-        """The instances of templates that the file names explicitly, such as ``scale<float>``, and one that is asked."""
+        """The instances of templates that the file names explicitly (``scale<float>``), and one that is asked."""
         if instance is not None:
             self.instances.append(instance)
         # A reference to an instance is what Clang shows its body for.

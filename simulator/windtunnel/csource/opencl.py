@@ -47,7 +47,9 @@ class OpenCL(OpenCLNumbers):
             "get_global_offset": self._zero, "get_global_linear_id": self._linear_id,
             "get_local_linear_id": self._linear_id, "prefetch": self._nothing,
             "async_work_group_copy": self._group_copy, "async_work_group_strided_copy": self._group_copy,
-            "wait_group_events": self._group_wait, "work_group_all": self._counted, "work_group_any": self._counted, "printf": self._printf,
+            "wait_group_events": self._group_wait,
+            "work_group_all": self._counted, "work_group_any": self._counted,
+            "printf": self._printf,
         }  # fmt: skip
         if name in special:
             return special[name](node, arguments)

@@ -196,10 +196,10 @@ class CountedArray:
         """Return the length of a side."""
         return self._array.side(number)
 
-    def load(self, lanes: Lanes, line: int, *indices: Value) -> Value:
+    def load(self, lanes: Lanes, line: int, *indices: Value, copied: bool = False) -> Value:
         """Return elements."""
         self._counter.memory(self._array, "load", lanes, line, indices)
-        return self._array.load(lanes, line, *indices)
+        return self._array.load(lanes, line, *indices, copied=copied)
 
     def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
         """Set elements."""
