@@ -84,6 +84,8 @@ class Node:
         """The type of an expression or a declaration."""
         if self._type is None:
             self._type = self.unit.type_of(self.cursor.type, self)
+            if self.kind == "PARM_DECL" and isinstance(self._type, ctype.Array):
+                self._type = ctype.Pointer(self._type.element)  # as C adjusts it
         return self._type
 
     @property

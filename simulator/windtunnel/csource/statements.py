@@ -136,8 +136,11 @@ class Statements(Calls):
             self.frame.bound[node.key] = self._closure(bare(initial))
             return
         function = self.function
-        if node.cursor.storage_class.name == "STATIC" and not node.cursor.type.is_const_qualified():
-            raise node.refused(f"the static variable '{node.name}' in a function", "a variable of the file")
+        if node.cursor.storage_class.name == "STATIC":
+            if "const " not in node.cursor.type.spelling or initial is None:
+                raise node.refused(f"the static variable '{node.name}' in a function", "a variable of the file")
+            self.frame.bound[node.key] = self.static(node, "global")
+            return
         if isinstance(kind, Pointer) and initial is not None and node.key not in self.assigned_in(function):
             value = self._to(initial, self.value(initial), initial.type, kind)
             if isinstance(value, Ptr):
