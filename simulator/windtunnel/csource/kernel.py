@@ -13,7 +13,7 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.csource.clang import Node, Unit
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
 from windtunnel.csource.memory import Facts, stored
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
@@ -200,7 +200,7 @@ def _constants(node: Node, kind: CType, translator: Translator) -> list[tuple[in
         return [(at, 0, name) for at, name in leaves.items()]
     with translator.block() as body:
         value = translator.listed(initial, kind) if initial.kind == "INIT_LIST_EXPR" else None
-        if value is None and isinstance(kind, (Number, Pointer)):
+        if value is None and isinstance(kind, (Number, Pointer, Vector)):
             value = translator.value(initial)
         elif value is None and initial.kind == "STRING_LITERAL" and isinstance(kind, Array):
             text = str(initial.evaluated() or "").encode() + b"\0"
