@@ -165,6 +165,8 @@ class Calls(Expressions):
                 )
             else:
                 this = self.place(inner)
+        if declared.cursor.is_virtual_method() and (whole is None or isinstance(this, Mem)):
+            raise node.refused(f"a call of the virtual method '{declared.name}'", "a method that is not virtual")
         if (
             declared.name == "operator="
             and (definition is None or _is_implicit(declared))

@@ -14,7 +14,7 @@ import numpy as np
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
-from windtunnel.csource.memory import Facts, stored
+from windtunnel.csource.memory import Facts, member_name, stored
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
 from windtunnel.csource.values import Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
@@ -175,12 +175,17 @@ class Translator(OpenCL):
             else:
                 self.frame.bound[node.key] = start
             return
-        if not kind.leaves or any(isinstance(leaf, Pointer) for _, leaf in kind.leaves):
+        if not kind.leaves:
             raise node.refused(f"the parameter '{name}' of this type", "numbers, vectors, structs of numbers, pointers")
         var = self.variable(name, kind)
         for offset, leaf in kind.leaves:
             own = var.leaves[offset]
-            assert isinstance(leaf, Number)  # noqa: S101  checked above
+            if isinstance(leaf, Pointer):
+                made = self.new_object(own, "parameter", None, leaf.pointee, line)
+                objects.append((made.name, line))
+                parameters.append(ir.Parameter(made.name, None, line))
+                self.write_pointer(line, own, self.start_of(made))
+                continue
             del self.variables[own]
             self.scalars[own] = leaf.scalar
             parameters.append(ir.Parameter(own, leaf.scalar, line))
@@ -236,9 +241,14 @@ class CFunction(CompiledSource):
         """The parameters, in order."""
         found = []
         for number, kid in enumerate(k for k in self.node.kids if k.kind == "PARM_DECL"):
-            kind = kid.type
-            space = (kind.space or "global") if isinstance(kind, Pointer) else ""
-            found.append(KernelParameter(kid.name or f"argument_{number}", kind, space, kid.place[1]))
+            kind, name = kid.type, kid.name or f"argument_{number}"
+            # A struct with pointers is passed as its members, one by one.
+            parts: Sequence[tuple[str, CType]] = [(name, kind)]
+            if _has_pointers(kind):
+                parts = [(f"{name}.{member_name(kind, offset)}", leaf) for offset, leaf in kind.leaves]
+            for part, leaf in parts:
+                space = (leaf.space or "global") if isinstance(leaf, Pointer) else ""
+                found.append(KernelParameter(part, leaf, space, kid.place[1]))
         return found
 
     def __call__(self, *arguments: Any) -> Any:
@@ -430,6 +440,10 @@ class CModule:
         """Return the memory of a variable of the file, as an array."""
         memory = self._memory[name]
         return memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def _has_pointers(kind: CType) -> bool:
+    return isinstance(kind, Record) and any(isinstance(leaf, Pointer) for _, leaf in kind.leaves)
 
 
 def _is_kernel(node: Node, *, opencl: bool) -> bool:

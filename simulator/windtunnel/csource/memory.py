@@ -166,7 +166,7 @@ class Memory:
         made = Var(self.fresh(name), kind)
         single = len(kind.leaves) == 1 and kind.leaves[0][0] == 0 and not isinstance(kind, Record)
         for offset, leaf in kind.leaves:
-            own = made.name if single else self.fresh(f"{made.name}_{_member(kind, offset)}")
+            own = made.name if single else self.fresh(f"{made.name}_{member_name(kind, offset)}")
             made.leaves[offset] = own
             if isinstance(leaf, Number):
                 self.variables[own] = leaf.scalar
@@ -546,12 +546,14 @@ def _part(value: Aggregate, offset: int, kind: CType) -> Value:
     return Aggregate(kind, {at: value.parts[offset + at] for at, _ in kind.leaves if offset + at in value.parts})
 
 
-def _member(kind: CType, offset: int) -> str:
+def member_name(kind: CType, offset: int) -> str:
     """Return the name of the member at an offset."""
     if isinstance(kind, Record):
         for one in kind.fields:
             if one.offset <= offset < one.offset + max(one.type.size, 1):
-                inner = _member(one.type, offset - one.offset) if isinstance(one.type, (Record, Array, Vector)) else ""
+                inner = (
+                    member_name(one.type, offset - one.offset) if isinstance(one.type, (Record, Array, Vector)) else ""
+                )
                 return "_".join(part for part in (one.name, inner) if part) or str(offset)
     if isinstance(kind, Vector):
         number = offset // kind.element.size
