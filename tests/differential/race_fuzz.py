@@ -307,7 +307,7 @@ def launch(kernel: RandomKernel, compiled: CompiledKernel, arrays: Sequence[np.n
         Executable.launch(
             compiled,
             (kernel.blocks, 1, 1),
-            (kernel.threads, 1, 1),
+            (kernel.width, kernel.threads // kernel.width, 1),
             arrays,
             device="l4",
             warp=kernel.warp,
@@ -357,7 +357,9 @@ def _check_order(kernel: RandomKernel, compiled: CompiledKernel, order: int | No
     if races:
         assert isinstance(found, DataRace), f"missed {races[0]}, found {found!r}: {text}"
         described = {(frozenset((a.line, b.line)), frozenset((a.thread, b.thread))) for a, b in races}
-        threads = frozenset(block[0] * kernel.threads + thread[0] for block, thread in found.threads)
+        threads = frozenset(
+            block[0] * kernel.threads + thread[1] * kernel.width + thread[0] for block, thread in found.threads
+        )
         assert (frozenset(found.lines), threads) in described, f"{found} is not a race: {text}"
         return "race"
     assert type(found) is type(other), f"false alarm {found!r}, expected {other!r}: {text}"

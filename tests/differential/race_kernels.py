@@ -22,6 +22,7 @@ class RandomKernel:
         text: Its module.
         blocks: Blocks of the grid.
         threads: Threads of a block.
+        width: Threads of a block along x; the others are along y.
         warp: Threads of a warp.
         strict: Whether equal writes are reported.
         aliased: Whether its arrays ``a`` and ``c`` are one buffer.
@@ -31,6 +32,7 @@ class RandomKernel:
     text: str
     blocks: int
     threads: int
+    width: int
     warp: int
     strict: bool
     aliased: bool
@@ -68,6 +70,7 @@ class _Writer:
         self.warp = draw.choice([2, 4, 4, 8, 32])
         if draw.some(0.1):  # whole warps of 32, and a partial one
             self.threads, self.warp, self.blocks = 40, 32, draw.choice([1, 2])
+        self.width = self.threads // 2 if self.threads % 2 == 0 and draw.some(0.25) else self.threads
         self.sparse = draw.some(0.5)
         self.fences = draw.some(0.3)
         self.kinds: list[str] = []
@@ -95,9 +98,7 @@ class _Writer:
             "    x[i] += by",
             "",
             "def kernel(a: i32[:], b: i32[:, :], c: i32[:], f: f32[:], flags: i32[:], out: i32[:]):",
-            "    t = threadIdx.x",
-            "    u = blockIdx.x",
-            "    me = grid(1)",
+            *self._identities(),
             "    acc = 0",
             "    s = shared.array(48, i32)",
             "    s[t] = t",
@@ -109,11 +110,21 @@ class _Writer:
             "\n".join([*head, *self.lines, "    out[me] = acc", ""]),
             self.blocks,
             self.threads,
+            self.width,
             self.warp,
             strict=draw.some(0.2),
             aliased=draw.some(0.1),
             ordered_by_chance=self.by_chance,
         )
+
+    def _identities(self) -> list[str]:
+        if self.width == self.threads:
+            return ["    t = threadIdx.x", "    u = blockIdx.x", "    me = grid(1)"]
+        return [
+            f"    t = threadIdx.x + {self.width} * threadIdx.y",
+            "    u = blockIdx.x",
+            f"    me = u * {self.threads} + t",
+        ]
 
     def emit(self, text: str) -> None:
         mark = "  # windtunnel: benign" if self.benign and self.draw.some(0.15) else ""
@@ -405,6 +416,8 @@ class _Writer:
             "me % 3",
             f"acc * 0 + {width // 2}",
         ]
+        if self.width < width:
+            shared += ["threadIdx.x", "threadIdx.y", f"threadIdx.x * {width // self.width} + threadIdx.y"]
         if self.loops:
             shared += [self.loops[-1], f"t + {self.loops[-1]}", f"({self.loops[-1]} + t) % 4"]
         return draw.choice(shared)

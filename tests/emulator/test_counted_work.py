@@ -12,6 +12,7 @@ import pytest
 import windtunnel
 from windtunnel import atomic, blockIdx, errors, f32, f64, grid, i32, shared, syncthreads, threadfence, threadIdx
 from windtunnel.runtime.work_counts import WorkCounts
+from windtunnel_models.catalogue import shipped_catalogue
 
 N, BLOCK = 1 << 14, 256
 WARPS = N // 32
@@ -204,3 +205,28 @@ def test_occupancy_is_limited_by_registers_and_shared_memory() -> None:
         accelerator.launch(odd_ones, N // BLOCK, BLOCK, a, shared_bytes=48_000)
     # 65,536 registers hold two blocks of 256 threads with 128 each, of eight; 227 KiB of shared memory hold four.
     assert [launch.theoretical_occupancy for launch in profile.launches] == [0.25, 0.5]
+
+
+@pytest.mark.accelerator("h200-sxm-141gb", counted=True)
+def test_the_marker_counts_work(accelerator: Any) -> None:
+    a = accelerator.to_device(floats())
+    with (
+        accelerator.expect(time_s=1e-3),
+        pytest.raises(AssertionError, match="time_s"),
+        accelerator.expect(time_s=2e-5),
+    ):
+        accelerator.launch(long, N // BLOCK, BLOCK, a, 100_000)
+
+
+def test_every_device_that_runs_kernels_prices_counted_work() -> None:
+    catalogue = shipped_catalogue()
+    for sku in catalogue.skus():
+        device = catalogue.device(sku)
+        if device.kind.name not in ("gpu", "cpu"):
+            continue
+        with windtunnel.device(sku, counted=True) as accelerator, accelerator.profile() as profile:
+            a = accelerator.to_device(floats(512))
+            accelerator.launch(odd_ones, 4, 128, a)
+            accelerator.launch(long, 4, 128, a, 5)
+            accelerator.synchronize()
+            assert all(0 < launch.duration_s < 1e-3 for launch in profile.launches), sku

@@ -87,8 +87,9 @@ def explore(
 ) -> Exploration:
     """Run ``program(accelerator)`` on a new ``device`` for each schedule of its kernels' threads.
 
-    ``schedules`` is the number of schedules, or their seeds, and ``strict`` is as for ``device``. The exception of the first schedule that fails (a finding,
-    or an assertion of the program) has a note with the seed and how to repeat it. See ``docs/kernels.md``.
+    ``schedules`` is the number of schedules, or their seeds, and ``strict`` is as for ``device``. The exception of the
+    first schedule that fails (a finding, or an assertion of the program) has a note with the seed and how to repeat it.
+    See ``docs/kernels.md``.
     """
     from windtunnel.runtime.explore import explored
 
