@@ -299,6 +299,10 @@ class Memory:
                         e.copied = True
         return Aggregate(kind, parts)  # type: ignore[arg-type]
 
+    def _is_global(self, at: Ptr) -> bool:
+        """Return whether a pointer points into the grid's memory."""
+        return any(base in self.objects and self.objects[base].space in ("parameter", "global") for base in at.bases)
+
     def _is_shared(self, at: Ptr) -> bool:
         """Return whether a pointer may point into memory that threads share."""
         return any(base not in self.objects or self.objects[base].space != "local" for base in at.bases)
@@ -321,6 +325,8 @@ class Memory:
         """Assign a value of the place's type."""
         kind = place.type
         if isinstance(value, Aggregate):
+            if isinstance(place, Mem) and self._is_global(place.at):
+                _require_set(value)
             if len(value.parts) > 1:
                 if isinstance(place, (Reg, Swizzle)):
                     value = self.hold_value(value)
@@ -535,6 +541,14 @@ class Memory:
         else:
             self.emit(ir.Assign(line, result, build.literal(line, 0, scalar)))
         return build.converted(ir.Variable(line, result, type=scalar), kind.scalar)
+
+
+def _require_set(value: Aggregate) -> None:
+    """Let all parts of a struct be checked: what was never set must not get into the grid's memory."""
+    for part in value.parts.values():
+        for e in ir.inside(part) if isinstance(part, ir.Expr) else ():
+            if isinstance(e, (ir.Variable, ir.Load)):
+                e.copied = False
 
 
 def _part(value: Aggregate, offset: int, kind: CType) -> Value:
