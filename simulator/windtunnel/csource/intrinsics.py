@@ -79,7 +79,7 @@ class Intrinsics(Statements):
             return None
         found = _ATOMIC.match(name)
         if found is not None:
-            return self._atomic(node, _ATOMICS[found[1]], arguments)
+            return self._atomic(node, _ATOMICS[found[1]], arguments, of_block=found[2] == "_block")
         found = _SHUFFLE.match(name)
         if found is not None:
             return self._shuffle(node, found[1] or "index", arguments, masked=bool(found[2]))
@@ -308,14 +308,14 @@ class Intrinsics(Statements):
 
     # Memory.
 
-    def _atomic(self, node: Node, op: str, arguments: Sequence[Node]) -> Value:
+    def _atomic(self, node: Node, op: str, arguments: Sequence[Node], *, of_block: bool) -> Value:
         pointer = arguments[0].type
         kind = pointer.pointee if isinstance(pointer, Pointer) else None
         if not isinstance(kind, Number):
             raise node.refused("an atomic operation on something that is no number")
         at = self.pointer(arguments[0])
         values = [build.converted(self.number(one), kind.scalar) for one in arguments[1:]]
-        return self.atomic(node, op, at, kind, values)
+        return self.atomic(node, op, at, kind, values, of_block=of_block)
 
     def _memcpy(self, node: Node, arguments: Sequence[Node]) -> Value:
         to, source, count = arguments[:3]

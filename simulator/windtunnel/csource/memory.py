@@ -505,7 +505,9 @@ class Memory:
             at = self.hold_pointer(at)
             self._dispatch(line, at, mark)
 
-    def atomic(self, node: Node, op: str, at: Ptr, kind: Number, values: Sequence[ir.Expr]) -> ir.Expr:
+    def atomic(
+        self, node: Node, op: str, at: Ptr, kind: Number, values: Sequence[ir.Expr], *, of_block: bool = False
+    ) -> ir.Expr:
         """Emit an atomic operation, and return the number that was there before."""
         line, scalar = self.line(node), stored(kind)
         result = self.fresh("before")
@@ -531,7 +533,8 @@ class Memory:
                 raise node.refused(f"atomic operations on one object as {storage} and as {scalar}")
             index = self.linear(line, at, storage.bits // 8)
             given = [build.bits_as(build.converted(value, scalar), storage) for value in values]
-            made = ir.Atomic(line, op, base, [index], given, type=storage)
+            scoped = of_block and self.objects[base].space != "shared"
+            made = ir.Atomic(line, op, base, [index], given, scoped, type=storage)
             self.emit(ir.Assign(line, result, build.bits_as(made, scalar)))
 
         if at.bases:

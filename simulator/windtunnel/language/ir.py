@@ -158,6 +158,8 @@ class Atomic(Expr):
     array: str
     indices: Sequence[Expr]
     values: Sequence[Expr]
+    of_block: bool = False
+    """Whether it is atomic among the threads of its block only."""
 
 
 @dataclass(eq=False)

@@ -19,11 +19,11 @@ FOUND = {
     "misaligned": ["MisalignedAccess"],
     "undefined-shuffle": ["BarrierDivergence", "UninitializedRead"],
     "equal-writes": ["DataRace"],
+    "scoped-atomic": ["DataRace"],
 }
 """The classes of findings, where the truth is no class of `windtunnel.errors`."""
 OPEN = {
     "race_barrier_of_half_a_block": "a barrier of some warps (bar.sync 1, 32) is refused",
-    "race_block_atomic_across_blocks": "the scope of an atomic operation is not followed",
 }
 """The kernels of which the verdict is not the author's, and why (docs/open-ends.md)."""
 ROUNDED = {

@@ -395,7 +395,7 @@ class LockstepGenerator(Writer):
         values = [self.value(value, frame) for value in e.values]
         indices = [self.value(index, frame) for index in e.indices]
         arguments = f"{frame.lanes}, {e.line}, {e.op!r}, [{', '.join(values)}], {used}, {', '.join(indices)}"
-        return f"a_{e.array}.atomic({arguments})"
+        return f"a_{e.array}.atomic({arguments}{', of_block=True' if e.of_block else ''})"
 
     def _index(self, e: ir.Index, frame: Frame) -> str:
         if e.what in ("thread", "block"):

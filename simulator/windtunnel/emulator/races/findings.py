@@ -11,6 +11,8 @@ from windtunnel.emulator.common.launch import Launch
 
 READ, WRITE, ATOMIC, FAILED = "reads", "writes", "atomically changes", "atomically compares"
 """The kinds of access, as they stand in messages. The last is a compare-and-swap that did not find the value."""
+OF_BLOCK = "atomically (in the scope of its block) changes"
+"""The kind of an atomic operation that is one among the threads of its block only."""
 _ACROSS_BLOCKS = (
     "threads of two blocks are ordered only by a fence with an atomic operation, a grid barrier or another launch"
 )

@@ -15,6 +15,7 @@ from windtunnel.emulator.common.layout import index_in
 from windtunnel.emulator.races.findings import (
     ATOMIC,
     FAILED,
+    OF_BLOCK,
     READ,
     WRITE,
     AccessReport,
@@ -160,6 +161,8 @@ class ThreadArray:
         is_shared: bool = False,
     ) -> None:
         self.is_shared = is_shared
+        self.scopes: dict[int, tuple[int, int]] = {}
+        """For each element the last thread that changed it atomically in its block only, and the line."""
         self.copies: list[Copies] = []
         """The asynchronous copies in flight that read or write elements."""
         self.launch, self.name, self.shape, self.flat = launch, name, tuple(shape), flat
@@ -214,9 +217,13 @@ class ThreadArray:
         if self.uninitialised is not None:
             self.uninitialised[at] = False
 
-    def atomic(self, thread: Accessor, line: int, op: str, values: Sequence[Any], *indices: Any) -> Any:
+    def atomic(
+        self, thread: Accessor, line: int, op: str, values: Sequence[Any], *indices: Any, of_block: bool = False
+    ) -> Any:
         """Change an element and return the value before. Raises OutOfBounds, UninitializedRead or DataRace."""
         at = self._position(thread, line, indices)
+        if (of_block or self.scopes) and self.checked:
+            self._check_scope(thread, line, at, of_block=of_block)
         if self.copies:
             check_flights(self, ATOMIC, np.array([at]), np.array([thread.id]), line)
         if self.uninitialised is not None:
@@ -243,6 +250,15 @@ class ThreadArray:
         if memory is not None and before != flat[at]:
             memory.record_change(at, thread, line)
         return before
+
+    def _check_scope(self, thread: Accessor, line: int, at: int, *, of_block: bool) -> None:
+        """Raise DataRace if atomic operations of two blocks meet, one of which is atomic in its block only."""
+        last = self.scopes.get(at)
+        if last is not None and self.launch.block_of(last[0]) != self.launch.block_of(thread.id):
+            reports = AccessReport(thread.id, ATOMIC, line), AccessReport(last[0], OF_BLOCK, last[1])
+            raise race(self.launch, self.name, self.index_of(at), *reports)
+        if of_block:
+            self.scopes[at] = (thread.id, line)
 
     def begin_copy(self, thread: Accessor, line: int, writes: bool, *indices: Any) -> None:
         """Record that an asynchronous copy of the thread reads or writes an element from now on."""

@@ -206,7 +206,16 @@ class CountedArray:
         self._counter.memory(self._array, "store", lanes, line, indices)
         self._array.store(lanes, line, value, *indices)
 
-    def atomic(self, lanes: Lanes, line: int, op: str, values: Sequence[Value], used: bool, *indices: Value) -> Value:
+    def atomic(
+        self,
+        lanes: Lanes,
+        line: int,
+        op: str,
+        values: Sequence[Value],
+        used: bool,
+        *indices: Value,
+        of_block: bool = False,
+    ) -> Value:
         """Change elements."""
         places = self._array.position(lanes, line, indices)
         is_integer = self._array.flat.dtype.kind != "f" and op not in ("exch", "cas")
