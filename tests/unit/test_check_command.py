@@ -151,6 +151,25 @@ def test_no_header_outside_of_the_folders_is_read(check: Command, tmp_path: Path
     assert check(kernel, *launch, "-D", "N=4", file=file)[0] == 0
 
 
+def test_errors_in_functions_of_the_host_are_notes_and_the_kernel_is_checked(check: Command) -> None:
+    host = """
+    #include <iostream>
+    #include <vector>
+    int main() {
+        std::vector<float> x(64);
+        float *device;
+        cudaMalloc(&device, 256);
+        neighbour<<<1, 64>>>((int *)device);
+        std::cout << "done" << std::endl;
+    }
+    """
+    code, out, err = check(NEIGHBOUR + host, "--grid", "1", "--block", "64", "--arg", "data=arange:65")
+    assert (code, "DataRace" in out) == (1, True)
+    assert "note: kernel.cu:10: in a function of the host, which is not run: no member named 'vector'" in err
+    code, _, err = check(NEIGHBOUR + "__device__ void f() { std::cout; }\n", "--grid", "1", "--block", "64")
+    assert (code, "kernel.cu:6" in err) == (2, True)
+
+
 def test_a_finding_in_a_header_bears_the_header_and_its_line(check: Command, tmp_path: Path) -> None:
     (tmp_path / "part.cuh").write_text("\n__device__ void put(int *a) {\n    a[threadIdx.x + 1] = 1;\n}\n")
     source = '#include "part.cuh"\n__global__ void k(int *a) { put(a); }\n'
