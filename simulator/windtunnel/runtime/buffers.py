@@ -70,8 +70,8 @@ class Buffer:
     def check(self, array: np.ndarray, operation: str, *, written: bool = False) -> None:
         """Check that ``array`` can be copied to this buffer, or, if ``written``, from it.
 
-        The array has the buffer's shape, or is the first part of it along the first axis. Raises InvalidArgument if it
-        has another shape or element type, or is read-only and must be written.
+        The array has the buffer's shape, or is the first part of it along the first axis, or has no elements. Raises
+        InvalidArgument if it has another shape or element type, or is read-only and must be written.
         """
         self.check_not_freed(operation)
         if not isinstance(array, np.ndarray):
@@ -80,7 +80,7 @@ class Buffer:
             raise self._wrong(operation, "the array is read-only")
         if array.dtype != self.dtype:
             raise self._wrong(operation, f"{array.dtype} elements for a buffer of {self.dtype}")
-        if not self._begins_with(array.shape or (1,)):
+        if array.size and not self._begins_with(array.shape or (1,)):
             raise self._wrong(operation, f"an array of shape {array.shape} for a buffer of shape {self.shape}")
 
     def _begins_with(self, shape: tuple[int, ...]) -> bool:
