@@ -454,4 +454,9 @@ def _is_kernel(node: Node, *, opencl: bool) -> bool:
         if token.spelling in ("(", "{"):
             break
         head.append(token.spelling)
-    return any(word in ("__kernel", "kernel") for word in head) or "__kernel" in node.unit.text_of(*node.place[:2])
+    if any(word in ("__kernel", "kernel") for word in head):
+        return True
+    # A macro may stand for the word.
+    words = "|".join(map(re.escape, head))
+    defined = rf"\s*#\s*define\s+({words})\s.*\b(__)?kernel\b"
+    return any(re.match(defined, line) for line in node.unit.lines)
