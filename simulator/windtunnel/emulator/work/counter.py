@@ -196,17 +196,26 @@ class CountedArray:
         """Return the length of a side."""
         return self._array.side(number)
 
-    def load(self, lanes: Lanes, line: int, *indices: Value) -> Value:
+    def load(self, lanes: Lanes, line: int, *indices: Value, copied: bool = False) -> Value:
         """Return elements."""
         self._counter.memory(self._array, "load", lanes, line, indices)
-        return self._array.load(lanes, line, *indices)
+        return self._array.load(lanes, line, *indices, copied=copied)
 
     def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
         """Set elements."""
         self._counter.memory(self._array, "store", lanes, line, indices)
         self._array.store(lanes, line, value, *indices)
 
-    def atomic(self, lanes: Lanes, line: int, op: str, values: Sequence[Value], used: bool, *indices: Value) -> Value:
+    def atomic(
+        self,
+        lanes: Lanes,
+        line: int,
+        op: str,
+        values: Sequence[Value],
+        used: bool,
+        *indices: Value,
+        of_block: bool = False,
+    ) -> Value:
         """Change elements."""
         places = self._array.position(lanes, line, indices)
         is_integer = self._array.flat.dtype.kind != "f" and op not in ("exch", "cas")
