@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.stencil import form_of
+from windtunnel.language.ir import TypedKernel
 from windtunnel.language.names import POSITION, Group, Name
 from windtunnel.language.types import Array, Scalar
 
@@ -141,6 +142,8 @@ def by_thread(function: Callable[..., Any]) -> bool:
     It is, if the function or one that it calls uses a name of the kernel language, or a parameter is annotated with one
     of its types. It also is, if the function only reads and assigns single elements of its parameters (``a[0] += 1``).
     """
+    if isinstance(function, TypedKernel):
+        return True
     try:
         source = source_of(function)
     except KernelError:

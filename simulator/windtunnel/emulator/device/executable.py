@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,11 +70,13 @@ class Executable:
 
     def specialised(self, arguments: Sequence[Any]) -> CompiledKernel:
         """Return the kernel compiled for arguments of these types. Raises KernelError."""
-        program, types = specialised(self.function, arguments)
+        typed = self.function.program if isinstance(self.function, ir.TypedKernel) else None
+        program, types = (typed, {}) if typed is not None else specialised(self.function, arguments)
         key = tuple(types.values())
         kernel = self._compiled.get(key)
         if kernel is None:
-            lockstep = compile_lockstep(adapt_numbers(infer(program, types), self.numbers))
+            inferred = deepcopy(program) if typed is not None else infer(program, types)
+            lockstep = compile_lockstep(adapt_numbers(inferred, self.numbers))
             kernel = CompiledKernel(lockstep, ThreadKernel(lockstep.program, lockstep.written))
             self._compiled[key] = kernel
         return kernel
