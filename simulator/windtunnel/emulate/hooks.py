@@ -16,6 +16,8 @@ from windtunnel.core.errors import InputError
 
 _OURS = "windtunnel.emulate.numba_cuda"
 _NUMBA = "numba.cuda"
+_FROM_NUMBA = ("numba.cuda.deviceufunc", "numba.cuda.random")
+"""Modules of the real package that only use the public names of ``numba.cuda``, and are loaded as they are."""
 _TESTS = "numba.cuda.tests"
 """The tests of Numba CUDA are loaded from the real package: they import what they test by its name."""
 
@@ -46,17 +48,19 @@ class _Finder(MetaPathFinder):
         if fullname != _NUMBA and not fullname.startswith(f"{_NUMBA}."):
             return None
         if fullname == _TESTS or fullname.startswith(f"{_TESTS}."):
-            return _tests(fullname)
+            return _of_numba(fullname)
+        if fullname in _FROM_NUMBA:
+            return _of_numba(fullname)
         module = _OURS + fullname.removeprefix(_NUMBA)
         if find_spec(module) is None:
             raise ModuleNotFoundError(f"{fullname} is not part of Windtunnel's numba.cuda", name=fullname)
         return ModuleSpec(fullname, _Loader(module), is_package=True)
 
 
-def _tests(fullname: str) -> ModuleSpec | None:
-    """Return a module of the tests of Numba CUDA, from numba-cuda or Numba, whichever is installed."""
+def _of_numba(fullname: str) -> ModuleSpec | None:
+    """Return a module of the real package, from numba-cuda or Numba, whichever is installed."""
     parent, _, _ = fullname.rpartition(".")
-    if fullname == _TESTS:
+    if parent == _NUMBA:
         folders = []
         for package in ("numba_cuda.numba", "numba"):
             try:

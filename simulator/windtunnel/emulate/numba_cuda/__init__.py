@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys as _sys
+from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from windtunnel.core.errors import UnsupportedOperationError as _Unsupported
@@ -88,6 +89,12 @@ gpus = _devices.gpus
 for _name, _vector in _VECTORS.items():
     setattr(_sys.modules[__name__], _name, _vector)
     setattr(_sys.modules[__name__], f"{_STEMS[_vector.element]}{_vector.size}", _vector)
+
+
+def __getattr__(name: str) -> _Any:
+    if name in ("random", "deviceufunc", "tests"):  # modules of the real package
+        return _import_module(f"numba.cuda.{name}")
+    raise AttributeError(f"numba.cuda.{name} is not part of Windtunnel's numba.cuda")
 
 
 def compile(*_: _Any, **__: _Any) -> _Any:  # noqa: A001  the name in numba.cuda

@@ -239,7 +239,7 @@ class DeviceNDArray:
             target = ary
         if not self.size:
             return target
-        pinned = is_pinned(target)
+        pinned = bool(stream) and is_pinned(target)
         if self._whole():
             order = "C" if self.is_c_contiguous() else "F"
             if target.flags["C_CONTIGUOUS" if order == "C" else "F_CONTIGUOUS"] and not target.dtype.hasobject:
@@ -278,7 +278,7 @@ class DeviceNDArray:
             flat = values.reshape(-1, order=order)
             assert self.allocation.buffer is not None  # noqa: S101  it has elements
             self.allocation.accelerator.copy_in(
-                self.allocation.buffer, flat.view(np.uint8), _stream_of(stream), pinned=is_pinned(ary)
+                self.allocation.buffer, flat.view(np.uint8), _stream_of(stream), pinned=bool(stream) and is_pinned(ary)
             )
             return
         self.host_view()[...] = values
@@ -305,7 +305,7 @@ class DeviceNDArray:
     # Views.
 
     def _view(self, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: Any = None) -> DeviceNDArray:
-        return type(self)(
+        return DeviceNDArray(
             tuple(shape), tuple(strides), self.dtype if dtype is None else dtype, self.stream, self.allocation,
             offset=offset,
         )  # fmt: skip

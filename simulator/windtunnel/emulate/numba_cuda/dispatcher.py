@@ -7,10 +7,12 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba.core import config, sigutils, types
+from numba.core.typing import signature as typing_signature
 from numba.core.errors import NumbaPerformanceWarning, TypingError
 
 from windtunnel.core.errors import LaunchError, UnsupportedOperationError
@@ -20,7 +22,8 @@ from windtunnel.emulate.numba_cuda.cudadrv.driver import CudaAPIError
 from windtunnel.emulate.numba_cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
 from windtunnel.emulate.numba_cuda.launcher import Compiled, Launch
 from windtunnel.emulate.numba_cuda.types import argument_of, type_of
-from windtunnel.language.numba.program import read_kernel
+from windtunnel.language.numba.program import read_kernel, result_of
+from windtunnel.language.numba.rules import NUMBA_NAMES, name_of
 from windtunnel.language.source import KernelError
 
 _CHOICES = ("auto", "always", "never")
@@ -35,7 +38,6 @@ class KernelTypingError(TypingError, KernelError):
         self.msg = str(error)
         self.problem, self.where = error.problem, error.where
         self.expected, self.nearest = error.expected, error.nearest
-        self.contexts: list[str] = []
         self.loc = None
 
     def __str__(self) -> str:
@@ -79,6 +81,13 @@ class ForAll:
         self.dispatcher[grid, block, self.stream, self.sharedmem](*args)
 
 
+@dataclass(frozen=True)
+class DeviceOverload:
+    """A signature of a device function."""
+
+    signature: Any
+
+
 class CUDADispatcher:
     """A kernel or a device function."""
 
@@ -88,6 +97,8 @@ class CUDADispatcher:
         self.targetoptions = targetoptions
         self.specialized = False
         self.overloads: dict[Any, Compiled] = {}
+        self.device_signatures: list[Any] = []
+        """Argument types and result of the signatures that a device function states."""
         self._fixed: list[Any] = []
         """The signatures that were stated."""
         self._compiled: dict[Any, Compiled] = {}
@@ -216,6 +227,22 @@ class CUDADispatcher:
         self.overloads[kinds] = made
         return made
 
+    def declare(self, sig: Any) -> None:
+        """State a signature of a device function."""
+        argtypes, return_type = sigutils.normalize_signature(sig)
+        kinds = tuple(NUMBA_NAMES.get(str(kind)) for kind in argtypes)
+        returned = None if return_type is None else NUMBA_NAMES.get(str(return_type))
+        if return_type is None:
+            try:
+                found = result_of(self.py_func, [argument_of(kind) for kind in argtypes])
+            except KernelError as error:
+                raise KernelTypingError(error) from None
+            kind = getattr(found, "type", None)
+            return_type = types.none if kind is None else getattr(types, name_of(kind))
+        self.device_signatures.append((kinds, returned))
+        signature = typing_signature(return_type, *argtypes)
+        self.overloads[tuple(argtypes)] = DeviceOverload(signature)  # type: ignore[assignment]
+
     def compile_device(self, args: Any, return_type: Any = None) -> None:
         """Check that a device function can be compiled."""
         del args, return_type
@@ -321,7 +348,7 @@ def _with_layout(value: Any) -> Any:
     if isinstance(value, DeviceNDArray):
         whole = value.offset == 0 and value.size
         itemsize = value.dtype.itemsize
-        exact = value.nbytes == value.allocation.size or value.nbytes <= value.allocation.size
+        exact = value.nbytes == value.allocation.size
         layout = "A"
         if whole and exact and value.is_c_contiguous():
             layout = "C"
@@ -373,7 +400,7 @@ def jit(
         made = CUDADispatcher(getattr(function, "py_func", function), options)
         for signature in signatures or ():
             if device:
-                sigutils.normalize_signature(signature)
+                made.declare(signature)
                 continue
             made.compile(signature)
         return made

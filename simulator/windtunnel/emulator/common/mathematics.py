@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from windtunnel.emulator.common import special_functions
 from windtunnel.emulator.common.lanes import Lanes, Value
 from windtunnel.emulator.common.symbolic import SymbolicValue, materialise
 
@@ -29,6 +30,8 @@ expm1, log1p, cbrt = map(_elementwise, (np.expm1, np.log1p, np.cbrt))
 negative, absolute, minimum, maximum = map(_elementwise, (np.negative, np.absolute, np.fmin, np.fmax))
 power = pow = _elementwise(np.power)  # noqa: A001  the name it has in kernels
 atan2, hypot, fmod, copysign = map(_elementwise, (np.arctan2, np.hypot, np.fmod, np.copysign))
+
+globals().update(special_functions.FUNCTIONS)
 
 
 def logical_not(value: Value) -> Any:
@@ -176,6 +179,11 @@ def lane(lanes: Lanes) -> Any:
 def warp_size(lanes: Lanes) -> Any:
     """Return the number of threads of a warp."""
     return np.int32(lanes.chunk.warp)
+
+
+def active(lanes: Lanes) -> Any:
+    """Return a bit for each of the warp's lanes that execute the statement together."""
+    return vote_ballot(lanes, np.uint32(0xFFFFFFFF), True)
 
 
 def _warps(lanes: Lanes, mask: Value) -> np.ndarray:

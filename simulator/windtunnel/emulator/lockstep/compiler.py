@@ -463,7 +463,7 @@ def _synchronises_warp(node: ir.Stmt | ir.Expr) -> bool:
     if isinstance(node, ir.Stmt):
         is_barrier = isinstance(node, ir.Barrier) and node.scope == "warp"
         return is_barrier or any(map(_synchronises_warp, ir.expressions(node)))
-    return isinstance(node, ir.Warp) and node.op not in ("lane", "warp_size")
+    return isinstance(node, ir.Warp) and node.op not in ("lane", "warp_size", "active")
 
 
 def _is_guarded(e: ir.Expr) -> bool:

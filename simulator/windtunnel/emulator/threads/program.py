@@ -271,6 +271,8 @@ class _Generator(Writer):
     def _warp(self, e: ir.Warp) -> str:
         if e.op in ("lane", "warp_size"):
             return f"thread.{e.op}"
+        if e.op == "active":
+            return self._emit_temporary("thread.active_lanes()")
         mask, value, *rest = (self.value(argument) for argument in e.arguments)
         argument = f", int({rest[0]})" if rest else ""
         self.emit(f"yield BarrierArrival({e.line}, {e.op!r}, int({mask}), {value}{argument})")

@@ -181,6 +181,12 @@ class Thread:
         if launch.checked:
             raise uninitialised_variable(launch, name, self.id, line)
 
+    def active_lanes(self) -> np.uint32:
+        """Return a bit for each lane of the warp that has not ended: threads one by one have no common statement."""
+        width = int(self.warp_size)
+        lanes = (number % width for number in self.block.live if number // width == self.warp)
+        return np.uint32(sum(1 << lane for lane in lanes if lane < 32))
+
     def enter(self, line: int) -> SpinLoop:
         """Enter a spin loop."""
         loop = SpinLoop(self, line)

@@ -71,6 +71,9 @@ def binary(line: int, op: str, left: Num | Cplx, right: Num | Cplx) -> Num | Cpl
         return Num(ir.Binary(line, op, converted(left.expr, kind), converted(right.expr, kind), type=kind))
     if op == "**":
         return Num(_power(line, left, right, kind))
+    if op in ("//", "%") and kind.kind == "float":
+        name = "math.float_floor_divide" if op == "//" else "math.float_modulo"
+        return Num(ir.Call(line, name, [converted(left.expr, kind), converted(right.expr, kind)], type=kind))
     return Num(ir.Binary(line, op, converted(left.expr, kind), converted(right.expr, kind), type=kind))
 
 
@@ -140,13 +143,14 @@ def unary(line: int, op: str, value: Num | Cplx) -> Num | Cplx | None:
     assert isinstance(kind, Scalar)  # noqa: S101  the operand is no complex number
     if op == "~" and value.type == BOOL:
         return Num(ir.Unary(line, "not", value.expr, type=BOOL))
-    operand = converted(value.expr, kind)
     if op == "+":
-        return Num(operand)
-    if op == "-" and isinstance(operand, ir.Literal):
-        return Num(converted(literal(line, -operand.value, kind), kind) if kind.kind != "uint" else
-                   literal(line, -int(operand.value) % 2**kind.bits, kind))  # fmt: skip
-    return Num(ir.Unary(line, op, operand, type=kind))
+        return Num(converted(value.expr, kind))
+    # Numba negates and inverts integers before it widens them.
+    own = value.type if value.type != BOOL else kind
+    operand = converted(value.expr, own)
+    if op == "-" and isinstance(operand, ir.Literal) and own.kind != "uint" and operand.value != -(2 ** (own.bits - 1)):
+        return Num(converted(literal(line, -operand.value, own), kind))
+    return Num(converted(ir.Unary(line, op, operand, type=own), kind))
 
 
 def extreme(line: int, op: str, left: Num, right: Num, *, nans: bool = False) -> Num:

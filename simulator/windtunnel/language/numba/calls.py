@@ -122,7 +122,10 @@ class CallReader(IntrinsicReader):
             return self.vector(node, function, given)
         plain = getattr(function, "py_func", None)
         if plain is not None:
-            return self._function(node, plain, given, named)
+            stated = self.stated_signature(function, given)
+            if stated is None:
+                return self._function(node, plain, given, named)
+            return self._stated(node, plain, given, named, stated)
         external = getattr(function, "external_name", None)
         if external is not None:
             self.refuse(node, f"the foreign function '{external}'", "a function in Python")
@@ -165,6 +168,42 @@ class CallReader(IntrinsicReader):
         self, node: ast.Call, overload: Callable[..., Any], given: list[Value], named: Mapping[str, Value]
     ) -> Value:
         self.refuse(node, f"an overload {overload!r} of {len(given) + len(named)} arguments", "a device function")
+
+    def stated_signature(self, function: Any, given: list[Value]) -> tuple[tuple[Any, ...], Any] | None:
+        """Return the signature, of those that a device function states, that fits best: argument types and result.
+
+        A type is one of numbers, or None for any other. None: the function states no signature.
+        """
+        signatures = getattr(function, "device_signatures", ())
+        fitting = [signature for signature in signatures if len(signature[0]) == len(given)]
+        if not fitting:
+            return None
+
+        def distance(signature: tuple[tuple[Any, ...], Any]) -> int:
+            total = 0
+            for kind, value in zip(signature[0], given, strict=True):
+                made = self.slot_type(value)
+                if isinstance(made, (Num, Cplx)) and kind is not None and made.type != kind:
+                    total += 1 if rules.unified(made.type, kind) == kind else 8
+            return total
+
+        best: tuple[tuple[Any, ...], Any] = min(fitting, key=distance)
+        return best
+
+    def _stated(
+        self, node: ast.Call, function: Any, given: list[Value], named: Mapping[str, Value],
+        stated: tuple[tuple[Any, ...], Any],
+    ) -> Value:  # fmt: skip
+        """Return the value of a device function with a signature: arguments and result have the types that it states."""
+        kinds, returned = stated
+        values = [
+            number(self.numeric(node, value), kind) if kind is not None else value
+            for value, kind in zip(given, kinds, strict=True)
+        ]
+        result = self._function(node, function, list(values), named)
+        if returned is None or (isinstance(result, Const) and result.value is None):
+            return result
+        return number(self.numeric(node, result), returned)
 
     # Functions that are inlined.
 

@@ -260,8 +260,10 @@ class IntrinsicReader(ExpressionReader):
                 asked: ir.Expr = ir.Unary(line, "not", e, type=BOOL) if inverted else e
                 sides.append(self.hold_always(ir.Warp(line, "vote.all", [copy(held[0]), asked], type=BOOL), "vote"))
             return Num(ir.Logic(line, "or", *sides, type=BOOL))
-        kind = U32 if how == "ballot" else BOOL
-        return Num(self.hold_always(ir.Warp(line, f"vote.{how}", [mask, predicate], type=kind), "vote"))
+        if how == "ballot":  # Numba's is signed
+            ballot = self.hold_always(ir.Warp(line, "vote.ballot", [mask, predicate], type=U32), "vote")
+            return Num(converted(ballot, I32))
+        return Num(self.hold_always(ir.Warp(line, f"vote.{how}", [mask, predicate], type=BOOL), "vote"))
 
     def _call_active(self, node: ast.Call, _: str, given: list[Value]) -> Value:
         self._wanted(node, "activemask", given, 0)
@@ -296,11 +298,11 @@ class IntrinsicReader(ExpressionReader):
         bounds = [literal(line, number, I32) for number in (0, _WARP, 1)]
         self.emit(ir.For(line, lane, bounds[0], bounds[1], bounds[2], body))
         if how == "any":
-            return Num(self.read(line, same))
+            return Num(converted(self.read(line, same), I32))
         everyone = ir.Binary(line, "==", self.read(line, same), copy(mask), type=BOOL)
         held = self.hold(everyone)
         result = ir.Select(line, copy(held), copy(mask), literal(line, 0, U32), type=U32)
-        return Tup((Num(result), Num(copy(held))))
+        return Tup((Num(converted(result, I32)), Num(copy(held))))
 
     # Numbers.
 

@@ -102,6 +102,18 @@ def read_kernel(
     raise source.error(source.tree, "the types of the kernel's variables do not settle", expected="one type a variable")
 
 
+def result_of(function: Callable[..., Any], arguments: Sequence[Argument]) -> Value | None:
+    """Return a value with the type of a device function's result; None if it returns none. Raises KernelError."""
+    source = source_of(function)
+    memory = _Memory()
+    for _ in range(_ROUNDS):
+        reader = _KernelReader(source, memory, None, debug=False)
+        value = reader.result(arguments)
+        if not reader.changed:
+            return reader.slot_type(value)
+    return None
+
+
 class _KernelReader(StatementReader):
     def __init__(
         self, source: Source, memory: _Memory, overloads: Callable[[Any], Callable[..., Any] | None] | None, *, debug: bool
@@ -147,6 +159,13 @@ class _KernelReader(StatementReader):
             self.frame.env[stated.vararg.arg] = Tup(tuple(more))
         body = self.body(tree.body)
         return self._finished(body)
+
+    def result(self, arguments: Sequence[Argument]) -> Value:
+        """Read the function as a device function, and return its result."""
+        tree = self.source.tree
+        names = [parameter.arg for parameter in (*tree.args.posonlyargs, *tree.args.args)]
+        env = {name: self._bind(name, argument) for name, argument in zip(names, arguments, strict=True)}
+        return self.inline(tree, Frame(self.source, tree, env, ("result",), depth=1))
 
     def _bind(self, name: str, argument: Argument) -> Value:
         """Return a parameter's value; the numbers and arrays that it consists of become parameters of the tree."""

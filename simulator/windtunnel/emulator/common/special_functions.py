@@ -1,0 +1,222 @@
+"""Functions of a kernel's values that NumPy does not have as one: powers, parts of floats, complex functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from windtunnel.emulator.common.lanes import Value
+from windtunnel.emulator.common.symbolic import materialise
+
+
+def _elementwise(ufunc: Any) -> Any:
+    def function(*values: Value) -> Any:
+        return ufunc(*map(materialise, values))
+
+    return function
+
+
+acosh, asinh, atanh, rint = map(_elementwise, (np.arccosh, np.arcsinh, np.arctanh, np.rint))
+gamma, isfinite, signbit, sign = map(_elementwise, (special.gamma, np.isfinite, np.signbit, np.sign))
+degrees, radians, nextafter, gcd = map(_elementwise, (np.degrees, np.radians, np.nextafter, np.gcd))
+logaddexp, logaddexp2 = map(_elementwise, (np.logaddexp, np.logaddexp2))
+
+
+def lgamma(value: Value) -> Any:
+    """Return the logarithm of the absolute value of the gamma function."""
+    value = materialise(value)
+    found = special.gammaln(value)
+    return np.where(np.isinf(value), np.inf, found).astype(np.asarray(value).dtype)[()]
+
+
+def rcp(value: Value) -> Any:
+    """Return the reciprocal."""
+    value = materialise(value)
+    return value.dtype.type(1) / value
+
+
+def exp10(value: Value) -> Any:
+    """Return 10 to a power."""
+    value = materialise(value)
+    return np.power(value.dtype.type(10), value)
+
+
+def remainder(x: Value, y: Value) -> Any:
+    """Return IEEE 754's remainder: of the nearest multiple, the even one if two are as near."""
+    a, b = np.asarray(materialise(x)), np.asarray(materialise(y))
+    rest = np.fmod(a, b)
+    size, half = np.abs(b), np.abs(rest) * 2
+    quotient_is_odd = np.fmod(np.floor(np.abs(a) / size), 2) == 1
+    away = (half > size) | ((half == size) & quotient_is_odd)
+    made = np.where(away, rest - np.copysign(size, rest), rest)
+    made = np.where(np.isinf(b) & np.isfinite(a), a, np.where(made == 0, np.copysign(made, a), made))
+    return made.astype(a.dtype)[()]
+
+
+def integer_power(base: Value, exponent: Value) -> Any:
+    """Return a power with an integer exponent, by Numba's repeated multiplications.
+
+    Of integers, a negative exponent gives 0, or the base if it is 1 or -1.
+    """
+    number, power = np.asarray(materialise(base)), np.asarray(materialise(exponent))
+    kind = number.dtype
+    is_negative = power < 0
+    left = np.abs(power)
+    result = np.ones(np.broadcast_shapes(number.shape, power.shape), kind)
+    factor = np.broadcast_to(number, result.shape).copy()
+    for _ in range(17):
+        if not left.any():
+            break
+        result = np.where(left & 1, result * factor, result)
+        factor = factor * factor
+        left = left >> 1
+    if left.any():  # Numba leaves large exponents to pow
+        result = np.where(left != 0, np.power(number.astype(np.float64), np.abs(power).astype(np.float64)), result)
+    if kind.kind == "f":
+        result = np.where(is_negative, kind.type(1) / result, result)
+    else:
+        result = np.where(is_negative & (np.abs(number.astype(np.int64)) != 1), 0, result)
+    return result.astype(kind)[()]
+
+
+def _divmod(x: Value, y: Value) -> tuple[np.ndarray, np.ndarray]:
+    """Return quotient and rest of floats as Numba computes them on a GPU.
+
+    The rest is ``x - trunc(x / y) * y``, rounded once, because NVPTX has no exact remainder for LLVM's ``frem``.
+    """
+    from windtunnel.emulator.common.mathematics import fma
+
+    a, b = np.broadcast_arrays(np.asarray(materialise(x)), np.asarray(materialise(y)))
+    kind = a.dtype.type
+    rest = np.asarray(fma(-np.trunc(a / b), b, a))
+    rest = np.where(np.isinf(b) & np.isfinite(a), a, rest)
+    quotient = (a - rest) / b
+    other_sign = (rest != 0) & ((b < 0) != (rest < 0))
+    quotient = np.where(other_sign, quotient - kind(1), quotient)
+    rest = np.where(rest == 0, np.copysign(kind(0), b), np.where(other_sign, rest + b, rest))
+    floor = np.floor(quotient)
+    floor = np.where(quotient - floor > 0.5, floor + kind(1), floor)
+    whole = np.where(quotient == 0, np.copysign(kind(0), a / b), floor)
+    return whole.astype(a.dtype), rest.astype(a.dtype)
+
+
+def float_floor_divide(x: Value, y: Value) -> Any:
+    """Return ``x // y`` of floats."""
+    return _divmod(x, y)[0][()]
+
+
+def float_modulo(x: Value, y: Value) -> Any:
+    """Return ``x % y`` of floats."""
+    return _divmod(x, y)[1][()]
+
+
+def round_to(value: Value, digits: Value) -> Any:
+    """Return a number rounded to decimal digits, as Numba computes it."""
+    x, n = np.asarray(materialise(value)), np.asarray(materialise(digits))
+    with np.errstate(all="ignore"):
+        scale = np.power(10.0, np.abs(n).astype(np.float64))
+        scaled = np.where(n >= 0, x * scale, x / scale)
+        rounded = np.where(n >= 0, np.rint(scaled) / scale, np.rint(scaled) * scale)
+        made = np.where(np.isfinite(x) & np.isfinite(scaled), rounded, x)
+    return made.astype(x.dtype)[()]
+
+
+def ldexp(value: Value, exponent: Value) -> Any:
+    """Return a number times a power of 2."""
+    x = materialise(value)
+    return np.ldexp(x, materialise(exponent)).astype(np.asarray(x).dtype)[()]
+
+
+def frexp_0(value: Value) -> Any:
+    """Return the fraction of a number, from 0.5 to 1."""
+    return np.frexp(materialise(value))[0]
+
+
+def frexp_1(value: Value) -> Any:
+    """Return the exponent that belongs to the fraction of a number."""
+    x = materialise(value)
+    return np.where(np.isfinite(x), np.frexp(x)[1], -1 if np.asarray(x).dtype == np.float64 else -1).astype(np.int32)[()]
+
+
+def modf_0(value: Value) -> Any:
+    """Return the fractional part of a number."""
+    return np.modf(materialise(value))[0]
+
+
+def modf_1(value: Value) -> Any:
+    """Return the integral part of a number."""
+    return np.modf(materialise(value))[1]
+
+
+def _joined(re: Value, im: Value) -> np.ndarray:
+    real, imaginary = np.asarray(materialise(re)), np.asarray(materialise(im))
+    made = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), f"c{2 * real.dtype.itemsize}")
+    made.real, made.imag = real, imaginary
+    return made
+
+
+def _part(value: np.ndarray, part: str) -> Any:
+    return (value.real if part == "re" else value.imag).copy()[()]
+
+
+def _quotient(a_re: Value, a_im: Value, b_re: Value, b_im: Value) -> np.ndarray:
+    """Return the quotient of complex numbers by Smith's algorithm, as Python and Numba compute it."""
+    ar, ai, br, bi = (np.asarray(materialise(v)) for v in (a_re, a_im, b_re, b_im))
+    with np.errstate(all="ignore"):
+        by_real = np.abs(br) >= np.abs(bi)
+        ratio = np.where(by_real, bi / br, br / bi)
+        below = np.where(by_real, br + bi * ratio, br * ratio + bi)
+        real = np.where(by_real, ar + ai * ratio, ar * ratio + ai) / below
+        imaginary = np.where(by_real, ai - ar * ratio, ai * ratio - ar) / below
+    return _joined(real.astype(ar.dtype), imaginary.astype(ar.dtype))
+
+
+def _power(a_re: Value, a_im: Value, b_re: Value, b_im: Value) -> np.ndarray:
+    a, b = _joined(a_re, a_im), _joined(b_re, b_im)
+    # Numba squares where the exponent is 2.
+    return np.where(b == 2, a * a, np.power(a, b)).astype(a.dtype)
+
+
+def divide_re(*parts: Value) -> Any:
+    """Return the real part of a quotient of complex numbers."""
+    return _part(_quotient(*parts), "re")
+
+
+def divide_im(*parts: Value) -> Any:
+    """Return the imaginary part of a quotient of complex numbers."""
+    return _part(_quotient(*parts), "im")
+
+
+def power_re(*parts: Value) -> Any:
+    """Return the real part of a power of complex numbers."""
+    return _part(_power(*parts), "re")
+
+
+def power_im(*parts: Value) -> Any:
+    """Return the imaginary part of a power of complex numbers."""
+    return _part(_power(*parts), "im")
+
+
+def _complex(ufunc: Any, part: str) -> Any:
+    def function(re: Value, im: Value) -> Any:
+        with np.errstate(all="ignore"):
+            return _part(ufunc(_joined(re, im)), part)
+
+    return function
+
+
+COMPLEX = {
+    "exp": np.exp, "log": np.log, "log10": np.log10, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+}  # fmt: skip
+"""Functions of complex numbers, emitted as ``m.exp_re`` and ``m.exp_im``."""
+FUNCTIONS = {
+    **{name: value for name, value in list(globals().items()) if callable(value) and not name.startswith("_")},
+    **{f"{name}_{part}": _complex(ufunc, part) for name, ufunc in COMPLEX.items() for part in ("re", "im")},
+}
+"""All functions by the names that the emitted code uses."""
+for _name in ("Any", "Value", "materialise"):
+    FUNCTIONS.pop(_name, None)
