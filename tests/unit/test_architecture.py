@@ -38,15 +38,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "validation": {"core", "scenario", "runtime", "backends", "simulation", "windtunnel_models"},
     "library": {"core", "runtime", "emulator", "backends", "simulation", "windtunnel_models"},
     "errors": {"core", "runtime"},
+    "emulate": {"core", "language", "runtime", "library"},
     "": {"core", "errors", "language", "runtime", "emulator", "simulation", "library"},
     "examples": {"", "core", "runtime"},
     "claims": {"core", "runtime", "examples"},
     "app": {
         "core", "scenario", "engine", "placement", "codegen", "backends", "simulation", "sweep", "planning",
-        "validation", "library", "claims", "report", "windtunnel_models",
+        "validation", "library", "claims", "report", "emulate", "windtunnel_models",
     },
     "cli": {"app", "core", "scenario", "placement", "backends", "simulation", "library", "report"},
-    "pytest_plugin": {"core", "runtime", "simulation", "library"},
+    "pytest_plugin": {"core", "runtime", "simulation", "library", "emulate"},
     "__main__": {"cli"},
 }  # fmt: skip
 # The same within packages that have packages of their own. Modules that stand directly in the package are "".

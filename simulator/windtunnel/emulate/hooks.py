@@ -16,7 +16,7 @@ from windtunnel.core.errors import InputError
 
 _OURS = "windtunnel.emulate.numba_cuda"
 _NUMBA = "numba.cuda"
-_FROM_NUMBA = ("numba.cuda.deviceufunc", "numba.cuda.random")
+_FROM_NUMBA = ("numba.cuda.deviceufunc", "numba.cuda.libdevicefuncs", "numba.cuda.random")
 """Modules of the real package that only use the public names of ``numba.cuda``, and are loaded as they are."""
 _TESTS = "numba.cuda.tests"
 """The tests of Numba CUDA are loaded from the real package: they import what they test by its name."""

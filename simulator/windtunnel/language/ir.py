@@ -208,6 +208,14 @@ class ExpressionStatement(Stmt):
 
 
 @dataclass(eq=False)
+class Print(Stmt):
+    """A line of text that a thread prints; ``texts`` stand before, between and after the ``values``."""
+
+    texts: Sequence[str]
+    values: Sequence[Expr]
+
+
+@dataclass(eq=False)
 class If(Stmt):
     """An ``if`` statement."""
 

@@ -92,7 +92,7 @@ for _name, _vector in _VECTORS.items():
 
 
 def __getattr__(name: str) -> _Any:
-    if name in ("random", "deviceufunc", "tests"):  # modules of the real package
+    if name in ("random", "deviceufunc", "libdevicefuncs", "tests"):  # modules of the real package
         return _import_module(f"numba.cuda.{name}")
     raise AttributeError(f"numba.cuda.{name} is not part of Windtunnel's numba.cuda")
 

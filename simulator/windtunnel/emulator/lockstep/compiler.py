@@ -29,6 +29,7 @@ from windtunnel.emulator.common.lanes import (
     take,
     take_copy,
 )
+from windtunnel.emulator.common.printing import print_lines
 from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
 from windtunnel.emulator.common.spin_loops import exit_variables, polled_reads
 from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require_warp
@@ -41,7 +42,7 @@ _HELPERS: Mapping[str, object] = {
     "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "select_values": select_values,
     "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
     "take_copy": take_copy, "m": mathematics, "require_warp": require_warp, "LoopStateTracker": LoopStateTracker,
-    "check_assigned": check_assigned,
+    "check_assigned": check_assigned, "print_lines": print_lines,
 }  # fmt: skip
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 
@@ -206,6 +207,9 @@ class _Generator(Writer):
                 if statement.scope == "warp":
                     self._require_warp(statement.mask, frame)
                 self.emit(f"barrier({frame.lanes}, {statement.line}, {statement.scope!r})")
+            case ir.Print():
+                values = ", ".join(self.value(value, frame) for value in statement.values)
+                self.emit(f"print_lines({frame.lanes}.size, {self._constant(tuple(statement.texts))}, [{values}])")
             case ir.ThreadExit():
                 self.emit(f"{frame.lanes}.chunk.leave({frame.lanes})")
             case ir.Declare():

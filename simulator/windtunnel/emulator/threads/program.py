@@ -16,6 +16,7 @@ import numpy as np
 
 from windtunnel.emulator.common import mathematics
 from windtunnel.emulator.common.lanes import convert
+from windtunnel.emulator.common.printing import print_lines
 from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
 from windtunnel.emulator.common.spin_loops import exit_variables, spin_state
 from windtunnel.language import ir
@@ -85,7 +86,7 @@ def compile_thread(program: ir.Program, stored: set[str], *, every_access: bool)
     source = generator.source()
     helpers = {
         "np": np, "m": mathematics, "convert": convert, "counted": counted, "WAIT": WAIT,
-        "BarrierArrival": BarrierArrival,
+        "BarrierArrival": BarrierArrival, "print_lines": print_lines,
     }  # fmt: skip
     names: dict[str, Any] = {**helpers, **generator.constants}
     # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
@@ -145,6 +146,9 @@ class _Generator(Writer):
                 self.value(statement.value)
             case ir.Barrier():
                 self._barrier(statement)
+            case ir.Print():
+                values = ", ".join(self.value(value) for value in statement.values)
+                self.emit(f"print_lines(1, {self._constant(tuple(statement.texts))}, [{values}])")
             case ir.Declare():
                 pass  # allocated before the thread runs
             case ir.If():

@@ -21,7 +21,7 @@ from windtunnel.language.numba.arithmetic import converted, number, truth
 from windtunnel.language.numba.arrays import number_type
 from windtunnel.language.numba.intrinsics import GRID, IntrinsicReader
 from windtunnel.language.numba.names import VectorType
-from windtunnel.language.numba.reader import Frame
+from windtunnel.language.numba.reader import Frame, number_of
 from windtunnel.language.numba.values import (
     Closure,
     Const,
@@ -429,9 +429,19 @@ class CallReader(IntrinsicReader):
         return Const(None)
 
     def printed(self, node: ast.Call, given: list[Value]) -> None:
-        """Read ``print``."""
-        del given
-        self.refuse(node, "print in a kernel", "an array that the host prints")
+        """Read ``print``: the values with a space between two."""
+        texts, values = [""], []
+        for at, value in enumerate(given):
+            texts[-1] += " " if at else ""
+            if isinstance(value, Const) and number_of(node.lineno, value.value) is None:
+                texts[-1] += str(value.value)
+                continue
+            made = self.numeric(node, value)
+            if isinstance(made, Cplx):
+                self.refuse(node, "print of a complex number", "its parts: z.real, z.imag")
+            values.append(self.hold(made.expr))
+            texts.append("")
+        self.emit(ir.Print(node.lineno, texts, values))
 
     # Mathematics.
 

@@ -38,6 +38,12 @@ class _Driver:
         """Return the version of CUDA."""
         return 12, 8
 
+    def get_device(self, devnum: int = 0) -> Any:
+        """Return a device."""
+        from windtunnel.emulate.numba_cuda.cudadrv import devices
+
+        return devices.Device(devnum)
+
     def get_device_count(self) -> int:
         """Return the number of devices."""
         from windtunnel.emulate import session
