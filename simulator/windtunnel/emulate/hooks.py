@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from windtunnel.core.errors import InputError
+from windtunnel.emulate import generated
 
 _OURS = "windtunnel.emulate.numba_cuda"
 _NUMBA = "numba.cuda"
@@ -85,6 +86,7 @@ def install() -> None:
             del sys.modules[name]
         vars(sys.modules["numba"]).pop("cuda", None)
     sys.meta_path.insert(0, _Finder())
+    generated.keep_sources()
     # What asks whether programs run on Numba's own simulator is told that they do not.
     from numba.core import config
 

@@ -212,7 +212,7 @@ class DeviceNDArray:
         return f"<DeviceNDArray {self.dtype} {self.shape} on {self.allocation.accelerator.name}>"
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        raise TypeError("Implicit conversion of a device array to a NumPy array: use copy_to_host()")
+        return self.copy_to_host()
 
     # Copies.
 
@@ -419,7 +419,7 @@ class DeviceNDArray:
         order = tuple(reversed(range(self.ndim))) if axes is None else tuple(axes)
         if self.ndim > 2:
             raise NotImplementedError("transposing a non-2D DeviceNDArray isn't supported")
-        if self.ndim == 2 and self.is_c_contiguous():
+        if self.ndim == 2:
             made = DeviceNDArray(tuple(self.shape[axis] for axis in order), dtype=self.dtype, stream=self.stream)
             made.host_view()[...] = self.host_view().T
             made.allocation.mark_written()

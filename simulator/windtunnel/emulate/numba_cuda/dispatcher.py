@@ -144,12 +144,15 @@ class CUDADispatcher:
             raise RuntimeError("a device function cannot be launched")
         if any(side < 1 for side in blockdim):
             raise ValueError(f"LaunchConfig.block values must be >= 1 (got {blockdim})")
-        for extension in self.targetoptions.get("extensions", ()):
-            prepared = [
-                extension.prepare_args(type_of(value), value, stream=stream, retr=[]) for value in args
-            ]
-            args = tuple(value for _, value in prepared)
         launch = Launch(stream)
+        retr: list[Any] = []
+        # As in Numba, the last extension is the outermost.
+        for extension in reversed(self.extensions):
+            args = tuple(
+                extension.prepare_args(None if hasattr(value, "copies_in") else type_of(value), value, stream=stream,
+                                       retr=retr)[1] for value in args
+            )  # fmt: skip
+        launch.after += retr
         values = tuple(_with_layout(launch.prepared(value)) for value in args)
         compiled = self._for_values(values)
         if any(side < 1 for side in griddim):
@@ -322,7 +325,9 @@ class CUDADispatcher:
     @property
     def extensions(self) -> Any:
         """The objects that prepare arguments."""
-        return self.targetoptions.get("extensions", ())
+        if not isinstance(self.targetoptions.get("extensions"), list):
+            self.targetoptions["extensions"] = list(self.targetoptions.get("extensions") or ())
+        return self.targetoptions["extensions"]
 
 
 def _conversion(context: Any, have: Any, want: Any) -> int | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -34,13 +36,8 @@ from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.kernels import Kernel
 
 
-@dataclass
-class HostArray:
-    """An array of the host as an argument, and its copy on the device."""
-
-    array: Any
-    copies_in: bool = True
-    copies_out: bool = True
+_RESIDENT_THREADS = 2048
+"""The threads that a multiprocessor holds at once."""
 
 
 @dataclass(eq=False)
@@ -55,6 +52,22 @@ class Compiled:
 
     def __post_init__(self) -> None:
         self.kernel = Kernel(ir.TypedKernel(self.program.program))
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether it synchronises the grid."""
+        return any(isinstance(s, ir.Barrier) and s.scope == "grid" for s in ir.walk(self.program.program.body))
+
+    def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
+        """Return the number of blocks that can be resident at once, by the number of their threads alone."""
+        del dynsmemsize
+        threads = math.prod(blockdim) if isinstance(blockdim, tuple) else int(blockdim)
+        return int(self.accelerator_info.compute_units) * (_RESIDENT_THREADS // threads)
+
+    @property
+    def accelerator_info(self) -> Any:
+        """The description of the current device."""
+        return devices.current_accelerator().info
 
 
 class Launch:
@@ -101,6 +114,7 @@ class Launch:
                     return [kind.part.dtype.type(whole.real), kind.part.dtype.type(whole.imag)]
                 return [np.asarray(plain).astype(kind.dtype)[()]]
             case TupleArgument(items=items):
+                value = getattr(value, "value", value) if isinstance(value, Enum) else value
                 return [part for item, one in zip(items, value, strict=True) for part in self.flattened(item, one)]
             case ArrayArgument():
                 return self._array(argument, value)
@@ -129,7 +143,9 @@ class Launch:
             return [buffer, np.int64(value.offset // dtype.itemsize), *map(np.int64, value.shape), *map(np.int64, steps)]
         shape = value.shape if argument.layout == "C" else tuple(reversed(value.shape))
         if memory.buffer is None:
-            raise AssertionError("an empty array has a layout of its own")
+            memory, shape = Allocation(max(dtype.itemsize, 8)), (1,) * len(shape)
+            self.held.append(memory)
+        assert memory.buffer is not None  # noqa: S101  it has elements now
         raw = memory.buffer.memory
         _same_elements(raw, kind.itemsize)
         return [Buffer(self.accelerator, raw, (*(shape or (1,)), *pair), kind)]
@@ -165,8 +181,7 @@ class Launch:
                 self.after.insert(0, lambda part=part, column=column: _column_back(part, column))
                 made += self._array(ArrayArgument(inner.base, column.ndim, "C"), column)
             else:
-                self.held.append(column)
-                made += [Buffer(self.accelerator, Allocation(8).buffer.memory, (1,) * column.ndim, inner.base)]  # type: ignore[union-attr]
+                made += self._array(ArrayArgument(inner.base, column.ndim, "C"), column)
         return made
 
     def run(self, compiled: Compiled, grid: Any, block: Any, values: Sequence[Any], shared: int) -> None:

@@ -47,8 +47,8 @@ def argument_of(kind: Any, value: Any = None) -> Argument:
     if isinstance(kind, nb.BaseTuple):
         return TupleArgument(tuple(argument_of(item, _item(value, at)) for at, item in enumerate(kind)))
     if isinstance(kind, nb.EnumMember):
-        return argument_of(kind.dtype)
-    if isinstance(kind, (nb.Dispatcher, nb.Function, nb.StringLiteral)) or kind in (nb.none, nb.unicode_type):
+        return argument_of(kind.dtype) if value is None else KnownArgument(value)
+    if isinstance(kind, (nb.Dispatcher, nb.TypeRef, nb.NumberClass, nb.Function, nb.StringLiteral)) or kind in (nb.none, nb.unicode_type):
         return KnownArgument(value)
     raise TypeError(f"an argument of type {kind}")
 
@@ -67,3 +67,25 @@ def type_of(value: Any) -> Any:
 
         return as_cuda_array(value, sync=False)._numba_type_
     return typing.typeof.typeof(value, typing.typeof.Purpose.argument)
+
+
+def numba_type_of(value: Any) -> Any:
+    """Return Numba's type of a value of the front end, for functions that choose code by types."""
+    from windtunnel.language.numba import rules
+    from windtunnel.language.numba.values import Const, Cplx, Num, Tup, View
+
+    match value:
+        case Num() | Cplx():
+            return getattr(nb, rules.name_of(value.type))
+        case View(dims=dims):
+            return nb.Array(getattr(nb, rules.name_of(value.element)), len(dims), "C") if dims else getattr(
+                nb, rules.name_of(value.element)
+            )
+        case Tup(items=items):
+            return nb.BaseTuple.from_types(tuple(numba_type_of(item) for item in items))
+        case Const(value=known):
+            if isinstance(known, (bool, int, str)):
+                return nb.literal(known)
+            return typing.typeof.typeof(known, typing.typeof.Purpose.constant)
+        case _:
+            raise TypeError(f"{value.description} has no type")

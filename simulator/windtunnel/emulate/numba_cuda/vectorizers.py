@@ -6,28 +6,17 @@ The rules of broadcasting and of types are those of Numba's ``deviceufunc``, whi
 from __future__ import annotations
 
 import importlib
-import itertools
-import linecache
 from typing import Any
 
 import numpy as np
 
 from windtunnel.emulate import numba_cuda as cuda
+from windtunnel.emulate.generated import executed
 from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray, is_cuda_ndarray
 
 deviceufunc: Any = importlib.import_module("numba.cuda.deviceufunc")
-_NUMBERS = itertools.count(1)
-
-
-def _exec(source: str, names: dict[str, Any]) -> None:
-    """Execute generated source under a name of its own, from which kernels are read."""
-    file = f"<vectorized {next(_NUMBERS)}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    exec(compile(source, file, "exec"), names)  # noqa: S102  the text is Numba's template with names in it
-
-
 # Numba generates the kernels as text.
-deviceufunc.exec = _exec
+deviceufunc.exec = executed
 
 
 class CUDAUFuncMechanism(deviceufunc.UFuncMechanism):  # type: ignore[misc]

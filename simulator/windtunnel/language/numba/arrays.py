@@ -34,7 +34,9 @@ class ArrayReader(Reader):
         """Return ``owner[index]``: an item, an element or a slice."""
         match owner:
             case View(dims=()):
-                self.refuse(node, "an index of a number", "an array")
+                if any(one is not None for one in self.indices(index)):
+                    self.refuse(node, "an index of an array without dimensions", "a[()]")
+                return owner
             case View() | Records():
                 return self.part(node, owner, self.indices(index))
             case Tup():
@@ -56,7 +58,13 @@ class ArrayReader(Reader):
 
     def subscripted(self, node: ast.AST, known: Any, index: ast.expr) -> Value:
         """Return ``known[index]`` of an object, such as a type: ``float32[:]``."""
-        del index
+        place = self.expression(index)
+        if isinstance(known, type) and type(known).__name__ in ("EnumMeta", "EnumType") and isinstance(place, Const):
+            members: Any = known
+            try:
+                return Const(members[place.value])
+            except KeyError:
+                self.refuse(node, f"the member {place.value!r} of {known!r}", ", ".join(members.__members__))
         self.refuse(node, f"an element of {known!r}", "an array or a tuple")
 
     def known_object(self, node: ast.AST, value: Any) -> Value:
@@ -299,13 +307,16 @@ class ArrayReader(Reader):
 
     def store_item(self, node: ast.AST, owner: Value, index: ast.expr, value: Value) -> None:
         """Assign to ``owner[index]``."""
-        if not isinstance(owner, (View, Records)) or (isinstance(owner, View) and not owner.dims):
+        if not isinstance(owner, (View, Records)):
             self.refuse(node, f"an assignment to an element of {owner.description}", "an array")
         if isinstance(value, View) and not value.dims:
             value = self.load(node, value)
         if isinstance(value, (Num, Cplx)) and not isinstance(index, (ast.Constant, ast.Name)):
             # The value is evaluated before the index.
             value = self.stored(value, "held") if _has_effect(value) else value
+        if isinstance(owner, View) and not owner.dims:
+            self.store_value(node, self.element(node, owner, index), value)
+            return
         self.store_value(node, self.part(node, owner, self.indices(index)), value)
 
     def store_attribute(self, node: ast.AST, owner: Value, name: str, value: Value) -> None:

@@ -132,9 +132,6 @@ class CallReader(IntrinsicReader):
         kind = number_type(function) if isinstance(function, type) or not callable(function) or _is_type(function) else None
         if kind is not None:
             return self._conversion(node, function, kind, given)
-        overload = self.overload_of(function)
-        if overload is not None:
-            return self._overloaded(node, overload, given, named)
         if function in _OPERATOR_FUNCTIONS if _hashable(function) else False:
             return self.binary(node, _OPERATOR_FUNCTIONS[function], *given)
         if _hashable(function) and function in _OPERATOR_UNARY:
@@ -155,6 +152,9 @@ class CallReader(IntrinsicReader):
             return given[0]
         if name == "prange":
             return self._builtin_range(node, given, named)
+        overload = self.overload_of(function)
+        if overload is not None:
+            return self._overloaded(node, overload, given, named)
         if inspect.isfunction(function):
             return self._function(node, function, given, named)
         self.refuse(node, f"a call of '{ast.unparse(node.func)}'", "functions of numba.cuda, math, or device functions")
@@ -167,7 +167,14 @@ class CallReader(IntrinsicReader):
     def _overloaded(
         self, node: ast.Call, overload: Callable[..., Any], given: list[Value], named: Mapping[str, Value]
     ) -> Value:
-        self.refuse(node, f"an overload {overload!r} of {len(given) + len(named)} arguments", "a device function")
+        """Return the value of a function for which an overload gives the code, by the types of the arguments."""
+        try:
+            implementation = overload(given, dict(named))
+        except (TypeError, ValueError) as error:
+            self.refuse(node, f"an overload: {error}", "a device function")
+        if implementation is None:
+            self.refuse(node, f"a call of '{ast.unparse(node.func)}' with these types", "another overload")
+        return self._function(node, implementation, given, named)
 
     def stated_signature(self, function: Any, given: list[Value]) -> tuple[tuple[Any, ...], Any] | None:
         """Return the signature, of those that a device function states, that fits best: argument types and result.

@@ -200,6 +200,8 @@ class ExpressionReader(ArrayReader):
         if op in ("==", "!=") and isinstance(left, Const) and isinstance(right, Const):
             return Const(FOLDED[op](left.value, right.value))
         a, b = self.numeric(node, left), self.numeric(node, right)
+        if self.debug and op in ("/", "//", "%") and isinstance(a, Num) and isinstance(b, Num):
+            b = self._checked_divisor(node, b)
         if (isinstance(a, Num) and a.unit) or (isinstance(b, Num) and b.unit):
             return self._dates(node, op, a, b)
         if rules.C64 in (a.type, b.type) or rules.C128 in (a.type, b.type):
@@ -210,6 +212,22 @@ class ExpressionReader(ArrayReader):
         if made is None:
             self.refuse(node, f"{op} of {rules.name_of(a.type)} and {rules.name_of(b.type)}", None)
         return self.held(made) if isinstance(made, Cplx) else made
+
+    def _checked_divisor(self, node: ast.AST, divisor: Num) -> Num:
+        """Return a divisor, after a check that it is not 0: with ``debug=True`` Numba raises ZeroDivisionError."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        held = Num(self.hold(divisor.expr), divisor.unit)
+        self.blocks.append([])
+        self.record_error(node, ZeroDivisionError, ("division by zero",))
+        if self.frame.depth == 0:
+            self.emit(ir.Return(line))
+        zero = literal(line, 0.0 if held.type.kind == "float" else 0, held.type)
+        self.emit_if(line, ir.Binary(line, "==", copy(held.expr), zero, type=BOOL), self.blocks.pop())
+        return Num(copy(held.expr), held.unit)
+
+    def record_error(self, node: ast.AST, kind: type[BaseException], arguments: tuple[object, ...]) -> None:
+        """Emit the record of an error that the kernel raises."""
+        raise NotImplementedError
 
     def _dates(self, node: ast.AST, op: str, a: Num | Cplx, b: Num | Cplx) -> Value:
         """Return an operation on dates and durations, which are numbers of units."""

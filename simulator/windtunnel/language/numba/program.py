@@ -12,6 +12,7 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.arrays import strided_names
+from windtunnel.language.numba.reader import Frame
 from windtunnel.language.numba.statements import StatementReader
 from windtunnel.language.numba.values import Cplx, Num, Tup, Value, literal
 from windtunnel.language.source import Source, source_of

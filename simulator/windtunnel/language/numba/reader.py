@@ -396,7 +396,7 @@ def number_of(line: int, value: Any) -> Num | Cplx | None:
     if isinstance(value, complex):
         return Cplx(literal(line, value.real, F64), literal(line, value.imag, F64), rules.C128)
     plain_value = getattr(value, "value", None)
-    if type(value).__class__.__name__ == "EnumType" and isinstance(plain_value, (int, float)):
+    if type(type(value)).__name__ in ("EnumMeta", "EnumType") and isinstance(plain_value, (int, float)):
         return number_of(line, plain_value)
     return None
 

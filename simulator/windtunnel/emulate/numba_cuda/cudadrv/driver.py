@@ -71,6 +71,14 @@ MappedMemory, PinnedMemory = (_refused(n) for n in ("MappedMemory", "PinnedMemor
 Linker, NvrtcProgram = (_refused(n) for n in ("Linker", "NvrtcProgram"))
 
 
+def __getattr__(name: str) -> Any:
+    if name in ("Stream", "Event", "event_elapsed_time"):
+        from windtunnel.emulate.numba_cuda import streams
+
+        return getattr(streams, name)
+    raise AttributeError(f"numba.cuda.cudadrv.driver.{name} is not part of Windtunnel's numba.cuda")
+
+
 def set_memory_manager(mm_plugin: Any) -> None:
     """Raise UnsupportedOperationError: memory managers allocate memory of a real device."""
     raise UnsupportedOperationError(f"the memory manager {mm_plugin!r} is not available on an emulated device")
