@@ -26,7 +26,10 @@ from windtunnel.language.numba.program import read_kernel, result_of
 from windtunnel.language.numba.rules import NUMBA_NAMES, name_of
 from windtunnel.language.source import KernelError
 
-_CHOICES = ("auto", "always", "never")
+_MAX_REGISTERS = 255
+"""The most registers that CUDA gives a thread."""
+_FEW_BLOCKS = 128
+"""Numba warns of grids with fewer blocks."""
 
 
 class KernelTypingError(TypingError, KernelError):
@@ -52,7 +55,7 @@ class LaunchConfiguration:
         self.griddim, self.blockdim, self.stream, self.sharedmem = griddim, blockdim, stream, sharedmem
         if config.CUDA_LOW_OCCUPANCY_WARNINGS and not config.DISABLE_PERFORMANCE_WARNINGS:
             grid_size = math.prod(griddim)
-            if grid_size < 2 * devices.gpus.current.MULTIPROCESSOR_COUNT:
+            if grid_size < _FEW_BLOCKS:
                 warnings.warn(
                     NumbaPerformanceWarning(
                         f"Grid size {grid_size} will likely result in GPU under-utilization due to low occupancy."
@@ -141,7 +144,7 @@ class CUDADispatcher:
     def call(self, args: tuple[Any, ...], griddim: Any, blockdim: Any, stream: Any, sharedmem: int) -> None:
         """Launch it."""
         if self.targetoptions.get("device"):
-            raise RuntimeError("a device function cannot be launched")
+            raise RuntimeError("Cannot compile a device function as a kernel")
         if any(side < 1 for side in blockdim):
             raise ValueError(f"LaunchConfig.block values must be >= 1 (got {blockdim})")
         launch = Launch(stream)
@@ -313,9 +316,8 @@ class CUDADispatcher:
         return self._number(signature, lambda compiled: sum(array.nbytes for array in compiled.program.captured))
 
     def get_regs_per_thread(self, signature: Any = None) -> Any:
-        """Raise UnsupportedOperationError."""
-        del signature
-        self._refuse("the number of registers")
+        """Return the 32-bit registers of a thread, if each variable of the kernel has its own, up to CUDA's limit."""
+        return self._number(signature, _registers)
 
     def get_max_threads_per_block(self, signature: Any = None) -> Any:
         """Return the largest block."""
@@ -339,6 +341,12 @@ def _conversion(context: Any, have: Any, want: Any) -> int | None:
         return 1 if fits and (have.mutable or not want.mutable) else None
     found = context.can_convert(have, want)
     return None if found is None else int(found)
+
+
+def _registers(compiled: Compiled) -> int:
+    program = compiled.program.program
+    kinds = [*program.variables.values(), *program.scalars.values()]
+    return min(max(sum(max(kind.bits // 32, 1) for kind in kinds), 1), _MAX_REGISTERS)
 
 
 def _bytes(compiled: Compiled, space: str) -> int:
@@ -427,8 +435,8 @@ def _check_options(kws: dict[str, Any], debug: Any, opt: Any, lineinfo: bool) ->
     if kws.get("nopython") is False:
         raise NotImplementedError("nopython mode is required for CUDA")
     debug = bool(config.CUDA_DEBUGINFO_DEFAULT) if debug is None else debug
-    if debug and (opt or opt is None) and opt is not False:
-        if opt:
+    if debug and opt is not False:
+        if True:
             warnings.warn(
                 NumbaInvalidConfigWarning(
                     "debug=True with opt=True (the default) is not supported by CUDA. This may result in a crash - "
@@ -455,6 +463,9 @@ def declare_device(name: str, sig: Any, **_: Any) -> Any:
 
         external_name = name
         args = argtypes
+
+        def __init__(self) -> None:
+            self.name, self.sig = name, typing_signature(restype, *argtypes)
 
         def __call__(self, *_: Any) -> None:
             raise UnsupportedOperationError(f"the foreign function '{name}' is not available on an emulated device")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 import numpy as np
+from numba.core import config
+from numba.core.errors import NumbaPerformanceWarning
 
 from windtunnel.core.errors import Finding, InputError
 from windtunnel.emulate import session
@@ -89,6 +92,11 @@ class Launch:
         if is_cuda_array(value):
             return as_cuda_array(value)
         if isinstance(value, (np.ndarray, np.void)):
+            if config.CUDA_WARN_ON_IMPLICIT_COPY and isinstance(value, np.ndarray):
+                warnings.warn(
+                    NumbaPerformanceWarning("Host array used in CUDA kernel will incur copy overhead to/from device."),
+                    stacklevel=5,
+                )
             made, _ = auto_device(value, self.stream, copy=copies_in)
             if not copies_in:
                 made.allocation.mark_written()

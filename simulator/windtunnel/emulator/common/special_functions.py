@@ -31,6 +31,51 @@ def lgamma(value: Value) -> Any:
     return np.where(np.isinf(value), np.inf, found).astype(np.asarray(value).dtype)[()]
 
 
+def round_half_away(value: Value) -> Any:
+    """Return the nearest whole number; of two that are as near, the one further from 0."""
+    x = materialise(value)
+    return np.copysign(np.floor(np.abs(x) + np.asarray(x).dtype.type(0.5)), x)
+
+
+def rcbrt(value: Value) -> Any:
+    """Return the reciprocal of the cube root."""
+    x = materialise(value)
+    return np.asarray(x).dtype.type(1) / np.cbrt(x)
+
+
+def rhypot(x: Value, y: Value) -> Any:
+    """Return the reciprocal of the length of a vector of two."""
+    a = np.asarray(materialise(x))
+    return a.dtype.type(1) / np.hypot(a, materialise(y))
+
+
+def sinpi(value: Value) -> Any:
+    """Return the sine of a number times pi."""
+    x = np.asarray(materialise(value))
+    return special.sinpi(x.astype(np.float64)).astype(x.dtype)[()]
+
+
+def cospi(value: Value) -> Any:
+    """Return the cosine of a number times pi."""
+    x = np.asarray(materialise(value))
+    return special.cospi(x.astype(np.float64)).astype(x.dtype)[()]
+
+
+def fdim(x: Value, y: Value) -> Any:
+    """Return the positive difference."""
+    a, b = np.asarray(materialise(x)), np.asarray(materialise(y))
+    return np.where(a > b, a - b, a.dtype.type(0)).astype(a.dtype)[()]
+
+
+def logb(value: Value) -> Any:
+    """Return the exponent of a number."""
+    x = np.asarray(materialise(value))
+    return (np.frexp(x)[1] - 1).astype(x.dtype)[()]
+
+
+normcdf, erfinv = map(_elementwise, (special.ndtr, special.erfinv))
+
+
 def rcp(value: Value) -> Any:
     """Return the reciprocal."""
     value = materialise(value)

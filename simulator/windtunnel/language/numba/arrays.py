@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -88,6 +88,12 @@ class ArrayReader(Reader):
             return owner.items[at]
         index = self.hold(converted(self.integer(node, place), I64))
         line: int = node.lineno  # type: ignore[attr-defined]
+        if self.debug:
+            low = ir.Binary(line, "<", copy(index), literal(line, -len(owner.items)), type=BOOL)
+            high = ir.Binary(line, ">=", copy(index), literal(line, len(owner.items)), type=BOOL)
+            self.blocks.append([])
+            self.record_error(node, IndexError, ("tuple index out of range",))
+            self.emit_if(line, ir.Logic(line, "or", low, high, type=BOOL), self.blocks.pop())
         if not owner.items:
             self.refuse(node, "an item of an empty tuple")
         like = owner.items[0]
@@ -104,6 +110,10 @@ class ArrayReader(Reader):
             self.assign_slot(line, slot, item)
             self.emit_if(line, ir.Logic(line, "or", chosen, behind, type=BOOL), self.blocks.pop())
         return self.at(line, slot)
+
+    def record_error(self, node: ast.AST, kind: type[BaseException], arguments: tuple[object, ...]) -> None:
+        """Emit the record of an error that the kernel raises."""
+        raise NotImplementedError
 
     def emit_if(self, line: int, condition: ir.Expr, body: list[ir.Stmt]) -> None:
         """Emit statements under a condition."""
@@ -380,21 +390,31 @@ class ArrayReader(Reader):
         else:
             made = self.numeric(node, value)
             value = self.stored(number(made, where.element), "held")
-        where = self.held_index(where)  # type: ignore[assignment]
+
+        def element(at: list[Num]) -> Value:
+            if source is not None:
+                return self.part(node, source, at[len(where.dims) - len(source.dims) :])
+            return self.at(line, value)
+
+        self.filled(node, where, element)
+
+    def filled(self, node: ast.AST, where: View, element: Callable[[list[Num]], Value]) -> None:
+        """Emit loops that store a value into every element of an array; ``element`` returns it for an index."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        held = self.held_index(where)
+        assert isinstance(held, View)  # noqa: S101  it was one before
         counters: list[str] = []
-        for _ in where.dims:
+        for _ in held.dims:
             counter = self.variable("element", I64)
             self.nonnegative.add(counter)
             counters.append(counter)
         block: list[ir.Stmt] = []
         self.blocks.append(block)
         at = [Num(self.read(line, counter)) for counter in counters]
-        target = self.part(node, where, at)
-        if source is not None:
-            value = self.part(node, source, at[len(where.dims) - len(source.dims) :])
-        self.store_value(node, target, self.at(line, value))
+        value = element(at)
+        self.store_value(node, self.part(node, held, [Num(self.read(line, counter)) for counter in counters]), value)
         self.blocks.pop()
-        for counter, dim in reversed(list(zip(counters, where.dims, strict=True))):
+        for counter, dim in reversed(list(zip(counters, held.dims, strict=True))):
             stop = converted(copy(dim.size), I64)
             block = [ir.For(line, counter, literal(line, 0), stop, literal(line, 1), block)]
         for statement in block:

@@ -20,6 +20,7 @@ from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number, truth
 from windtunnel.language.numba.arrays import number_type
 from windtunnel.language.numba.intrinsics import GRID, IntrinsicReader
+from windtunnel.language.numba.lambdas import function_source
 from windtunnel.language.numba.names import VectorType
 from windtunnel.language.numba.reader import Frame, number_of
 from windtunnel.language.numba.values import (
@@ -35,7 +36,7 @@ from windtunnel.language.numba.values import (
     View,
     literal,
 )
-from windtunnel.language.source import KernelError, source_of
+from windtunnel.language.source import KernelError
 from windtunnel.language.types import BOOL, F64, I32, I64, U64, Scalar
 
 _ONE = (
@@ -121,6 +122,9 @@ class CallReader(IntrinsicReader):
         if isinstance(function, VectorType):
             return self.vector(node, function, given)
         plain = getattr(function, "py_func", None)
+        if plain is not None and getattr(function, "_can_compile", True) is False:
+            name = getattr(plain, "__name__", "")
+            self.refuse(node, f"Untyped global name '{name}': using cpu function on device", "a function without types")
         if plain is not None:
             stated = self.stated_signature(function, given)
             if stated is None:
@@ -216,7 +220,7 @@ class CallReader(IntrinsicReader):
 
     def _function(self, node: ast.Call, function: Any, given: list[Value], named: Mapping[str, Value]) -> Value:
         try:
-            source = source_of(function)
+            source = function_source(function)
         except KernelError as error:
             self.refuse(node, error.problem, error.expected)
         if source.file != self.source.file:
@@ -459,15 +463,41 @@ class CallReader(IntrinsicReader):
             return self._complex_function(node, name, [self.numeric(node, value) for value in given])
         if not from_numpy and getattr(math, name, None) is not function:
             return None
-        if from_numpy and name in _NUMPY_OPERATORS and len(given) == 2:
+        on_arrays = any(isinstance(value, View) and value.dims for value in given)
+        if from_numpy and name in _NUMPY_OPERATORS and len(given) == 2 and not on_arrays:
             return self.binary(node, _NUMPY_OPERATORS[name], *given)
         plain = _NUMPY_NAMES.get(name, name) if from_numpy else name
         if name in ("dot", "array", "zeros", "ones", "empty"):
             return None
+        if isinstance(function, np.ufunc) and any(isinstance(value, View) and value.dims for value in given):
+            return self._on_arrays(node, function, name, given)
         numbers = [self.numeric(node, value) for value in given]
         if any(isinstance(value, Cplx) for value in numbers):
             return self._complex_function(node, plain, numbers)
         return self._real_function(node, plain, [value for value in numbers if isinstance(value, Num)], from_numpy)
+
+    def _on_arrays(self, node: ast.Call, function: np.ufunc, name: str, given: list[Value]) -> Value:
+        """Read a function of NumPy with an array for its result, as a loop over the elements."""
+        results = given[function.nin :]
+        if len(results) != 1 or not isinstance(results[0], View):
+            self.refuse(node, f"np.{name} of arrays without an array for the result", f"np.{name}(a, out)")
+        inputs = [self.stored(value, "held") for value in given[: function.nin]]
+
+        def element(at: list[Num]) -> Value:
+            parts: list[Value] = []
+            for value in inputs:
+                if isinstance(value, View) and value.dims:
+                    value = self.part(node, value, at[len(at) - len(value.dims) :])  # noqa: PLW2901
+                    assert isinstance(value, View)  # noqa: S101  all dimensions have an index
+                    value = self.load(node, value)  # noqa: PLW2901
+                parts.append(self.at(node.lineno, value))
+            made = self._mathematical(node, function, name, parts)
+            if made is None:
+                self.refuse(node, f"np.{name} of arrays", "a function of single elements")
+            return made
+
+        self.filled(node, results[0], element)
+        return results[0]
 
     # Long: one case for each family of functions, each a line or two.
     def _real_function(self, node: ast.Call, name: str, given: list[Num], from_numpy: bool) -> Value | None:

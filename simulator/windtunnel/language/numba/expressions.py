@@ -225,10 +225,6 @@ class ExpressionReader(ArrayReader):
         self.emit_if(line, ir.Binary(line, "==", copy(held.expr), zero, type=BOOL), self.blocks.pop())
         return Num(copy(held.expr), held.unit)
 
-    def record_error(self, node: ast.AST, kind: type[BaseException], arguments: tuple[object, ...]) -> None:
-        """Emit the record of an error that the kernel raises."""
-        raise NotImplementedError
-
     def _dates(self, node: ast.AST, op: str, a: Num | Cplx, b: Num | Cplx) -> Value:
         """Return an operation on dates and durations, which are numbers of units."""
         if not isinstance(a, Num) or not isinstance(b, Num) or op not in ("+", "-", "*", "//", "/", *rules.COMPARISONS):

@@ -51,7 +51,7 @@ class IntrinsicReader(ExpressionReader):
     def _positions(self, node: ast.Call, given: list[Value], *, whole: bool) -> Value:
         count = given[0].value if len(given) == 1 and isinstance(given[0], Const) else None
         if count not in (1, 2, 3):
-            self.refuse(node, ast.unparse(node), "the literal 1, 2 or 3")
+            self.refuse(node, f"{ast.unparse(node)} (RequireLiteralValue)", "the literal 1, 2 or 3")
         line, made = node.lineno, []
         for axis in range(count):
             size = ir.Index(line, "block_size", axis, type=I32)
@@ -216,6 +216,8 @@ class IntrinsicReader(ExpressionReader):
             self.refuse(node, "an atomic operation on a constant array", "another array")
         element = self.arrays[owner.base].element
         name = {"nanmax": "max", "nanmin": "min"}.get(op, op)
+        if op in ("max", "min") and element.kind == "float":
+            name = f"{op}_number"
         if isinstance(owner.element, rules.Complex):
             self.refuse(node, "an atomic operation on complex numbers", "real numbers")
         if name in ("and_", "or_", "xor", "inc", "dec") and element.kind not in ("int", "uint"):
@@ -350,6 +352,15 @@ class IntrinsicReader(ExpressionReader):
     def _call_libdevice(self, node: ast.Call, op: str, given: list[Value]) -> Value:
         family, name, type_name = op.split(" ")
         kind, line = SCALARS[type_name], node.lineno
+        if family == "convert":
+            how, source = name.split(":")
+            value = converted(self.num(node, given[0]).expr, SCALARS[source])
+            if SCALARS[source].kind == "float" and kind.kind != "float" and how != "plain":
+                value = ir.Call(line, f"math.{how}", [value], type=SCALARS[source])
+            return Num(converted(value, kind))
+        if family == "predicate":
+            argument = converted(self.num(node, given[0]).expr, kind)
+            return Num(converted(ir.Call(line, f"math.{name}", [argument], type=BOOL), I32))
         numbers = [Num(converted(self.num(node, value).expr, kind)) for value in given]
         if family == "math" and name == "ldexp":
             exponent = converted(self.integer(node, given[1]), I32)

@@ -12,10 +12,11 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.arrays import strided_names
+from windtunnel.language.numba.lambdas import function_source
 from windtunnel.language.numba.reader import Frame
 from windtunnel.language.numba.statements import StatementReader
 from windtunnel.language.numba.values import Cplx, Num, Tup, Value, literal
-from windtunnel.language.source import Source, source_of
+from windtunnel.language.source import Source
 from windtunnel.language.types import BOOL, I32, Array, Scalar
 
 _ROUNDS = 24
@@ -93,7 +94,7 @@ def read_kernel(
     overloads: Callable[[Any], Callable[..., Any] | None] | None = None,
 ) -> NumbaProgram:
     """Return the program of a kernel for arguments of these types. Raises KernelError if it is not one."""
-    source = source_of(function)
+    source = function_source(function)
     memory = _Memory()
     for _ in range(_ROUNDS):
         reader = _KernelReader(source, memory, overloads, debug=debug)
@@ -105,7 +106,7 @@ def read_kernel(
 
 def result_of(function: Callable[..., Any], arguments: Sequence[Argument]) -> Value | None:
     """Return a value with the type of a device function's result; None if it returns none. Raises KernelError."""
-    source = source_of(function)
+    source = function_source(function)
     memory = _Memory()
     for _ in range(_ROUNDS):
         reader = _KernelReader(source, memory, None, debug=False)
