@@ -69,7 +69,7 @@ _OPERATOR_UNARY: Mapping[Any, str] = {
     operator.neg: "-", operator.pos: "+", operator.invert: "~", operator.not_: "not", operator.abs: "abs",
 }  # fmt: skip
 _COMPLEX_FUNCTIONS = (
-    "exp", "log", "log10", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+    "exp", "log", "log2", "log10", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
     "acosh", "atanh",
 )  # fmt: skip
 
@@ -465,6 +465,9 @@ class CallReader(IntrinsicReader):
             return None
         on_arrays = any(isinstance(value, View) and value.dims for value in given)
         if from_numpy and name in _NUMPY_OPERATORS and len(given) == 2 and not on_arrays:
+            ordered = _NUMPY_OPERATORS[name] in ("<", "<=", ">", ">=")
+            if ordered and any(isinstance(value, Cplx) for value in given):
+                return self._complex_pair(node, name, [self.numeric(node, value) for value in given])
             return self.binary(node, _NUMPY_OPERATORS[name], *given)
         plain = _NUMPY_NAMES.get(name, name) if from_numpy else name
         if name in ("dot", "array", "zeros", "ones", "empty"):
@@ -473,6 +476,8 @@ class CallReader(IntrinsicReader):
             return self._on_arrays(node, function, name, given)
         numbers = [self.numeric(node, value) for value in given]
         if any(isinstance(value, Cplx) for value in numbers):
+            if from_numpy and (len(numbers) == 2 or name == "logical_not"):
+                return self._complex_pair(node, name, numbers)
             return self._complex_function(node, plain, numbers)
         return self._real_function(node, plain, [value for value in numbers if isinstance(value, Num)], from_numpy)
 
@@ -573,6 +578,43 @@ class CallReader(IntrinsicReader):
         if name == "reciprocal":
             return self.binary(node, "/", Num(literal(line, 1.0, rules.mathematical(given[0].type))), given[0])
         return None
+
+    def _complex_pair(self, node: ast.Call, name: str, given: list[Num | Cplx]) -> Value:
+        """Return a function of NumPy of complex numbers, which it orders by their real and then their imaginary parts."""
+        line = node.lineno
+        if name.startswith("logical_"):
+            truths = [truth(self.held(value)) for value in given]
+            if name == "logical_not":
+                return Num(ir.Unary(line, "not", truths[0], type=BOOL))
+            if name == "logical_xor":
+                return Num(ir.Binary(line, "!=", *truths, type=BOOL))
+            return Num(ir.Logic(line, name[8:], *truths, type=BOOL))
+        kind = rules.unified(given[0].type, given[1].type)
+        a, b = (self.held(number(value, kind)) for value in given)
+        assert isinstance(a, Cplx) and isinstance(b, Cplx) and isinstance(kind, rules.Complex)  # noqa: S101  one is
+
+        def compared(op: str) -> ir.Expr:
+            strict = ir.Binary(line, op[0], copy(a.re), copy(b.re), type=BOOL)
+            same = ir.Binary(line, "==", copy(a.re), copy(b.re), type=BOOL)
+            inner = ir.Binary(line, op, copy(a.im), copy(b.im), type=BOOL)
+            return ir.Logic(line, "or", strict, ir.Logic(line, "and", same, inner, type=BOOL), type=BOOL)
+
+        if name in _NUMPY_OPERATORS:
+            return Num(compared(_NUMPY_OPERATORS[name]))
+        if name not in ("maximum", "minimum", "fmax", "fmin"):
+            self.refuse(node, f"{name} of complex numbers", "real numbers")
+        nans = []
+        for value in (a, b):
+            sides = [ir.Binary(line, "!=", copy(part), copy(part), type=BOOL) for part in (value.re, value.im)]
+            nans.append(ir.Logic(line, "or", *sides, type=BOOL))
+        first = compared(">=" if "max" in name else "<=")
+        if name[0] == "f":
+            first = ir.Logic(line, "or", first, nans[1], type=BOOL)
+            first = self.hold(ir.Logic(line, "and", first, ir.Unary(line, "not", nans[0], type=BOOL), type=BOOL))
+        else:
+            first = self.hold(ir.Logic(line, "or", first, nans[0], type=BOOL))
+        parts = [ir.Select(line, copy(first), copy(x), copy(y), type=kind.part) for x, y in ((a.re, b.re), (a.im, b.im))]
+        return self.held(Cplx(parts[0], parts[1], kind))
 
     def _complex_function(self, node: ast.Call, name: str, given: list[Num | Cplx]) -> Value:
         line = node.lineno
