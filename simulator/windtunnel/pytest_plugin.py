@@ -29,8 +29,8 @@ _MARKER = (
     "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None, emulated=False): run "
     f"the test on each of these devices (SKU or SKU@API; default {_DEFAULT_DEVICE}). leaks='error' fails a test that "
     "leaves buffers allocated; faults are armed for the whole test and must occur; schedules=64 runs it 64 times, each "
-    "with the threads of its kernels in a different order; emulated=True runs it on emulated devices only. time_s=2e-3, "
-    "energy_j, launches and copied_bytes are budgets of the test."
+    "with the threads of its kernels in a different order; emulated=True runs it on emulated devices only. "
+    "time_s=2e-3, energy_j, launches and copied_bytes are budgets of the test."
 )
 _OPTIONS = ("leaks", "faults", "seed", "interval", "schedules", "emulated")
 _LIMITS = ("time_s", "energy_j", "launches", "copied_bytes")
@@ -111,7 +111,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that uses ``accelerator`` once for each device, and on emulated or real devices as selected."""
     item = metafunc.definition
     if "accelerator" not in metafunc.fixturenames:
-        if not metafunc.config.getoption("--emulate") and any(marker.name == "accelerator" for marker in item.own_markers):
+        if not metafunc.config.getoption("--emulate") and any(
+            marker.name == "accelerator" for marker in item.own_markers
+        ):
             warnings.warn(
                 pytest.PytestWarning(
                     f"{item.nodeid} has the marker accelerator, but does not use the fixture accelerator"

@@ -14,23 +14,26 @@ _exec = builtins.exec
 
 def keep_sources() -> None:
     """Make ``exec`` keep the text of functions, under a file name of its own. Calling it again has no effect."""
-    builtins.exec = _keeping  # type: ignore[assignment]
+    builtins.exec = _keeping
 
 
 def executed(source: str, names: dict[str, Any], local: Any = None) -> None:
     """Execute generated source under a name of its own."""
     file = f"<generated {next(_NUMBERS)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    _exec(compile(source, file, "exec", dont_inherit=True), names, names if local is None else local)  # noqa: S102
+    _exec(compile(source, file, "exec", dont_inherit=True), names, names if local is None else local)
 
 
 def _keeping(source: Any, names: Any = None, local: Any = None, /, **more: Any) -> None:
     if names is None:
         frame = sys._getframe(1)
         names, local = frame.f_globals, frame.f_locals if local is None else local
-    if isinstance(source, str) and "def " in source and not more and sys._getframe(1).f_globals.get("__name__") not in (
-        sys.stdlib_module_names
+    if (
+        isinstance(source, str)
+        and "def " in source
+        and not more
+        and sys._getframe(1).f_globals.get("__name__") not in (sys.stdlib_module_names)
     ):
         executed(source, names, local)
         return
-    _exec(source, names, names if local is None else local, **more)  # noqa: S102
+    _exec(source, names, names if local is None else local, **more)

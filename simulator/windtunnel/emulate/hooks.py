@@ -68,7 +68,7 @@ def _of_numba(fullname: str) -> ModuleSpec | None:
                 spec = find_spec(package)
             except ModuleNotFoundError:
                 continue
-            folders += [str(Path(place) / "cuda") for place in (spec.submodule_search_locations or ()) if spec]
+            folders += [str(Path(place) / "cuda") for place in ((spec and spec.submodule_search_locations) or ())]
     else:
         folders = list(sys.modules[parent].__path__)
     return PathFinder.find_spec(fullname, folders)

@@ -30,6 +30,7 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
     argv, path = sys.argv, list(sys.path)
     sys.argv, sys.path[0:0] = [str(script), *arguments], [str(script.resolve().parent)]
     status = 0
+    printed: Finding | None = None
     try:
         runpy.run_path(str(script), run_name="__main__")
         for index in range(emulated.count):
@@ -38,6 +39,7 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
         status = _status(ended)
     except Finding as finding:
         emulated.findings.append(finding)
+        printed = finding
         _print(finding)
     except Exception as error:  # the program's own error, reported as Python does
         _print(error)
@@ -45,8 +47,9 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
     finally:
         sys.argv, sys.path[:] = argv, path
         session.begin(before)
-    for finding in dict.fromkeys(emulated.findings):
-        print(f"windtunnel: {type(finding).__name__}: {finding}", file=sys.stderr)
+    for caught in dict.fromkeys(emulated.findings):
+        if caught is not printed:
+            sys.stderr.write(f"windtunnel: {type(caught).__name__}: {caught}\n")
     return 1 if emulated.findings else status
 
 
@@ -55,7 +58,7 @@ def _status(ended: SystemExit) -> int:
         return 0
     if isinstance(ended.code, int):
         return ended.code
-    print(ended.code, file=sys.stderr)
+    sys.stderr.write(f"{ended.code}\n")
     return 1
 
 
@@ -63,6 +66,9 @@ def _print(error: BaseException) -> None:
     """Print the traceback of an error, with the program's own lines alone."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not f.filename.startswith((_INTERNAL, "<")) and "runpy" not in f.filename]
-    print("Traceback (most recent call last):", file=sys.stderr)
-    print("".join(traceback.format_list(own)), end="", file=sys.stderr)
-    print("".join(traceback.format_exception_only(error)), end="", file=sys.stderr)
+    lines = [
+        "Traceback (most recent call last):\n",
+        *traceback.format_list(own),
+        *traceback.format_exception_only(error),
+    ]
+    sys.stderr.write("".join(lines))

@@ -61,6 +61,6 @@ current = Session()
 
 def begin(session: Session) -> Session:
     """Make a session the current one, and return the one before."""
-    global current  # noqa: PLW0603  a program has one set of devices
+    global current
     before, current = current, session
     return before

@@ -8,10 +8,13 @@ from typing import Any as _Any
 
 from windtunnel.core.errors import UnsupportedOperationError as _Unsupported
 from windtunnel.emulate.numba_cuda import api as _api
+from windtunnel.emulate.numba_cuda import cudadrv
 from windtunnel.emulate.numba_cuda.api import *  # noqa: F403  the names of numba.cuda
 from windtunnel.emulate.numba_cuda.api import _auto_device  # noqa: F401
 from windtunnel.emulate.numba_cuda.args import In, InOut, Out
+from windtunnel.emulate.numba_cuda.cudadrv import devicearray as _devicearray  # noqa: F401  an attribute of cudadrv
 from windtunnel.emulate.numba_cuda.cudadrv import devices as _devices
+from windtunnel.emulate.numba_cuda.cudadrv import driver as _driver  # noqa: F401  an attribute of cudadrv
 from windtunnel.emulate.numba_cuda.cudadrv.driver import (
     BaseCUDAMemoryManager,
     GetIpcHandleMixin,
@@ -27,6 +30,15 @@ from windtunnel.emulate.numba_cuda.cudadrv.error import CudaSupportError
 from windtunnel.emulate.numba_cuda.dispatcher import declare_device, jit
 from windtunnel.emulate.numba_cuda.errors import KernelRuntimeError
 from windtunnel.emulate.numba_cuda.reduction import Reduce
+from windtunnel.emulate.numba_cuda.streams import (
+    default_stream,
+    event,
+    event_elapsed_time,
+    external_stream,
+    legacy_default_stream,
+    per_thread_default_stream,
+    stream,
+)
 from windtunnel.language.names import (
     all_sync,
     any_sync,
@@ -56,6 +68,9 @@ from windtunnel.language.names import (
     warpsize,
 )
 from windtunnel.language.numba.names import (
+    VECTOR_STEMS as _STEMS,
+)
+from windtunnel.language.numba.names import (
     VECTORS as _VECTORS,
 )
 from windtunnel.language.numba.names import (
@@ -77,9 +92,6 @@ from windtunnel.language.numba.names import (
     syncthreads_or,
     threadfence_system,
     vote_sync_intrinsic,
-)
-from windtunnel.language.numba.names import (
-    VECTOR_STEMS as _STEMS,
 )
 
 reduce = Reduce
@@ -104,13 +116,75 @@ def compile(*_: _Any, **__: _Any) -> _Any:  # noqa: A001  the name in numba.cuda
 
 compile_ptx = compile_for_current_device = compile_ptx_for_current_device = compile_all = compile
 __all__ = [
-    "BaseCUDAMemoryManager", "CudaSupportError", "GetIpcHandleMixin", "HostOnlyCUDAMemoryManager", "In", "InOut",
-    "IpcHandle", "KernelRuntimeError", "MappedMemory", "MemoryInfo", "MemoryPointer", "Out", "PinnedMemory", "Reduce",
-    "activemask", "all_sync", "any_sync", "atomic", "ballot_sync", "blockDim", "blockIdx", "brev", "cbrt", "cg", "clz",
-    "const", "declare_device", "eq_sync", "ffs", "fma", "fp16", "grid", "gridDim", "gridsize", "jit", "laneid",
-    "lanemask_lt", "local", "match_all_sync", "match_any_sync", "nanosleep", "popc", "reduce", "selp",
-    "set_memory_manager", "shared", "shfl_down_sync", "shfl_sync", "shfl_sync_intrinsic", "shfl_up_sync",
-    "shfl_xor_sync", "syncthreads", "syncthreads_and", "syncthreads_count", "syncthreads_or", "syncwarp", "threadIdx",
-    "threadfence", "threadfence_block", "threadfence_system", "vote_sync_intrinsic", "warpsize",
+    "BaseCUDAMemoryManager",
+    "CudaSupportError",
+    "GetIpcHandleMixin",
+    "HostOnlyCUDAMemoryManager",
+    "In",
+    "InOut",
+    "IpcHandle",
+    "KernelRuntimeError",
+    "MappedMemory",
+    "MemoryInfo",
+    "MemoryPointer",
+    "Out",
+    "PinnedMemory",
+    "Reduce",
+    "activemask",
+    "all_sync",
+    "any_sync",
+    "atomic",
+    "ballot_sync",
+    "blockDim",
+    "blockIdx",
+    "brev",
+    "cbrt",
+    "cg",
+    "clz",
+    "const",
+    "cudadrv",
+    "declare_device",
+    "default_stream",
+    "eq_sync",
+    "event",
+    "event_elapsed_time",
+    "external_stream",
+    "ffs",
+    "fma",
+    "fp16",
+    "grid",
+    "gridDim",
+    "gridsize",
+    "jit",
+    "laneid",
+    "lanemask_lt",
+    "legacy_default_stream",
+    "local",
+    "match_all_sync",
+    "match_any_sync",
+    "nanosleep",
+    "per_thread_default_stream",
+    "popc",
+    "reduce",
+    "selp",
+    "set_memory_manager",
+    "shared",
+    "shfl_down_sync",
+    "shfl_sync",
+    "shfl_sync_intrinsic",
+    "shfl_up_sync",
+    "shfl_xor_sync",
+    "stream",
+    "syncthreads",
+    "syncthreads_and",
+    "syncthreads_count",
+    "syncthreads_or",
+    "syncwarp",
+    "threadIdx",
+    "threadfence",
+    "threadfence_block",
+    "threadfence_system",
+    "vote_sync_intrinsic",
+    "warpsize",
 ]  # fmt: skip
 __all__ += [name for name in vars(_api) if not name.startswith("_")]

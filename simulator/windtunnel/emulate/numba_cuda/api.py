@@ -11,18 +11,9 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import UnsupportedOperationError
-from windtunnel.emulate.numba_cuda import devicearray
+from windtunnel.emulate.numba_cuda import devicearray, hostmemory, interop
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray, MappedNDArray
-from windtunnel.emulate.numba_cuda.streams import (  # noqa: F401  names of numba.cuda
-    default_stream,
-    event,
-    event_elapsed_time,
-    external_stream,
-    legacy_default_stream,
-    per_thread_default_stream,
-    stream,
-)
 
 gpus = devices.gpus
 require_context = devices.require_context
@@ -61,14 +52,14 @@ is_bfloat16_supported = is_float16_supported
 def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> DeviceNDArray:
     """Copy an array to the device, to a new array or to ``to``."""
     if to is None:
-        made, _ = devicearray.auto_device(obj, stream=stream, copy=copy, user_explicit=True)
+        made, _ = interop.auto_device(obj, stream=stream, copy=copy, user_explicit=True)
         return made
     if copy:
         to.copy_to_device(obj, stream=stream)
     return to  # type: ignore[no-any-return]
 
 
-_auto_device = devicearray.auto_device
+_auto_device = interop.auto_device
 
 
 def _strides(shape: Any, dtype: Any, strides: Any, order: str) -> Any:
@@ -76,7 +67,9 @@ def _strides(shape: Any, dtype: Any, strides: Any, order: str) -> Any:
     return strides
 
 
-def device_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C", stream: Any = 0) -> DeviceNDArray:
+def device_array(
+    shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C", stream: Any = 0
+) -> DeviceNDArray:
     """Allocate an uninitialised array on the device."""
     return DeviceNDArray(shape, strides, dtype, stream, order=order)
 
@@ -116,7 +109,7 @@ def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order
         made = np.ndarray(template.shape, template.dtype, bytearray(max(template._span(), 1)), 0, template.strides)
     else:
         made = np.empty(shape, dtype, order)  # type: ignore[call-overload]
-    devicearray.pin(made)
+    hostmemory.pin(made)
     return made
 
 
@@ -140,7 +133,12 @@ def mapped_array_like(ary: Any, stream: Any = 0, portable: bool = False, wc: boo
 
 
 def managed_array(
-    shape: Any, dtype: Any = np.float64, strides: Any = None, order: str = "C", stream: Any = 0, attach_global: bool = True
+    shape: Any,
+    dtype: Any = np.float64,
+    strides: Any = None,
+    order: str = "C",
+    stream: Any = 0,
+    attach_global: bool = True,
 ) -> MappedNDArray:
     """Allocate an array that both sides access."""
     del attach_global
@@ -151,18 +149,18 @@ def managed_array(
 def pinned(*arylist: Any) -> Iterator[None]:
     """Page-lock arrays of the host for the block."""
     for array in arylist:
-        devicearray.pin(array)
+        hostmemory.pin(array)
     try:
         yield
     finally:
         for array in arylist:
-            devicearray.unpin(array)
+            hostmemory.unpin(array)
 
 
 @contextmanager
 def mapped(*arylist: Any, stream: Any = 0) -> Iterator[Any]:
     """Make arrays of the host accessible to the device for the block."""
-    made = [devicearray.auto_device(array, stream)[0] for array in arylist]
+    made = [interop.auto_device(array, stream)[0] for array in arylist]
     yield made[0] if len(made) == 1 else made
     for side, array in zip(made, arylist, strict=True):
         side.copy_to_host(array)

@@ -9,23 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.emulate import session
-from windtunnel.emulate.numba_cuda.cudadrv.driver import CudaAPIError
 from windtunnel.core.errors import DeviceOutOfMemory
+from windtunnel.emulate import session
+from windtunnel.emulate.numba_cuda import streams
+from windtunnel.emulate.numba_cuda.cudadrv import devices
+from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
+from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array, is_pinned, sentry_contiguous
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.interface import MemoryKind
+
+ALLOCATIONS: weakref.WeakSet[Allocation] = weakref.WeakSet()
+"""The memory of the program that is in use."""
 
 
 class Allocation:
     """Memory of a device, which is freed when nothing refers to it any more."""
 
     def __init__(self, size: int, kind: MemoryKind = "device", device: int | None = None) -> None:
-        from windtunnel.emulate.numba_cuda.cudadrv import devices
-
         self.device = devices.current_index() if device is None else device
         self.accelerator: Accelerator = session.current.accelerator(self.device)
         self.size, self.kind = size, kind
+        ALLOCATIONS.add(self)
         self.buffer: Buffer | None = None
         if size:
             try:
@@ -93,9 +98,7 @@ class DeviceNDArray:
         order: str = "C",
         kind: MemoryKind = "device",
     ) -> None:
-        self.shape: tuple[int, ...] = (
-            (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(side) for side in shape)
-        )
+        self.shape: Any = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(side) for side in shape)
         if min(self.shape, default=0) < 0:
             raise ValueError("negative dimensions are not allowed")
         self.dtype = np.dtype(dtype)
@@ -243,7 +246,7 @@ class DeviceNDArray:
         if self._whole():
             order = "C" if self.is_c_contiguous() else "F"
             if target.flags["C_CONTIGUOUS" if order == "C" else "F_CONTIGUOUS"] and not target.dtype.hasobject:
-                flat = target.reshape(-1, order=order).view(np.uint8)  # type: ignore[call-overload]
+                flat = target.reshape(-1, order=order).view(np.uint8)
                 assert self.allocation.buffer is not None  # noqa: S101  it has elements
                 self.allocation.accelerator.copy_out(flat, self.allocation.buffer, _stream_of(stream), pinned=pinned)
                 return target
@@ -318,7 +321,7 @@ class DeviceNDArray:
         if isinstance(item, str):
             if not self.dtype.names or item not in self.dtype.names:
                 raise ValueError(f"no field of name {item}")
-            field, start = self.dtype.fields[item][:2]  # type: ignore[index]
+            field, start = self.dtype.fields[item][:2]
             made = self._view(self.shape, self.strides, self.offset + start, field.base)
             if field.shape:
                 extra = _contiguous(field.shape, field.base.itemsize, "C")
@@ -348,7 +351,7 @@ class DeviceNDArray:
         for one, side, stride in zip(full, self.shape, self.strides, strict=True):
             if isinstance(one, slice):
                 start, stop, step = one.indices(side)
-                offset += start * stride if len(range(start, stop, step)) else 0
+                offset += start * stride if range(start, stop, step) else 0
                 shape.append(len(range(start, stop, step)))
                 strides.append(stride * step)
                 continue
@@ -393,7 +396,8 @@ class DeviceNDArray:
         if memory is None or getattr(memory, "uninitialised", False) is False or not target.size:
             return
         itemsize = self.dtype.itemsize
-        mask = memory.uninitialised_mask(itemsize)
+        emulated: Any = memory
+        mask = emulated.uninitialised_mask(itemsize)
         if len(mask) * itemsize == self.allocation.size and target.dtype == self.dtype:
             strides = tuple(stride // itemsize for stride in target.strides)
             view = np.lib.stride_tricks.as_strided(mask[target.offset // itemsize :], target.shape, strides)
@@ -472,9 +476,7 @@ class DeviceNDArray:
         shape, strides = list(self.shape), list(self.strides)
         if kind.itemsize != self.dtype.itemsize:
             if not shape:
-                raise ValueError(
-                    "Changing the dtype of a 0d array is only supported if the itemsize is unchanged"
-                )
+                raise ValueError("Changing the dtype of a 0d array is only supported if the itemsize is unchanged")
             if strides[-1] != self.dtype.itemsize:
                 raise ValueError("To change to a dtype of a different size, the last axis must be contiguous")
             size = shape[-1] * self.dtype.itemsize
@@ -526,13 +528,13 @@ class DeviceRecord(DeviceNDArray):
         return from_dtype(self.dtype)
 
     def __getitem__(self, item: Any) -> Any:
-        field, start = self.dtype.fields[item][:2]  # type: ignore[index]
+        field, start = self.dtype.fields[item][:2]
         extra = _contiguous(field.shape, field.base.itemsize, "C")
         made = DeviceNDArray(field.shape, extra, field.base, self.stream, self.allocation, offset=self.offset + start)
         return made if field.shape else made.copy_to_host()[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        field, start = self.dtype.fields[key][:2]  # type: ignore[index]
+        field, start = self.dtype.fields[key][:2]
         extra = _contiguous(field.shape, field.base.itemsize, "C")
         made = DeviceNDArray(field.shape, extra, field.base, self.stream, self.allocation, offset=self.offset + start)
         made.host_view()[...] = value
@@ -562,6 +564,12 @@ class MemoryView:
     def __init__(self, allocation: Allocation, offset: int = 0) -> None:
         self.allocation, self.offset = allocation, offset
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MemoryView) and (other.allocation, other.offset) == (self.allocation, self.offset)
+
+    def __hash__(self) -> int:
+        return hash((self.allocation, self.offset))
+
     @property
     def size(self) -> int:
         """The bytes from here on."""
@@ -573,35 +581,6 @@ class MemoryView:
         return self.allocation.address + self.offset
 
     device_pointer_value = device_pointer
-
-
-_PINNED: dict[int, int] = {}
-"""Page-locked memory of the host: bytes by address."""
-
-
-def pin(array: np.ndarray) -> None:
-    """Record that an array's memory is page-locked."""
-    _PINNED[array.__array_interface__["data"][0]] = array.nbytes
-
-
-def unpin(array: np.ndarray) -> None:
-    """Record that an array's memory is no longer page-locked."""
-    _PINNED.pop(array.__array_interface__["data"][0], None)
-
-
-def is_pinned(array: Any) -> bool:
-    """Return whether an array's memory is page-locked."""
-    return bool(_PINNED) and isinstance(array, np.ndarray) and array.__array_interface__["data"][0] in _PINNED
-
-
-def is_cuda_ndarray(value: Any) -> bool:
-    """Return whether a value is one of Windtunnel's device arrays."""
-    return bool(getattr(value, "__cuda_ndarray__", False))
-
-
-def is_cuda_array(value: Any) -> bool:
-    """Return whether a value has the CUDA array interface."""
-    return is_cuda_ndarray(value) or hasattr(value, "__cuda_array_interface__")
 
 
 def as_cuda_array(value: Any, sync: bool = True) -> DeviceNDArray:
@@ -620,13 +599,11 @@ def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: boo
     shape, strides = desc["shape"], desc.get("strides")
     dtype = np.dtype(desc["typestr"])
     address, _ = desc["data"]
-    found = next((a for a in list(_ALLOCATIONS) if a.address <= address < a.address + max(a.size, 1)), None)
+    found = next((a for a in list(ALLOCATIONS) if a.address <= address < a.address + max(a.size, 1)), None)
     if found is None and address:
         raise CudaAPIError(1, f"the address {address:#x} of a CUDA array interface is not memory of an emulated device")
     if found is None:
         found = Allocation(0)
-    from windtunnel.emulate.numba_cuda import streams
-
     stream: Any = 0
     if desc.get("version", 0) >= 3:
         handle = desc.get("stream")
@@ -646,73 +623,8 @@ def synchronises() -> bool:
     return bool(getattr(config, "CUDA_ARRAY_INTERFACE_SYNC", True))
 
 
-_ALLOCATIONS: weakref.WeakSet[Allocation] = weakref.WeakSet()
-_initialise = Allocation.__init__
+def _memory(size: int, device: int) -> MemoryView:
+    return MemoryView(Allocation(size, device=device))
 
 
-def _recorded(self: Allocation, *arguments: Any, **named: Any) -> None:
-    _initialise(self, *arguments, **named)
-    _ALLOCATIONS.add(self)
-
-
-Allocation.__init__ = _recorded  # type: ignore[method-assign]
-
-errmsg_contiguous_buffer = (
-    "Array contains non-contiguous buffer and cannot be transferred as a single memory region. Please ensure "
-    "contiguous buffer with numpy .ascontiguousarray()"
-)
-
-
-def array_core(ary: Any) -> Any:
-    """Return an array without the dimensions that are broadcast."""
-    if not ary.strides or not ary.size:
-        return ary
-    return ary[tuple(0 if stride == 0 else slice(None) for stride in ary.strides)]
-
-
-def is_contiguous(ary: Any) -> bool:
-    """Return whether an array is one region of memory, in C or Fortran order."""
-    return bool(ary.flags["C_CONTIGUOUS"] or ary.flags["F_CONTIGUOUS"])
-
-
-def sentry_contiguous(ary: Any) -> None:
-    """Raise ValueError if an array is not one region of memory."""
-    core = array_core(ary)
-    if not getattr(core, "flags", {"C_CONTIGUOUS": True})["C_CONTIGUOUS"] and not core.flags["F_CONTIGUOUS"]:
-        raise ValueError(errmsg_contiguous_buffer)
-
-
-def from_array_like(ary: Any, stream: Any = 0, gpu_data: Any = None) -> DeviceNDArray:
-    """Return an uninitialised device array like another array."""
-    return DeviceNDArray(ary.shape, ary.strides, ary.dtype, stream, gpu_data)
-
-
-def from_record_like(record: Any, stream: Any = 0, gpu_data: Any = None) -> DeviceRecord:
-    """Return an uninitialised record on the device like another record."""
-    return DeviceRecord(record.dtype, stream, gpu_data)
-
-
-def auto_device(obj: Any, stream: Any = 0, copy: bool = True, user_explicit: bool = False) -> tuple[DeviceNDArray, bool]:
-    """Return (a device array for a value, whether it is new and has the value's elements)."""
-    if is_cuda_ndarray(obj):
-        return obj, False
-    if hasattr(obj, "__cuda_array_interface__"):
-        return as_cuda_array(obj), False
-    del user_explicit
-    if isinstance(obj, np.void):
-        made: DeviceNDArray = from_record_like(obj, stream)
-        values = np.asarray(obj)
-    else:
-        values = np.array(obj, copy=None, subok=True)  # type: ignore[call-overload]
-        sentry_contiguous(values)
-        core = array_core(values)
-        if 0 in values.strides and values.size:
-            inner = DeviceNDArray(core.shape, core.strides, core.dtype, stream)
-            made = DeviceNDArray(values.shape, values.strides, values.dtype, stream, inner.allocation)
-            if copy:
-                inner.copy_to_device(core, stream)
-            return made, True
-        made = from_array_like(values, stream)
-    if copy:
-        made.copy_to_device(values, stream)
-    return made, True
+devices.factories["memory"] = _memory

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numba.core import config, sigutils, types
-from numba.core.typing import signature as typing_signature
 from numba.core.errors import NumbaPerformanceWarning, TypingError
+from numba.core.typing import signature as typing_signature
 
 from windtunnel.core.errors import LaunchError, UnsupportedOperationError
-from windtunnel.emulate import session
 from windtunnel.emulate.numba_cuda.cudadrv import devices
-from windtunnel.emulate.numba_cuda.cudadrv.driver import CudaAPIError
+from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
 from windtunnel.emulate.numba_cuda.launcher import Compiled, Launch
 from windtunnel.emulate.numba_cuda.types import argument_of, type_of
@@ -64,6 +63,7 @@ class LaunchConfiguration:
                 )
 
     def __call__(self, *args: Any) -> None:
+        """Launch the kernel."""
         self.dispatcher.call(args, self.griddim, self.blockdim, self.stream, self.sharedmem)
 
 
@@ -77,6 +77,7 @@ class ForAll:
         self.stream, self.sharedmem = stream, sharedmem
 
     def __call__(self, *args: Any) -> None:
+        """Launch the kernel."""
         if self.ntasks == 0:
             return
         block = self.thread_per_block or min(1024, devices.gpus.current.MAX_THREADS_PER_BLOCK)
@@ -105,8 +106,8 @@ class CUDADispatcher:
         self._fixed: list[Any] = []
         """The signatures that were stated."""
         self._compiled: dict[Any, Compiled] = {}
-        self._specialized: dict[Any, CUDADispatcher] = {}
-        self._type = types.Dispatcher(self)
+        self.specializations: dict[Any, CUDADispatcher] = {}
+        self._type: Any = types.Dispatcher(self)
 
     @property
     def _numba_type_(self) -> Any:
@@ -139,6 +140,7 @@ class CUDADispatcher:
         return ForAll(self, ntasks, tpb, stream, sharedmem)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Raise ValueError: there is no launch configuration."""
         raise ValueError(missing_launch_config_msg)
 
     def call(self, args: tuple[Any, ...], griddim: Any, blockdim: Any, stream: Any, sharedmem: int) -> None:
@@ -189,15 +191,11 @@ class CUDADispatcher:
             if None not in scores:
                 best.append((sorted((s for s in scores if s is not None), reverse=True), tuple(signature)))
         if not best:
-            raise TypeError(
-                f"No matching definition for argument type(s) {', '.join(map(str, actual))}"
-            )
+            raise TypeError(f"No matching definition for argument type(s) {', '.join(map(str, actual))}")
         best.sort(key=lambda pair: pair[0])
         if len(best) > 1 and best[0][0] == best[1][0]:
             listed = "\n".join(f"{signature} -> none" for _, signature in best)
-            raise TypeError(
-                f"Ambiguous overloading for {self.py_func} {actual}:\n{listed}"
-            )
+            raise TypeError(f"Ambiguous overloading for {self.py_func} {actual}:\n{listed}")
         return best[0][1]
 
     # Compilation.
@@ -225,11 +223,8 @@ class CUDADispatcher:
         except KernelError as error:
             raise KernelTypingError(error) from None
         made = Compiled(program, arguments, types.void(*kinds))
-        if not all(kind is types.none for kind in ()) or True:
-            try:
-                self._compiled[kinds, arguments] = made
-            except TypeError:
-                pass
+        with contextlib.suppress(TypeError):  # an argument that cannot be a key
+            self._compiled[kinds, arguments] = made
         self.overloads[kinds] = made
         return made
 
@@ -259,12 +254,12 @@ class CUDADispatcher:
             raise RuntimeError("Dispatcher already specialized")
         kinds = tuple(type_of(value) for value in args)
         key = (devices.gpus.current.compute_capability, kinds)
-        known = self._specialized.get(key)
+        known = self.specializations.get(key)
         if known is None:
             known = CUDADispatcher(self.py_func, dict(self.targetoptions))
             known.compile(kinds)
             known.specialized = True
-            self._specialized[key] = known
+            self.specializations[key] = known
         return known
 
     # What it was compiled to.
@@ -389,18 +384,21 @@ def jit(
     """Mark a function as a kernel, or with ``device=True`` as a device function."""
     if link:
         for file in link if isinstance(link, (list, tuple)) else (link,):
-            if isinstance(file, str) and not os.path.exists(file):
+            if isinstance(file, str) and not Path(file).exists():
                 raise FileNotFoundError(2, "No such file or directory", file)
         raise UnsupportedOperationError(f"link={link!r} is not available: Windtunnel links no code of other languages")
     _check_options(kws, debug, opt, lineinfo)
-    options = {"device": device, "inline": inline, "debug": bool(config.CUDA_DEBUGINFO_DEFAULT if debug is None else debug),
-               "opt": opt, "lineinfo": lineinfo, "cache": cache, **kws}  # fmt: skip
+    with_debug = bool(config.CUDA_DEBUGINFO_DEFAULT if debug is None else debug)
+    given = {"device": device, "inline": inline, "opt": opt, "lineinfo": lineinfo, "cache": cache}
+    options = {**given, "debug": with_debug, **kws}
+    specialized = False
     if sigutils.is_signature(func_or_sig):
         signatures = [func_or_sig]
+        specialized = True
     elif isinstance(func_or_sig, list):
         signatures = func_or_sig
     elif func_or_sig is None:
-        signatures = None  # type: ignore[assignment]
+        signatures = None
     else:
         if isinstance(func_or_sig, CUDADispatcher):
             raise TypeError("A jit decorator was called on an already jitted function")
@@ -416,6 +414,7 @@ def jit(
                 made.declare(signature)
                 continue
             made.compile(signature)
+        made.specialized = specialized
         return made
 
     return decorated
@@ -424,32 +423,33 @@ def jit(
 def _check_options(kws: dict[str, Any], debug: Any, opt: Any, lineinfo: bool) -> None:
     from numba.core.errors import DeprecationError, NumbaInvalidConfigWarning
 
-    if "boundscheck" in kws and kws["boundscheck"]:
+    if kws.get("boundscheck"):
         raise NotImplementedError("bounds checking is not supported for CUDA")
     if kws.get("argtypes") is not None:
-        raise DeprecationError("Deprecated keyword argument `argtypes`. Signatures should be passed as the first positional argument.")
+        raise DeprecationError(
+            "Deprecated keyword argument `argtypes`. Signatures should be passed as the first positional argument."
+        )
     if kws.get("restype") is not None:
-        raise DeprecationError("Deprecated keyword argument `restype`. Signatures should be passed as the first positional argument.")
+        raise DeprecationError(
+            "Deprecated keyword argument `restype`. Signatures should be passed as the first positional argument."
+        )
     if kws.get("bind") is not None:
         raise DeprecationError("Deprecated keyword argument `bind`.")
     if kws.get("nopython") is False:
         raise NotImplementedError("nopython mode is required for CUDA")
     debug = bool(config.CUDA_DEBUGINFO_DEFAULT) if debug is None else debug
     if debug and opt is not False:
-        if True:
-            warnings.warn(
-                NumbaInvalidConfigWarning(
-                    "debug=True with opt=True (the default) is not supported by CUDA. This may result in a crash - "
-                    "set debug=False or opt=False."
-                ),
-                stacklevel=3,
-            )
+        text = (
+            "debug=True with opt=True (the default) is not supported by CUDA. This may result in a crash - set "
+            "debug=False or opt=False."
+        )
+        warnings.warn(NumbaInvalidConfigWarning(text), stacklevel=3)
     if debug and lineinfo:
-        warnings.warn(
-            NumbaInvalidConfigWarning("debug and lineinfo are mutually exclusive. Use debug to get full debug info (this "
-                                      "disables some optimizations), or lineinfo for line info only with code generation "
-                                      "unaffected."), stacklevel=3,
-        )  # fmt: skip
+        text = (
+            "debug and lineinfo are mutually exclusive. Use debug to get full debug info (this disables some "
+            "optimizations), or lineinfo for line info only with code generation unaffected."
+        )
+        warnings.warn(NumbaInvalidConfigWarning(text), stacklevel=3)
 
 
 def declare_device(name: str, sig: Any, **_: Any) -> Any:
@@ -471,13 +471,3 @@ def declare_device(name: str, sig: Any, **_: Any) -> Any:
             raise UnsupportedOperationError(f"the foreign function '{name}' is not available on an emulated device")
 
     return ExternFunction()
-
-
-def finding_count() -> int:
-    """Return the number of findings of the program so far."""
-    return len(session.current.findings)
-
-
-def scalar(value: Any) -> bool:
-    """Return whether a value is a number."""
-    return isinstance(value, (int, float, complex, np.generic))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba.core.errors import LoweringError
 
-__all__ = ["KernelRuntimeError", "CudaLoweringError", "missing_launch_config_msg", "normalize_kernel_dimensions"]
+__all__ = ["CudaLoweringError", "KernelRuntimeError", "missing_launch_config_msg", "normalize_kernel_dimensions"]
 
 
 class KernelRuntimeError(RuntimeError):
@@ -26,23 +28,18 @@ See {_url} for help.
 """
 
 
-def normalize_kernel_dimensions(griddim, blockdim):
+def normalize_kernel_dimensions(griddim: Any, blockdim: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the grid and the block with three sides. Raises ValueError or TypeError as Numba does."""
-
-    def check_dim(dim, name):
-        if not isinstance(dim, (tuple, list)):
-            dim = [dim]
-        else:
-            dim = list(dim)
-        if len(dim) > 3:
-            raise ValueError(f"{name} must be a sequence of 1, 2 or 3 integers, got {dim!r}")
-        for v in dim:
-            if not hasattr(v, "__index__"):
-                raise TypeError(f"{name} must be a sequence of integers, got {dim!r}")
-        while len(dim) < 3:
-            dim.append(1)
-        return tuple(int(v) for v in dim)
-
     if None in (griddim, blockdim):
         raise ValueError(missing_launch_config_msg)
-    return check_dim(griddim, "griddim"), check_dim(blockdim, "blockdim")
+    return _sides(griddim, "griddim"), _sides(blockdim, "blockdim")
+
+
+def _sides(given: Any, name: str) -> tuple[int, ...]:
+    sides = list(given) if isinstance(given, (tuple, list)) else [given]
+    if len(sides) > 3:
+        raise ValueError(f"{name} must be a sequence of 1, 2 or 3 integers, got {sides!r}")
+    for side in sides:
+        if not hasattr(side, "__index__"):
+            raise TypeError(f"{name} must be a sequence of integers, got {sides!r}")
+    return tuple(int(side) for side in (*sides, 1, 1, 1)[:3])

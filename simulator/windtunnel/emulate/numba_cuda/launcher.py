@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,9 @@ from numba.core.errors import NumbaPerformanceWarning
 from windtunnel.core.errors import Finding, InputError
 from windtunnel.emulate import session
 from windtunnel.emulate.numba_cuda.cudadrv import devices
-from windtunnel.emulate.numba_cuda.devicearray import (
-    Allocation,
-    DeviceNDArray,
-    DeviceRecord,
-    as_cuda_array,
-    auto_device,
-    is_cuda_array,
-)
+from windtunnel.emulate.numba_cuda.devicearray import Allocation, DeviceNDArray, DeviceRecord, as_cuda_array
+from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
+from windtunnel.emulate.numba_cuda.interop import auto_device
 from windtunnel.language import ir
 from windtunnel.language.numba.program import (
     ERROR_WORDS,
@@ -37,7 +33,6 @@ from windtunnel.language.numba.program import (
 from windtunnel.language.numba.rules import Complex
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.kernels import Kernel
-
 
 _RESIDENT_THREADS = 2048
 """The threads that a multiprocessor holds at once."""
@@ -148,7 +143,12 @@ class Launch:
                     expected="a contiguous array, or a slice of one",
                 )
             del count
-            return [buffer, np.int64(value.offset // dtype.itemsize), *map(np.int64, value.shape), *map(np.int64, steps)]
+            return [
+                buffer,
+                np.int64(value.offset // dtype.itemsize),
+                *map(np.int64, value.shape),
+                *map(np.int64, steps),
+            ]
         shape = value.shape if argument.layout == "C" else tuple(reversed(value.shape))
         if memory.buffer is None:
             memory, shape = Allocation(max(dtype.itemsize, 8)), (1,) * len(shape)
@@ -186,7 +186,7 @@ class Launch:
             if part.size:
                 column.host_view()[...] = part.host_view()
                 column.allocation.mark_written()
-                self.after.insert(0, lambda part=part, column=column: _column_back(part, column))
+                self.after.insert(0, partial(_column_back, part, column))
                 made += self._array(ArrayArgument(inner.base, column.ndim, "C"), column)
             else:
                 made += self._array(ArrayArgument(inner.base, column.ndim, "C"), column)

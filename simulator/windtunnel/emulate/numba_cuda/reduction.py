@@ -6,8 +6,9 @@ from typing import Any
 
 from numba.np.numpy_support import from_dtype
 
-from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray, auto_device
+from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray
 from windtunnel.emulate.numba_cuda.dispatcher import jit
+from windtunnel.emulate.numba_cuda.interop import auto_device
 from windtunnel.language.names import blockDim, blockIdx, gridDim, shared, syncthreads, threadIdx
 
 _THREADS = 128
@@ -19,7 +20,7 @@ def _kernels(function: Any, element: Any) -> Any:
 
     @jit
     def partial(values, results, size, initial, has_initial):  # type: ignore[no-untyped-def]
-        scratch = shared.array(_THREADS, element)
+        scratch: Any = shared.array(_THREADS, element)
         t = threadIdx.x
         first = blockIdx.x * blockDim.x + t
         step = blockDim.x * gridDim.x

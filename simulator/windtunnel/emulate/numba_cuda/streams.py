@@ -8,15 +8,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from windtunnel.core.errors import DeviceError
-from windtunnel.emulate.numba_cuda.cudadrv.driver import CudaAPIError
+from windtunnel.emulate.numba_cuda.cudadrv import devices
+from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 
 _HANDLES = itertools.count(0x7F0000001000, 0x40)
 
 
 def _accelerator() -> Any:
-    from windtunnel.emulate.numba_cuda.cudadrv import devices
-
     return devices.current_accelerator()
+
+
+def _finish(future: Any, result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 class Stream:
@@ -70,7 +74,7 @@ class Stream:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self.synchronize()
-        loop.call_soon(lambda: future.done() or future.set_result(self))
+        loop.call_soon(_finish, future, self)
         return future
 
 
@@ -164,3 +168,6 @@ def event_elapsed_time(evtstart: Event, evtend: Event) -> float:
         return float(evtend.raw.elapsed_s(evtstart.raw)) * 1e3
     except DeviceError as error:
         raise CudaAPIError(600, f"Call to cuEventElapsedTime results in CUDA_ERROR_NOT_READY: {error}") from error
+
+
+devices.factories.update(stream=stream, event=event, default_stream=default_stream)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.core import types as nb
+from numba.core import types as _types
 from numba.core import typing
 from numba.np import numpy_support
 
 from windtunnel.language.numba.program import Argument, ArrayArgument, KnownArgument, NumberArgument, TupleArgument
 from windtunnel.language.numba.rules import NUMBA_NAMES
 
+nb: Any = _types  # its names are made at run time
 dim3 = nb.Opaque("Dim3")
 grid_group = nb.Opaque("GridGroup")
 CUDADispatcher = nb.Dispatcher
@@ -48,7 +49,10 @@ def argument_of(kind: Any, value: Any = None) -> Argument:
         return TupleArgument(tuple(argument_of(item, _item(value, at)) for at, item in enumerate(kind)))
     if isinstance(kind, nb.EnumMember):
         return argument_of(kind.dtype) if value is None else KnownArgument(value)
-    if isinstance(kind, (nb.Dispatcher, nb.TypeRef, nb.NumberClass, nb.Function, nb.StringLiteral)) or kind in (nb.none, nb.unicode_type):
+    if isinstance(kind, (nb.Dispatcher, nb.TypeRef, nb.NumberClass, nb.Function, nb.StringLiteral)) or kind in (
+        nb.none,
+        nb.unicode_type,
+    ):
         return KnownArgument(value)
     raise TypeError(f"an argument of type {kind}")
 
@@ -78,8 +82,10 @@ def numba_type_of(value: Any) -> Any:
         case Num() | Cplx():
             return getattr(nb, rules.name_of(value.type))
         case View(dims=dims):
-            return nb.Array(getattr(nb, rules.name_of(value.element)), len(dims), "C") if dims else getattr(
-                nb, rules.name_of(value.element)
+            return (
+                nb.Array(getattr(nb, rules.name_of(value.element)), len(dims), "C")
+                if dims
+                else getattr(nb, rules.name_of(value.element))
             )
         case Tup(items=items):
             return nb.BaseTuple.from_types(tuple(numba_type_of(item) for item in items))

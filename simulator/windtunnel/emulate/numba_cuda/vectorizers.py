@@ -12,7 +12,8 @@ import numpy as np
 
 from windtunnel.emulate import numba_cuda as cuda
 from windtunnel.emulate.generated import executed
-from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray, is_cuda_ndarray
+from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray
+from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_ndarray
 
 deviceufunc: Any = importlib.import_module("numba.cuda.deviceufunc")
 # Numba generates the kernels as text.
@@ -64,6 +65,7 @@ class CUDAUFuncDispatcher:
         self.functions, self.__name__ = types_to_retty_kernels, pyfunc.__name__
 
     def __call__(self, *args: Any, **kws: Any) -> Any:
+        """Apply the function to arrays and numbers, which are broadcast."""
         return CUDAUFuncMechanism.call(self.functions, args, kws)
 
     def reduce(self, arg: Any, stream: Any = 0) -> Any:

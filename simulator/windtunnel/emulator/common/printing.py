@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,4 +22,4 @@ def print_lines(threads: int, texts: Sequence[str], values: Sequence[Any]) -> No
         for column, text in zip(columns, texts[1:], strict=True):
             value = column[thread]
             line += (f"{value:f}" if column.dtype.kind == "f" else f"{int(value)}") + text
-        print(line)
+        sys.stdout.write(line + "\n")

@@ -182,7 +182,7 @@ def frexp_0(value: Value) -> Any:
 def frexp_1(value: Value) -> Any:
     """Return the exponent that belongs to the fraction of a number."""
     x = materialise(value)
-    return np.where(np.isfinite(x), np.frexp(x)[1], -1 if np.asarray(x).dtype == np.float64 else -1).astype(np.int32)[()]
+    return np.where(np.isfinite(x), np.frexp(x)[1], -1).astype(np.int32)[()]
 
 
 def modf_0(value: Value) -> Any:
@@ -221,7 +221,8 @@ def _quotient(a_re: Value, a_im: Value, b_re: Value, b_im: Value) -> np.ndarray:
 def _power(a_re: Value, a_im: Value, b_re: Value, b_im: Value) -> np.ndarray:
     a, b = _joined(a_re, a_im), _joined(b_re, b_im)
     # Numba squares where the exponent is 2.
-    return np.where(b == 2, a * a, np.power(a, b)).astype(a.dtype)
+    made: np.ndarray = np.where(b == 2, a * a, np.power(a, b)).astype(a.dtype)
+    return made
 
 
 def divide_re(*parts: Value) -> Any:
@@ -253,7 +254,8 @@ def _complex(ufunc: Any, part: str) -> Any:
 
 
 COMPLEX = {
-    "exp": np.exp, "log": np.log, "log10": np.log10, "log2": np.log2, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "exp": np.exp, "log": np.log, "log10": np.log10, "log2": np.log2, "sqrt": np.sqrt, "sin": np.sin,
+    "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
 }  # fmt: skip

@@ -10,6 +10,11 @@ from windtunnel.language.numba.rules import COMPARISONS, Complex, is_integer
 from windtunnel.language.numba.values import Cplx, Num, literal
 from windtunnel.language.types import BOOL, F16, F32, F64, I64, U64, Scalar
 
+_OF_HALVES = (
+    "fabs", "sqrt", "exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "floor", "ceil", "trunc", "rsqrt",
+    "rcp", "rint", "isnan", "isinf", "fma",
+)  # fmt: skip
+"""The functions that CUDA has for float16; others are computed in float32."""
 _EXPONENT_LIMIT = 0x10000
 """The largest constant exponent that Numba expands to multiplications."""
 
@@ -171,10 +176,7 @@ def function(line: int, name: str, arguments: list[Num], kind: Scalar | None = N
         joined = rules.joined(wide, rules.mathematical(other.type))
         assert isinstance(joined, Scalar)  # noqa: S101  no argument is complex
         wide = joined
-    if wide == F16 and name not in ("fabs", "sqrt", "exp", "exp2", "log", "log2", "log10", "sin", "cos", "floor", "ceil",
-                                    "trunc", "rsqrt", "rint", "isnan", "isinf", "fma", "rcp", "exp10"):  # fmt: skip
+    if wide == F16 and name not in _OF_HALVES:
         wide = F32
     given = [converted(argument.expr, wide) for argument in arguments]
     return Num(ir.Call(line, f"math.{name}", given, type=wide if kind is None else kind))
-
-

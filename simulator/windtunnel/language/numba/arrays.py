@@ -1,9 +1,9 @@
-"""Arrays, slices and records of a Numba kernel: parts of them, elements, attributes, declarations and captured arrays."""
+"""Arrays, slices and records of a Numba kernel: parts of them, elements, assignments and attributes."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -13,15 +13,12 @@ import numpy as np
 from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.arithmetic import converted, number
-from windtunnel.language.numba.reader import Reader
+from windtunnel.language.numba.declarations import SIZE, DeclarationReader, dtype_of
 from windtunnel.language.numba.values import Const, Cplx, Dim, Method, Num, Records, Tup, Value, View, literal
-from windtunnel.language.types import BOOL, I64, Array, Scalar, scalar_of
-
-_MAX_CAPTURED = 1 << 24
-"""The largest captured array (bytes)."""
+from windtunnel.language.types import BOOL, I64
 
 
-class ArrayReader(Reader):
+class ArrayReader(DeclarationReader):
     """Reads accesses to arrays."""
 
     def expression(self, node: ast.expr) -> Value:
@@ -73,7 +70,9 @@ class ArrayReader(Reader):
 
     def _tuple_part(self, node: ast.AST, owner: Tup, index: ast.expr) -> Value:
         if isinstance(index, ast.Slice):
-            bounds = [None if bound is None else self.expression(bound) for bound in (index.lower, index.upper, index.step)]
+            bounds = [
+                None if bound is None else self.expression(bound) for bound in (index.lower, index.upper, index.step)
+            ]
             if not all(bound is None or isinstance(bound, Const) for bound in bounds):
                 self.refuse(node, "a slice of a tuple that is known only while the kernel runs", "constants")
             return Tup(owner.items[slice(*(None if b is None else b.value for b in bounds))])  # type: ignore[attr-defined]
@@ -100,7 +99,9 @@ class ArrayReader(Reader):
         for item in owner.items[1:]:
             like = self.unify(like, item)
         if self.slot_type(like) is None or isinstance(like, View):
-            self.refuse(node, "an item of a tuple of several types, by an index that is no constant", "a constant index")
+            self.refuse(
+                node, "an item of a tuple of several types, by an index that is no constant", "a constant index"
+            )
         slot = self.slot("item", like)
         self.assign_slot(line, slot, owner.items[-1])
         for at, item in enumerate(owner.items[:-1]):
@@ -125,7 +126,9 @@ class ArrayReader(Reader):
         found: list[Value | slice | None] = []
         for one in given:
             if isinstance(one, ast.Slice):
-                found.append(slice(*(None if b is None else self.expression(b) for b in (one.lower, one.upper, one.step))))
+                found.append(
+                    slice(*(None if b is None else self.expression(b) for b in (one.lower, one.upper, one.step)))
+                )
                 continue
             value = self.expression(one)
             if isinstance(value, Const) and value.value is Ellipsis:
@@ -179,9 +182,7 @@ class ArrayReader(Reader):
         return converted(made.expr, I64) if made.type == BOOL else made.expr
 
     def _records_part(self, node: ast.AST, owner: Records, given: Sequence[Value | slice | None]) -> Value:
-        held: list[Value | slice | None] = [
-            self.stored(one, "index") if isinstance(one, Num) else one for one in given
-        ]
+        held: list[Value | slice | None] = [self.stored(one, "index") if isinstance(one, Num) else one for one in given]
         fields: dict[str, Value] = {}
         for name, inner in owner.fields.items():
             assert isinstance(inner, (View, Records))  # noqa: S101  fields are arrays
@@ -268,7 +269,9 @@ class ArrayReader(Reader):
         line: int = node.lineno  # type: ignore[attr-defined]
         stride = self.hold(converted(self.integer(node, step), I64), "step")
         if not self.is_nonnegative(stride):
-            self.refuse(node, "a slice with a step that may be negative and is known only while the kernel runs", "a constant")
+            self.refuse(
+                node, "a slice with a step that may be negative and is known only while the kernel runs", "a constant"
+            )
         size = converted(copy(dim.size), I64)
         first = self._bound(node, start, size, False, at_start=True)
         last = self._bound(node, stop, size, False, at_start=False)
@@ -441,19 +444,32 @@ class ArrayReader(Reader):
             if name == "T":
                 return owner.with_dims(tuple(reversed(dims)), owner.origin)
             if name == "dtype":
-                return Const(_dtype_of(owner))
+                return Const(dtype_of(owner))
             if name == "itemsize":
-                return Const(_dtype_of(owner).itemsize)
+                return Const(dtype_of(owner).itemsize)
             if name in ("real", "imag") and isinstance(owner.element, rules.Complex):
                 part = literal(line, 0 if name == "real" else 1)
                 return replace(owner, element=owner.element.part, origin=(*owner.origin, part))
             if name == "nbytes":
                 size = self.array_attribute(node, owner, "size")
                 assert isinstance(size, Num)  # noqa: S101  it is a product of sizes
-                return Num(ir.Binary(line, "*", size.expr, literal(line, _dtype_of(owner).itemsize), type=I64))
+                return Num(ir.Binary(line, "*", size.expr, literal(line, dtype_of(owner).itemsize), type=I64))
             if name == "strides":
                 return self._strides(node, owner)
-        if name in ("copy", "reshape", "ravel", "flatten", "fill", "sum", "min", "max", "transpose", "view", "item", "flat"):
+        if name in (
+            "copy",
+            "reshape",
+            "ravel",
+            "flatten",
+            "fill",
+            "sum",
+            "min",
+            "max",
+            "transpose",
+            "view",
+            "item",
+            "flat",
+        ):
             return Method(owner, name)
         self.refuse(node, f"the attribute '{name}' of {owner.description}", "shape, size, ndim, dtype, T, strides")
 
@@ -462,154 +478,16 @@ class ArrayReader(Reader):
         base = self.arrays[owner.base]
         found: list[Value] = []
         for dim in owner.dims:
-            stride: ir.Expr = literal(line, _dtype_of(owner).itemsize)
+            stride: ir.Expr = literal(line, dtype_of(owner).itemsize)
             for axis in range(dim.axis + 1, base.dimensions - isinstance(owner.element, rules.Complex)):
-                side = ir.Size(line, owner.base, axis, type=ir_size_type())
+                side = ir.Size(line, owner.base, axis, type=SIZE)
                 stride = ir.Binary(line, "*", stride, converted(side, I64), type=I64)
             if dim.step is not None:
                 stride = ir.Binary(line, "*", stride, converted(copy(dim.step), I64), type=I64)
             found.append(Num(stride))
         return Tup(tuple(found))
 
-    # Declarations and captured arrays.
-
-    def declare(self, node: ast.AST, space: str, shape: tuple[int, ...], dtype: Any) -> Value:
-        """Declare a shared or local array of numbers or records."""
-        if isinstance(dtype, np.dtype) and dtype.names:
-            fields: dict[str, Value] = {}
-            for name in dtype.names:
-                inner = dtype.fields[name][0]  # type: ignore[index]
-                fields[name] = self.declare(node, space, (*shape, *inner.shape), inner.base)
-            some = next(iter(fields.values()))
-            dims = getattr(some, "dims", ())[: len(shape)]
-            return Records(fields, tuple(dims))
-        line: int = node.lineno  # type: ignore[attr-defined]
-        unit = str(dtype) if isinstance(dtype, np.dtype) and dtype.kind in "mM" else ""
-        element: rules.Number = I64 if unit else self.element_type(node, dtype)
-        is_complex = isinstance(element, rules.Complex)
-        scalar = element.part if isinstance(element, rules.Complex) else element
-        name = self.fresh(self.array_name())
-        whole = (*shape, 2) if is_complex else shape
-        declared = ir.Declare(line, name, space, whole, scalar)
-        self.declared[name] = declared
-        self.arrays[name] = Array(scalar, len(whole))
-        dims = tuple(
-            Dim(axis, ir.Size(line, name, axis, type=ir_size_type()) if side == 0 else literal(line, side))
-            for axis, side in enumerate(shape)
-        )
-        return View(name, element, dims, (None,) * len(shape), space=space, unit=unit)
-
-    def array_name(self) -> str:
-        """Return the stem of the name of an array that is declared now."""
-        return getattr(self, "naming", "array")
-
-    def element_type(self, node: ast.AST, dtype: Any) -> rules.Number:
-        """Return the type of numbers that an object stands for."""
-        found = number_type(dtype)
-        if found is None:
-            self.refuse(node, f"{dtype!r}, which is not a type of numbers", "a type: float32, np.int64 ...")
-        return found
-
-    def capture(self, node: ast.AST, value: Any) -> Value:
-        """Return an array from outside the kernel, which is constant."""
-        if not isinstance(value, np.ndarray):
-            value = value.copy_to_host() if hasattr(value, "copy_to_host") else np.asarray(value)
-        if value.nbytes > _MAX_CAPTURED:
-            self.refuse(node, f"a captured array of {value.nbytes:,} bytes", f"at most {_MAX_CAPTURED:,}")
-        known = next((name for name, array in self.captured.items() if array is value), None)
-        if known is None:
-            known = self.fresh("constant")
-            self.captured[known] = value
-        return self.parameter(known, value.dtype, value.ndim, "C", writable=False, fixed=value.shape)
-
-    def parameter(
-        self, name: str, dtype: np.dtype[Any], ndim: int, layout: str, *, writable: bool = True,
-        fixed: tuple[int, ...] | None = None,
-    ) -> Value:  # fmt: skip
-        """Return an array parameter. Records become an array for each field.
-
-        ``layout``: C, F, or A for an array with an offset and strides of its own, which further parameters give.
-        """
-        if dtype.names:
-            fields: dict[str, Value] = {}
-            for field in dtype.names:
-                inner = dtype.fields[field][0]  # type: ignore[index]
-                inside = ndim + len(inner.shape)
-                shape = None if fixed is None else (*fixed, *inner.shape)
-                fields[field] = self.parameter(f"{name}__{field}", inner.base, inside, "C", writable=writable, fixed=shape)
-            some = next(iter(fields.values()))
-            return Records(fields, tuple(getattr(some, "dims", ())[:ndim]))
-        unit = str(dtype) if dtype.kind in "mM" else ""
-        element: rules.Number = I64 if unit else number_type(dtype)  # type: ignore[assignment]
-        is_complex = isinstance(element, rules.Complex)
-        scalar = element.part if isinstance(element, rules.Complex) else element
-        line = self.source.tree.lineno
-
-        def size(axis: int) -> ir.Expr:
-            if fixed is not None:
-                return literal(line, fixed[axis])
-            return ir.Size(line, name, axis, type=ir_size_type())
-
-        dims: tuple[Dim, ...]
-        if layout == "A":
-            self.arrays[name] = Array(scalar, 1 + is_complex)
-            given = {stem: self.scalar(f"{name}__{stem}", I64) for stem in strided_names(ndim)}
-            for axis in range(ndim):
-                self.nonnegative.add(f"{name}__size{axis}")
-            dims = tuple(Dim(0, given[f"size{axis}"], given[f"step{axis}"]) for axis in range(ndim))
-            return View(name, element, dims, (given["offset"],), unit=unit, writable=writable)
-        self.arrays[name] = Array(scalar, max(ndim, 1) + is_complex)
-        order = range(ndim) if layout == "C" else reversed(range(ndim))
-        dims = tuple(Dim(axis, size(axis)) for axis in order)
-        return View(name, element, dims, (None,) * max(ndim, 1), unit=unit, writable=writable)
-
-    def scalar(self, name: str, kind: Scalar) -> ir.Expr:
-        """Return a scalar parameter."""
-        self.variables[name] = kind
-        return ir.Variable(self.source.tree.lineno, name, type=kind)
-
-
-def strided_names(ndim: int) -> list[str]:
-    """Return the names of the numbers that describe an array with strides of its own: its offset, sizes and steps."""
-    return ["offset", *(f"size{axis}" for axis in range(ndim)), *(f"step{axis}" for axis in range(ndim))]
-
-
-def ir_size_type() -> Scalar:
-    """Return the type of a size in the tree."""
-    return SIZE
-
-
-SIZE = scalar_of("i32")
-_PYTHON_TYPES: Mapping[Any, rules.Number] = {int: I64, float: scalar_of("f64"), bool: BOOL, complex: rules.C128}
-
-
-def number_type(given: Any) -> rules.Number | None:
-    """Return the type of numbers that an object stands for: a NumPy or Numba type, or Python's; None for another."""
-    if isinstance(given, Scalar):
-        return given
-    if isinstance(given, type) and given in _PYTHON_TYPES:
-        return _PYTHON_TYPES[given]
-    module = type(given).__module__
-    if module.startswith("numba."):
-        return rules.NUMBA_NAMES.get(str(given))
-    if isinstance(given, np.dtype) or (isinstance(given, type) and issubclass(given, np.generic)) or isinstance(given, str):
-        try:
-            return rules.NUMBA_NAMES.get(np.dtype(given).name)
-        except TypeError:
-            return rules.NUMBA_NAMES.get(str(given))
-    return None
-
-
-def _dtype_of(view: View) -> np.dtype[Any]:
-    if view.unit:
-        return np.dtype(view.unit)
-    if isinstance(view.element, rules.Complex):
-        return np.dtype(view.element.name)
-    return view.element.dtype
-
 
 def _has_effect(value: Num | Cplx) -> bool:
     parts = (value.expr,) if isinstance(value, Num) else (value.re, value.im)
     return any(isinstance(inner, (ir.Atomic, ir.Warp)) for part in parts for inner in ir.inside(part))
-
-

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-import cmath
 import inspect
-import math
 import operator
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -18,8 +15,8 @@ from windtunnel.language import ir
 from windtunnel.language.names import Group, Name
 from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number, truth
-from windtunnel.language.numba.arrays import number_type
-from windtunnel.language.numba.intrinsics import GRID, IntrinsicReader
+from windtunnel.language.numba.declarations import number_type
+from windtunnel.language.numba.functions import FunctionReader
 from windtunnel.language.numba.lambdas import function_source
 from windtunnel.language.numba.names import VectorType
 from windtunnel.language.numba.reader import Frame, number_of
@@ -37,26 +34,8 @@ from windtunnel.language.numba.values import (
     literal,
 )
 from windtunnel.language.source import KernelError
-from windtunnel.language.types import BOOL, F64, I32, I64, U64, Scalar
+from windtunnel.language.types import BOOL, F32, F64, I32, I64, U64, Scalar
 
-_ONE = (
-    "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "fabs", "erf", "erfc", "gamma", "lgamma", "cbrt", "degrees",
-    "radians", "rint", "sign",
-)  # fmt: skip
-_TWO = ("atan2", "pow", "fmod", "copysign", "hypot", "remainder", "nextafter", "logaddexp", "logaddexp2")
-_WHOLE = ("floor", "ceil", "trunc")
-_TESTS = ("isnan", "isinf", "isfinite", "signbit")
-_NUMPY_NAMES: Mapping[str, str] = {
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh",
-    "arctanh": "atanh", "deg2rad": "radians", "rad2deg": "degrees", "float_power": "pow",
-}  # fmt: skip
-_NUMPY_OPERATORS: Mapping[str, str] = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "floor_divide": "//",
-    "remainder": "%", "mod": "%", "power": "**", "left_shift": "<<", "right_shift": ">>", "bitwise_and": "&",
-    "bitwise_or": "|", "bitwise_xor": "^", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
-    "equal": "==", "not_equal": "!=",
-}  # fmt: skip
 _OPERATOR_FUNCTIONS: Mapping[Any, str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
     operator.mod: "%", operator.pow: "**", operator.lshift: "<<", operator.rshift: ">>", operator.and_: "&",
@@ -68,13 +47,13 @@ _OPERATOR_FUNCTIONS: Mapping[Any, str] = {
 _OPERATOR_UNARY: Mapping[Any, str] = {
     operator.neg: "-", operator.pos: "+", operator.invert: "~", operator.not_: "not", operator.abs: "abs",
 }  # fmt: skip
-_COMPLEX_FUNCTIONS = (
-    "exp", "log", "log2", "log10", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
-    "acosh", "atanh",
-)  # fmt: skip
 
 
-class CallReader(IntrinsicReader):
+_IMPOSSIBLE = 1000
+"""The distance of a complex number from a real one."""
+
+
+class CallReader(FunctionReader):
     """Reads calls."""
 
     def inline(self, node: ast.AST, frame: Frame) -> Value:
@@ -118,7 +97,9 @@ class CallReader(IntrinsicReader):
         if isinstance(function, Name):
             return self.intrinsic(node, function, given, named)
         if isinstance(function, Group):
-            self.refuse(node, f"{function.spelling} is not a function", f"{function.spelling}.{next(iter(function.members))}")
+            self.refuse(
+                node, f"{function.spelling} is not a function", f"{function.spelling}.{next(iter(function.members))}"
+            )
         if isinstance(function, VectorType):
             return self.vector(node, function, given)
         plain = getattr(function, "py_func", None)
@@ -133,7 +114,11 @@ class CallReader(IntrinsicReader):
         external = getattr(function, "external_name", None)
         if external is not None:
             self.refuse(node, f"the foreign function '{external}'", "a function in Python")
-        kind = number_type(function) if isinstance(function, type) or not callable(function) or _is_type(function) else None
+        kind = (
+            number_type(function)
+            if isinstance(function, type) or not callable(function) or _is_type(function)
+            else None
+        )
         if kind is not None:
             return self._conversion(node, function, kind, given)
         if function in _OPERATOR_FUNCTIONS if _hashable(function) else False:
@@ -146,7 +131,7 @@ class CallReader(IntrinsicReader):
             if handler is not None:
                 result: Value = handler(node, given, named)
                 return result
-        found = self._mathematical(node, function, name, given)
+        found = self.mathematical(node, function, name, given)
         if found is not None:
             return found
         if isinstance(function, type) and issubclass(function, tuple) and hasattr(function, "_fields"):
@@ -196,6 +181,7 @@ class CallReader(IntrinsicReader):
                 made = self.slot_type(value)
                 if isinstance(made, (Num, Cplx)) and kind is not None and made.type != kind:
                     total += 1 if rules.unified(made.type, kind) == kind else 8
+                    total += _IMPOSSIBLE * (isinstance(made, Cplx) and not isinstance(kind, rules.Complex))
             return total
 
         best: tuple[tuple[Any, ...], Any] = min(fitting, key=distance)
@@ -205,7 +191,7 @@ class CallReader(IntrinsicReader):
         self, node: ast.Call, function: Any, given: list[Value], named: Mapping[str, Value],
         stated: tuple[tuple[Any, ...], Any],
     ) -> Value:  # fmt: skip
-        """Return the value of a device function with a signature: arguments and result have the types that it states."""
+        """Return the value of a device function whose signature states the types of its arguments and its result."""
         kinds, returned = stated
         values = [
             number(self.numeric(node, value), kind) if kind is not None else value
@@ -237,16 +223,14 @@ class CallReader(IntrinsicReader):
     @property
     def raised(self) -> dict[Any, Any]:
         """Sources of functions in other files, with line numbers that name the file."""
-        return self.__dict__.setdefault("_raised", {})
+        raise NotImplementedError
 
     def _closure(self, node: ast.Call, called: Closure, given: list[Value], named: Mapping[str, Value]) -> Value:
         name = getattr(called.node, "name", "a lambda")
         env = self._parameters_of(node, name, called.node.args, None, given, named, called.scope)
         path = (*self.frame.path, id(node))
         outer: Frame = called.scope
-        return self.inline(
-            node, Frame(outer.source, called.node, env, path, depth=self.frame.depth + 1, outer=outer)
-        )
+        return self.inline(node, Frame(outer.source, called.node, env, path, depth=self.frame.depth + 1, outer=outer))
 
     def _parameters_of(
         self, node: ast.Call, name: str, stated: ast.arguments, function: Any, given: list[Value],
@@ -274,7 +258,9 @@ class CallReader(IntrinsicReader):
             if key not in defaults:
                 self.refuse(node, f"{len(given)} arguments for '{name}', and none for '{key}'", listed)
             env[key] = (
-                self.known_object(node, signature[key].default) if function is not None else self.expression(defaults[key])
+                self.known_object(node, signature[key].default)
+                if function is not None
+                else self.expression(defaults[key])
             )
         del scope
         # A parameter is evaluated once, before the function.
@@ -303,7 +289,7 @@ class CallReader(IntrinsicReader):
                 parts = [converted(self.num(node, value).expr, complex_kind.part) for value in given]
                 return self.held(Cplx(parts[0], parts[1], complex_kind))
             value = self.numeric(node, given[0])
-            if function is complex and (value.type == rules.C64 or value.type == rules.F32):
+            if function is complex and value.type in (rules.C64, F32):
                 complex_kind = rules.C64
             return self.held(number(value, complex_kind))
         if len(given) != 1:
@@ -416,9 +402,11 @@ class CallReader(IntrinsicReader):
     def _builtin_isinstance(self, node: ast.Call, given: list[Value], named: Mapping[str, Value]) -> Value:
         del named
         wanted = given[1]
-        kinds = [item.value for item in self.items(node, wanted) if isinstance(item, Const)] if isinstance(
-            wanted, Tup
-        ) else [wanted.value if isinstance(wanted, Const) else None]
+        kinds = (
+            [item.value for item in self.items(node, wanted) if isinstance(item, Const)]
+            if isinstance(wanted, Tup)
+            else [wanted.value if isinstance(wanted, Const) else None]
+        )
         value = given[0]
         known: Any
         match value:
@@ -454,199 +442,6 @@ class CallReader(IntrinsicReader):
             texts.append("")
         self.emit(ir.Print(node.lineno, texts, values))
 
-    # Mathematics.
-
-    def _mathematical(self, node: ast.Call, function: Any, name: str, given: list[Value]) -> Value | None:
-        """Return a call of a function of ``math``, ``cmath`` or NumPy; None if it is none."""
-        from_numpy = isinstance(function, np.ufunc) or getattr(np, name, None) is function
-        if getattr(cmath, name, None) is function and getattr(math, name, None) is not function:
-            return self._complex_function(node, name, [self.numeric(node, value) for value in given])
-        if not from_numpy and getattr(math, name, None) is not function:
-            return None
-        on_arrays = any(isinstance(value, View) and value.dims for value in given)
-        if from_numpy and name in _NUMPY_OPERATORS and len(given) == 2 and not on_arrays:
-            ordered = _NUMPY_OPERATORS[name] in ("<", "<=", ">", ">=")
-            if ordered and any(isinstance(value, Cplx) for value in given):
-                return self._complex_pair(node, name, [self.numeric(node, value) for value in given])
-            return self.binary(node, _NUMPY_OPERATORS[name], *given)
-        plain = _NUMPY_NAMES.get(name, name) if from_numpy else name
-        if name in ("dot", "array", "zeros", "ones", "empty"):
-            return None
-        if isinstance(function, np.ufunc) and any(isinstance(value, View) and value.dims for value in given):
-            return self._on_arrays(node, function, name, given)
-        numbers = [self.numeric(node, value) for value in given]
-        if any(isinstance(value, Cplx) for value in numbers):
-            if from_numpy and (len(numbers) == 2 or name == "logical_not"):
-                return self._complex_pair(node, name, numbers)
-            return self._complex_function(node, plain, numbers)
-        return self._real_function(node, plain, [value for value in numbers if isinstance(value, Num)], from_numpy)
-
-    def _on_arrays(self, node: ast.Call, function: np.ufunc, name: str, given: list[Value]) -> Value:
-        """Read a function of NumPy with an array for its result, as a loop over the elements."""
-        results = given[function.nin :]
-        if len(results) != 1 or not isinstance(results[0], View):
-            self.refuse(node, f"np.{name} of arrays without an array for the result", f"np.{name}(a, out)")
-        inputs = [self.stored(value, "held") for value in given[: function.nin]]
-
-        def element(at: list[Num]) -> Value:
-            parts: list[Value] = []
-            for value in inputs:
-                if isinstance(value, View) and value.dims:
-                    value = self.part(node, value, at[len(at) - len(value.dims) :])  # noqa: PLW2901
-                    assert isinstance(value, View)  # noqa: S101  all dimensions have an index
-                    value = self.load(node, value)  # noqa: PLW2901
-                parts.append(self.at(node.lineno, value))
-            made = self._mathematical(node, function, name, parts)
-            if made is None:
-                self.refuse(node, f"np.{name} of arrays", "a function of single elements")
-            return made
-
-        self.filled(node, results[0], element)
-        return results[0]
-
-    # Long: one case for each family of functions, each a line or two.
-    def _real_function(self, node: ast.Call, name: str, given: list[Num], from_numpy: bool) -> Value | None:
-        line = node.lineno
-        if from_numpy:
-            special = self._numpy_function(node, name, given)
-            if special is not None:
-                return special
-        if name in _ONE and len(given) == 1:
-            return arithmetic.function(line, name, given)
-        if name in _TWO and len(given) == 2:
-            if name == "pow" and rules.is_integer(given[1].type) and given[1].type.bits <= 32 and not from_numpy:
-                base = converted(given[0].expr, rules.mathematical(given[0].type))
-                return Num(ir.Call(line, "math.integer_power", [base, converted(given[1].expr, I64)], type=base.type))
-            return arithmetic.function(line, name, given)
-        if name in _WHOLE:
-            if rules.is_integer(given[0].type):
-                kind = U64 if given[0].type.kind == "uint" else I64
-                return Num(converted(given[0].expr, kind)) if not from_numpy else Num(converted(given[0].expr, F64))
-            made = arithmetic.function(line, name, given)
-            return made if from_numpy else Num(converted(made.expr, I64))
-        if name in _TESTS:
-            if rules.is_integer(given[0].type):
-                return Const(name == "isfinite")
-            return arithmetic.function(line, name, given, BOOL)
-        if name == "ldexp":
-            base = converted(given[0].expr, rules.mathematical(given[0].type))
-            return Num(ir.Call(line, "math.ldexp", [base, converted(given[1].expr, I32)], type=base.type))
-        if name in ("modf", "frexp"):
-            x = self.hold(converted(given[0].expr, rules.mathematical(given[0].type)))
-            assert x.type is not None  # noqa: S101  it was converted
-            second = I32 if name == "frexp" else x.type
-            first = ir.Call(line, f"math.{name}_0", [copy(x)], type=x.type)
-            return Tup((Num(self.hold_always(first, "part")),
-                        Num(self.hold_always(ir.Call(line, f"math.{name}_1", [copy(x)], type=second), "part"))))  # fmt: skip
-        if name == "fma":
-            return self._call_fma(node, "", list(given))
-        if name == "gcd" and len(given) == 2:
-            kind = rules.integer_result(given[0].type, given[1].type)
-            return Num(ir.Call(line, "math.gcd", [converted(value.expr, kind) for value in given], type=kind))
-        if name in ("log",) and len(given) == 2:
-            return self.binary(node, "/", *(arithmetic.function(line, "log", [value]) for value in given))
-        return None
-
-    def _numpy_function(self, node: ast.Call, name: str, given: list[Num]) -> Value | None:
-        line = node.lineno
-        if name in ("abs", "absolute", "negative", "positive", "invert", "bitwise_not", "logical_not"):
-            op = {"negative": "-", "positive": "+", "invert": "~", "bitwise_not": "~", "logical_not": "not"}.get(name, "abs")
-            kind = given[0].type
-            made = self.unary(node, op, given[0])
-            # NumPy keeps the type of narrow integers.
-            return Num(converted(made.expr, kind)) if isinstance(made, Num) and op != "not" and kind != BOOL else made
-        if name in ("maximum", "minimum", "fmax", "fmin"):
-            op = "max" if "max" in name else "min"
-            a, b = (self.held(value) for value in given)
-            assert isinstance(a, Num) and isinstance(b, Num)  # noqa: S101  both are real
-            best = arithmetic.extreme(line, op, a, b)
-            if best.type.kind != "float" or name[0] == "f":
-                return best
-            sides = [converted(copy(value.expr), best.type) for value in (a, b)]
-            nans = [ir.Binary(line, "!=", copy(side), copy(side), type=BOOL) for side in sides]
-            either = ir.Logic(line, "or", *nans, type=BOOL)
-            total = ir.Binary(line, "+", *map(copy, sides), type=best.type)
-            return Num(ir.Select(line, either, total, best.expr, type=best.type))
-        if name in ("logical_and", "logical_or", "logical_xor"):
-            truths = [truth(value) for value in given]
-            if name == "logical_xor":
-                return Num(ir.Binary(line, "!=", *truths, type=BOOL))
-            return Num(ir.Logic(line, name[8:], *truths, type=BOOL))
-        if name == "square":
-            value = self.held(given[0])
-            return self.binary(node, "*", value, value)
-        if name == "reciprocal":
-            return self.binary(node, "/", Num(literal(line, 1.0, rules.mathematical(given[0].type))), given[0])
-        return None
-
-    def _complex_pair(self, node: ast.Call, name: str, given: list[Num | Cplx]) -> Value:
-        """Return a function of NumPy of complex numbers, which it orders by their real and then their imaginary parts."""
-        line = node.lineno
-        if name.startswith("logical_"):
-            truths = [truth(self.held(value)) for value in given]
-            if name == "logical_not":
-                return Num(ir.Unary(line, "not", truths[0], type=BOOL))
-            if name == "logical_xor":
-                return Num(ir.Binary(line, "!=", *truths, type=BOOL))
-            return Num(ir.Logic(line, name[8:], *truths, type=BOOL))
-        kind = rules.unified(given[0].type, given[1].type)
-        a, b = (self.held(number(value, kind)) for value in given)
-        assert isinstance(a, Cplx) and isinstance(b, Cplx) and isinstance(kind, rules.Complex)  # noqa: S101  one is
-
-        def compared(op: str) -> ir.Expr:
-            strict = ir.Binary(line, op[0], copy(a.re), copy(b.re), type=BOOL)
-            same = ir.Binary(line, "==", copy(a.re), copy(b.re), type=BOOL)
-            inner = ir.Binary(line, op, copy(a.im), copy(b.im), type=BOOL)
-            return ir.Logic(line, "or", strict, ir.Logic(line, "and", same, inner, type=BOOL), type=BOOL)
-
-        if name in _NUMPY_OPERATORS:
-            return Num(compared(_NUMPY_OPERATORS[name]))
-        if name not in ("maximum", "minimum", "fmax", "fmin"):
-            self.refuse(node, f"{name} of complex numbers", "real numbers")
-        nans = []
-        for value in (a, b):
-            sides = [ir.Binary(line, "!=", copy(part), copy(part), type=BOOL) for part in (value.re, value.im)]
-            nans.append(ir.Logic(line, "or", *sides, type=BOOL))
-        first = compared(">=" if "max" in name else "<=")
-        if name[0] == "f":
-            first = ir.Logic(line, "or", first, nans[1], type=BOOL)
-            first = self.hold(ir.Logic(line, "and", first, ir.Unary(line, "not", nans[0], type=BOOL), type=BOOL))
-        else:
-            first = self.hold(ir.Logic(line, "or", first, nans[0], type=BOOL))
-        parts = [ir.Select(line, copy(first), copy(x), copy(y), type=kind.part) for x, y in ((a.re, b.re), (a.im, b.im))]
-        return self.held(Cplx(parts[0], parts[1], kind))
-
-    def _complex_function(self, node: ast.Call, name: str, given: list[Num | Cplx]) -> Value:
-        line = node.lineno
-        kind = given[0].type if isinstance(given[0].type, rules.Complex) else rules.C128
-        if given[0].type == rules.F32:
-            kind = rules.C64
-        if name == "rect":
-            parts = [converted(self.num(node, value).expr, F64) for value in given]
-            radius, angle = (self.hold(part) for part in parts)
-            both = [ir.Binary(line, "*", copy(radius), ir.Call(line, f"math.{f}", [copy(angle)], type=F64), type=F64)
-                    for f in ("cos", "sin")]  # fmt: skip
-            return self.held(Cplx(both[0], both[1], rules.C128))
-        value = self.held(number(given[0], kind))
-        assert isinstance(value, Cplx)  # noqa: S101  it was converted to complex
-        re, im = value.re, value.im
-        if name in ("phase", "angle"):
-            return Num(ir.Call(line, "math.atan2", [copy(im), copy(re)], type=kind.part))
-        if name == "polar":
-            angle = ir.Call(line, "math.atan2", [copy(im), copy(re)], type=kind.part)
-            return Tup((Num(ir.Call(line, "math.hypot", [copy(re), copy(im)], type=kind.part)), Num(angle)))
-        if name in ("absolute", "abs"):
-            return Num(ir.Call(line, "math.hypot", [copy(re), copy(im)], type=kind.part))
-        if name in ("isnan", "isinf", "isfinite"):
-            sides = [ir.Call(line, f"math.{name}", [copy(part)], type=BOOL) for part in (re, im)]
-            return Num(ir.Logic(line, "and" if name == "isfinite" else "or", *sides, type=BOOL))
-        if name in ("conj", "conjugate"):
-            return Cplx(re, ir.Unary(line, "-", im, type=kind.part), kind)
-        if name in _COMPLEX_FUNCTIONS:
-            made = [ir.Call(line, f"complex.{name}_{part}", [copy(re), copy(im)], type=kind.part) for part in ("re", "im")]
-            return self.held(Cplx(made[0], made[1], kind))
-        self.refuse(node, f"{name} of a complex number", ", ".join(_COMPLEX_FUNCTIONS))
-
     # Methods.
 
     def _method(self, node: ast.Call, called: Method, given: list[Value], named: Mapping[str, Value]) -> Value:
@@ -671,11 +466,6 @@ class CallReader(IntrinsicReader):
         if name in ("ravel", "flatten", "reshape") and isinstance(owner, View) and len(owner.dims) == 1 and not given:
             return owner
         self.refuse(node, f"the method '{name}' of an array", "an attribute or an index")
-
-
-def call_grid(value: Any) -> bool:
-    """Return whether an object is the grid of cooperative groups."""
-    return value is GRID
 
 
 def _is_type(function: Any) -> bool:

@@ -32,7 +32,7 @@ from windtunnel.language.numba.values import (
     literal,
 )
 from windtunnel.language.source import UNKNOWN
-from windtunnel.language.types import BOOL, I32, I64
+from windtunnel.language.types import BOOL, I32, I64, U64
 from windtunnel.language.words import words_of
 
 _OPERATORS: Mapping[type[ast.operator], str] = {
@@ -98,7 +98,9 @@ class ExpressionReader(ArrayReader):
             case ast.JoinedStr():
                 return Const("")
             case _:
-                self.refuse(node, words_of(node), "numbers, elements of arrays, arithmetic, and calls of known functions")
+                self.refuse(
+                    node, words_of(node), "numbers, elements of arrays, arithmetic, and calls of known functions"
+                )
 
     def operator(self, node: ast.AST, op: ast.operator) -> str:
         """Return the text of an operator."""
@@ -112,10 +114,10 @@ class ExpressionReader(ArrayReader):
         frame: Frame | None = self.frame
         while frame is not None:
             if name in frame.env:
-                value = frame.env[name]
-                if isinstance(value, Unusable):
-                    self.refuse(node, f"'{name}' is {value.problem}", "one type on every path")
-                return self.at(node.lineno, value)
+                held = frame.env[name]
+                if isinstance(held, Unusable):
+                    self.refuse(node, f"'{name}' is {held.problem}", "one type on every path")
+                return self.at(node.lineno, held)
             frame = frame.outer
         source = self.frame.source
         value = source.environment.get(name, UNKNOWN)
@@ -144,7 +146,11 @@ class ExpressionReader(ArrayReader):
         match owner:
             case Const(value=value):
                 plain = number_of(line, value)
-                if plain is not None and name in ("real", "imag", "conjugate", "dtype") and not hasattr(value, "_fields"):
+                if (
+                    plain is not None
+                    and name in ("real", "imag", "conjugate", "dtype")
+                    and not hasattr(value, "_fields")
+                ):
                     return self.attribute(node, plain, name)
                 return self._object_attribute(node, value, name)
             case Tup(items=items, names=names):
@@ -206,7 +212,7 @@ class ExpressionReader(ArrayReader):
             return self._dates(node, op, a, b)
         if rules.C64 in (a.type, b.type) or rules.C128 in (a.type, b.type):
             a, b = self.held(a), self.held(b)
-        if op in rules.COMPARISONS and {a.type, b.type} & {rules.I64, rules.U64}:
+        if op in rules.COMPARISONS and {a.type, b.type} & {I64, U64}:
             a, b = self.held(a), self.held(b)
         made = arithmetic.binary(line, op, a, b)
         if made is None:
@@ -303,7 +309,9 @@ class ExpressionReader(ArrayReader):
         made = arithmetic.unary(line, op, value)
         if made is None:
             self.refuse(node, f"{op} of {rules.name_of(value.type)}", None)
-        return Num(made.expr, value.unit) if isinstance(made, Num) and isinstance(value, Num) and op in "-+abs" else made
+        return (
+            Num(made.expr, value.unit) if isinstance(made, Num) and isinstance(value, Num) and op in "-+abs" else made
+        )
 
     def known_truth(self, value: Value) -> bool | None:
         """Return whether a value is true, if that is known now."""
@@ -342,9 +350,13 @@ class ExpressionReader(ArrayReader):
     def _comparison(self, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
         if isinstance(op, (ast.Is, ast.IsNot)):
             same = self._identical(node, left, right)
-            return Const(same is isinstance(op, ast.Is)) if isinstance(same, bool) else self.unary(node, "not", same) if (
-                isinstance(op, ast.IsNot)
-            ) else same
+            return (
+                Const(same is isinstance(op, ast.Is))
+                if isinstance(same, bool)
+                else self.unary(node, "not", same)
+                if (isinstance(op, ast.IsNot))
+                else same
+            )
         if isinstance(op, (ast.In, ast.NotIn)):
             found: Value = Const(False)
             for item in self.items(node, right):

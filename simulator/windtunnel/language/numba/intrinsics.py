@@ -33,7 +33,9 @@ class IntrinsicReader(ExpressionReader):
             self.refuse(node, f"{called.spelling} in an expression", "a line of its own for it")
         if named and kind not in ("shared", "local", "constant"):
             self.refuse(node, f"an argument of {called.spelling} by its name", "arguments in order")
-        result: Value = handler(node, called, given, named) if kind in ("shared", "local") else handler(node, rest, given)
+        result: Value = (
+            handler(node, called, given, named) if kind in ("shared", "local") else handler(node, rest, given)
+        )
         return result
 
     def _wanted(self, node: ast.AST, what: str, given: Sequence[Value], *counts: int) -> None:
@@ -77,7 +79,9 @@ class IntrinsicReader(ExpressionReader):
     def _declared(self, node: ast.Call, called: Name, given: list[Value], named: Mapping[str, Value]) -> Value:
         stated = dict(zip(("shape", "dtype", "alignment"), given, strict=False)) | dict(named)
         if not {"shape", "dtype"} <= set(stated) <= {"shape", "dtype", "alignment"}:
-            self.refuse(node, f"{called.spelling} of {', '.join(stated) or 'nothing'}", f"{called.spelling}(shape, dtype)")
+            self.refuse(
+                node, f"{called.spelling} of {', '.join(stated) or 'nothing'}", f"{called.spelling}(shape, dtype)"
+            )
         shape = self._shape(node, stated["shape"], dynamic=called.op == "shared")
         dtype = stated["dtype"]
         if not isinstance(dtype, Const):
@@ -211,7 +215,9 @@ class IntrinsicReader(ExpressionReader):
         places = list(index.items) if isinstance(index, Tup) else [index]
         where = self.part(node, owner, places)
         if not isinstance(where, View) or where.dims:
-            self.refuse(node, f"{len(places)} indices for an array of {len(owner.dims)} dimensions", f"{len(owner.dims)}")
+            self.refuse(
+                node, f"{len(places)} indices for an array of {len(owner.dims)} dimensions", f"{len(owner.dims)}"
+            )
         if not owner.writable:
             self.refuse(node, "an atomic operation on a constant array", "another array")
         element = self.arrays[owner.base].element

@@ -39,7 +39,9 @@ def _lambda_source(function: Callable[..., Any]) -> Source:
                    **function.__globals__, **closure.nonlocals}  # fmt: skip
     assigned = frozenset(argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs))
     line = node.lineno
-    return Source(function, code.co_filename, line, tuple(lines[line - 1 : node.end_lineno]), tree, environment, assigned)
+    return Source(
+        function, code.co_filename, line, tuple(lines[line - 1 : node.end_lineno]), tree, environment, assigned
+    )
 
 
 def _same(node: ast.Lambda, code: Any) -> bool:

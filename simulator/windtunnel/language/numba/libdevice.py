@@ -10,7 +10,8 @@ _MATH: Mapping[str, str] = {
     **{name: name for name in (
         "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf",
         "erfc", "exp", "exp10", "exp2", "expm1", "fabs", "floor", "fmod", "hypot", "ldexp", "lgamma", "log", "log10",
-        "log1p", "log2", "nextafter", "pow", "remainder", "rint", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+        "log1p", "log2", "nextafter", "pow", "remainder", "rint", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh",
+        "trunc",
     )},
     "tgamma": "gamma", "nearbyint": "rint", "round": "round_half_away", "rcbrt": "rcbrt", "sinpi": "sinpi",
     "cospi": "cospi", "fdim": "fdim", "normcdf": "normcdf", "erfinv": "erfinv", "logb": "logb", "rhypot": "rhypot",
@@ -28,7 +29,14 @@ _PREDICATES: Mapping[str, tuple[str, str]] = {
     "finitef": ("isfinite", "f32"), "isfinited": ("isfinite", "f64"),
     "signbitd": ("signbit", "f64"), "signbitf": ("signbit", "f32"),
 }  # fmt: skip
-_CONVERSIONS: Mapping[str, str] = {"double": "f64", "float": "f32", "int": "i32", "uint": "u32", "ll": "i64", "ull": "u64"}
+_CONVERSIONS: Mapping[str, str] = {
+    "double": "f64",
+    "float": "f32",
+    "int": "i32",
+    "uint": "u32",
+    "ll": "i64",
+    "ull": "u64",
+}
 _TWO_RESULTS = ("sincos", "frexp", "modf")
 
 

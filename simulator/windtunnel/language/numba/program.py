@@ -11,7 +11,7 @@ import numpy as np
 
 from windtunnel.language import ir
 from windtunnel.language.numba import rules
-from windtunnel.language.numba.arrays import strided_names
+from windtunnel.language.numba.declarations import strided_names
 from windtunnel.language.numba.lambdas import function_source
 from windtunnel.language.numba.reader import Frame
 from windtunnel.language.numba.statements import StatementReader
@@ -118,7 +118,12 @@ def result_of(function: Callable[..., Any], arguments: Sequence[Argument]) -> Va
 
 class _KernelReader(StatementReader):
     def __init__(
-        self, source: Source, memory: _Memory, overloads: Callable[[Any], Callable[..., Any] | None] | None, *, debug: bool
+        self,
+        source: Source,
+        memory: _Memory,
+        overloads: Callable[[Any], Callable[..., Any] | None] | None,
+        *,
+        debug: bool,
     ) -> None:
         super().__init__(source, memory.known)
         self.negative, self._raised = memory.negative, memory.raised
@@ -144,7 +149,9 @@ class _KernelReader(StatementReader):
                 self.refuse(unsupported, "a kernel's parameters are plain", "names, without **")
         names = [parameter.arg for parameter in (*stated.posonlyargs, *stated.args)]
         if len(arguments) > len(names) and stated.vararg is None:
-            self.refuse(tree, f"{len(arguments)} arguments for kernel '{tree.name}'", f"{len(names)}: {', '.join(names)}")
+            self.refuse(
+                tree, f"{len(arguments)} arguments for kernel '{tree.name}'", f"{len(names)}: {', '.join(names)}"
+            )
         if len(arguments) < len(names):
             missing = names[len(arguments) :]
             if len(missing) > len(stated.defaults):
@@ -210,13 +217,15 @@ class _KernelReader(StatementReader):
             [ir.Parameter(name, None, tree.lineno) for name in self.parameters],
             body,
             source.lines[tree.lineno - source.line :],
-            arrays={name: array for name, array in self.arrays.items() if name in self.parameters or name in self.declared},
+            arrays={
+                name: array for name, array in self.arrays.items() if name in self.parameters or name in self.declared
+            },
             scalars=scalars,
             variables=self.variables,
             declared=self.declared,
             helpers=tuple(self.helpers.values()),
         )
-        return NumbaProgram(program, captured, tuple(self.errors))  # type: ignore[arg-type]
+        return NumbaProgram(program, captured, tuple(self.errors))
 
     def record_error(self, node: ast.AST, kind: type[BaseException], arguments: tuple[object, ...]) -> None:
         """Emit the record of an error that the kernel raises: of the first thread that gets there."""
@@ -259,5 +268,3 @@ def _complete(body: Sequence[ir.Stmt], variables: dict[str, Scalar]) -> None:
         for e in ir.expressions(statement):
             if e.type is None:
                 e.type = variables[e.name] if isinstance(e, ir.Variable) else BOOL
-
-

@@ -1,8 +1,8 @@
 """The state of reading a Numba kernel: emitted statements, variables and their versions, and values on several paths.
 
 As in Numba, every assignment makes a new version of a variable, with the type of its value. Where paths join, versions
-that differ are unified. A loop's versions at its head have a type that the whole loop decides, so a kernel is read again
-until no such type changes.
+that differ are unified. A loop's versions at its head have a type that the whole loop decides, so a kernel is read
+again until no such type changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ Environment = dict[str, Value]
 
 @dataclass
 class Loop:
-    """A loop that is being read: the versions at its head, and the variable that records a ``break``, if one is needed."""
+    """A loop that is being read.
+
+    ``heads`` are the versions of its variables at its head, ``broke`` the variable that records a ``break``.
+    """
 
     key: tuple[Any, ...]
     heads: dict[str, Value] = field(default_factory=dict)
@@ -162,7 +165,9 @@ class Reader:
                 return name in self.nonnegative or self.variables[name].kind in ("uint", "bool")
             case ir.Convert(operand=operand):
                 if operand.type is not None and operand.type.kind == "uint":
-                    return operand.type.bits < (e.type.bits if e.type else 0) or (e.type is not None and e.type.kind == "uint")
+                    return operand.type.bits < (e.type.bits if e.type else 0) or (
+                        e.type is not None and e.type.kind == "uint"
+                    )
                 return self.is_nonnegative(operand)
             case ir.Binary(op=op, left=left, right=right) if op in ("+", "*", "//", ">>", "<<"):
                 return self.is_nonnegative(left) and self.is_nonnegative(right)
@@ -212,7 +217,7 @@ class Reader:
                 ir.Load(line, value.base, [*map(copy, indices), literal(line, part)], type=value.element.part)
                 for part in (0, 1)
             ]
-            return Cplx(*(self.hold(part) for part in parts), value.element)  # type: ignore[call-arg,misc]
+            return Cplx(self.hold(parts[0]), self.hold(parts[1]), value.element)
         loaded: ir.Expr = ir.Load(line, value.base, indices, type=self.arrays[value.base].element)
         return Num(converted(loaded, value.element) if loaded.type != value.element else loaded, value.unit)
 
@@ -226,7 +231,8 @@ class Reader:
             return a
         line = 0
         one, other = (
-            number_of(line, v.value) if isinstance(v, Const) else v if isinstance(v, (Num, Cplx)) else None for v in (a, b)
+            number_of(line, v.value) if isinstance(v, Const) else v if isinstance(v, (Num, Cplx)) else None
+            for v in (a, b)
         )
         if one is not None and other is not None:
             kind = rules.unified(one.type, other.type)
@@ -274,6 +280,7 @@ class Reader:
             case Tup(items=items, names=names):
                 return Tup(tuple(self.slot(f"{name}_{at}", item) for at, item in enumerate(items)), names)
             case View():
+
                 def new(stem: str) -> ir.Expr:
                     return self.read(0, self.variable(f"{name}_{stem}", I64))
 
@@ -327,7 +334,12 @@ class Reader:
 
     def hope(self, key: tuple[Any, ...], slot: Value) -> None:
         """Take an integer at the head of a loop to be at least 0 until an assignment shows otherwise."""
-        if isinstance(slot, Num) and isinstance(slot.expr, ir.Variable) and slot.type.kind == "int" and key not in self.negative:
+        if (
+            isinstance(slot, Num)
+            and isinstance(slot.expr, ir.Variable)
+            and slot.type.kind == "int"
+            and key not in self.negative
+        ):
             self.nonnegative.add(slot.expr.name)
             self.hopeful[slot.expr.name] = key
 
@@ -368,7 +380,7 @@ class Reader:
             if both is a and (both is b or isinstance(both, Const)):
                 joined[name] = a
                 continue
-            if isinstance(both, Unusable) or isinstance(both, Records):
+            if isinstance(both, (Unusable, Records)):
                 joined[name] = both
                 continue
             slot = self.slot(name, both)
@@ -376,7 +388,11 @@ class Reader:
                 self.blocks.append(block)
                 self.assign_slot(line, slot, value)
                 self.blocks.pop()
-            if isinstance(slot, Num) and isinstance(slot.expr, ir.Variable) and all(map(self._known_nonnegative, (a, b))):
+            if (
+                isinstance(slot, Num)
+                and isinstance(slot.expr, ir.Variable)
+                and all(map(self._known_nonnegative, (a, b)))
+            ):
                 self.nonnegative.add(slot.expr.name)
             joined[name] = slot
         return joined
@@ -405,7 +421,7 @@ def _numpy_number(line: int, value: np.generic) -> Num | Cplx | None:
     kind = value.dtype.kind
     if kind == "c":
         complex_kind = rules.C64 if value.dtype.itemsize == 8 else rules.C128
-        whole = complex(value)  # type: ignore[call-overload]
+        whole = complex(value)
         return Cplx(
             literal(line, whole.real, complex_kind.part), literal(line, whole.imag, complex_kind.part), complex_kind
         )
@@ -427,11 +443,7 @@ def _same_object(a: Any, b: Any) -> bool:
 
 
 def _same_form(a: View, b: View) -> bool:
-    return (
-        a.base == b.base
-        and a.element == b.element
-        and [dim.axis for dim in a.dims] == [dim.axis for dim in b.dims]
-    )
+    return a.base == b.base and a.element == b.element and [dim.axis for dim in a.dims] == [dim.axis for dim in b.dims]
 
 
 def assigned_in(nodes: Iterable[ast.AST]) -> list[str]:
@@ -461,5 +473,3 @@ def loads(nodes: Iterable[ast.AST]) -> Mapping[str, int]:
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
                 counts[inner.id] = counts.get(inner.id, 0) + 1
     return counts
-
-

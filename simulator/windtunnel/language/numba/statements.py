@@ -315,7 +315,9 @@ class StatementReader(CallReader):
             self._unrolled(node, [self.item_at(node.iter, source, at) for at in range(length)])
             return
         held = self.hold(converted(length, I64), "length")
-        self._counted(node, Generated("range", (Num(literal(node.lineno, 0)), Num(held), Num(literal(node.lineno, 1)))), source)
+        self._counted(
+            node, Generated("range", (Num(literal(node.lineno, 0)), Num(held), Num(literal(node.lineno, 1)))), source
+        )
 
     def _counted(self, node: ast.For, source: Generated, over: Value | None = None) -> None:
         line = node.lineno
@@ -450,8 +452,8 @@ class StatementReader(CallReader):
         if ended and frame.result is not None and not isinstance(frame.result, Const):
             pass  # a path without a value, which no caller that is correct reads
         statements = without_returns(statements, line, lambda stem: self.variable(stem, BOOL))
-        for statement in statements:
-            self.emit(statement)
+        for made in statements:
+            self.emit(made)
         return Const(None) if frame.result is None else self.at(line, frame.result)
 
     # Errors of the program.
@@ -512,10 +514,11 @@ def _effects(value: Value) -> list[ir.Expr]:
     """Return the expressions of a value that have an effect."""
     found: list[ir.Expr] = []
     for e in (value.expr,) if isinstance(value, Num) else (value.re, value.im) if isinstance(value, Cplx) else ():
-        if any(isinstance(inner, (ir.Atomic, ir.Warp)) for inner in ir.inside(e)):
-            while isinstance(e, ir.Convert):
-                e = e.operand
-            found.append(e)
+        if any(isinstance(part, (ir.Atomic, ir.Warp)) for part in ir.inside(e)):
+            inner = e
+            while isinstance(inner, ir.Convert):
+                inner = inner.operand
+            found.append(inner)
     return found
 
 
@@ -533,5 +536,3 @@ def _swaps(value: Value, moved: Sequence[tuple[Value, Value]]) -> bool:
     """Return whether a value reads a version at a loop's head, which an assignment may have changed."""
     heads = {head.expr.name for head, _ in moved if isinstance(head, Num) and isinstance(head.expr, ir.Variable)}
     return isinstance(value, Num) and isinstance(value.expr, ir.Variable) and value.expr.name in heads
-
-

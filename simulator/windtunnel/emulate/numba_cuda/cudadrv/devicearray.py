@@ -1,4 +1,5 @@
 """``numba.cuda.cudadrv.devicearray``."""
 
 from windtunnel.emulate.numba_cuda.devicearray import *  # noqa: F403
-from windtunnel.emulate.numba_cuda.devicearray import errmsg_contiguous_buffer, is_cuda_ndarray  # noqa: F401
+from windtunnel.emulate.numba_cuda.hostmemory import *  # noqa: F403
+from windtunnel.emulate.numba_cuda.interop import *  # noqa: F403

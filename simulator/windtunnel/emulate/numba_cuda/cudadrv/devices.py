@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, Self
 
 from windtunnel.emulate import session
-from windtunnel.emulate.numba_cuda.cudadrv.driver import MemoryInfo
 
 _state = threading.local()
+factories: dict[str, Callable[..., Any]] = {}
+"""What makes streams, events and memory; the modules of these fill it."""
 _CAPABILITIES = {
     "h100": (9, 0), "h200": (9, 0), "gh200": (9, 0), "a100": (8, 0), "a10": (8, 6), "a40": (8, 6), "l4": (8, 9),
     "l40s": (8, 9), "l20": (8, 9), "t4": (7, 5), "v100": (7, 0), "p100": (6, 0), "p4": (6, 1), "rtx-4090": (8, 9),
@@ -30,6 +31,17 @@ def current_index() -> int:
 def current_accelerator() -> Any:
     """Return the current device."""
     return session.current.accelerator(current_index())
+
+
+class MemoryInfo(tuple[int, int]):
+    """Free and total memory (bytes)."""
+
+    def __new__(cls, free: int, total: int) -> Self:
+        """Return the pair."""
+        return super().__new__(cls, (free, total))
+
+    free = property(lambda self: self[0])
+    total = property(lambda self: self[1])
 
 
 class Device:
@@ -79,7 +91,8 @@ class Device:
             "COMPUTE_CAPABILITY_MAJOR": self.compute_capability[0],
             "COMPUTE_CAPABILITY_MINOR": self.compute_capability[1], "UNIFIED_ADDRESSING": 1, "CAN_MAP_HOST_MEMORY": 1,
             "PCI_BUS_ID": self.id, "PCI_DEVICE_ID": 0, "PCI_DOMAIN_ID": 0, "ASYNC_ENGINE_COUNT": 2,
-            "CONCURRENT_KERNELS": 1, "MANAGED_MEMORY": 1, "CONCURRENT_MANAGED_ACCESS": 1, "TOTAL_CONSTANT_MEMORY": 65536,
+            "CONCURRENT_KERNELS": 1, "MANAGED_MEMORY": 1, "CONCURRENT_MANAGED_ACCESS": 1,
+            "TOTAL_CONSTANT_MEMORY": 65536,
             "MAX_THREADS_PER_MULTI_PROCESSOR": 2048, "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
         }  # fmt: skip
         if name not in known:
@@ -98,7 +111,7 @@ class Device:
         _push(self.id)
         return Context(self)
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         _pop()
 
     def __eq__(self, other: object) -> bool:
@@ -146,30 +159,24 @@ class Context:
         """Return to the device before."""
         _pop()
 
-    def __enter__(self) -> Context:
+    def __enter__(self) -> Self:
         self.push()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.pop()
 
     def create_stream(self) -> Any:
         """Create a stream."""
-        from windtunnel.emulate.numba_cuda import streams
-
-        return streams.stream()
+        return factories["stream"]()
 
     def create_event(self, timing: bool = True) -> Any:
         """Create an event."""
-        from windtunnel.emulate.numba_cuda import streams
-
-        return streams.event(timing)
+        return factories["event"](timing)
 
     def get_default_stream(self) -> Any:
         """Return the default stream."""
-        from windtunnel.emulate.numba_cuda import streams
-
-        return streams.default_stream()
+        return factories["default_stream"]()
 
     @contextmanager
     def defer_cleanup(self) -> Iterator[None]:
@@ -178,9 +185,7 @@ class Context:
 
     def memalloc(self, bytesize: int) -> Any:
         """Allocate memory."""
-        from windtunnel.emulate.numba_cuda.devicearray import Allocation, MemoryView
-
-        return MemoryView(Allocation(bytesize, device=self.device.id))
+        return factories["memory"](bytesize, self.device.id)
 
     @property
     def memory_manager(self) -> Context:

@@ -7,21 +7,15 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import UnsupportedOperationError
-from windtunnel.emulate.numba_cuda.cudadrv.error import CudaDriverError, CudaSupportError
+from windtunnel.emulate.numba_cuda.cudadrv.devices import Device, MemoryInfo, gpus
+from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError, CudaDriverError, CudaSupportError
+from windtunnel.emulate.numba_cuda.streams import Event, Stream, event_elapsed_time
 
-__all__ = ["CudaAPIError", "CudaDriverError", "CudaSupportError", "LinkerError", "driver"]
+__all__ = [
+    "CudaAPIError", "CudaDriverError", "CudaSupportError", "Event", "LinkerError", "MemoryInfo", "Stream", "driver",
+    "event_elapsed_time",
+]  # fmt: skip
 USE_NV_BINDING = False
-
-
-class CudaAPIError(CudaDriverError):
-    """A call of the driver failed."""
-
-    def __init__(self, code: int, msg: str) -> None:
-        self.code, self.msg = code, msg
-        super().__init__(code, msg)
-
-    def __str__(self) -> str:
-        return f"[{self.code}] {self.msg}"
 
 
 class LinkerError(RuntimeError):
@@ -38,17 +32,13 @@ class _Driver:
         """Return the version of CUDA."""
         return 12, 8
 
-    def get_device(self, devnum: int = 0) -> Any:
+    def get_device(self, devnum: int = 0) -> Device:
         """Return a device."""
-        from windtunnel.emulate.numba_cuda.cudadrv import devices
-
-        return devices.Device(devnum)
+        return Device(devnum)
 
     def get_device_count(self) -> int:
         """Return the number of devices."""
-        from windtunnel.emulate import session
-
-        return session.current.count
+        return len(gpus)
 
 
 driver = _Driver()
@@ -65,18 +55,12 @@ def _refused(name: str) -> Any:
     return Refused
 
 
-BaseCUDAMemoryManager, HostOnlyCUDAMemoryManager = (_refused(n) for n in ("BaseCUDAMemoryManager", "HostOnlyCUDAMemoryManager"))
+BaseCUDAMemoryManager, HostOnlyCUDAMemoryManager = (
+    _refused(n) for n in ("BaseCUDAMemoryManager", "HostOnlyCUDAMemoryManager")
+)
 GetIpcHandleMixin, IpcHandle, MemoryPointer = (_refused(n) for n in ("GetIpcHandleMixin", "IpcHandle", "MemoryPointer"))
 MappedMemory, PinnedMemory = (_refused(n) for n in ("MappedMemory", "PinnedMemory"))
 Linker, NvrtcProgram = (_refused(n) for n in ("Linker", "NvrtcProgram"))
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("Stream", "Event", "event_elapsed_time"):
-        from windtunnel.emulate.numba_cuda import streams
-
-        return getattr(streams, name)
-    raise AttributeError(f"numba.cuda.cudadrv.driver.{name} is not part of Windtunnel's numba.cuda")
 
 
 def set_memory_manager(mm_plugin: Any) -> None:
@@ -84,20 +68,9 @@ def set_memory_manager(mm_plugin: Any) -> None:
     raise UnsupportedOperationError(f"the memory manager {mm_plugin!r} is not available on an emulated device")
 
 
-class MemoryInfo(tuple):  # noqa: SLOT001  it has names, as Numba's
-    """Free and total memory (bytes)."""
-
-    def __new__(cls, free: int, total: int) -> MemoryInfo:
-        """Return the pair."""
-        return super().__new__(cls, (free, total))
-
-    free = property(lambda self: self[0])
-    total = property(lambda self: self[1])
-
-
 def device_memory_size(devmem: Any) -> int:
     """Return the bytes of an array."""
-    return int(getattr(devmem, "alloc_size", None) or getattr(devmem, "nbytes", 0))
+    return int(getattr(devmem, "alloc_size", None) or getattr(devmem, "nbytes", 0) or 0)
 
 
 def device_pointer(obj: Any) -> int:

@@ -37,3 +37,14 @@ class NvrtcCompilationError(NvrtcError):
 
 class NvrtcSupportError(ImportError):
     """There is no NVRTC."""
+
+
+class CudaAPIError(CudaDriverError):
+    """A call of the driver failed."""
+
+    def __init__(self, code: int, msg: str) -> None:
+        self.code, self.msg = code, msg
+        super().__init__(code, msg)
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.msg}"

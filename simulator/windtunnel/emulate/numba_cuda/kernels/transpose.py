@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray, auto_device
+from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray
 from windtunnel.emulate.numba_cuda.dispatcher import jit
+from windtunnel.emulate.numba_cuda.interop import auto_device
 from windtunnel.language.names import grid
 
 _BLOCK = 16
@@ -13,7 +14,8 @@ _BLOCK = 16
 
 @jit
 def _transposed(a, b):  # type: ignore[no-untyped-def]
-    x, y = grid(2)
+    position: Any = grid(2)
+    x, y = position[0], position[1]
     if x < a.shape[0] and y < a.shape[1]:
         b[y, x] = a[x, y]
 
