@@ -9,8 +9,6 @@ from typing import Any as _Any
 from windtunnel.core.errors import UnsupportedOperationError as _Unsupported
 from windtunnel.emulate.numba_cuda import api as _api
 from windtunnel.emulate.numba_cuda import cudadrv
-from windtunnel.emulate.numba_cuda.api import *  # noqa: F403  the names of numba.cuda
-from windtunnel.emulate.numba_cuda.api import _auto_device  # noqa: F401
 from windtunnel.emulate.numba_cuda.args import In, InOut, Out
 from windtunnel.emulate.numba_cuda.cudadrv import devicearray as _devicearray  # noqa: F401  an attribute of cudadrv
 from windtunnel.emulate.numba_cuda.cudadrv import devices as _devices
@@ -94,6 +92,8 @@ from windtunnel.language.numba.names import (
     vote_sync_intrinsic,
 )
 
+_auto_device = _api._auto_device
+globals().update({name: value for name, value in vars(_api).items() if not name.startswith("_")})
 reduce = Reduce
 implementation = "Windtunnel"
 current_context = _devices.get_context

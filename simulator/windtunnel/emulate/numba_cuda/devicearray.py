@@ -3,68 +3,16 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import DeviceOutOfMemory
-from windtunnel.emulate import session
 from windtunnel.emulate.numba_cuda import streams
-from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array, is_pinned, sentry_contiguous
-from windtunnel.runtime.accelerator import Accelerator
-from windtunnel.runtime.buffers import Buffer
+from windtunnel.emulate.numba_cuda.memory import ALLOCATIONS, Allocation, MemoryView
 from windtunnel.runtime.interface import MemoryKind
-
-ALLOCATIONS: weakref.WeakSet[Allocation] = weakref.WeakSet()
-"""The memory of the program that is in use."""
-
-
-class Allocation:
-    """Memory of a device, which is freed when nothing refers to it any more."""
-
-    def __init__(self, size: int, kind: MemoryKind = "device", device: int | None = None) -> None:
-        self.device = devices.current_index() if device is None else device
-        self.accelerator: Accelerator = session.current.accelerator(self.device)
-        self.size, self.kind = size, kind
-        ALLOCATIONS.add(self)
-        self.buffer: Buffer | None = None
-        if size:
-            try:
-                self.buffer = self.accelerator.empty(size, np.uint8, kind=kind)
-            except DeviceOutOfMemory as error:
-                raise CudaAPIError(2, f"Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY: {error}") from error
-            weakref.finalize(self, _free, self.accelerator, self.buffer.memory)
-
-    @property
-    def address(self) -> int:
-        """The address of its first byte."""
-        return 0 if self.buffer is None else int(self.buffer.memory.address)
-
-    def bytes(self) -> np.ndarray:
-        """Return its contents."""
-        if self.buffer is None:
-            return np.empty(0, np.uint8)
-        memory = self.buffer.memory
-        if memory.kind != "device":
-            view: np.ndarray = self.accelerator.context.host_view(memory, np.dtype(np.uint8), (self.size,))
-            return view
-        self.buffer.check_not_freed("access")
-        data: np.ndarray = self.accelerator.context.view(memory, np.dtype(np.uint8), (self.size,))
-        return data
-
-    def mark_written(self) -> None:
-        """Record that its elements have values."""
-        if self.buffer is not None and hasattr(self.buffer.memory, "mark_written"):
-            self.buffer.memory.mark_written(self.size)
-
-
-def _free(accelerator: Accelerator, memory: Any) -> None:
-    if not accelerator.closed and not memory.freed:
-        accelerator.context.free(memory)
 
 
 def _contiguous(shape: Sequence[int], itemsize: int, order: str) -> tuple[int, ...]:
@@ -121,14 +69,14 @@ class DeviceNDArray:
         if not self.size:
             return 0
         reach = sum((side - 1) * abs(stride) for side, stride in zip(self.shape, self.strides, strict=True))
-        return reach + self.dtype.itemsize
+        return int(reach + self.dtype.itemsize)
 
     # What it is.
 
     @property
     def nbytes(self) -> int:
         """The bytes of its elements."""
-        return self.size * self.dtype.itemsize
+        return int(self.size * self.dtype.itemsize)
 
     @property
     def alloc_size(self) -> int:
@@ -204,12 +152,13 @@ class DeviceNDArray:
         layout = "A"
         if not broadcast:
             layout = "C" if self.is_c_contiguous() else "F" if self.is_f_contiguous() else "A"
-        return types.Array(from_dtype(self.dtype), self.ndim, layout)
+        array: Any = types.Array
+        return array(from_dtype(self.dtype), self.ndim, layout)
 
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
-        return self.shape[0]
+        return int(self.shape[0])
 
     def __repr__(self) -> str:
         return f"<DeviceNDArray {self.dtype} {self.shape} on {self.allocation.accelerator.name}>"
@@ -236,7 +185,7 @@ class DeviceNDArray:
         stream = stream or self.stream
         if ary is None:
             order = "C" if self.is_c_contiguous() or not self.is_f_contiguous() else "F"
-            target = np.empty(self.shape, self.dtype, order=order)  # type: ignore[call-overload]
+            target: np.ndarray = np.empty(self.shape, self.dtype, order=order)  # type: ignore[call-overload]
         else:
             self._check_copy(ary)
             target = ary
@@ -246,7 +195,7 @@ class DeviceNDArray:
         if self._whole():
             order = "C" if self.is_c_contiguous() else "F"
             if target.flags["C_CONTIGUOUS" if order == "C" else "F_CONTIGUOUS"] and not target.dtype.hasobject:
-                flat = target.reshape(-1, order=order).view(np.uint8)
+                flat = target.reshape(-1, order=order).view(np.uint8)  # type: ignore[call-overload]
                 assert self.allocation.buffer is not None  # noqa: S101  it has elements
                 self.allocation.accelerator.copy_out(flat, self.allocation.buffer, _stream_of(stream), pinned=pinned)
                 return target
@@ -558,31 +507,6 @@ class MappedNDArray(np.ndarray):
 ManagedNDArray = MappedNDArray
 
 
-class MemoryView:
-    """A place in the memory of a device, as ``gpu_data``."""
-
-    def __init__(self, allocation: Allocation, offset: int = 0) -> None:
-        self.allocation, self.offset = allocation, offset
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MemoryView) and (other.allocation, other.offset) == (self.allocation, self.offset)
-
-    def __hash__(self) -> int:
-        return hash((self.allocation, self.offset))
-
-    @property
-    def size(self) -> int:
-        """The bytes from here on."""
-        return self.allocation.size - self.offset
-
-    @property
-    def device_pointer(self) -> int:
-        """The address."""
-        return self.allocation.address + self.offset
-
-    device_pointer_value = device_pointer
-
-
 def as_cuda_array(value: Any, sync: bool = True) -> DeviceNDArray:
     """Return a device array for an object with the CUDA array interface."""
     if isinstance(value, DeviceNDArray):
@@ -621,10 +545,3 @@ def synchronises() -> bool:
     from numba.core import config
 
     return bool(getattr(config, "CUDA_ARRAY_INTERFACE_SYNC", True))
-
-
-def _memory(size: int, device: int) -> MemoryView:
-    return MemoryView(Allocation(size, device=device))
-
-
-devices.factories["memory"] = _memory

@@ -17,9 +17,10 @@ from numba.core.errors import NumbaPerformanceWarning
 from windtunnel.core.errors import Finding, InputError
 from windtunnel.emulate import session
 from windtunnel.emulate.numba_cuda.cudadrv import devices
-from windtunnel.emulate.numba_cuda.devicearray import Allocation, DeviceNDArray, DeviceRecord, as_cuda_array
+from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray, DeviceRecord, as_cuda_array
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
+from windtunnel.emulate.numba_cuda.memory import Allocation
 from windtunnel.language import ir
 from windtunnel.language.numba.program import (
     ERROR_WORDS,

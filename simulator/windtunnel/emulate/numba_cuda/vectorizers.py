@@ -31,7 +31,7 @@ class CUDAUFuncMechanism(deviceufunc.UFuncMechanism):  # type: ignore[misc]
 
     def is_device_array(self, obj: Any) -> bool:
         """Return whether a value is an array of the device."""
-        return cuda.is_cuda_array(obj)
+        return bool(cuda.is_cuda_array(obj))
 
     def as_device_array(self, obj: Any) -> Any:
         """Return a value as a device array."""
@@ -102,7 +102,7 @@ class _CUDAGUFuncCallSteps(deviceufunc.GUFuncCallSteps):  # type: ignore[misc]
 
     def is_device_array(self, obj: Any) -> bool:
         """Return whether a value is an array of the device."""
-        return cuda.is_cuda_array(obj)
+        return bool(cuda.is_cuda_array(obj))
 
     def as_device_array(self, obj: Any) -> Any:
         """Return a value as a device array."""

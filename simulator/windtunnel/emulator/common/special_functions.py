@@ -126,37 +126,6 @@ def integer_power(base: Value, exponent: Value) -> Any:
     return result.astype(kind)[()]
 
 
-def _divmod(x: Value, y: Value) -> tuple[np.ndarray, np.ndarray]:
-    """Return quotient and rest of floats as Numba computes them on a GPU.
-
-    The rest is ``x - trunc(x / y) * y``, rounded once, because NVPTX has no exact remainder for LLVM's ``frem``.
-    """
-    from windtunnel.emulator.common.mathematics import fma
-
-    a, b = np.broadcast_arrays(np.asarray(materialise(x)), np.asarray(materialise(y)))
-    kind = a.dtype.type
-    rest = np.asarray(fma(-np.trunc(a / b), b, a))
-    rest = np.where(np.isinf(b) & np.isfinite(a), a, rest)
-    quotient = (a - rest) / b
-    other_sign = (rest != 0) & ((b < 0) != (rest < 0))
-    quotient = np.where(other_sign, quotient - kind(1), quotient)
-    rest = np.where(rest == 0, np.copysign(kind(0), b), np.where(other_sign, rest + b, rest))
-    floor = np.floor(quotient)
-    floor = np.where(quotient - floor > 0.5, floor + kind(1), floor)
-    whole = np.where(quotient == 0, np.copysign(kind(0), a / b), floor)
-    return whole.astype(a.dtype), rest.astype(a.dtype)
-
-
-def float_floor_divide(x: Value, y: Value) -> Any:
-    """Return ``x // y`` of floats."""
-    return _divmod(x, y)[0][()]
-
-
-def float_modulo(x: Value, y: Value) -> Any:
-    """Return ``x % y`` of floats."""
-    return _divmod(x, y)[1][()]
-
-
 def round_to(value: Value, digits: Value) -> Any:
     """Return a number rounded to decimal digits, as Numba computes it."""
     x, n = np.asarray(materialise(value)), np.asarray(materialise(digits))

@@ -194,6 +194,7 @@ class ExpressionReader(ArrayReader):
 
     # Operators.
 
+    # Long: one case for each kind of operand, each a line or two.
     def binary(self, node: ast.AST, op: str, left: Value, right: Value) -> Value:
         """Return ``left op right``."""
         line: int = node.lineno  # type: ignore[attr-defined]

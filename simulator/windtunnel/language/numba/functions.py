@@ -45,6 +45,7 @@ _COMPLEX_FUNCTIONS = (
 class FunctionReader(IntrinsicReader):
     """Reads calls of mathematical functions."""
 
+    # Long: one decision over where a function comes from and what its arguments are.
     def mathematical(self, node: ast.Call, function: Any, name: str, given: list[Value]) -> Value | None:
         """Return a call of a function of ``math``, ``cmath`` or NumPy; None if it is none."""
         from_numpy = isinstance(function, np.ufunc) or getattr(np, name, None) is function

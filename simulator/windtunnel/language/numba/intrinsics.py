@@ -355,6 +355,7 @@ class IntrinsicReader(ExpressionReader):
             return self._call_fma(node, "", list(numbers))
         return arithmetic.function(node.lineno, op, numbers)
 
+    # Long: one case for each family of functions, each a line or two.
     def _call_libdevice(self, node: ast.Call, op: str, given: list[Value]) -> Value:
         family, name, type_name = op.split(" ")
         kind, line = SCALARS[type_name], node.lineno
