@@ -100,6 +100,28 @@ def test_tables_of_the_engine_give_the_cost_of_steps_that_predict_gives(group: G
         assert joules + seconds * tables.idle_power_w == pytest.approx(expected.energy_j[i], rel=0.02)
 
 
+@pytest.mark.parametrize("group", [Group(), Group(tensor=2, pipeline=2), Group(attention_data=4)], ids=str)
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt-oss-20b"])
+def test_prompts_that_are_read_alone_cost_the_sum_of_their_steps(model: str, group: Group) -> None:
+    tables = costs(group, model, tokens=1024)
+    prompts = np.array([1, 63, 64, 65, 128, 129, 255, 256, 257, 1000, 1024, 1025, 2049, 3999])
+    first_s, _, first_j, _ = tables.alone(prompts.astype(np.float64), np.ones(len(prompts)))
+    one_by_one = [tables.reading([int(prompt)]) for prompt in prompts]
+    assert np.stack([first_s, first_j], axis=1) == pytest.approx(np.array(one_by_one), rel=1e-12)
+
+
+@pytest.mark.parametrize("sku", ["h100-sxm-80gb", "l4"])
+def test_large_steps_between_blocks_of_eight_tokens_cost_what_predict_gives(sku: str) -> None:
+    """Up to 512 tokens every number is priced, and of larger ones the first and the last of each block of 8."""
+    tables = costs(Group(), sku=sku, tokens=2048)
+    tokens = np.array([511.0, 512.0, 513.0, 516.0, 520.0, 521.0, 1003.0, 1500.0, 2044.0, 2048.0])
+    none = np.zeros(len(tokens))
+    divided = DividedDecoder(known_architecture("llama-3.1-8b"), Group())
+    expected = step_cost(tables.device, divided, StepLoad(none, none, tokens, none), CONTEXT).duration_s
+    found = [tables.reading([int(count)])[0] for count in tokens]
+    assert found == pytest.approx(expected, rel=0.02)
+
+
 def test_a_chunk_of_a_prompt_costs_what_predict_gives() -> None:
     tables, divided = costs(Group(tensor=2)), DividedDecoder(known_architecture("llama-3.1-8b"), Group(tensor=2))
     prefill, before, none = np.array([512.0, 512.0]), np.array([0.0, 1536.0]), np.zeros(2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
@@ -13,6 +13,15 @@ import numpy.typing as npt
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 
 IntArray = npt.NDArray[np.int64]
+
+
+def grouped(numbers: IntArray) -> IntArray:
+    """Return the places of equal numbers next to each other, in increasing order and otherwise unchanged."""
+    if len(numbers) and numbers.min() >= 0 and numbers.max() < 2**16:
+        # A stable sort of 16-bit numbers is a radix sort, which is several times as fast.
+        return np.argsort(numbers.astype(np.uint16), kind="stable")
+    return np.argsort(numbers, kind="stable")
+
 
 COMPLETED, RUNNING, QUEUED, DROPPED, FAILED = range(5)
 DEGRADATION_CAUSES = ("down", "unreachable", "throttled", "brown-out")
@@ -54,6 +63,20 @@ class Steps:
         stop = np.clip(np.searchsorted(self.ticks, edges[1:], side="left"), 1, None)
         peak = np.array([self.values[i:j].max() if j > i else self.values[i] for i, j in zip(index, stop, strict=True)])
         return edges[:-1] / 1e12, np.diff(area) / width, peak
+
+
+class LazySteps(Steps):
+    """A step function that is built when it is first read, because most repeated runs need none."""
+
+    def __init__(self, build: Callable[[], Steps]) -> None:
+        object.__setattr__(self, "_build", build)
+
+    def __getattr__(self, name: str) -> Any:
+        """Build the step function, and return its attribute ``name``."""
+        if name not in Steps.__dataclass_fields__:
+            raise AttributeError(name)
+        vars(self).update(vars(self._build()))
+        return vars(self)[name]
 
 
 @dataclass(frozen=True)
@@ -151,10 +174,9 @@ class IntervalTable:
     @cached_property
     def by_device(self) -> tuple[IntArray, TickArray, TickArray]:
         """Device, start and end of the intervals, in the order of the devices, and for each device by start."""
-        if len(self) and self.device.max() < 2**16:
-            # A stable sort of 16-bit numbers is a radix sort, which is six times as fast as a sort by two columns. The
-            # intervals of a device are usually recorded in the order of time.
-            order = np.argsort(self.device.astype(np.uint16), kind="stable")
+        if len(self):
+            # The intervals of a device are usually recorded in the order of time.
+            order = grouped(self.device)
             start, device = self.start[order], self.device[order]
             if ((start[1:] >= start[:-1]) | (device[1:] != device[:-1])).all():
                 return device, start, self.end[order]

@@ -67,7 +67,7 @@ def with_redrawn_runs(
     for number in range(1, (RUNS if replications == 1 else replications) + 1):
         prepared = first.redrawn(replication_seed(first.scenario.seed, number))
         redrawn = run_on(engine, prepared)
-        invariants.check(redrawn)
+        invariants.check(redrawn, steps=False)
         runs.append(values_of(prepared, redrawn))
     windows_s = {
         w.workload.name: w.source.trace.window / TICKS_PER_SECOND for w in first.workloads if w.source.trace is not None

@@ -17,10 +17,12 @@ numbers at the time of the fit. The arrays of one device, for each table i (one 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
 from windtunnel.core.device import Arrays, Correction, Parameters
 from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows, arithmetic
@@ -136,6 +138,11 @@ def _silu(x: FloatArray) -> FloatArray:
     return np.asarray(x / (1.0 + np.exp(np.minimum(-x, 60.0))))
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
 class Network:
     """The network of one table: log(time / formula) at the inputs ``x`` (n x 52), two hidden layers of SiLU.
 
@@ -154,9 +161,11 @@ class Network:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return log(time / formula) for each row of ``x``."""
-        hidden = _silu(encode(x, self._knots) @ self._first + self._first_bias)
-        hidden = _silu(hidden @ self._second + self._second_bias)
-        return np.asarray(hidden @ self._last + self._last_bias)
+        # The number of threads of the linear algebra library changes the last digits of a product.
+        with _libraries().limit(limits=1, user_api="blas"):
+            hidden = _silu(encode(x, self._knots) @ self._first + self._first_bias)
+            hidden = _silu(hidden @ self._second + self._second_bias)
+            return np.asarray(hidden @ self._last + self._last_bias)
 
 
 class LearnedGemm:

@@ -40,6 +40,7 @@ from windtunnel.core.step_cost import (
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.prepare.curves import block_ends, interpolated, thinned
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
 
@@ -80,7 +81,6 @@ class DecoderCosts:
         self.replica, self.served, self.model = replica, model, model.architecture
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
-        self._readings: dict[int, tuple[float, float]] = {}
         self.group.check(self.model)
         supported = self.model.max_context
         if supported is not None and longest > supported:
@@ -150,10 +150,11 @@ class DecoderCosts:
         slots = 0 if adapters is None else adapters.slots
         table = np.zeros((2, slots + 1, len(tokens) + 1))
         if adapters is not None:
-            each, active = np.arange(1.0, slots + 1), np.broadcast_to(tokens, (slots, len(tokens)))
-            rows_of = adapter_rows(self.divided, adapters.rank, active, each[:, None], self.context)
-            for _, times, rows in rows_of:
-                table[:, 1:, 1:] += times * self._priced(rows, self.group)
+            each = np.arange(1.0, slots + 1)
+            points = block_ends(tokens)
+            active = np.broadcast_to(tokens[points], (slots, len(points)))
+            for _, times, rows in adapter_rows(self.divided, adapters.rank, active, each[:, None], self.context):
+                table[:, 1:, 1:] += times * interpolated(self._priced(rows, self.group), points, tokens)
         return table
 
     @property
@@ -202,11 +203,11 @@ class DecoderCosts:
             self.decode[:, 1:, :] += self._decoding(part, sequences, grid, group)
         elif part.amount is Amount.TOKENS and (drafts is None or drafts.reads_prompts):
             copies = group.attention_data
-            if part.shared or copies == 1:
-                self.linear[:, 1:] += np.where(part.runs(tokens), self._cost(part, tokens, group=group), 0.0)
-            else:
-                whole = self._cost(part, copies * tokens, group=group)
-                self.copy[:, 1:] += np.where(part.runs(copies * tokens), whole, 0.0)
+            own = part.shared or copies == 1
+            amounts, table = (tokens, self.linear) if own else (copies * tokens, self.copy)
+            points = block_ends(amounts)
+            whole = interpolated(self._cost(part, amounts[points], group=group), points, amounts)
+            table[:, 1:] += np.where(part.runs(amounts), whole, 0.0)
         elif drafts is None:
             self.head[:, 1:] += self._cost(part, np.arange(1, self.head.shape[1], dtype=np.float64))
         else:
@@ -433,7 +434,7 @@ class DecoderCosts:
         grid = np.arange(self.decode.shape[2]) * float(CONTEXT_GRAIN)
         grid[0] = 1.0
         lengths, place = np.unique(prompts.astype(np.int64), return_inverse=True)
-        read = np.array([self._reading_alone(int(length)) for length in lengths]).T[:, place]
+        read = self._reading_alone(lengths)[:, place]
         total = np.empty_like(read)
         for i in (0, 1):
             # Every later token is one step, with a context that is longer by one token each time.
@@ -450,12 +451,37 @@ class DecoderCosts:
         total[0] += np.maximum(outputs - 1, 0) * host_s / self.tokens_per_step
         return read[0], total[0], read[1], total[1]
 
-    def _reading_alone(self, prompt: int) -> tuple[float, float]:
-        """Return ``reading`` of one prompt. Redrawn runs have the same prompts, so it is kept."""
-        found = self._readings.get(prompt)
-        if found is None:
-            found = self._readings[prompt] = self.reading([prompt])
-        return found
+    def _reading_alone(self, prompts: IntArray) -> FloatArray:
+        """Return ``reading`` of each prompt alone, shape (2, prompts): the same as ``step`` of each of its chunks."""
+        copies, times = self.group.attention_data, self.times
+        largest = (self.linear.shape[1] - 1) // copies
+        total = np.zeros((2, len(prompts)))
+        for start in range(0, int(prompts.max(initial=0)), largest):
+            mine = np.flatnonzero(prompts > start)
+            chunk = np.minimum(prompts[mine] - start, largest)
+            ends = (prompts[mine] == start + chunk).astype(np.int64)
+            micro = np.clip(-(-chunk // MICROBATCH_TOKENS), 1, self.group.pipeline)
+            each = -(-chunk // micro)
+            cost = self.linear[:, each] + self.head[:, -(-ends // micro)]
+            if copies > 1:
+                cost = cost + self.copy[:, each] * np.array([[1.0], [1.0 / copies]])
+            cost = times.prefill * (cost + self._whole_prompts(start, chunk.astype(np.float64)) / micro)
+            seconds = np.maximum(cost[0] * np.maximum(1.0, micro * self.stage_share), self.prompt_floor_s)
+            total[0, mine] += seconds + times.host_s + times.host_sequence_s * ends
+            total[1, mine] += cost[1] * micro
+        return total
+
+    def _whole_prompts(self, start: int, chunk: FloatArray) -> FloatArray:
+        """Return ``prompt_attention`` of chunks of different lengths, shape (2, chunks)."""
+        total = np.zeros((2, len(chunk)))
+        points = np.arange(self.prefill.shape[2]) * float(CONTEXT_GRAIN)
+        until = start + chunk
+        for table, window in zip(self.prefill, self.windows, strict=True):
+            priced = np.minimum(until, np.maximum(2.0 * window, chunk))
+            share = causal_scores(until, window) - _scores(float(start), window)
+            share /= priced * (priced + 1.0) / 2.0
+            total += share * np.stack([np.interp(priced, points, row) for row in table])
+        return total
 
     def reading(self, prompts: Sequence[int]) -> tuple[float, float]:
         """Return seconds and joules above idle of prompts that are read together, in steps of as many tokens as fit."""
@@ -520,9 +546,9 @@ class DecoderCosts:
         if all(column.name != "kv_tokens" for column in part.op.columns):
             return self._cost(part, sequences, group=group)[:, :, None]
         attended = grid if part.window is None else np.minimum(grid, float(part.window))
-        points, place, weight = _thinned(grid)
+        points = thinned(grid, 1024.0)
         priced = self._cost(part, sequences[:, None], {"kv_tokens": attended[points][None, :]}, group)
-        return priced[:, :, place] + (priced[:, :, place + 1] - priced[:, :, place]) * weight
+        return interpolated(priced, points, grid)
 
     def _cost(
         self,
@@ -542,24 +568,6 @@ class DecoderCosts:
         cost = self.device.cost(rows, intervals=False)
         above_idle = np.maximum(cost.power_w - self.device.idle_power_w, 0.0)
         return np.stack([cost.duration_s, cost.duration_s * above_idle * group.stage_devices])
-
-
-def _thinned(grid: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return points of a grid that suffice for a curve without jumps, and how all points follow from them.
-
-    Every point is kept up to 1,024 tokens, and then points about 6% apart.
-
-    Returns:
-        The indices of the points that are kept; for each point of the grid, the one of these before it; and the weight
-        of the one after it.
-    """
-    last = len(grid) - 1
-    dense = min(1024 // CONTEXT_GRAIN, last)
-    further = np.geomspace(max(dense, 1), last, max(int(np.log(last / max(dense, 1)) / 0.06) + 2, 2))
-    points = np.unique([*range(dense + 1), *np.rint(further).astype(np.int64)])
-    place = np.clip(np.searchsorted(points, np.arange(last + 1), side="right") - 1, 0, len(points) - 2)
-    weight = (np.arange(last + 1) - points[place]) / (points[place + 1] - points[place])
-    return points, place, weight
 
 
 def _between(table: FloatArray, context: float) -> tuple[float, float]:

@@ -204,7 +204,8 @@ class Ordered:
                 self.reached = np.zeros(0)
                 self.total = float(len(self.sizes))
                 return
-            order = np.argsort(sample.values, kind="stable")
+            # Weights count, so their sums are exact, and the order of equal values does not matter.
+            order = np.argsort(sample.values)
             self.sizes = sample.values[order]
             self.reached = np.cumsum(sample.weights[order])
         else:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, StepWork, TokenGaps
+from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, StepWork, TokenGaps, grouped
 from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.prefix_tiers import PrefixTier
 from windtunnel.core.results.run import (
@@ -338,9 +338,9 @@ def largest_gaps(jobs: Jobs, gaps: TokenGaps, mean_s: FloatArray) -> TickArray:
         (-1 - gaps.of[shared]) * works + gaps.workload[shared],
         jobs.device * works + jobs.workload,
     )
-    order = np.argsort(group_of_gap, kind="stable")
+    order = grouped(group_of_gap)
     end, ticks, group = gaps.end[shared][order], gaps.ticks[shared][order], group_of_gap[order]
-    decoded = decoded[np.argsort(group_of_job[decoded], kind="stable")]
+    decoded = decoded[grouped(group_of_job[decoded])]
     groups, first = np.unique(group_of_job[decoded], return_index=True)
     for number, mine in zip(groups.tolist(), np.split(decoded, first[1:]), strict=True):
         here = slice(*np.searchsorted(group, [number, number + 1]).tolist())
