@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numba.core import config, sigutils, types
 from numba.core.errors import NumbaPerformanceWarning, TypingError
 from numba.core.typing import signature as typing_signature
+from numba.np.numpy_support import from_dtype
 
 from windtunnel.core.errors import LaunchError, UnsupportedOperationError
 from windtunnel.emulate.numba_cuda.cudadrv import devices
@@ -59,7 +61,7 @@ class LaunchConfiguration:
                     NumbaPerformanceWarning(
                         f"Grid size {grid_size} will likely result in GPU under-utilization due to low occupancy."
                     ),
-                    stacklevel=3,
+                    stacklevel=4,
                 )
 
     def __call__(self, *args: Any) -> None:
@@ -240,6 +242,8 @@ class CUDADispatcher:
                 raise KernelTypingError(error) from None
             kind = getattr(found, "type", None)
             return_type = types.none if kind is None else getattr(types, name_of(kind))
+            unit = getattr(found, "unit", "")
+            return_type = from_dtype(np.dtype(unit)) if unit else return_type
         self.device_signatures.append((kinds, returned))
         signature = typing_signature(return_type, *argtypes)
         self.overloads[tuple(argtypes)] = DeviceOverload(signature)  # type: ignore[assignment]

@@ -151,7 +151,7 @@ def frexp_0(value: Value) -> Any:
 def frexp_1(value: Value) -> Any:
     """Return the exponent that belongs to the fraction of a number."""
     x = materialise(value)
-    return np.where(np.isfinite(x), np.frexp(x)[1], -1).astype(np.int32)[()]
+    return np.where(np.isfinite(x), np.frexp(x)[1], 0).astype(np.int32)[()]
 
 
 def modf_0(value: Value) -> Any:
@@ -222,8 +222,15 @@ def _complex(ufunc: Any, part: str) -> Any:
     return function
 
 
+def _exp(value: np.ndarray) -> np.ndarray:
+    # As in C99, the exponential of a real part of minus infinity is 0 without a sign, whatever the imaginary part is.
+    nothing = np.isneginf(value.real) & ~np.isfinite(value.imag)
+    made: np.ndarray = np.where(nothing, 0, np.exp(value)).astype(value.dtype)
+    return made
+
+
 COMPLEX = {
-    "exp": np.exp, "log": np.log, "log10": np.log10, "log2": np.log2, "sqrt": np.sqrt, "sin": np.sin,
+    "exp": _exp, "log": np.log, "log10": np.log10, "log2": np.log2, "sqrt": np.sqrt, "sin": np.sin,
     "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,

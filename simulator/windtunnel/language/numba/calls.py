@@ -146,7 +146,8 @@ class CallReader(FunctionReader):
             return self._overloaded(node, overload, given, named)
         if inspect.isfunction(function):
             return self._function(node, function, given, named)
-        self.refuse(node, f"a call of '{ast.unparse(node.func)}'", "functions of numba.cuda, math, or device functions")
+        problem = f"Untyped global name '{ast.unparse(node.func)}', a {type(function).__name__} that no kernel can call"
+        self.refuse(node, problem, "functions of numba.cuda, math, or device functions")
 
     def overload_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the function that `numba.extending.overload` registered for another; None if there is none."""

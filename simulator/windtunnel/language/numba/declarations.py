@@ -93,7 +93,10 @@ class DeclarationReader(Reader):
             some = next(iter(fields.values()))
             return Records(fields, tuple(getattr(some, "dims", ())[:ndim]))
         unit = str(dtype) if dtype.kind in "mM" else ""
-        element: rules.Number = I64 if unit else number_type(dtype)  # type: ignore[assignment]
+        found = I64 if unit else number_type(dtype)
+        if found is None:
+            self.refuse(self.source.tree, f"'{name}', an array of {dtype}", "numbers, or records of numbers")
+        element: rules.Number = found
         is_complex = isinstance(element, rules.Complex)
         scalar = element.part if isinstance(element, rules.Complex) else element
         line = self.source.tree.lineno

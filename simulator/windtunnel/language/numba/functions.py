@@ -215,9 +215,17 @@ class FunctionReader(IntrinsicReader):
         kind = given[0].type if isinstance(given[0].type, rules.Complex) else rules.C128
         if given[0].type == F32:
             kind = rules.C64
+        if name == "log" and len(given) == 2:
+            quotient = [self._complex_function(node, name, [value]) for value in given]
+            return self.binary(node, "/", *quotient)
         if name == "rect":
             parts = [converted(self.num(node, value).expr, F64) for value in given]
             radius, angle = (self.hold(part) for part in parts)
+            # A length of 0 has no direction, whatever the angle is.
+            nowhere = ir.Binary(line, "==", copy(radius), literal(line, 0.0, F64), type=BOOL)
+            endless = ir.Unary(line, "not", ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL), type=BOOL)
+            unclear = ir.Logic(line, "and", nowhere, endless, type=BOOL)
+            angle = self.hold(ir.Select(line, unclear, literal(line, 0.0, F64), angle, type=F64))
             both = [ir.Binary(line, "*", copy(radius), ir.Call(line, f"math.{f}", [copy(angle)], type=F64), type=F64)
                     for f in ("cos", "sin")]  # fmt: skip
             return self.held(Cplx(both[0], both[1], rules.C128))

@@ -289,6 +289,9 @@ class IntrinsicReader(ExpressionReader):
         self._wanted(node, f"match_{how}_sync", given, 2)
         line = node.lineno
         mask = self.hold(converted(self.integer(node, given[0]), U32))
+        # Lanes that the mask names and that are not there, or have ended, take no part.
+        everyone = ir.Warp(line, "vote.ballot", [copy(mask), literal(line, True, BOOL)], type=U32)
+        there = self.hold_always(everyone, "lanes")
         made = self.num(node, given[1])
         value = self.hold(made.expr)
         same = self.variable("same", U32)
@@ -298,7 +301,7 @@ class IntrinsicReader(ExpressionReader):
         other = self.variable("other", made.type)
         shuffle = ir.Warp(line, "shuffle.index", [copy(mask), copy(value), copy(here)], type=made.type)
         bit = ir.Binary(line, "<<", literal(line, 1, U32), converted(copy(here), U32), type=U32)
-        bit = ir.Binary(line, "&", bit, copy(mask), type=U32)
+        bit = ir.Binary(line, "&", bit, copy(there), type=U32)
         equal = ir.Binary(line, "==", self.read(line, other), copy(value), type=BOOL)
         joined = ir.Binary(line, "|", self.read(line, same), bit, type=U32)
         chosen = ir.Select(line, equal, joined, self.read(line, same), type=U32)
@@ -307,9 +310,8 @@ class IntrinsicReader(ExpressionReader):
         self.emit(ir.For(line, lane, bounds[0], bounds[1], bounds[2], body))
         if how == "any":
             return Num(converted(self.read(line, same), I32))
-        everyone = ir.Binary(line, "==", self.read(line, same), copy(mask), type=BOOL)
-        held = self.hold(everyone)
-        result = ir.Select(line, copy(held), copy(mask), literal(line, 0, U32), type=U32)
+        held = self.hold(ir.Binary(line, "==", self.read(line, same), copy(there), type=BOOL))
+        result = ir.Select(line, copy(held), copy(there), literal(line, 0, U32), type=U32)
         return Tup((Num(converted(result, I32)), Num(copy(held))))
 
     # Numbers.

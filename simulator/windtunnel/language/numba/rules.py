@@ -55,15 +55,18 @@ def integer_result(a: Scalar, b: Scalar) -> Scalar:
     return U64 if a.kind == b.kind == "uint" else I64
 
 
-def joined(a: Number, b: Number) -> Number:
-    """Return the type in which two types of which at least one is a float are computed."""
+def joined(a: Number, b: Number, *, unifies: bool = False) -> Number:
+    """Return the type in which two types of which at least one is a float are computed.
+
+    Numba computes uint16 and float32 in float64, but a variable that is one of them on each path is float32 (``unifies``).
+    """
     if isinstance(a, Complex) or isinstance(b, Complex):
         parts = [x.part if isinstance(x, Complex) else x for x in (a, b)]
-        part = joined(*parts) if not all(map(is_integer, parts)) else F64
+        part = joined(*parts, unifies=unifies) if not all(map(is_integer, parts)) else F64
         return C64 if part in (F16, F32) else C128
     if is_integer(a) or is_integer(b):
         number, real = (a, b) if is_integer(a) else (b, a)
-        if real == F64 or number.bits > _SMALL:
+        if real == F64 or number.bits > _SMALL or (number == U16 and not unifies):
             return F64
         return F32 if real == F32 or number.bits > 8 else F16
     return max((a, b), key=lambda t: t.bits)
@@ -108,7 +111,7 @@ def unified(a: Number, b: Number) -> Number:
     if a == b:
         return a
     if isinstance(a, Complex) or isinstance(b, Complex) or "float" in (a.kind, b.kind):
-        return joined(a, b)
+        return joined(a, b, unifies=True)
     if BOOL in (a, b):
         return b if a == BOOL else a
     if a.kind == b.kind:
