@@ -10,7 +10,7 @@ from windtunnel.core.errors import UnsupportedOperationError as _Unsupported
 from windtunnel.emulate.numba_cuda import api as _api
 from windtunnel.emulate.numba_cuda import cudadrv
 from windtunnel.emulate.numba_cuda.args import In, InOut, Out
-from windtunnel.emulate.numba_cuda.cudadrv import devicearray as _devicearray  # noqa: F401  an attribute of cudadrv
+from windtunnel.emulate.numba_cuda.cudadrv import devicearray
 from windtunnel.emulate.numba_cuda.cudadrv import devices as _devices
 from windtunnel.emulate.numba_cuda.cudadrv import driver as _driver  # noqa: F401  an attribute of cudadrv
 from windtunnel.emulate.numba_cuda.cudadrv.driver import (

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import UnsupportedOperationError
-from windtunnel.emulate.numba_cuda import devicearray, hostmemory, interop, memory
+from windtunnel.emulate.numba_cuda import hostmemory, interop, memory, ndarray
 from windtunnel.emulate.numba_cuda.cudadrv import devices
-from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray, MappedNDArray
+from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, MappedNDArray
 
 gpus = devices.gpus
 require_context = devices.require_context
-as_cuda_array = devicearray.as_cuda_array
-from_cuda_array_interface = devicearray.from_cuda_array_interface
+as_cuda_array = ndarray.as_cuda_array
+from_cuda_array_interface = ndarray.from_cuda_array_interface
 current_context = devices.get_context
 
 

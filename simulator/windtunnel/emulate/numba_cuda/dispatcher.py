@@ -221,7 +221,10 @@ class CUDADispatcher:
         from windtunnel.emulate.numba_cuda import extending
 
         try:
-            program = read_kernel(self.py_func, arguments, debug=debug, overloads=extending.overload_of)
+            program = read_kernel(
+                self.py_func, arguments, debug=debug, fastmath=bool(self.targetoptions.get("fastmath")),
+                overloads=extending.overload_of,
+            )  # fmt: skip
         except KernelError as error:
             raise KernelTypingError(error) from None
         made = Compiled(program, arguments, types.void(*kinds))
@@ -355,7 +358,7 @@ def _bytes(compiled: Compiled, space: str) -> int:
 
 def _with_layout(value: Any) -> Any:
     """Note the layout of a device array that the front end has to know."""
-    from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray
+    from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray
 
     if isinstance(value, DeviceNDArray):
         whole = value.offset == 0 and value.size

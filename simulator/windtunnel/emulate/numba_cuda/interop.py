@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray, DeviceRecord, as_cuda_array
 from windtunnel.emulate.numba_cuda.hostmemory import array_core, is_cuda_ndarray, sentry_contiguous
+from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
 
 
 def from_array_like(ary: Any, stream: Any = 0, gpu_data: Any = None) -> DeviceNDArray:

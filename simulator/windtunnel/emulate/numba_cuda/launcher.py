@@ -17,10 +17,10 @@ from numba.core.errors import NumbaPerformanceWarning
 from windtunnel.core.errors import Finding, InputError
 from windtunnel.emulate import session
 from windtunnel.emulate.numba_cuda.cudadrv import devices
-from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray, DeviceRecord, as_cuda_array
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
 from windtunnel.emulate.numba_cuda.memory import Allocation
+from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
 from windtunnel.language import ir
 from windtunnel.language.numba.program import (
     ERROR_WORDS,
@@ -54,8 +54,8 @@ class Compiled:
 
     @property
     def cooperative(self) -> bool:
-        """Whether it synchronises the grid."""
-        return any(isinstance(s, ir.Barrier) and s.scope == "grid" for s in ir.walk(self.program.program.body))
+        """Whether it uses the group of the whole grid."""
+        return self.program.cooperative
 
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
         """Return the number of blocks that can be resident at once, by the number of their threads alone."""
@@ -91,7 +91,7 @@ class Launch:
             if config.CUDA_WARN_ON_IMPLICIT_COPY and isinstance(value, np.ndarray):
                 warnings.warn(
                     NumbaPerformanceWarning("Host array used in CUDA kernel will incur copy overhead to/from device."),
-                    stacklevel=5,
+                    stacklevel=6,
                 )
             made, _ = auto_device(value, self.stream, copy=copies_in)
             if not copies_in:

@@ -6,9 +6,9 @@ from typing import Any
 
 from numba.np.numpy_support import from_dtype
 
-from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray
 from windtunnel.emulate.numba_cuda.dispatcher import jit
 from windtunnel.emulate.numba_cuda.interop import auto_device
+from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray
 from windtunnel.language.names import blockDim, blockIdx, gridDim, shared, syncthreads, threadIdx
 
 _THREADS = 128

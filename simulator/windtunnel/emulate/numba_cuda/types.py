@@ -67,7 +67,7 @@ def type_of(value: Any) -> Any:
     if kind is not None:
         return kind
     if hasattr(value, "__cuda_array_interface__") and not isinstance(value, np.ndarray):
-        from windtunnel.emulate.numba_cuda.devicearray import as_cuda_array
+        from windtunnel.emulate.numba_cuda.ndarray import as_cuda_array
 
         return as_cuda_array(value, sync=False)._numba_type_
     return typing.typeof.typeof(value, typing.typeof.Purpose.argument)

@@ -12,8 +12,8 @@ import numpy as np
 
 from windtunnel.emulate import numba_cuda as cuda
 from windtunnel.emulate.generated import executed
-from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_ndarray
+from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray
 
 deviceufunc: Any = importlib.import_module("numba.cuda.deviceufunc")
 # Numba generates the kernels as text.

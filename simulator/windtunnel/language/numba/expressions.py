@@ -207,7 +207,7 @@ class ExpressionReader(ArrayReader):
         if op in ("==", "!=") and isinstance(left, Const) and isinstance(right, Const):
             return Const(FOLDED[op](left.value, right.value))
         a, b = self.numeric(node, left), self.numeric(node, right)
-        if self.debug and op in ("/", "//", "%") and isinstance(a, Num) and isinstance(b, Num):
+        if self.debug and not self.fastmath and op in ("/", "//", "%") and isinstance(a, Num) and isinstance(b, Num):
             b = self._checked_divisor(node, b)
         if (isinstance(a, Num) and a.unit) or (isinstance(b, Num) and b.unit):
             return self._dates(node, op, a, b)

@@ -228,6 +228,10 @@ class FunctionReader(IntrinsicReader):
             angle = self.hold(ir.Select(line, unclear, literal(line, 0.0, F64), angle, type=F64))
             both = [ir.Binary(line, "*", copy(radius), ir.Call(line, f"math.{f}", [copy(angle)], type=F64), type=F64)
                     for f in ("cos", "sin")]  # fmt: skip
+            # Along the real axis the imaginary part is 0, also of an endless length.
+            real = ir.Binary(line, "==", copy(angle), literal(line, 0.0, F64), type=BOOL)
+            zero = ir.Call(line, "math.copysign", [literal(line, 0.0, F64), copy(radius)], type=F64)
+            both[1] = ir.Select(line, real, zero, both[1], type=F64)
             return self.held(Cplx(both[0], both[1], rules.C128))
         value = self.held(number(given[0], kind))
         assert isinstance(value, Cplx)  # noqa: S101  it was converted to complex

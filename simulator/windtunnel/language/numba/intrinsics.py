@@ -160,6 +160,7 @@ class IntrinsicReader(ExpressionReader):
 
     def _call_this_grid(self, node: ast.Call, _: str, given: list[Value]) -> Value:
         self._wanted(node, "this_grid", given, 0)
+        self.cooperative = True
         return Const(GRID)
 
     def _call_grid_sync(self, node: ast.Call, _: str, given: list[Value]) -> Value:

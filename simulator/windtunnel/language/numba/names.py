@@ -55,6 +55,7 @@ class VectorType:
     def __init__(self, name: str, element: str, size: int) -> None:
         self.name, self.element, self.size = name, element, size
         self.names = tuple((*AXES, "w")[:size])
+        self.aliases = (f"{VECTOR_STEMS[element]}{size}",)
 
     def __repr__(self) -> str:
         return f"<vector type {self.name}>"

@@ -70,11 +70,13 @@ class NumbaProgram:
             the captured arrays, then the record of an error if ``errors`` are possible.
         captured: The arrays from outside that the kernel reads.
         errors: What the kernel may raise: (exception, arguments, function, line), by number from 1.
+        cooperative: Whether it uses the group of the whole grid.
     """
 
     program: ir.Program
     captured: Sequence[np.ndarray] = ()
     errors: Sequence[tuple[type[BaseException], tuple[Any, ...], str, int]] = ()
+    cooperative: bool = False
 
 
 @dataclass
@@ -91,6 +93,7 @@ def read_kernel(
     arguments: Sequence[Argument],
     *,
     debug: bool = False,
+    fastmath: bool = False,
     overloads: Callable[[Any], Callable[..., Any] | None] | None = None,
 ) -> NumbaProgram:
     """Return the program of a kernel for arguments of these types. Raises KernelError if it is not one."""
@@ -98,6 +101,7 @@ def read_kernel(
     memory = _Memory()
     for _ in range(_ROUNDS):
         reader = _KernelReader(source, memory, overloads, debug=debug)
+        reader.fastmath = fastmath
         program = reader.program(arguments)
         if not reader.changed:
             return program
@@ -225,7 +229,7 @@ class _KernelReader(StatementReader):
             declared=self.declared,
             helpers=tuple(self.helpers.values()),
         )
-        return NumbaProgram(program, captured, tuple(self.errors))
+        return NumbaProgram(program, captured, tuple(self.errors), self.cooperative)
 
     def record_error(self, node: ast.AST, kind: type[BaseException], arguments: tuple[object, ...]) -> None:
         """Emit the record of an error that the kernel raises: of the first thread that gets there."""

@@ -80,6 +80,8 @@ class Reader:
         """What ``raise`` and ``assert`` state, by their number from 1."""
         self.debug = False
         self.fastmath = False
+        self.cooperative = False
+        """Whether the kernel uses the group of the whole grid."""
         self.nonnegative: set[str] = set()
         """Variables that are certainly at least 0, so that an index by one does not wrap around."""
         self.hopeful: dict[str, tuple[Any, ...]] = {}

@@ -58,7 +58,8 @@ def integer_result(a: Scalar, b: Scalar) -> Scalar:
 def joined(a: Number, b: Number, *, unifies: bool = False) -> Number:
     """Return the type in which two types of which at least one is a float are computed.
 
-    Numba computes uint16 and float32 in float64, but a variable that is one of them on each path is float32 (``unifies``).
+    Numba computes uint16 and float32 in float64, but a variable that is one of them on each path is float32
+    (``unifies``).
     """
     if isinstance(a, Complex) or isinstance(b, Complex):
         parts = [x.part if isinstance(x, Complex) else x for x in (a, b)]

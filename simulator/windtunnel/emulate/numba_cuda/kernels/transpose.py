@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from windtunnel.emulate.numba_cuda.devicearray import DeviceNDArray
 from windtunnel.emulate.numba_cuda.dispatcher import jit
 from windtunnel.emulate.numba_cuda.interop import auto_device
+from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray
 from windtunnel.language.names import grid
 
 _BLOCK = 16
