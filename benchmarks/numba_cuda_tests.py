@@ -2,8 +2,8 @@
 
     python benchmarks/numba_cuda_tests.py --out reports/benchmarks
 
-The tests are those of the installed Numba (``numba/cuda/tests/cudapy``). They are copied, because pytest would import the
-package around them. A test counts only if it launched a kernel. Those that ask for PTX, LLVM IR, SASS or a cache of
+The tests are those of the installed Numba (``numba/cuda/tests/cudapy``). They are copied, because pytest would import
+the package around them. A test counts only if it launched a kernel. Those that ask for PTX, LLVM IR, SASS or a cache of
 compiled code fail by an error that says so, and are counted apart.
 """
 
@@ -24,7 +24,7 @@ import numba
 
 LIMIT_S = 90
 ASKS_FOR_CODE = ("PTX", "LLVM", "SASS", "typed IR", "cuda.compile", "nvvm", "codegen", "descriptor", "libdevice.")
-PLUGIN = f'''
+PLUGIN = f"""
 import json, os, signal
 import pytest
 from windtunnel.emulate.numba_cuda import launcher
@@ -61,7 +61,7 @@ def pytest_runtest_logreport(report):
         text = "" if report.outcome != "failed" else str(getattr(report.longrepr, "reprcrash", report.longrepr))[:300]
         with open(os.environ["NUMBA_TESTS_OUT"], "a") as out:
             out.write(json.dumps([report.nodeid, report.outcome, LAUNCHES[0], text]) + "\\n")
-'''
+"""
 
 
 def measured(folder: Path) -> list[tuple[str, str, int, str]]:

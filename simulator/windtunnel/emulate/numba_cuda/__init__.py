@@ -144,6 +144,7 @@ __all__ = [
     "const",
     "cudadrv",
     "declare_device",
+    "devicearray",
     "default_stream",
     "eq_sync",
     "event",
