@@ -226,7 +226,7 @@ class FunctionReader(IntrinsicReader):
             endless = ir.Unary(line, "not", ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL), type=BOOL)
             unclear = ir.Logic(line, "and", nowhere, endless, type=BOOL)
             angle = self.hold(ir.Select(line, unclear, literal(line, 0.0, F64), angle, type=F64))
-            both = [ir.Binary(line, "*", copy(radius), ir.Call(line, f"math.{f}", [copy(angle)], type=F64), type=F64)
+            both: list[ir.Expr] = [ir.Binary(line, "*", copy(radius), ir.Call(line, f"math.{f}", [copy(angle)], type=F64), type=F64)
                     for f in ("cos", "sin")]  # fmt: skip
             # Along the real axis the imaginary part is 0, also of an endless length.
             real = ir.Binary(line, "==", copy(angle), literal(line, 0.0, F64), type=BOOL)
