@@ -226,8 +226,10 @@ class FunctionReader(IntrinsicReader):
             endless = ir.Unary(line, "not", ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL), type=BOOL)
             unclear = ir.Logic(line, "and", nowhere, endless, type=BOOL)
             angle = self.hold(ir.Select(line, unclear, literal(line, 0.0, F64), angle, type=F64))
-            both: list[ir.Expr] = [ir.Binary(line, "*", copy(radius), ir.Call(line, f"math.{f}", [copy(angle)], type=F64), type=F64)
-                    for f in ("cos", "sin")]  # fmt: skip
+            both: list[ir.Expr] = []
+            for f in ("cos", "sin"):
+                side = ir.Call(line, f"math.{f}", [copy(angle)], type=F64)
+                both.append(ir.Binary(line, "*", copy(radius), side, type=F64))
             # Along the real axis the imaginary part is 0, also of an endless length.
             real = ir.Binary(line, "==", copy(angle), literal(line, 0.0, F64), type=BOOL)
             zero = ir.Call(line, "math.copysign", [literal(line, 0.0, F64), copy(radius)], type=F64)
