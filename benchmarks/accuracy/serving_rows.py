@@ -40,8 +40,8 @@ COLUMNS = (
 )
 
 
-def sample(truth: Path) -> list[tuple[str, MeasuredLoop]]:
-    """Return the rows of the sample, each with the kind of its decoder."""
+def loops(truth: Path) -> dict[str, list[MeasuredLoop]]:
+    """Return all rows on at most eight devices by the kind of their decoders, dense or experts."""
     kinds: dict[str, list[MeasuredLoop]] = {"dense": [], "experts": []}
     for number, row in enumerate(rows(truth / "serving.csv.gz")):
         loop = loop_of(row)
@@ -67,6 +67,12 @@ def sample(truth: Path) -> list[tuple[str, MeasuredLoop]]:
                 measured,
             )
         )
+    return kinds
+
+
+def sample(truth: Path) -> list[tuple[str, MeasuredLoop]]:
+    """Return the rows of the sample, each with the kind of its decoder."""
+    kinds = loops(truth)
     return [(kind, loop) for kind, step in (("dense", 4), ("experts", 8)) for loop in kinds[kind][::step]]
 
 

@@ -24,6 +24,7 @@ def test_the_wheel_holds_both_packages_and_their_data(wheel: Path) -> None:
     assert "windtunnel_models/calibration/h100-sxm-80gb.npz" in names
     assert "windtunnel_models/catalog/gpu/h100-sxm-80gb.yaml" in names
     assert "windtunnel_models/apis/cuda.yaml" in names
+    assert "windtunnel_models/engines/arguments/vllm.yaml" in names
     assert any(name.endswith("page.html.j2") for name in names)
     assert not any(name.startswith(("tests/", "simulator/", "scenarios/")) for name in names)
 

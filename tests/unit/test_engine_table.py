@@ -106,6 +106,15 @@ CASES: dict[str, list[tuple[list[list[Any]], dict[str, Any]]]] = {
         ([[SERVICE]], {"policy": batch("request"), "fleet": [{**GPU, "streams": 2}]}),
         ([[GENERATE]], {"policy": batch("continuous"), "fleet": [{**GPU, "streams": 2}]}),
     ],
+    "prefill and decode entries of one model with different engines": [
+        (
+            [[GENERATE]],
+            {
+                "fleet": [{**GPU, "role": "prefill", "engine": "vllm"}, {**GPU, "role": "decode", "engine": "sglang"}],
+                "policy": batch("continuous"),
+            },
+        ),
+    ],
     "a `role` without continuous batching": [
         ([[GENERATE]], {"fleet": [{**GPU, "role": "prefill"}, {**GPU, "role": "decode"}]}),
         ([[SERVICE]], {"fleet": [{**GPU, "role": "decode"}]}),

@@ -15,8 +15,12 @@ import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
 from windtunnel.engine.arrivals import read_trace
+from windtunnel.engine.prepare.checks import doubtful_settings
 from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.run import prepare_run
+from windtunnel_models.catalogue import Catalogue
 
+CATALOGUE = Catalogue()
 TRACES = Path(__file__).resolve().parents[2] / "scenarios" / "traces"
 SMALL: dict[str, Any] = {
     "layers": 2, "width": 256, "heads": 4, "kv_heads": 2, "feed_forward": 512, "vocabulary": 1000, "dtype": "bfloat16"
@@ -107,6 +111,34 @@ def test_the_result_tells_the_share_of_blocks_and_the_tokens() -> None:
     assert serving is not None
     assert serving.prefix_hit_rate is None
     assert serving.prefix_hit_tokens is None
+
+
+def test_an_engine_whose_prefix_cache_is_not_stated_is_a_note_where_prompts_share_beginnings(tmp_path: Path) -> None:
+    """The results do not change: a prefix cache is a part of the policy, and a run without one says so."""
+    shared, talk = scenario({"shared_prefix": 500}), scenario({})
+    talk["workload"][0]["session"] = {"turns": 2, "new_tokens": 10, "think": {"mean": "1 ms"}}
+    ids = traced(tmp_path, [row(0, [1, 2]), row(10, [1, 3])])
+    del ids["policy"]["batch"]["prefix_cache"]
+    alike, stated = scenario({}), scenario({"shared_prefix": 500}, prefix_cache={})
+    for engine, data, setting in (
+        ("vllm", shared, "--no-enable-prefix-caching"),
+        ("vllm", talk, "--no-enable-prefix-caching"),
+        ("vllm", ids, "--no-enable-prefix-caching"),
+        ("sglang", shared, "--disable-radix-cache"),
+        ("trtllm", shared, "enable_block_reuse: false"),
+        ("vllm", alike, None),
+        ("vllm", stated, None),
+        ("generic", shared, None),
+    ):
+        data["fleet"][0]["engine"] = engine
+        data["policy"]["batch"] |= {"tokens": 256}
+        noted = [
+            note
+            for note in doubtful_settings(prepare_run(scenario_from_data(data), CATALOGUE, "process"))
+            if "no prefix cache is stated" in note
+        ]
+        assert len(noted) == (setting is not None)
+        assert all(f"{engine} has one unless `{setting}`" in note for note in noted)
 
 
 def test_memory_is_shared_by_the_sequences_that_have_the_same_beginning() -> None:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import windtunnel
+from windtunnel.app import plan as planner
 from windtunnel.core.errors import InputError
+from windtunnel.core.results.plan import PlanResult
 from windtunnel.core.results.transfers import KvTransferResult
 from windtunnel.engine.prepare.demand import minimum_demand
 from windtunnel.engine.prepare.handover import nodes_of
@@ -80,6 +82,14 @@ def test_the_first_token_counts_when_the_decode_replica_has_the_cache() -> None:
     assert serving is not None and "1 KV cache sent (229 MB)" in transfer_lines(serving)[0]
 
 
+def test_requests_do_not_move_between_different_engines() -> None:
+    for receiver in ({**DECODE, "engine": "vllm"}, {**DECODE, "role": "both", "engine": "sglang"}):
+        with pytest.raises(InputError, match=r"fleet\[1\].engine: readers runs trtllm with the role prefill") as raised:
+            run(disaggregated({**PREFILL, "engine": "trtllm"}, receiver))
+        assert raised.value.expected == "engine: trtllm in both entries"
+    assert run(disaggregated({**PREFILL, "engine": "vllm"}, {**DECODE, "engine": "vllm"})).result.jobs.completed == 1
+
+
 def test_a_request_of_one_token_does_not_move() -> None:
     done = run(disaggregated(output=1))
     assert done.result.jobs.completed == 1
@@ -115,6 +125,58 @@ def test_what_the_cache_of_the_decode_replica_has_is_not_sent() -> None:
     without = moved(run(data))
     data["policy"]["batch"]["prefix_cache"] = {"block": 16}
     assert without.tokens - moved(run(data)).tokens == 2 * 1600
+
+
+def test_a_network_that_is_not_stated_is_a_note_where_kv_caches_cross_it() -> None:
+    same = [{**PREFILL, "device": "h100-sxm-80gb"}, {**DECODE, "device": "h100-sxm-80gb"}]
+    for fleet, more, noted in (
+        ((PREFILL, DECODE), {}, True),
+        ((PREFILL, DECODE), {"network": {"bandwidth": "50 GB/s"}}, False),
+        (same, {}, False),
+        ([{**entry, "node": {"devices": 1}} for entry in same], {}, True),
+    ):
+        notes = run(disaggregated(*fleet, **more)).result.notes
+        assert any("a network that is not stated" in note and "8.49 GB/s" in note for note in notes) == noted, notes
+
+
+def planned(*fleet: dict[str, Any], **search: Any) -> PlanResult:
+    data = disaggregated(
+        *fleet,
+        prompt=300,
+        output=10,
+        targets=["ttft p95 <= 500 ms", "tpot p95 <= 20 ms"],
+        plan={"max": 2, "replications": 2, "search": search, "loads": []},
+        stop={"jobs": 60},
+    )
+    data["workload"][0]["arrivals"] = {"process": "poisson", "rate": "5 /s"}
+    return planner.plan(scenario_from_data(data), workers=1)
+
+
+def test_a_plan_says_of_an_entry_with_one_role_that_it_needs_the_other() -> None:
+    found = planned()
+    assert found.fleets[0].devices == {"h100-sxm-80gb": 1, "h200-sxm-141gb": 1}
+    reasons = [entry.reason for entry in found.entries]
+    assert [reason and (reason.kind, reason.role, reason.text) for reason in reasons] == [
+        ("one_role", "prefill", "it only reads prompts (role: prefill); a fleet also needs an entry that decodes"),
+        ("one_role", "decode", "it only decodes (role: decode); a fleet also needs an entry that reads prompts"),
+    ]
+
+
+def test_a_plan_leaves_out_roles_and_groups_without_a_fleet_and_says_why() -> None:
+    one = {"device": "h100-sxm-80gb", "price": "2 USD/h"}
+    found = planned(one, **{"fleet[0].role": ["decode", "both"]})
+    assert [fleet.devices for fleet in found.fleets] == [{"h100-sxm-80gb": 1}]
+    assert [e.values for e in found.excluded] == [{"fleet[0].role": "decode"}]
+    assert "no entry sends it requests" in found.excluded[0].reason
+    # One of two entries has no value that divides, and the other one is planned.
+    other = {"device": "h200-sxm-141gb", "price": "3 USD/h"}
+    found = planned(one, other, **{"fleet[0].group.tensor": [3, 5]})
+    assert found.fleets[0].devices == {"h200-sxm-141gb": 1}
+    assert [e.values["fleet[0].group.tensor"] for e in found.excluded] == [3, 5]
+    # Without a prefill entry nothing is left, which the values explain, and not the role of the other entry.
+    with pytest.raises(InputError, match=r"plan.search: no searched value is left: .*tensor: 3; .*tensor: 5") as raised:
+        planned(PREFILL, DECODE, **{"fleet[0].group.tensor": [3, 5]})
+    assert raised.value.expected == "tensor of 1, 2, 4, 8"
 
 
 def test_two_transfers_to_one_replica_follow_each_other() -> None:

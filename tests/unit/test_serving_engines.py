@@ -21,7 +21,7 @@ from windtunnel.core.ops import one_row
 from windtunnel.core.policy import Batch
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.measured_serving import ReplayResult
-from windtunnel.core.serving_engine import ENGINE_NAMES, Admission, divided_decoder
+from windtunnel.core.serving_engine import ENGINE_NAMES, Admission, Bounds, divided_decoder
 from windtunnel.core.step import EngineTimes
 from windtunnel.core.step_cost import StepLoad, step_cost
 from windtunnel.core.step_op import Step
@@ -314,6 +314,19 @@ def test_rows_are_simulated_and_compared_with_signed_errors(tmp_path: Path) -> N
     assert first["model_low"]["tpot_s"] < first["tpot_s"] < first["model_high"]["tpot_s"]
     assert second["measured"]["tpot_s"] is None and second["error"]["tpot_s"] is None
     assert "MAPE" in result.stderr
+
+
+def test_the_error_of_the_first_token_is_that_of_the_kind_of_decoder() -> None:
+    dense, experts = known_architecture("llama-3.1-8b"), known_architecture("mixtral-8x7b")
+    for name in ENGINE_NAMES:
+        profile = serving_engine(name)
+        few, many = (profile.first_token_error(model).value for model in (dense, experts))
+        assert 1.0 < few < many
+        first, whole = profile.with_first_token(experts, Bounds(1.0, 0.9, 1.1), Bounds(3.0, 2.7, 3.3))
+        assert (first.low, first.high) == pytest.approx((1.0 / many, many))
+        assert (whole.low, whole.high) == pytest.approx((2.7 - 0.9 + 1.0 / many, 3.3 - 1.1 + many))
+        overloaded, _ = profile.with_first_token(dense, Bounds(1.0, 0.9, None), Bounds(3.0, 2.7, None))
+        assert overloaded.high is None
 
 
 def test_a_closed_loop_agrees_with_its_formula(tmp_path: Path) -> None:

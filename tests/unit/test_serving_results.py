@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from html import unescape
 from pathlib import Path
@@ -14,14 +15,18 @@ import pytest
 from tests.cases import memory_of
 
 import windtunnel
+from windtunnel.core.architecture import FORMAT_BITS
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import COMPLETED, DROPPED, Recording
 from windtunnel.core.results.run import RunResult, Serving, TokenEstimate
+from windtunnel.core.serving_engine import DENSE
 from windtunnel.engine.results.serving import largest_gaps
 from windtunnel.report.numbers import value_range
 from windtunnel.report.run_page import render
 from windtunnel.report.summary import summary
-from windtunnel.scenario.read import scenario_from_data
+from windtunnel.scenario.read import json_schema, scenario_from_data
+from windtunnel.scenario.target import OF_REQUESTS
+from windtunnel_models.engines import serving_engine
 
 MODEL = {
     "layers": 4, "width": 512, "feed_forward": 1024, "heads": 8, "kv_heads": 2, "head_dim": 64, "vocabulary": 4096,
@@ -118,14 +123,40 @@ def test_faster_and_slower_steps_carry_the_error_of_a_step_through() -> None:
         for estimate in times.by_name().values():
             assert isinstance(estimate, TokenEstimate) and estimate.value is not None
             # A request that is alone waits for nothing, so its times are in proportion to its steps.
-            assert estimate.model_low == pytest.approx(estimate.value / factor, rel=1e-6)
-            assert estimate.model_high == pytest.approx(estimate.value * factor, rel=1e-6)
+            if times in (serving.itl_s, serving.tpot_s):
+                assert estimate.model_low == pytest.approx(estimate.value / factor, rel=1e-6)
+                assert estimate.model_high == pytest.approx(estimate.value * factor, rel=1e-6)
     # Where requests queue, TTFT changes by more than the factor; the values themselves are those of the model.
     busy = crowded()
     _, serving, _ = ran(busy)
     mean = serving.ttft_s.mean if serving.ttft_s is not None else None
     assert isinstance(mean, TokenEstimate) and mean.value is not None and mean.model_low is not None
     assert mean.value / mean.model_low > factor
+
+
+def test_intervals_of_the_first_token_contain_the_error_of_what_the_engine_does_outside_of_its_steps() -> None:
+    """As in `validate serving`: the wider of the steps, the range of ``frontend_s``, and ``first_token_error``."""
+    data = scenario()
+    for engine in ("vllm", "generic"):
+        data["fleet"][0]["engine"] = engine
+        result, serving, _ = ran(data)
+        (factor,) = (row.accuracy.error_factor for row in result.model_accuracy if row.accuracy.op == "step")
+        profile = serving_engine(engine)
+        error, outside = profile.first_token_errors[DENSE].value, profile.frontend_s
+        assert factor is not None and outside.high is not None
+        for part in (serving, result.workloads[0].serving):
+            assert part is not None and part.ttft_s is not None and part.e2e_s is not None and part.tpot_s is not None
+            first, whole, token = (times.mean for times in (part.ttft_s, part.e2e_s, part.tpot_s))
+            assert isinstance(first, TokenEstimate) and isinstance(whole, TokenEstimate)
+            assert first.value is not None and whole.value is not None and token.value is not None
+            # The first token of a request that is alone; steps are in proportion, and the time outside of them is not.
+            slower_s = outside.value + (first.value - outside.value) * factor
+            high = max(first.value * error, slower_s + outside.high - outside.value)
+            assert first.model_high == pytest.approx(high, rel=1e-6)
+            faster_s = outside.value + (first.value - outside.value) / factor
+            low = min(first.value / error, max(faster_s - (outside.value - (outside.low or 0.0)), 0.0))
+            assert first.model_low == pytest.approx(low, rel=1e-6)
+            assert whole.model_high == pytest.approx(high + (whole.value - first.value) * factor, rel=1e-6)
 
 
 def test_counts_agree_with_the_jobs_and_both_engines_with_each_other() -> None:
@@ -236,7 +267,7 @@ def test_summary_and_report_keep_both_kinds_of_intervals_apart() -> None:
         assert words in " ".join(text.split())
     page = unescape(render(result, recording))
     assert f"chance {chance} · model {model}" in page
-    for words in ("SLO attainment", "Goodput", "KV cache peak", "Requests by workload", "Mean sequences"):
+    for words in ("SLO attainment", "Goodput", "KV cache peak", "Requests by workload", "TTFT p95", "Mean sequences"):
         assert words in page
 
 
@@ -354,3 +385,20 @@ def test_an_overloaded_class_does_not_void_the_class_that_goes_first() -> None:
     assert of_gold.met and of_gold.value is not None
     assert not of_free.met and of_free.value is None and str(of_free.reason).startswith("unstable")
     assert any("except those of gold" in note for note in result.notes)
+
+
+def test_the_tables_of_vllms_flags_and_metrics_name_keys_that_exist() -> None:
+    """Every word of their columns of ours is a key or a value of a scenario, or a key of a result."""
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
+    known = set(re.findall(r'"(\w+)"', json.dumps(json_schema()))) | {*FORMAT_BITS, *OF_REQUESTS}
+    known |= {"NAME", "R", "C", "N", "json", "ms", "s", "p99", "generate", "shared_prefix"}
+    result, _, _ = ran(scenario())
+    results = {"result", "json", *re.findall(r'"(\w+)"', json.dumps(result.to_dict()))}
+    flags, metrics = page.split("### Flags of vLLM")[1].split("### Names of metrics")
+    for text, column, words in ((flags, 2, known), (metrics.split("## ")[0], 1, results)):
+        rows = [row.split("|") for row in text.splitlines() if row.startswith("|") and "---" not in row]
+        assert len(rows) > 10
+        for row in rows:
+            for code in re.findall(r"`([^`]+)`", row[column]):
+                unknown = set(re.findall(r"[A-Za-z]\w*", code)) - words
+                assert not unknown, (code, unknown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run, prepare_run
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.engines import serving_engine
-from windtunnel_models.models import known_architecture
+from windtunnel_models.models import known_architecture, model_names
 
 CATALOGUE = Catalogue()
 CONTEXT = {"dispatch": "graph", "clock": "sustained"}
@@ -69,7 +70,7 @@ DRAFTS = {
     "a decoder": Speculation(SMALL, 3),
     "a decoder on one device": Speculation(SMALL, 2, tensor=1),
     "EAGLE": Speculation(draft_of("eagle", TARGET), 3),
-    "MTP": Speculation(draft_of("mtp", TARGET), 1),
+    "MTP": Speculation(draft_of("mtp", replace(TARGET, mtp_layers=1)), 1),
     "Medusa": Speculation(draft_of("medusa", TARGET), 4),
     "n-grams": Speculation(draft_of("ngram", TARGET), 4),
 }
@@ -245,6 +246,36 @@ def test_a_wrong_speculation_is_refused_with_its_place(change: dict[str, Any], m
     with pytest.raises(InputError) as raised:
         run(data({**drafting(3, 0.6), **change}))
     assert message in str(raised.value) and f"speculation.{next(iter(change))}" in str(raised.value)
+
+
+def test_a_draft_needs_the_vocabulary_of_the_model_as_in_vllm() -> None:
+    served = {"catalogue": "qwen3-8b"}
+    for draft, vocabularies in (("llama-3.2-1b", "128,256"), ("own", "2,000"), ("qwen2.5-7b", "152,064")):
+        scenario = data(None, models={"chat": served | {"speculation": drafting(2, 0.5, draft)}, "own": MODEL})
+        with pytest.raises(InputError, match="models.chat.speculation.draft.*one of 151,936") as raised:
+            run(scenario)
+        assert f"{draft} has a vocabulary of {vocabularies}" in raised.value.problem
+    scenario_from_data(data(None, models={"chat": served | {"speculation": drafting(2, 0.5, "qwen3-0.6b")}}))
+    with pytest.raises(InputError, match="draft.*vocabulary"):
+        windtunnel.predict(
+            "step", "h100-sxm-80gb", {"model": "qwen3-8b", "decode": 1, "query_tokens": 2, "draft": "llama-3.2-1b"}
+        )
+
+
+def test_only_models_with_layers_for_it_have_multi_token_prediction() -> None:
+    has = {name for name in model_names() if known_architecture(name).mtp_layers}
+    assert has == {
+        "deepseek-r1", "deepseek-v3", "deepseek-v3.2", "glm-5", "minimax-m2.5", "qwen3.5-27b", "qwen3.5-397b-a17b"
+    }  # fmt: skip
+    for model in ("llama-3.1-8b", "kimi-k2"):
+        with pytest.raises(InputError, match=f"models.chat.speculation.draft: {model} has no layers for multi-token"):
+            scenario_from_data(
+                data(None, models={"chat": {"catalogue": model, "speculation": drafting(1, 0.8, "mtp")}})
+            )
+    served = scenario_from_data(
+        data(None, models={"chat": {"catalogue": "deepseek-v3", "speculation": drafting(1, 0.8, "mtp")}})
+    ).served_models["chat"]
+    assert served.speculation is not None and served.speculation.draft.name == "mtp"
 
 
 def test_drafted_tokens_need_room_in_a_step() -> None:

@@ -141,6 +141,8 @@ def test_the_whole_answer() -> None:
         "  met      latency p99 ≤ 20 ms   15.0 ms   25.0% below the limit\n"
         "  MISSED   waiting p99 ≤ 3 ms    3.60 ms   20.0% above the limit\n"
         "  met      throughput ≥ 5 /s     6.66 /s   33.2% above the limit\n"
+        "next           waiting p99 ≤ 3 ms: devices are busy 99.5% of the time: add some (fleet[1].count)\n"
+        "               `windtunnel plan` finds the cheapest fleet that meets the targets\n"
         "\n"
         "evening: 12,000 jobs over 30 min on 3 devices of 2 SKUs, seed 7, process engine\n"
         "\n"
@@ -202,7 +204,7 @@ def test_it_is_plain_text_that_fits_a_terminal() -> None:
     text = summary(changed(notes=["x y " * 80], name="\x1b[31mred\x1b[0m\nsecond line\r"))
     assert "\x1b" not in text
     assert "\r" not in text
-    assert text.splitlines()[5].startswith(" [31mred [0m second line")
+    assert text.splitlines()[7].startswith(" [31mred [0m second line")
     assert all(len(line) <= 120 for line in text.splitlines())
     assert all(line == line.rstrip() for line in text.splitlines())
 

@@ -16,6 +16,7 @@ from windtunnel.core.recording import COMPLETED
 from windtunnel.core.results.run import Serving
 from windtunnel.core.results.use import TenantUse
 from windtunnel.engine.results.serving import largest_gaps
+from windtunnel.report.run_page import render
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 
@@ -68,6 +69,20 @@ def test_tenants_that_ask_for_more_share_by_weight_and_others_get_what_they_ask_
     assert served["a"] / served["b"] == pytest.approx(1.0, rel=0.15)
     waits_s = [row.ttft_mean_s for row in (unfair["c"], by_name["c"])]
     assert waits_s[0] is not None and waits_s[1] is not None and waits_s[0] > 5 * waits_s[1]
+
+
+def test_percentiles_of_tenants_are_those_of_their_requests() -> None:
+    data = scenario({"fair": {}})
+    run, serving = ran(data)
+    jobs = run.recording.jobs
+    for number, name in enumerate(w["name"] for w in data["workload"]):
+        mine = (jobs.workload == number) & (jobs.first >= 0)
+        (row,) = (row for row in serving.tenants if row.tenant == name)
+        first_s = jobs.until_first(mine) / 1e12
+        assert [row.ttft_p95_s, row.ttft_p99_s] == pytest.approx(np.quantile(first_s, [0.95, 0.99]).tolist())
+        assert row.ttft_mean_s == pytest.approx(first_s.mean())
+    page = render(run.result, run.recording)
+    assert all(words in page for words in ("TTFT p95", "TTFT p99", "TTFT mean"))
 
 
 def test_what_counts_is_the_tokens_and_not_the_requests() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from windtunnel.core.decoder_memory import Reserves, ShareOf
 from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.serving_engine import (
+    DENSE,
     ENGINE_NAMES,
     EXPERTS,
     OTHER,
@@ -25,6 +26,8 @@ FOLDER = Path(__file__).parent
 DIES = ("GH100", "GB100")
 """The dies to which shipped profiles are fitted."""
 KEYS = (OTHER, EXPERTS, *DIES)
+KINDS = (DENSE, EXPERTS)
+"""Decoders whose time to the first token has an error of its own."""
 
 _OVERLAY = "calibration of a serving engine"
 _RESERVES = {
@@ -64,7 +67,7 @@ _PARAMETERS = {
             "times of reading the own prompt that pass before the first token is delivered",
             required=True,
         ),
-        Parameter("first_token_error", "1", "factor of the 90% interval of the time to the first token", required=True),
+        Parameter("first_token_error", "1", "factor of the 90% interval of the time to the first token", KINDS),
         Parameter("logit_copies", "1", "float32 copies of the logits while tokens are sampled"),
         *(Parameter(name, "B", doc) for name, doc in _RESERVES.items()),
         Parameter("fused_tokens", "1", "most tokens of a step whose all-reduces also normalise"),
@@ -126,7 +129,7 @@ def _read(path: Path) -> ServingEngine:
     top = reader.mapping(
         (),
         required=("schema", "engine", "doc", "kernels", "scheduling", "memory", "sources", "values"),
-        optional=("fitted",),
+        optional=("fitted", "prefix_cache"),
     )
     reader.check_name("engine", path.stem)
     kernels = reader.mapping(("kernels",), required=("implementation", "fused_norms", "source"), optional=("fused_by",))
@@ -136,12 +139,18 @@ def _read(path: Path) -> ServingEngine:
         optional=("smallest_on",),
     )
     memory = reader.mapping(("memory",), required=("share_of", "graphs_in_share", "source"))
-    for section in ("kernels", "scheduling", "memory"):
+    cache = {}
+    if "prefix_cache" in top:
+        cache = reader.mapping(("prefix_cache",), required=("unless", "source"))
+    for section in ("kernels", "scheduling", "memory", *(("prefix_cache",) if cache else ())):
         reader.source(reader.at((section, "source")), (section, "source"))
     values = reader.values()
     for parameter in _PARAMETERS.values():
         if parameter.required and parameter.name not in values:
             raise reader.error(("values",), f"'{parameter.name}' is missing", "a number with its source")
+    for kind in KINDS:
+        if f"first_token_error.{kind}" not in values:
+            raise reader.error(("values", "first_token_error"), f"'{kind}' is missing", "a number with its source")
     own = reader.choice(kernels["implementation"], _LIBRARIES, ("kernels", "implementation"), "library")
     limits = []
     for size in _TIERS:
@@ -189,9 +198,10 @@ def _read(path: Path) -> ServingEngine:
         ),
         chunked_prefill=bool(scheduling["chunked_prefill"]),
         prefill_first=bool(scheduling["prefill_first"]),
+        prefix_cache_unless=str(cache.get("unless", "")),
         frontend_s=values["frontend_s"],
         late_prompts=values["late_prompts"],
-        first_token_error=values["first_token_error"],
+        first_token_errors={kind: values[f"first_token_error.{kind}"] for kind in KINDS},
         values={name: value for name, value in values.items() if name.partition(".")[0] in _FITTED_NAMES},
         fitted={key: tuple(skus) for key, skus in top.get("fitted", {}).items()},
         doc=str(top["doc"]),

@@ -51,8 +51,7 @@ _IGNORED = frozenset(
         # How experts are chosen.
         "norm_topk_prob", "n_group", "topk_group", "topk_method", "scoring_func", "routed_scaling_factor",
         "experts_per_token",
-        # Layers for multi-token prediction, which is not part of the text decoder.
-        "num_nextn_predict_layers", "use_mtp", "mtp_transformer_layers", "num_mtp_modules", "mtp_num_hidden_layers",
+        # Of the layers for multi-token prediction only the number counts; see ``_mtp_layers``.
         "mtp_use_dedicated_embeddings",
         # Parts of models that read images or sound.
         "vision_config", "audio_config", "text_config", "mamba_ssm_dtype", "kv_cache_scheme",
@@ -395,9 +394,17 @@ def architecture(name: str, config: Mapping[str, Any], where: Location, source: 
         kv_dtype=native,
         source=source,
         convention=Convention.HEAD if family in _HEAD_ALONE else Convention.EMBEDDING_AND_HEAD,
+        mtp_layers=_mtp_layers(c),
     )
     c.check_unused()
     return found
+
+
+def _mtp_layers(c: Fields) -> int:
+    """Return the layers for multi-token prediction: DeepSeek and GLM, Qwen 3.5, and MiniMax name them differently."""
+    found = (c.optional("num_nextn_predict_layers") or 0) + (c.optional("mtp_num_hidden_layers") or 0)
+    modules, each = c.optional("num_mtp_modules") or 0, c.optional("mtp_transformer_layers") or 0
+    return found + modules * each * c.flag("use_mtp")
 
 
 def _number_format(*fields: Fields) -> str:

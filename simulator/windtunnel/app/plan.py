@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from windtunnel.app import deploy
 from windtunnel.core.processors import processors
 from windtunnel.core.results.data import result_json
 from windtunnel.core.results.plan import PlanResult
@@ -43,12 +44,16 @@ def plan(
 
 
 def save(result: PlanResult, folder: Path) -> list[Path]:
-    """Write plan.json and plan.html to ``folder``, each completely or not at all, and return their paths."""
+    """Write plan.json and plan.html to ``folder``, and in ``deploy`` the configuration of the recommended fleet.
+
+    Each file is written completely or not at all. Returns their paths.
+    """
     from windtunnel.core.csvfile import write_texts
     from windtunnel.report.plan_page import render
 
     folder.mkdir(parents=True, exist_ok=True)
-    return write_texts(folder, {"plan.json": result_json(result), "plan.html": render(result)})
+    paths = write_texts(folder, {"plan.json": result_json(result), "plan.html": render(result)})
+    return paths if result.deployment is None else [*paths, *deploy.save(result.deployment, result.name, folder)]
 
 
 __all__ = ["plan", "save"]

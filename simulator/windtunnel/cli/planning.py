@@ -1,4 +1,4 @@
-"""`windtunnel plan` and `advise`: which devices to choose."""
+"""`windtunnel plan`, `deploy` and `advise`: which devices to choose, and how to configure them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Write plan.json and plan.html to this folder.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write plan.json, plan.html and deploy/ to this folder.")
 @SEED
 @click.option(
     "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={max_entries: 1}."
@@ -70,6 +70,47 @@ def plan(
         print_written(paths)
     if not result.fleets:
         sys.exit(1)
+
+
+@click.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Write the files to deploy/ in this folder.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: fleet[0].engine=sglang."
+)
+@OUTSIDE_CODE
+@CATALOG
+@FORMAT
+def deploy(
+    scenario: Path,
+    out: Path | None,
+    changes: Sequence[str],
+    allow_outside_code: bool,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Print the commands of the serving engines that deploy the fleet of a scenario. Nothing is simulated.
+
+    \b
+    windtunnel deploy scenarios/serving/disaggregation.yaml --out deployments
+    windtunnel deploy scenarios/llama-70b-h100.yaml --set fleet[0].engine=sglang
+    """  # noqa: D301
+    from windtunnel.app import deploy as deployer
+    from windtunnel.app.run import check_writable
+    from windtunnel.library import predict as predict_library
+
+    if out is not None:
+        check_writable(out)
+    catalogue = predict_library.catalogue(catalogs)
+    found, name = deployer.deploy(scenario, changes, catalogue, outside_code=allow_outside_code)
+    paths = deployer.save(found, name, out) if out is not None else []
+    if form == "json":
+        print_json(found)
+        return
+    from windtunnel.report.deployment import text
+
+    click.echo(text(found))
+    print_written(paths)
 
 
 @click.command()

@@ -273,6 +273,7 @@ class Architecture:
         kv_dtype: The number format of the KV cache.
         source: Where the figures come from.
         convention: What the maker counts as active.
+        mtp_layers: The layers for multi-token prediction of the checkpoint, which are not part of the decoder.
     """
 
     name: str
@@ -285,6 +286,7 @@ class Architecture:
     kv_dtype: str = "bfloat16"
     source: str = ""
     convention: Convention = Convention.EMBEDDING_AND_HEAD
+    mtp_layers: int = 0
 
     @property
     def layer_count(self) -> int:

@@ -17,6 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from windtunnel.core.architecture import Architecture
 from windtunnel.core.decoder_memory import Reserves
@@ -37,6 +38,9 @@ OTHER = "other"
 
 EXPERTS = "experts"
 """The key of a table for mixtures of experts on any die."""
+
+DENSE = "dense"
+"""The key of a table for dense decoders on any die."""
 
 
 class Admission(Enum):
@@ -79,8 +83,7 @@ class FusedNorms:
 
         ``own`` is the engine's own implementation.
         """
-        has_experts = any(layers.experts is not None for layers in model.layers)
-        if self.of is FusedFor.NONE or (self.of is FusedFor.EXPERTS and not has_experts):
+        if self.of is FusedFor.NONE or (self.of is FusedFor.EXPERTS and not _has_experts(model)):
             return None
         if device.number("scale_up_bytes_per_s") is None:
             return None
@@ -111,6 +114,22 @@ class Limits:
     from_bytes: float = 0.0
 
 
+class Bounds(NamedTuple):
+    """A time of requests (s) with the ends of a 90% interval for the error of the models; None: no end is known."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def shifted(self, low_s: float | None, high_s: float | None) -> Bounds:
+        """Return the same with ends that are so much further from the value, and no lower one below 0."""
+        return Bounds(
+            self.value,
+            None if self.low is None or low_s is None else max(self.low - low_s, 0.0),
+            None if self.high is None or high_s is None else self.high + high_s,
+        )
+
+
 @dataclass(frozen=True)
 class ServingEngine:
     """A serving engine.
@@ -128,10 +147,11 @@ class ServingEngine:
         chunked_prefill: Whether a prompt may begin in a step that has no room for the whole of it.
         prefill_first: Whether prompts are read in steps of their own, in which no sequence decodes (SGLang), or in the
             room that decoding sequences leave.
+        prefix_cache_unless: The setting without which the engine itself has a prefix cache; empty: it has none.
         frontend_s: The time that a request spends outside of the engine's steps before its first token.
         late_prompts: How many times of reading its prompt alone also pass before the first token is delivered. An
             engine that prepares a step while the step before runs has the tokens of that one a step later.
-        first_token_error: The factor of the 90% interval of the time to the first token.
+        first_token_errors: The factor of the 90% interval of the time to the first token, by ``DENSE`` and ``EXPERTS``.
         values: The numbers of ``EngineTimes`` by name and key, such as ``decode.GH100``. Keys are dies, for dense
             decoders, or ``EXPERTS`` or ``OTHER``.
         fitted: The SKUs whose measurements entered the numbers of a key.
@@ -149,9 +169,10 @@ class ServingEngine:
     admission: Admission
     chunked_prefill: bool
     prefill_first: bool
+    prefix_cache_unless: str
     frontend_s: SourcedValue
     late_prompts: SourcedValue
-    first_token_error: SourcedValue
+    first_token_errors: Mapping[str, SourcedValue] = field(hash=False)
     values: Mapping[str, SourcedValue] = field(default_factory=dict, hash=False)
     fitted: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
     doc: str = ""
@@ -193,6 +214,31 @@ class ServingEngine:
             provenance=max((value.provenance for value in sourced.values() if value is not None), default=None),
         )
 
+    def first_token_error(self, model: Architecture) -> SourcedValue:
+        """Return the factor of the 90% interval of the time to the first token of a model."""
+        return self.first_token_errors[EXPERTS if _has_experts(model) else DENSE]
+
+    def with_first_token(self, model: Architecture, first: Bounds, whole: Bounds) -> tuple[Bounds, Bounds]:
+        """Return the bounds of a time to the first token and of an end-to-end latency with the error of the former.
+
+        ``first`` and ``whole`` are bounds for the error of steps. The first token also comes earlier or later by what
+        is not known of ``frontend_s``, and its measured times lie within a factor of ``first_token_error`` in 90% of
+        configurations. The wider ends count. The latency contains the first token, so its ends move as far.
+        """
+        error, outside = self.first_token_error(model).value, self.frontend_s
+        earlier_s = 0.0 if outside.low is None else outside.value - outside.low
+        later_s = 0.0 if outside.high is None else outside.high - outside.value
+        moved = first.shifted(earlier_s, later_s)
+        wider = Bounds(
+            first.value,
+            None if moved.low is None else min(moved.low, first.value / error),
+            None if moved.high is None else max(moved.high, first.value * error),
+        )
+        return wider, whole.shifted(
+            None if first.low is None or wider.low is None else first.low - wider.low,
+            None if first.high is None or wider.high is None else wider.high - first.high,
+        )
+
     def sources(self, model: Architecture, device: Device) -> dict[str, SourcedValue]:
         """Return the numbers of ``EngineTimes`` for a model on a device with their origins, by name."""
         found = {name: self.number(name, model, device) for name in (*EngineTimes.NUMBERS, "error", "unseen_error")}
@@ -215,9 +261,13 @@ def key_of(model: Architecture, device: Device) -> str:
     For dense decoders it is the die: the host that feeds it and the kernels that an engine has for it matter more than
     the format of the weights (reports/validation/published/engine_profiles.md).
     """
-    if any(layers.experts is not None for layers in model.layers):
+    if _has_experts(model):
         return EXPERTS
     return device.spec.lineage.die or device.spec.sku
+
+
+def _has_experts(model: Architecture) -> bool:
+    return any(layers.experts is not None for layers in model.layers)
 
 
 def divided_decoder(

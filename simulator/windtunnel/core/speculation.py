@@ -72,7 +72,17 @@ def draft_of(name: str, target: Architecture) -> Draft:
     the formats of the decoder (Li and others, ICML 2024; DeepSeek-V3, section 2.2). ``medusa`` is a residual block and
     an output projection for each drafted token, which run on the last hidden state (Cai and others, ICML 2024).
     ``ngram`` finds earlier occurrences of the last tokens on the host.
+
+    Raises:
+        InputError: for ``mtp``, if the decoder's checkpoint has no layers for multi-token prediction.
     """
+    if name == "mtp" and not target.mtp_layers:
+        others = ", ".join(head for head in HEADS if head != "mtp")
+        raise InputError(
+            f"{target.name} has no layers for multi-token prediction",
+            expected=f"a model whose config.json has them (num_nextn_predict_layers), or another draft: {others}, or a "
+            "smaller model",
+        )
     last = replace(target.layers[-1], count=1)
     wide = Weights("bfloat16", "bfloat16", target.weights.other)
     if name == "eagle":
@@ -83,6 +93,22 @@ def draft_of(name: str, target: Architecture) -> Draft:
         model = _head(target, name, (), wide)
         return Draft(name, model, joined=1, reads_prompts=False, owns_ends=True, several=True)
     return Draft(name, reads_prompts=False)
+
+
+def decoder_draft(name: str, model: Architecture, target: Architecture) -> Draft:
+    """Return a decoder as a draft for ``target``.
+
+    Raises:
+        InputError: if their vocabularies differ in size, which vLLM refuses too: a drafted token is a number in the
+            vocabulary (``verify_equal_vocab_size_if_draft_model`` of ``vllm/config/speculative.py``).
+    """
+    if model.vocabulary != target.vocabulary:
+        raise InputError(
+            f"the draft {name} has a vocabulary of {model.vocabulary:,} tokens, and {target.name} one of "
+            f"{target.vocabulary:,}",
+            expected="a draft with the vocabulary of the model, such as a smaller model of the same family",
+        )
+    return Draft(name, model, owns_ends=True)
 
 
 def _head(target: Architecture, name: str, layers: tuple[Layers, ...], weights: Weights) -> Architecture:

@@ -209,10 +209,11 @@ class ExpressionStatement(Stmt):
 
 @dataclass(eq=False)
 class Print(Stmt):
-    """A line of text that a thread prints; ``texts`` stand before, between and after the ``values``."""
+    """A line that each thread prints, in C's format. ``texts`` has the strings of its arguments; None for a number."""
 
-    texts: Sequence[str]
-    values: Sequence[Expr]
+    form: str
+    numbers: Sequence[Expr]
+    texts: Sequence[str | None]
 
 
 @dataclass(eq=False)

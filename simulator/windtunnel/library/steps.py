@@ -18,7 +18,7 @@ from windtunnel.core.ops import CONTEXT, OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.results.catalogue import StepPart, StepPrediction
 from windtunnel.core.serving_engine import ServingEngine, divided_decoder
-from windtunnel.core.speculation import HEADS, Draft, Speculation, draft_of
+from windtunnel.core.speculation import HEADS, Speculation, decoder_draft, draft_of
 from windtunnel.core.step import DividedDecoder
 from windtunnel.core.step_cost import IntArray, StepCost, StepLoad, StepTable, step_costs
 from windtunnel.core.step_op import parse_kv_dtype, parse_weights
@@ -156,13 +156,10 @@ class StepPricing:
                 where=Location(field="query_tokens"),
                 expected="at least 2: the last token, and the drafted ones",
             )
-        if draft in HEADS:
-            found = draft_of(draft, model)
-        else:
-            try:
-                found = Draft(draft, find_architecture(draft), owns_ends=True)
-            except InputError as error:
-                raise error.at(Location(field="draft")) from None
+        try:
+            found = draft_of(draft, model) if draft in HEADS else decoder_draft(draft, find_architecture(draft), model)
+        except InputError as error:
+            raise error.at(Location(field="draft")) from None
         return Speculation(found, tokens, tensor=counts["draft_tensor"] or None)
 
     def _memory(self, divided: DividedDecoder) -> DecoderMemory:

@@ -15,6 +15,7 @@ from windtunnel.core.results.plan import (
     SearchSummary,
     SimulatedFleet,
 )
+from windtunnel.deployment.commands import deployment
 from windtunnel.engine.prepare.checks import doubtful_settings
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning import explanation
@@ -92,9 +93,16 @@ class Planner:
                     break
                 except InputError as error:
                     first = first or error
-                    search = self._without(search, error)
+                    search = self._without(search, error, search is whole)
         if first is not None and not prepared:
-            raise first
+            if len(self.excluded) < 2:
+                raise first
+            why = "; ".join(f"{values_text(e.values)}: {e.reason}" for e in self.excluded.values())
+            raise InputError(
+                f"no searched value is left: {why}",
+                where=self.scenario.where("plan", "search"),
+                expected=first.expected,
+            )
         self._merge_excluded()
 
     def _merge_excluded(self) -> None:
@@ -110,16 +118,19 @@ class Planner:
             for excluded in [ExcludedValues(common, reason)] if whole else group:
                 self.excluded[values_text(excluded.values)] = excluded
 
-    def _without(self, search: ChoiceSearch, error: InputError) -> ChoiceSearch | None:
+    def _without(self, search: ChoiceSearch, error: InputError, whole: bool) -> ChoiceSearch | None:
         """Return the search without the alternative that ``error`` is about; None if that leaves nothing of it.
 
         Raises:
-            InputError: ``error``, if it is not about a searched value.
+            InputError: ``error``, if it is not about a searched value. If values were left out before (not ``whole``),
+                it follows from these, and nothing is left.
         """
         choice, entry = search.choice, _entry_of(error)
         own = {} if entry is None else choice.alternatives[entry].values
         if not own and not choice.values:
-            raise error
+            if whole:
+                raise error
+            return None
         values = {**choice.values, **own}
         self.excluded.setdefault(
             values_text(values) if own else choice.text, ExcludedValues(values=values, reason=error.problem)
@@ -234,6 +245,7 @@ class Planner:
                 SimulatedFleet(**vars(choices[e.choice].planned(e)), time_s=evaluating.time_s(e, time))
                 for e in evaluations
             ],
+            deployment=None if best is None else deployment(about.run, dict(enumerate(best.counts))),
             scenario=self.scenario.resolved(),
             versions=versions_module.versions(),
             has_continuous_batches=not isinstance(policy, str) and isinstance(policy.batch, ContinuousBatch),

@@ -114,12 +114,14 @@ class Reasons:
 
     def _of_jobs(self, prepared: PreparedRun, entry: int) -> EntryReason | None:
         """Return the reason of an entry that cannot run all jobs."""
-        able = self.candidates.demand.eligible[entry]
+        able, role = self.candidates.demand.eligible[entry], prepared.classes[entry].role
+        programs = [c for (number, _), c in prepared.compiled.items() if number == entry]
+        if role != "both" and programs:
+            return EntryReason(kind="one_role", role=role)
         if able.all():
             return None
         if able.any():
             return EntryReason(kind="some_jobs", jobs=int(able.sum()), of_jobs=len(able))
-        programs = [c for (number, _), c in prepared.compiled.items() if number == entry]
         if not programs:
             return EntryReason(kind="no_job")
         return EntryReason(
@@ -355,6 +357,9 @@ def _listed(texts: Sequence[str]) -> str:
 def _entry_text(reason: EntryReason, error: TimeError | None, objective: str) -> str:
     """Return the reason why there is no fleet of an entry alone as a sentence without a full stop."""
     count, limits = reason.count or 0, reason.targets
+    if reason.kind == "one_role":
+        does, other = ("reads prompts", "decodes") if reason.role == "prefill" else ("decodes", "reads prompts")
+        return f"it only {does} (role: {reason.role}); a fleet also needs an entry that {other}"
     if reason.kind == "no_job":
         if reason.memory_bytes is None or reason.needed_bytes is None:
             return "it cannot run any of these jobs"

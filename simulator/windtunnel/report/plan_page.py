@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from windtunnel.core.results.plan import LoadPoint, PlannedFleet, PlanResult, SimulatedFleet
-from windtunnel.report import page
+from windtunnel.report import deployment, page
 from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import plural, quantity, share, value_range
 from windtunnel.report.plan import (
@@ -269,6 +269,7 @@ def charts(plan: PlanResult) -> dict[str, ChartData]:
 SECTIONS: Sequence[Callable[[PlanResult], Markup | None]] = (
     _answer,
     _fleets,
+    lambda plan: deployment.section(plan.deployment),
     _choices,
     _explanation,
     _front,

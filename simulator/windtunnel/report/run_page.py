@@ -14,6 +14,7 @@ from windtunnel.core.results.run import DeviceResult, Estimate, ModelInput, RunR
 from windtunnel.report import page, run_text, serving
 from windtunnel.report.charts import Chart, charts
 from windtunnel.report.contexts import contexts_table
+from windtunnel.report.next_steps import next_steps
 from windtunnel.report.numbers import (
     NOTHING,
     exact_quantity,
@@ -113,9 +114,10 @@ def render(result: RunResult, recording: Recording) -> str:
 
 def _answer(report: RunReport) -> Markup:
     targets, rows = report.result.targets, report.result.provenance
-    assumed = sum(row.provenance == "assumed" for row in rows)
-    inputs = page.assumed_inputs(assumed, len(rows)) if rows else None
-    return page.answer(overall_status(targets), verdict(targets), [target_line(target) for target in targets], inputs)
+    inputs = page.assumed_inputs(sum(row.provenance == "assumed" for row in rows), len(rows)) if rows else None
+    said = [("Cost", serving.cost_text(report.result)), *(("Next", text) for text in next_steps(report.result))]
+    remarks = [page.remark(label, text) for label, text in said if text]
+    return page.answer(overall_status(targets), verdict(targets), [*map(target_line, targets)], *remarks, inputs)
 
 
 def _key_figures(report: RunReport) -> Markup:

@@ -105,8 +105,8 @@ def lines(result: RunResult) -> list[str]:
     found += [", ".join(events)] if events else []
     found += [] if serving.adapters is None else [adapter_text(serving.adapters)]
     found += [] if serving.speculation is None else [speculation_text(serving.speculation)]
-    costs = cost_text(serving)
-    return [*found, costs] if costs else found
+    energy_j = serving.energy_per_output_token_j
+    return found if energy_j is None else [*found, f"{quantity(energy_j, 'J')} per output token"]
 
 
 def transfer_lines(serving: Serving) -> list[str]:
@@ -158,18 +158,19 @@ def _tenant_text(tenant: TenantUse) -> str:
     weight = "" if tenant.weight is None else f" (weight {number(tenant.weight)})"
     text = f"tenant {tenant.tenant}{weight}: {tenant.completed:,} of {tenant.arrived:,} requests, "
     text += f"{tenant.input_tokens:,} prompt tokens and {tenant.output_tokens:,} output tokens"
-    return text if tenant.ttft_mean_s is None else f"{text}, TTFT {quantity(tenant.ttft_mean_s, 's')} on average"
+    if tenant.ttft_mean_s is None or tenant.ttft_p95_s is None:
+        return text
+    return f"{text}, TTFT {quantity(tenant.ttft_mean_s, 's')} on average, p95 {quantity(tenant.ttft_p95_s, 's')}"
 
 
-def cost_text(serving: Serving) -> str:
-    """Return cost and energy of tokens; empty if neither is known."""
-    cost, energy_j = serving.cost_per_million_usd, serving.energy_per_output_token_j
-    parts = []
-    if cost.output is not None:
-        parts.append(f"{usd(cost.output)} per million output tokens ({usd(cost.total)} per million of all)")
-    if energy_j is not None:
-        parts.append(f"{quantity(energy_j, 'J')} per output token")
-    return ", ".join(parts)
+def cost_text(result: RunResult) -> str:
+    """Return the cost of tokens, and of an hour; empty where none are generated or a price is not known."""
+    serving = result.serving
+    if serving is None or serving.cost_per_million_usd.output is None:
+        return ""
+    cost = serving.cost_per_million_usd
+    text = f"{usd(cost.output)} per million output tokens ({usd(cost.total)} per million of all)"
+    return text if result.cost_usd_per_h is None else f"{text}, {usd(result.cost_usd_per_h)} per hour"
 
 
 def section(result: RunResult) -> Markup | None:
@@ -244,20 +245,20 @@ def _classes(result: RunResult) -> Markup | None:
     if len(result.workloads) < 2:
         return None
 
-    def p99(timed: TimeDistribution | None) -> Cell:
-        if timed is None or not is_finite(timed.p99.value):
+    def cell(timed: TimeDistribution | None, statistic: str = "p99") -> Cell:
+        if timed is None or not is_finite(timed.of(statistic).value):
             return Cell(NOTHING)
-        return Cell(quantity(timed.p99.value, "s"), interval(timed.p99) or "no 95% CI")
+        return Cell(quantity(timed.of(statistic).value, "s"), interval(timed.of(statistic)) or "no 95% CI")
 
     def row(workload: WorkloadResult, serving: Serving) -> list[str | Cell]:
         state = workload.statistics.steady_state or result.statistics.steady_state or NOTHING
         attained = NOTHING if serving.slo_attainment is None else share(serving.slo_attainment)
         counts = [f"{serving.preemptions:,}", f"{serving.rejected:,}"]
         timed = (serving.ttft_s, serving.tpot_s, serving.itl_s, serving.e2e_s)
-        return [workload.name, state, attained, *map(p99, timed), *counts]
+        return [workload.name, state, attained, cell(serving.ttft_s, "p95"), *map(cell, timed), *counts]
 
     rows = [row(workload, workload.serving) for workload in result.workloads if workload.serving is not None]
-    header = ["Workload", "Steady state", "Attainment", *(f"{heading} p99" for heading in TIMES)]
+    header = ["Workload", "Steady state", "Attainment", "TTFT p95", *(f"{heading} p99" for heading in TIMES)]
     return page.table("Requests by workload", [*header, "Preemptions", "Rejected"], rows, words=(0, 1), name="classes")
 
 
@@ -314,10 +315,14 @@ def _tenants(serving: Serving) -> Markup | None:
             f"{tenant.completed:,}",
             f"{tenant.input_tokens:,}",
             f"{tenant.output_tokens:,}",
-            NOTHING if tenant.ttft_mean_s is None else quantity(tenant.ttft_mean_s, "s"),
+            *(
+                NOTHING if time_s is None else quantity(time_s, "s")
+                for time_s in (tenant.ttft_mean_s, tenant.ttft_p95_s, tenant.ttft_p99_s)
+            ),
         ]
         for tenant in serving.tenants[:MOST_ROWS]
     ]
     shown = f"The {MOST_ROWS} tenants with most tokens" if len(serving.tenants) > MOST_ROWS else "Tenants"
-    header = ["Tenant", "Weight", "Arrived", "Completed", "Prompt tokens", "Output tokens", "TTFT mean"]
+    header = ["Tenant", "Weight", "Arrived", "Completed", "Prompt tokens", "Output tokens"]
+    header += ["TTFT mean", "TTFT p95", "TTFT p99"]
     return page.table(shown, header, rows, name="tenants")

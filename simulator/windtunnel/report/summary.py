@@ -1,9 +1,10 @@
-"""The terminal summary of a run: its verdict first, then the metrics behind it."""
+"""The terminal summary of a run: its verdict, what tokens cost and what to do next, then the metrics behind it."""
 
 from __future__ import annotations
 
 from windtunnel.core.results.run import RunResult
 from windtunnel.report import serving
+from windtunnel.report.next_steps import next_steps
 from windtunnel.report.numbers import (
     NOTHING,
     exact_quantity,
@@ -41,10 +42,26 @@ _MAX_ENTRIES = 6
 
 def summary(result: RunResult) -> str:
     """Return ``result`` as about 15 aligned lines of plain text."""
-    lines = [*verdict_lines(result.targets), "", printable(f"{result.name}: {_conditions(result)}"), ""]
+    lines = [
+        *verdict_lines(result.targets),
+        *_decision(result),
+        "",
+        printable(f"{result.name}: {_conditions(result)}"),
+        "",
+    ]
     for section in SECTIONS:
         lines += section(result)
     return document(lines)
+
+
+def _decision(result: RunResult) -> list[str]:
+    """Return the cost of tokens and what to do next, which follow the verdict."""
+    cost = serving.cost_text(result)
+    lines = labelled("cost", cost) if cost else []
+    return [
+        *lines,
+        *(line for i, text in enumerate(next_steps(result)) for line in labelled("" if i else "next", text)),
+    ]
 
 
 def _conditions(result: RunResult) -> str:

@@ -73,7 +73,7 @@ def target_line(target: TargetVerdict) -> TargetLine:
     return TargetLine(
         text=re.sub(r"(?<=\d) %", "%", with_signs(target.text)),
         met=target.met,
-        doubt=_doubt(target),
+        doubt=doubt_of(target),
         measured=measured,
         limit=exact_quantity(limit, unit),
         bound=f"{_SIGNS[target.comparison]} {exact_quantity(limit, unit)}",
@@ -82,7 +82,7 @@ def target_line(target: TargetVerdict) -> TargetLine:
     )
 
 
-def _doubt(target: TargetVerdict) -> str:
+def doubt_of(target: TargetVerdict) -> str:
     """Return why the outcome of a target is uncertain, in a few words; empty if it is not."""
     if target.confidence == "inconclusive":
         return "inconclusive"
@@ -114,7 +114,7 @@ def verdict(targets: Sequence[TargetVerdict]) -> str:
     if not targets:
         return "No targets were set"
     missed = sum(not target.met for target in targets)
-    doubts = [_doubt(target) for target in targets]
+    doubts = [doubt_of(target) for target in targets]
     if missed in (0, len(targets)):
         answer = f"{all_of(len(targets))}{' is' if len(targets) == 1 else ''} {'missed' if missed else 'met'}"
     else:

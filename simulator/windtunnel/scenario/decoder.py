@@ -19,7 +19,7 @@ from windtunnel.core.architecture import (
     Weights,
 )
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
-from windtunnel.core.speculation import HEADS, MOST_TOKENS, Draft, Speculation, draft_of
+from windtunnel.core.speculation import HEADS, MOST_TOKENS, Draft, Speculation, decoder_draft, draft_of
 from windtunnel.core.step_op import KV_FORMATS, parse_weights
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.fields import Model, Natural, Quantity, Text, as_custom, whole
@@ -86,24 +86,28 @@ class StatedSpeculation(Model):
             where: Returns the place of a key.
 
         Raises:
-            InputError: if there is no such draft.
+            InputError: if there is no such draft, or it is none for this decoder.
         """
+        try:
+            draft = self._draft(target, drafts)
+        except InputError as error:
+            raise error.at(where("draft")) from None
+        return Speculation(draft, self.tokens, tuple(self.acceptance), self.draft_tensor) if self.tokens else None
+
+    def _draft(self, target: Architecture, drafts: Mapping[str, Architecture]) -> Draft:
         if self.draft in HEADS:
-            draft = draft_of(self.draft, target)
-        elif self.draft in drafts:
-            draft = Draft(self.draft, drafts[self.draft], owns_ends=True)
-        else:
+            return draft_of(self.draft, target)
+        found = drafts.get(self.draft)
+        if found is None:
             try:
-                draft = Draft(self.draft, known_architecture(self.draft), owns_ends=True)
+                found = known_architecture(self.draft)
             except InputError as error:
-                near = nearest(self.draft, (*HEADS, *drafts)) or error.nearest
                 raise InputError(
                     f"there is no draft '{self.draft}'",
-                    where=where("draft"),
                     expected=f"a model of the scenario or of `windtunnel models`, or {list_choices(HEADS)}",
-                    nearest=near,
+                    nearest=nearest(self.draft, (*HEADS, *drafts)) or error.nearest,
                 ) from None
-        return Speculation(draft, self.tokens, tuple(self.acceptance), self.draft_tensor) if self.tokens else None
+        return decoder_draft(self.draft, found, target)
 
 
 class StatedAdapters(Model):

@@ -2,7 +2,8 @@
 
 A 90% interval of the time of a step is known as a factor (``DecoderCosts.accuracy``). Tokens follow each other at the
 rate of steps, but a time that includes queueing changes by more than the factor. So the run is repeated with the same
-jobs and random numbers, once with every step faster by the factor and once with every step slower.
+jobs and random numbers, once with every step faster by the factor and once with every step slower. The error of what
+an engine does outside of its steps before the first token is added (``ServingEngine.with_first_token``).
 """
 
 from __future__ import annotations
@@ -11,8 +12,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from windtunnel.core.architecture import Architecture
 from windtunnel.core.recording import Recording
-from windtunnel.core.results.run import Measured, Serving, TimeDistribution, TokenEstimate, WorkloadResult, distribution
+from windtunnel.core.results.run import (
+    Estimate,
+    Measured,
+    Serving,
+    TimeDistribution,
+    TokenEstimate,
+    WorkloadResult,
+    distribution,
+)
+from windtunnel.core.serving_engine import Bounds, ServingEngine
 
 if TYPE_CHECKING:
     from windtunnel.engine.prepare.prepared import PreparedRun
@@ -25,6 +36,7 @@ _QUEUED = ("ttft", "e2e")
 """Times that include queueing: they have no upper end if the slower fleet cannot do the work."""
 Ends = tuple[float | None, float | None]
 _METRICS = ("ttft", "itl", "tpot", "e2e")
+_Served = tuple[ServingEngine, Architecture]
 
 
 def with_model_error(
@@ -46,6 +58,8 @@ def with_model_error(
     if result.serving is None or not factors or first.real:
         return result, []
     largest = max(factors.values())
+    continuous = first.policy.batch.kind == "continuous"
+    of_first = "; TTFT and end-to-end latency also have the error of the engine's first token" if continuous else ""
     from windtunnel.engine.choice import choose, run_on
     from windtunnel.engine.results import invariants
     from windtunnel.engine.results.redrawn import values_of
@@ -53,12 +67,12 @@ def with_model_error(
 
     engine, _ = choose(first, "auto")
     events = int(recording.jobs.arrival.size) + (0 if recording.intervals is None else len(recording.intervals))
-    if not repeats or first.policy.batch.kind != "continuous" or events > _MOST_EVENTS[engine]:
+    if not repeats or not continuous or events > _MOST_EVENTS[engine]:
         note = (
             f"the model error intervals of token times are the values times and over {largest:.3g}, the error factor "
-            "of a step; they ignore that queues change by more"
+            "of a step; they ignore that queues change by more" + of_first
         )
-        return _scaled(result, largest), [note] if repeats else []
+        return _with_first_tokens(first, _scaled(result, largest)), [note] if repeats else []
     base = values_of(first, recording)
     parts: list[Sequence[Part]] = []
     overloaded: list[bool] = []
@@ -73,7 +87,7 @@ def with_model_error(
     faster, slower = parts
     notes = [
         f"the model error intervals of token times come from two more runs of the same requests, with every step "
-        f"{largest:.3g} times as fast and as slow"
+        f"{largest:.3g} times as fast and as slow{of_first}"
     ]
     if overloaded[0] and result.statistics.unstable_reason is None:
         notes.append(
@@ -86,7 +100,50 @@ def with_model_error(
         return _from_runs(part, base[index], faster[index], slower[index], overloaded[number])
 
     workloads = [replace(w, serving=of_part(w, 1 + i)) for i, w in enumerate(result.workloads)]
-    return replace(result, serving=of_part(result, 0), workloads=workloads), notes
+    return _with_first_tokens(first, replace(result, serving=of_part(result, 0), workloads=workloads)), notes
+
+
+def _with_first_tokens(first: PreparedRun, result: Measured) -> Measured:
+    """Return the result whose intervals of TTFT and end-to-end latency contain the error of the first token.
+
+    Where several engines serve a part, the widest ends count. Without continuous batching no engine serves.
+    """
+    if first.policy.batch.kind != "continuous":
+        return result
+    served: dict[int, list[_Served]] = {number: [] for number in range(len(result.workloads))}
+    for (cls, work), program in first.compiled.items():
+        engine = first.classes[cls].replica.engine
+        if program.decoder is not None and engine is not None:
+            served[work].append((engine, program.decoder.model))
+    workloads = [
+        replace(w, serving=_with_first_token(w.serving, served[number])) for number, w in enumerate(result.workloads)
+    ]
+    every = [engine for engines in served.values() for engine in engines]
+    return replace(result, serving=_with_first_token(result.serving, every), workloads=workloads)
+
+
+def _with_first_token(serving: Serving | None, engines: Sequence[_Served]) -> Serving | None:
+    if serving is None or serving.ttft_s is None or serving.e2e_s is None or not engines:
+        return serving
+    ends: dict[str, dict[str, Ends]] = {"ttft": {}, "e2e": {}}
+    for name, estimate in serving.ttft_s.by_name().items():
+        ttft, e2e = _bounds(estimate), _bounds(serving.e2e_s.of(name))
+        if ttft is None or e2e is None:
+            continue
+        wider = [engine.with_first_token(model, ttft, e2e) for engine, model in engines]
+        for metric, found in zip(ends, zip(*wider, strict=True), strict=True):
+            lows, highs = [b.low for b in found], [b.high for b in found]
+            low = None if None in lows else min(low for low in lows if low is not None)
+            ends[metric][name] = low, None if None in highs else max(high for high in highs if high is not None)
+    return serving.with_times(
+        {"ttft": _with_ends(serving.ttft_s, ends["ttft"]), "e2e": _with_ends(serving.e2e_s, ends["e2e"])}
+    )
+
+
+def _bounds(estimate: Estimate) -> Bounds | None:
+    if not isinstance(estimate, TokenEstimate) or estimate.value is None:
+        return None
+    return Bounds(estimate.value, estimate.model_low, estimate.model_high)
 
 
 def _scaled(result: Measured, factor: float) -> Measured:
@@ -140,7 +197,9 @@ def _like(value: float | None, here: float | None, other: float | None) -> float
 def _with_ends(times: TimeDistribution, ends: dict[str, Ends]) -> TimeDistribution:
     return TimeDistribution(
         **{
-            name: replace(e, model_low=ends[name][0], model_high=ends[name][1]) if isinstance(e, TokenEstimate) else e
+            name: replace(e, model_low=ends[name][0], model_high=ends[name][1])
+            if name in ends and isinstance(e, TokenEstimate)
+            else e
             for name, e in times.by_name().items()
         }
     )

@@ -14,7 +14,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.recording import Jobs
 from windtunnel.core.results.measured_serving import TIMES, ReplayResult, ServingRow, Statistics
-from windtunnel.core.serving_engine import ENGINE_NAMES, ServingEngine
+from windtunnel.core.serving_engine import ENGINE_NAMES, Bounds, ServingEngine
 from windtunnel.core.ticks import FloatArray, to_second_array
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.fleet import device_model
@@ -322,7 +322,7 @@ def simulated(loop: MeasuredLoop, catalogue: Catalogue) -> ServingRow:
     profile = deployment.profile()
     try:
         times = _means(loop, profile, catalogue)
-        low, high = _interval(times, deployment, profile, device, loop.output)
+        low, high = _interval(times, deployment, profile, device)
     except InputError as error:
         return replace(row, problem=error.problem)
     return replace(
@@ -406,19 +406,19 @@ def _per_token(seconds: FloatArray, tokens: FloatArray) -> FloatArray:
 
 
 def _interval(
-    times: Mapping[str, float | None], deployment: Deployment, profile: ServingEngine, device: Device, output: int
+    times: Mapping[str, float | None], deployment: Deployment, profile: ServingEngine, device: Device
 ) -> tuple[dict[str, float | None], dict[str, float | None]]:
     """Return the 90% interval for the error of the models: the engine's factors of a step and of the first token."""
-    factor = profile.times(find_architecture(deployment.model), device).error_factor
-    first = max(profile.first_token_error.value, factor)
-    bounds = []
-    for of_step, of_first in ((1.0 / factor, 1.0 / first), (factor, first)):
-        ttft_s, tpot_s = times["ttft_s"], times["tpot_s"]
-        first_s = None if ttft_s is None else ttft_s * of_first
-        token_s = None if tpot_s is None else tpot_s * of_step
-        whole_s = None if first_s is None else first_s + (token_s or 0.0) * (output - 1)
-        bounds.append({"ttft_s": first_s, "tpot_s": token_s, "e2e_s": whole_s})
-    return bounds[0], bounds[1]
+    model = find_architecture(deployment.model)
+    factor = profile.times(model, device).error_factor
+    first, token, whole = (
+        None if value is None else Bounds(value, value / factor, value * factor) for value in map(times.get, TIMES)
+    )
+    if first is not None and whole is not None:
+        first, whole = profile.with_first_token(model, first, whole)
+    bounds = dict(zip(TIMES, (first, token, whole), strict=True))
+    low = {name: None if bound is None else bound.low for name, bound in bounds.items()}
+    return low, {name: None if bound is None else bound.high for name, bound in bounds.items()}
 
 
 # Request logs.

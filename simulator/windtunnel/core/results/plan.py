@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from windtunnel.core.results.data import HIDDEN, OPTIONAL, Result
+from windtunnel.core.results.deployment import Deployment
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ class EntryReason(Result):
 
     ``kind`` is one of
 
+    - ``one_role``: its devices have the ``role`` prefill or decode, and a fleet needs both.
     - ``no_job``: its devices run none of the jobs. One offers ``memory_bytes``; a job needs ``needed_bytes`` or more.
     - ``some_jobs``: they run ``jobs`` of ``of_jobs`` jobs.
     - ``too_slow``: no number of them meets ``targets``, by the lower bound.
@@ -157,6 +159,7 @@ class EntryReason(Result):
     allowed: int | None = field(default=None, metadata=OPTIONAL)
     jobs: int | None = field(default=None, metadata=OPTIONAL)
     of_jobs: int | None = field(default=None, metadata=OPTIONAL)
+    role: str | None = field(default=None, metadata=OPTIONAL)
     memory_bytes: float | None = field(default=None, metadata=OPTIONAL)
     needed_bytes: float | None = field(default=None, metadata=OPTIONAL)
     objective: float | None = field(default=None, metadata=OPTIONAL)
@@ -384,6 +387,8 @@ class PlanResult(Result):
     search: SearchSummary
     notes: Sequence[str]
     simulated: Sequence[SimulatedFleet]
+    deployment: Deployment | None
+    """The configuration of the recommended fleet; None without one, and where nothing serves a decoder."""
     scenario: Mapping[str, object]
     versions: Mapping[str, str]
     has_continuous_batches: bool = field(metadata=HIDDEN)

@@ -28,7 +28,7 @@ class EntryUse(Result):
 
 @dataclass(frozen=True)
 class TenantUse(Result):
-    """The requests of one tenant. Tokens are those of completed requests, and the time that of requests that have one.
+    """The requests of one tenant. Tokens are those of completed requests, and times those of requests that have one.
 
     ``weight`` is its share in fair queueing, None without it.
     """
@@ -40,3 +40,5 @@ class TenantUse(Result):
     input_tokens: int
     output_tokens: int
     ttft_mean_s: float | None
+    ttft_p95_s: float | None = None
+    ttft_p99_s: float | None = None

@@ -11,15 +11,9 @@ import numpy as np
 from windtunnel.emulator.common.symbolic import materialise
 
 
-def print_lines(threads: int, texts: Sequence[str], values: Sequence[Any]) -> None:
-    """Print a line for each of some threads, in order; ``texts`` stand before, between and after the values.
-
-    Numbers are written as CUDA's ``printf`` writes ``%d`` and ``%f``.
-    """
+def print_lines(threads: int, form: str, values: Sequence[Any]) -> None:
+    """Print a line for each of some threads, in order; ``form`` is C's format of numbers, with ``%lld`` and ``%f``."""
     columns = [np.broadcast_to(np.asarray(materialise(value)), threads) for value in values]
+    plain = form.replace("%lld", "%d")
     for thread in range(threads):
-        line = texts[0]
-        for column, text in zip(columns, texts[1:], strict=True):
-            value = column[thread]
-            line += (f"{value:f}" if column.dtype.kind == "f" else f"{int(value)}") + text
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(plain % tuple(column[thread].item() for column in columns))

@@ -208,8 +208,8 @@ class _Generator(Writer):
                     self._require_warp(statement.mask, frame)
                 self.emit(f"barrier({frame.lanes}, {statement.line}, {statement.scope!r})")
             case ir.Print():
-                values = ", ".join(self.value(value, frame) for value in statement.values)
-                self.emit(f"print_lines({frame.lanes}.size, {self._constant(tuple(statement.texts))}, [{values}])")
+                values = ", ".join(self.value(value, frame) for value in statement.numbers)
+                self.emit(f"print_lines({frame.lanes}.size, {self._constant(statement.form)}, [{values}])")
             case ir.ThreadExit():
                 self.emit(f"{frame.lanes}.chunk.leave({frame.lanes})")
             case ir.Declare():

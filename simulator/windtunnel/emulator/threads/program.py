@@ -147,8 +147,8 @@ class _Generator(Writer):
             case ir.Barrier():
                 self._barrier(statement)
             case ir.Print():
-                values = ", ".join(self.value(value) for value in statement.values)
-                self.emit(f"print_lines(1, {self._constant(tuple(statement.texts))}, [{values}])")
+                values = ", ".join(self.value(value) for value in statement.numbers)
+                self.emit(f"print_lines(1, {self._constant(statement.form)}, [{values}])")
             case ir.Declare():
                 pass  # allocated before the thread runs
             case ir.If():

@@ -12,6 +12,7 @@ from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import to_seconds
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_count
+from windtunnel.engine.prepare.prefixes import what_prompts_share
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun, kind_of_station
 from windtunnel.engine.prepare.programs import Compiled, Segment
 from windtunnel.scenario.autoscale import SERVING_METRICS
@@ -312,11 +313,50 @@ def _check_single(kind: str, what: str, where: Location, name: str) -> None:
 
 def doubtful_settings(prepared: PreparedRun) -> list[str]:
     """Return a note for each setting that is valid and rarely meant."""
-    if prepared.policy.batch.kind != "none" or all(c.decoder is None for c in prepared.compiled.values()):
+    if all(c.decoder is None for c in prepared.compiled.values()):
         return []
+    if prepared.policy.batch.kind == "none":
+        return [
+            "without `batch` in the policy, each device generates the tokens of one request at a time; serving engines "
+            "batch continuously (`policy: {batch: {kind: continuous}}`)"
+        ]
+    return [*_without_prefix_cache(prepared), *_assumed_network(prepared)]
+
+
+def _without_prefix_cache(prepared: PreparedRun) -> list[str]:
+    """Return a note if prompts share beginnings which an engine would keep by default, and no cache is stated."""
+    batch = prepared.policy.batch
+    if batch.kind != "continuous" or batch.prefix_cache is not None:
+        return []
+    for (cls, work), program in prepared.compiled.items():
+        engine = prepared.classes[cls].replica.engine
+        shared = what_prompts_share(prepared.workloads[work].workload, prepared.workloads[work].program)
+        if program.decoder is None or engine is None or not engine.prefix_cache_unless or not shared:
+            continue
+        return [
+            f"the prompts of '{prepared.workloads[work].workload.name}' have {shared}, and every prompt is read as a "
+            f"whole, because no prefix cache is stated; {engine.name} has one unless `{engine.prefix_cache_unless}` "
+            "(`policy: {batch: {prefix_cache: {}}}`)"
+        ]
+    return []
+
+
+def _assumed_network(prepared: PreparedRun) -> list[str]:
+    """Return a note if KV caches cross a network whose rate is assumed."""
+    network = prepared.scenario.network
+    if not prepared.links or network.bandwidth is not None:
+        return []
+    nodes = {
+        does: np.concatenate([prepared.nodes[c.first : c.first + c.count] for c in prepared.classes if c.role in roles])
+        for does, roles in (("send", ("prefill",)), ("receive", ("decode", "both")))
+    }
+    every = np.concatenate(list(nodes.values()))
+    if every.min() >= 0 and every.min() == every.max():
+        return []
+    slowest = min(link.network.bytes_per_s for link in prepared.links.values())
     return [
-        "without `batch` in the policy, each device generates the tokens of one request at a time; serving engines "
-        "batch continuously (`policy: {batch: {kind: continuous}}`)"
+        "KV caches are sent between nodes over a network that is not stated; its rate is assumed, "
+        f"{format_quantity(slowest, 'B/s')} of a replica (`network: {{bandwidth: 50 GB/s}}`, of each device)"
     ]
 
 

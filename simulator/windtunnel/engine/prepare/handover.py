@@ -38,7 +38,7 @@ def check_roles(
     """Check that every request finds a class that reads its prompt and one that decodes it.
 
     Raises:
-        InputError: if it does not, or if the policy has no continuous batches.
+        InputError: if it does not, if the policy has no continuous batches, or if requests move between engines.
     """
     stated = [c for c in classes if c.role != "both"]
     if stated and policy.batch.kind != "continuous":
@@ -65,6 +65,23 @@ def check_roles(
                     where=scenario.where("fleet", entry.number, "role"),
                     expected=f"an entry with role: {'prefill' if role == 'decode' else 'decode'} for the same model",
                 )
+        _check_engines(scenario, able)
+
+
+def _check_engines(scenario: Scenario, able: Sequence[FleetClass]) -> None:
+    """Check that KV caches are sent between replicas of one engine: each engine has a connector of its own kind."""
+    first = next((c for c in able if c.role != "both"), None)
+    if first is None or first.replica.engine is None:
+        return
+    for other in able:
+        engine = other.replica.engine
+        if engine is not None and engine.name != first.replica.engine.name:
+            raise InputError(
+                f"{first.name} runs {first.replica.engine.name} with the role {first.role}, and {other.name} runs "
+                f"{engine.name}: no engine takes the KV cache of another one",
+                where=scenario.where("fleet", other.number, "engine"),
+                expected=f"engine: {first.replica.engine.name} in both entries",
+            )
 
 
 def _check_route(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass]) -> None:

@@ -19,7 +19,7 @@ from windtunnel.engine.prepare.lengths import request_lengths
 from windtunnel.engine.prepare.source import RequestLengths, Sessions, Source
 from windtunnel.scenario.arrivals import Trace
 from windtunnel.scenario.program import Generate, Stage
-from windtunnel.scenario.scenario import ContinuousBatch, Scenario
+from windtunnel.scenario.scenario import ContinuousBatch, Scenario, Workload
 from windtunnel.scenario.trace_formats import FORMATS
 
 _BLOCK_TOKENS = 16
@@ -80,6 +80,18 @@ def block_tokens(scenario: Scenario) -> int:
         if tokens:
             return tokens
     return stated or _BLOCK_TOKENS
+
+
+def what_prompts_share(workload: Workload, program: Sequence[Stage]) -> str:
+    """Return in words what lets prompts of a workload begin alike; empty if nothing does."""
+    arrivals = workload.arrivals
+    if isinstance(arrivals, Trace) and arrivals.format in FORMATS and FORMATS[arrivals.format].block_tokens:
+        return "hash ids in the trace"
+    if workload.session is not None:
+        return "the turns before them"
+    if any(isinstance(stage, Generate) and stage.shared_prefix for stage in program):
+        return "shared prefixes"
+    return ""
 
 
 def prompt_chains(program: Sequence[Stage], source: Source, block: int) -> PromptChains:

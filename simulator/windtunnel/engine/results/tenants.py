@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -41,6 +41,12 @@ def tenants_of(prepared: PreparedRun, recording: Recording) -> list[TenantUse]:
     everyone = np.ones(len(jobs), dtype=bool)
     arrived, completed, first = sums(ones, everyone), sums(ones, done), sums(ones, served)
     read, made, waited_s = sums(prompts, done), sums(jobs.tokens, done), sums(wait_s, served)
+    by_tenant = np.flatnonzero(served)[np.argsort(tenant[served], kind="stable")]
+    until_s = np.split(wait_s[by_tenant], np.cumsum(np.bincount(tenant[served], minlength=len(names)))[:-1])
+
+    def percentile(i: int, fraction: float) -> float | None:
+        return float(np.quantile(until_s[i], fraction)) if len(until_s[i]) else None
+
     rows = [
         TenantUse(
             tenant=name,
@@ -50,6 +56,8 @@ def tenants_of(prepared: PreparedRun, recording: Recording) -> list[TenantUse]:
             input_tokens=round(read[i]),
             output_tokens=round(made[i]),
             ttft_mean_s=waited_s[i] / first[i] if first[i] else None,
+            ttft_p95_s=percentile(i, 0.95),
+            ttft_p99_s=percentile(i, 0.99),
         )
         for name, i in names.items()
     ]
@@ -63,7 +71,6 @@ def merged_tenants(parts: Sequence[Sequence[TenantUse]]) -> list[TenantUse]:
         by_name.setdefault(row.tenant, []).append(row)
     merged = []
     for name, rows in by_name.items():
-        waits_s = [row.ttft_mean_s for row in rows if row.ttft_mean_s is not None]
         merged.append(
             TenantUse(
                 name,
@@ -72,7 +79,14 @@ def merged_tenants(parts: Sequence[Sequence[TenantUse]]) -> list[TenantUse]:
                 sum(row.completed for row in rows),
                 sum(row.input_tokens for row in rows),
                 output_tokens=sum(row.output_tokens for row in rows),
-                ttft_mean_s=math.fsum(waits_s) / len(waits_s) if waits_s else None,
+                ttft_mean_s=_mean(row.ttft_mean_s for row in rows),
+                ttft_p95_s=_mean(row.ttft_p95_s for row in rows),
+                ttft_p99_s=_mean(row.ttft_p99_s for row in rows),
             )
         )
     return sorted(merged, key=lambda row: (-(row.input_tokens + row.output_tokens), row.tenant))
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

@@ -430,18 +430,19 @@ class CallReader(FunctionReader):
 
     def printed(self, node: ast.Call, given: list[Value]) -> None:
         """Read ``print``: the values with a space between two."""
-        texts, values = [""], []
-        for at, value in enumerate(given):
-            texts[-1] += " " if at else ""
+        words: list[str] = []
+        numbers: list[ir.Expr] = []
+        for value in given:
             if isinstance(value, Const) and number_of(node.lineno, value.value) is None:
-                texts[-1] += str(value.value)
+                words.append(str(value.value).replace("%", "%%"))
                 continue
             made = self.numeric(node, value)
             if isinstance(made, Cplx):
                 self.refuse(node, "print of a complex number", "its parts: z.real, z.imag")
-            values.append(self.hold(made.expr))
-            texts.append("")
-        self.emit(ir.Print(node.lineno, texts, values))
+            is_float = made.type.kind == "float"
+            numbers.append(self.hold(converted(made.expr, F64 if is_float else I64)))
+            words.append("%f" if is_float else "%lld")
+        self.emit(ir.Print(node.lineno, " ".join(words) + "\n", numbers, [None] * len(numbers)))
 
     # Methods.
 

@@ -1,0 +1,263 @@
+"""The configuration to deploy: a script for each engine command, files of options, a Kubernetes manifest, and text."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+import yaml
+from markupsafe import Markup
+
+from windtunnel.core.results.deployment import OPTIONS_FILE, POD_IP, Deployment, EngineCommand, Unexpressed
+from windtunnel.report import page
+from windtunnel.report.numbers import plural, printable
+from windtunnel.report.page import Cell
+from windtunnel.report.text import WIDTH, document
+
+FOLDER = "deploy"
+"""The folder of the files."""
+MANIFEST, ORCHESTRATOR = "kubernetes.yaml", "disaggregated.yaml"
+_MOUNT = "/etc/engine"
+_SECRET = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
+
+
+def files(deployment: Deployment, name: str) -> dict[str, str]:
+    """Return the texts of the files by their names; ``name`` is that of the scenario."""
+    texts = {f"{command.name}.sh": script(command) for command in deployment.commands}
+    for command in deployment.commands:
+        if command.options:
+            texts[f"{command.name}.yaml"] = _options(command)
+    texts[MANIFEST] = manifest(deployment, name)
+    orchestrated = [c for c in deployment.commands if c.engine == "trtllm" and c.role != "both"]
+    if orchestrated:
+        texts[ORCHESTRATOR] = _orchestrator(orchestrated)
+    return texts
+
+
+def text(deployment: Deployment) -> str:
+    """Return the commands and what they do not express as text for a terminal."""
+    lines: list[str] = []
+    for command in deployment.commands:
+        lines += [printable(headline(command)), *_shell(command, f"{command.name}.yaml"), ""]
+        if command.options:
+            lines += [f"{command.name}.yaml:", *_yaml(_plain(command.options)).splitlines(), ""]
+        lines += [*_wrapped(command.unexpressed, "  "), ""]
+    outside = _wrapped(deployment.unexpressed, "  ")
+    return document([*lines, *(["outside of the engines:", *outside] if outside else [])]).rstrip("\n")
+
+
+def headline(command: EngineCommand) -> str:
+    """Return what a command starts: "decode: 2 replicas of 4 × h200-sxm-141gb, vLLM"."""
+    number = plural(command.replicas, "replica")
+    if command.least_replicas is not None and command.least_replicas < command.replicas:
+        number = f"{command.least_replicas:,} to {number}"
+    return f"{command.name}: {number} of {command.devices_per_replica} × {command.device}, {command.title}"
+
+
+def script(command: EngineCommand) -> str:
+    """Return a shell script that starts one replica."""
+    lines = ["#!/bin/sh", *_comments(_about(command)), "set -e"]
+    if POD_IP in command.environment.values():
+        lines.append('POD_IP="${POD_IP:-$(hostname -i)}"')
+    for variable, value in command.environment.items():
+        shown = '"$POD_IP"' if value == POD_IP else shlex.quote(value)
+        lines.append(f"export {variable}={shown}")
+    return document([*lines, *_shell(command, f'"$(dirname "$0")/{command.name}.yaml"', before="exec ")])
+
+
+def _shell(command: EngineCommand, options: str, before: str = "") -> list[str]:
+    """Return a command over several lines; ``options`` is the path of its file of options, quoted where needed."""
+    lines = [before + shlex.join(command.program)]
+    for argument in command.arguments:
+        value = options if argument.value == OPTIONS_FILE else shlex.quote(argument.value or "")
+        lines.append(f"  {argument.flag}" + ("" if argument.value is None else f" {value}"))
+    return [line + (" \\" if i < len(lines) - 1 else "") for i, line in enumerate(lines)]
+
+
+def _about(command: EngineCommand) -> list[str]:
+    """Return what a file says of its command: what it starts, the versions, and what is not expressed."""
+    versions = " and ".join(command.checked)
+    return [
+        headline(command),
+        f"Every argument was found in the documentation or the sources of {command.title} {versions}.",
+        *_notes(command.unexpressed),
+    ]
+
+
+def _notes(unexpressed: Sequence[Unexpressed]) -> list[str]:
+    return [f"{note.key}: {note.text}" for note in unexpressed]
+
+
+def _comments(lines: Iterable[str]) -> list[str]:
+    """Return lines as comments of a script or of YAML; names of a scenario cannot end them."""
+    return ["# " + part for line in lines for part in wrap(printable(line), width=WIDTH, subsequent_indent="    ")]
+
+
+def _wrapped(unexpressed: Sequence[Unexpressed], indent: str) -> list[str]:
+    return [
+        part
+        for line in _notes(unexpressed)
+        for part in wrap(printable(line), width=WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
+    ]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a block, and equal parts each time in full."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def _yaml(data: object) -> str:
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _options(command: EngineCommand) -> str:
+    return document(_comments([f"Options of {command.title} for {command.name}.sh."])) + _yaml(_plain(command.options))
+
+
+def _plain(options: Mapping[str, object]) -> dict[str, object]:
+    return {key: _plain(value) if isinstance(value, Mapping) else value for key, value in options.items()}
+
+
+def _orchestrator(commands: Sequence[EngineCommand]) -> str:
+    """Return the configuration of ``trtllm-serve disaggregated``: a Service of the manifest for each role."""
+    servers = {
+        f"{role}_servers": [f"{c.name}:{c.port}" for c in commands if c.role == word]
+        for role, word in (("context", "prefill"), ("generation", "decode"))
+    }
+    joined = {key: {"num_instances": len(urls), "urls": urls} for key, urls in servers.items()}
+    data = {"hostname": "0.0.0.0", "port": 8000, "backend": "pytorch", **joined}  # noqa: S104  as in the engines
+    about = [
+        "Joins the prefill and decode servers: trtllm-serve disaggregated -c disaggregated.yaml",
+        "A Service stands for all replicas of an entry; list the replicas instead to let the orchestrator route.",
+    ]
+    return document(_comments(about)) + _yaml(data)
+
+
+def manifest(deployment: Deployment, name: str) -> str:
+    """Return a Kubernetes manifest: a Deployment and a Service for each command whose replica is on one node."""
+    part_of = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:63].rstrip("-._") or "windtunnel"
+    about = [
+        f"The fleet of {name}. The access token of Hugging Face is read from the secret hf-token, if there is one. "
+        "Restrict each Deployment to the nodes with its devices by a nodeSelector.",
+        *(
+            line
+            for c in deployment.commands
+            for line in (headline(c), *(f"{c.name}: {n}" for n in _notes(c.unexpressed)))
+        ),
+        *_notes(deployment.unexpressed),
+    ]
+    documents: list[object] = []
+    for command in deployment.commands:
+        if command.nodes_per_replica > 1:
+            about.append(
+                f"{command.name} is not below: a replica takes {command.nodes_per_replica} nodes, which a Deployment "
+                "cannot start together; use a LeaderWorkerSet (https://lws.sigs.k8s.io) with the command of "
+                f"{command.name}.sh"
+            )
+            continue
+        if command.options:
+            documents.append(_config_map(command, part_of))
+        documents += [_deployment(command, part_of), _service(command, part_of)]
+    return document(_comments(about)) + "".join(f"---\n{_yaml(data)}" for data in documents)
+
+
+def _metadata(command: EngineCommand, part_of: str) -> dict[str, object]:
+    labels = {"app.kubernetes.io/name": command.name, "app.kubernetes.io/part-of": part_of}
+    return {"name": command.name, "labels": labels}
+
+
+def _config_map(command: EngineCommand, part_of: str) -> dict[str, object]:
+    content = {f"{command.name}.yaml": _yaml(_plain(command.options))}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(command, part_of), "data": content}
+
+
+def _service(command: EngineCommand, part_of: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(command, part_of),
+        "spec": {
+            "selector": {"app.kubernetes.io/name": command.name},
+            "ports": [{"name": "http", "port": command.port, "targetPort": command.port}],
+        },
+    }
+
+
+def _deployment(command: EngineCommand, part_of: str) -> dict[str, object]:
+    environment: list[dict[str, Any]] = [{"name": "HF_TOKEN", "valueFrom": _SECRET}]
+    if POD_IP in command.environment.values():
+        environment.append({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    environment += [{"name": variable, "value": value} for variable, value in command.environment.items()]
+    # Processes of one engine exchange data in shared memory.
+    volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    mounts = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108  the folder of shared memory
+    if command.options:
+        volumes.append({"name": "options", "configMap": {"name": command.name}})
+        mounts.append({"name": "options", "mountPath": _MOUNT})
+    words = [
+        f"{_MOUNT}/{command.name}.yaml" if word == OPTIONS_FILE else word
+        for word in command.words[len(command.program) :]
+    ]
+    container: dict[str, Any] = {
+        "name": "engine",
+        "image": command.image,
+        "command": list(command.program),
+        "args": words,
+        "env": environment,
+        "ports": [{"name": "http", "containerPort": command.port}],
+        "volumeMounts": mounts,
+        "readinessProbe": {"httpGet": {"path": "/health", "port": command.port}, "periodSeconds": 10},
+    }
+    if command.resource is not None:
+        container["resources"] = {"limits": {command.resource: command.devices_per_replica}}
+    metadata = _metadata(command, part_of)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": command.replicas if command.least_replicas is None else command.least_replicas,
+            "selector": {"matchLabels": {"app.kubernetes.io/name": command.name}},
+            "template": {
+                "metadata": {"labels": metadata["labels"]},
+                "spec": {"containers": [container], "volumes": volumes},
+            },
+        },
+    }
+
+
+def section(deployment: Deployment | None) -> Markup | None:
+    """Return the section of a report; None where nothing serves a decoder."""
+    if deployment is None:
+        return None
+    parts: list[Markup | None] = []
+    for command in deployment.commands:
+        rows: list[list[str | Cell]] = [[Cell(shlex.join(command.program)), "", ""]]
+        rows += [[a.flag, a.value or "", a.key or ""] for a in command.arguments if a.value != OPTIONS_FILE]
+        rows += [[key, value, ""] for key, value in _leaves(command.options)]
+        parts.append(page.table(headline(command), ["Argument", "Value", "Key"], rows, words=(0, 1, 2)))
+        parts.append(page.notes(_notes(command.unexpressed), "Not in the arguments"))
+    parts.append(page.notes(_notes(deployment.unexpressed), "Outside of the engines"))
+    found = "; ".join(dict.fromkeys(f"{c.title} {' and '.join(c.checked)}" for c in deployment.commands))
+    words = f"Every argument was found in the documentation or the sources of {found}. `plan --out` writes the files."
+    return page.section("deploy", "Configuration to deploy", page.prose(words), *parts)
+
+
+def _leaves(options: Mapping[str, object], before: str = "") -> list[tuple[str, str]]:
+    """Return the keys of a file of options with dots between their levels, and their values."""
+    found: list[tuple[str, str]] = []
+    for key, value in options.items():
+        found += _leaves(value, f"{before}{key}.") if isinstance(value, Mapping) else [(f"{before}{key}", str(value))]
+    return found

@@ -1,0 +1,504 @@
+"""The configuration to deploy says what was simulated, with documented arguments alone, and names what they do not say."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from windtunnel.app import plan as planner
+from windtunnel.cli.main import cli
+from windtunnel.core.errors import InputError
+from windtunnel.core.results.deployment import Deployment, EngineCommand
+from windtunnel.deployment import commands as deploying
+from windtunnel.deployment.arguments import Arguments, UndocumentedArgumentError
+from windtunnel.deployment.commands import deployment
+from windtunnel.deployment.replicas import served_replicas
+from windtunnel.report.deployment import files, text
+from windtunnel.scenario.changes import parse_path
+from windtunnel.scenario.read import read_scenario, scenario_from_data
+from windtunnel.simulation.run import prepare_run
+from windtunnel_models.catalogue import shipped_catalogue
+from windtunnel_models.engines.arguments import ENGINES, engine_arguments
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "deployment.txt"
+CATALOGUE = shipped_catalogue()
+DATA: dict[str, Any] = {
+    "schema": 1,
+    "name": "deployed",
+    "models": {"chat": {"catalogue": "llama-3.1-8b"}},
+    "fleet": [{"device": "h100-sxm-80gb", "count": 4, "group": {"tensor": 2}, "engine": "vllm"}],
+    "workload": [
+        {
+            "name": "chat",
+            "arrivals": {"process": "poisson", "rate": "1 /s"},
+            "ops": [{"generate": {"model": "chat", "prompt": 300, "output": 40}}],
+        }
+    ],
+    "policy": {"name": "least-loaded", "batch": {"kind": "continuous", "size": 64, "tokens": 256, "memory": 0.85}},
+    "stop": {"jobs": 5},
+}  # fmt: skip
+FEATURES: dict[str, Any] = {
+    "models.chat": {
+        "catalogue": "llama-3.1-70b",
+        "weights": "fp8",
+        "kv_dtype": "fp8",
+        "speculation": {"draft": "llama-3.2-1b", "tokens": 3, "acceptance": 0.7},
+        "adapters": {"count": 20, "rank": 24, "slots": 4, "host": 20},
+    },
+    "fleet[0].group": {"tensor": 4},
+    "fleet[0].count": 8,
+    "policy.order": "priority",
+    "policy.route": "prefix-aware",
+    "policy.name": None,
+    "policy.batch.prefix_cache": {
+        "block": 16,
+        "host": {"size": "64 GiB"},
+        "disk": {"size": "1 TB", "bandwidth": "4 GB/s"},
+    },
+}
+
+
+def with_changes(**changes: Any) -> dict[str, Any]:
+    data = deepcopy(DATA)
+    for path, value in changes.items():
+        *outer, last = parse_path(path)
+        at: Any = data
+        for part in outer:
+            at = at[part] if isinstance(at, list) else at.setdefault(part, {})
+        at[last] = value
+    return data
+
+
+def deployed(**changes: Any) -> Deployment:
+    found = deployment(prepare_run(scenario_from_data(with_changes(**changes)), CATALOGUE))
+    assert found is not None
+    return found
+
+
+def one(**changes: Any) -> EngineCommand:
+    (command,) = deployed(**changes).commands
+    return command
+
+
+def flags(command: EngineCommand) -> dict[str, str | None]:
+    assert len({a.flag for a in command.arguments}) == len(command.arguments), "a flag stands twice"
+    return {argument.flag: argument.value for argument in command.arguments}
+
+
+def named(command: EngineCommand) -> dict[str, str]:
+    return {note.key: note.text for note in command.unexpressed}
+
+
+def check_documented(command: EngineCommand) -> None:
+    """Every word of the command is in the engine's list, whatever the writer of the command has checked itself."""
+    known = engine_arguments(command.engine)
+    assert [flag for flag in flags(command) if flag not in known.flags] == []
+    for flag, value in flags(command).items():
+        choices = known.flags[flag].choices
+        assert not choices or value in [str(choice) for choice in choices], (flag, value)
+        if known.flags[flag].fields:
+            assert set(json.loads(value or "")) <= set(known.flags[flag].fields)
+    assert set(command.environment) <= set(known.environment)
+    assert set(leaves(command.options)) <= set(known.options)
+    for path, value in leaves(command.options).items():
+        assert not known.options[path].choices or value in known.options[path].choices
+
+
+def leaves(options: Any, before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in options.items():
+        found |= leaves(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
+    return found
+
+
+def check_manifest(texts: dict[str, str], found: Deployment) -> None:
+    """The manifest parses, and has one Deployment for each command of one node, which its Service selects."""
+    documents = [d for d in yaml.safe_load_all(texts["kubernetes.yaml"]) if d is not None]
+    by_kind = {
+        kind: {d["metadata"]["name"]: d for d in documents if d["kind"] == kind}
+        for kind in ("Deployment", "Service", "ConfigMap")
+    }
+    assert sum(map(len, by_kind.values())) == len(documents)
+    single = {c.name: c for c in found.commands if c.nodes_per_replica == 1}
+    assert set(by_kind["Deployment"]) == set(by_kind["Service"]) == set(single)
+    for name, command in single.items():
+        spec = by_kind["Deployment"][name]["spec"]
+        labels = spec["template"]["metadata"]["labels"]
+        assert spec["selector"]["matchLabels"].items() <= labels.items()
+        assert by_kind["Service"][name]["spec"]["selector"].items() <= labels.items()
+        (container,) = spec["template"]["spec"]["containers"]
+        assert container["resources"]["limits"] == {command.resource: command.devices_per_replica}
+        assert container["readinessProbe"]["httpGet"]["port"] == command.port
+        mounted = {mount["name"] for mount in container["volumeMounts"]}
+        assert mounted == {volume["name"] for volume in spec["template"]["spec"]["volumes"]}
+        if command.options:
+            (content,) = by_kind["ConfigMap"][name]["data"].values()
+            assert yaml.safe_load(content) == yaml.safe_load(texts[f"{name}.yaml"])
+        else:
+            assert [*container["command"], *container["args"]] == command.words
+    for name in {c.name for c in found.commands} - set(single):
+        assert f"{name} is not below" in texts["kubernetes.yaml"] and "LeaderWorkerSet" in texts["kubernetes.yaml"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_argument_of_every_shipped_scenario_is_documented(engine: str) -> None:
+    """The scenarios without their traces, of which only lengths of requests are used, and with small steps."""
+    served = 0
+    for path in sorted((ROOT / "scenarios").rglob("*.yaml")):
+        data = yaml.safe_load(path.read_text())
+        if not isinstance(data, dict) or not data.get("models"):
+            continue
+        for entry in data["fleet"]:
+            entry["engine"] = engine
+        for workload in data["workload"]:
+            workload.pop("session", None)
+            workload.pop("tenant", None)
+            workload["arrivals"] = {"process": "poisson", "rate": "1 /s"}
+            for op in workload["ops"]:
+                op.get("generate", {}).update({"prompt": 200, "output": 20})
+                op.get("generate", {}).pop("shared_prefix", None)
+        data["stop"] = {"jobs": 3}
+        batch = data.get("policy", {}).get("batch", {}) if isinstance(data.get("policy"), dict) else {}
+        if batch.get("kind") == "continuous":
+            batch |= {"size": 8, "tokens": 64}
+        found = deployment(prepare_run(scenario_from_data(data, str(path)), CATALOGUE))
+        assert found is not None, path
+        for command in found.commands:
+            check_documented(command)
+            assert command.engine == engine
+        check_manifest(files(found, data["name"]), found)
+        served += len(found.commands)
+    assert served > 15
+
+
+def test_an_undocumented_argument_value_key_or_variable_is_refused() -> None:
+    for engine in ENGINES:
+        arguments = Arguments(engine_arguments(engine))
+        with pytest.raises(UndocumentedArgumentError, match="--fast"):
+            arguments.flag("--fast", 1)
+        with pytest.raises(UndocumentedArgumentError, match="make_it_fast"):
+            arguments.option("make_it_fast", 1)
+        with pytest.raises(UndocumentedArgumentError, match="FAST"):
+            arguments.variable("FAST", "1")
+        assert not arguments.flags and not arguments.options and not arguments.environment
+    vllm = Arguments(engine_arguments("vllm"))
+    with pytest.raises(UndocumentedArgumentError, match="int8"):
+        vllm.flag("--kv-cache-dtype", "int8")
+    with pytest.raises(UndocumentedArgumentError, match="magic"):
+        vllm.json("--speculative-config", {"magic": 1})
+    with pytest.raises(UndocumentedArgumentError, match="oracle"):
+        vllm.json("--speculative-config", {"method": "oracle"})
+
+
+def test_every_documented_argument_has_a_source_and_a_version() -> None:
+    for engine in ENGINES:
+        known = engine_arguments(engine)
+        assert known.checked and ":" in known.image
+        for documented in (*known.flags.values(), *known.options.values(), *known.environment.values()):
+            assert documented.source
+            # The sources name a version or a commit.
+            assert any(mark in documented.source for mark in ("0.19", "0.5.9", "@"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_was_simulated_is_what_the_arguments_say(engine: str) -> None:
+    command = one(**{"fleet[0].engine": engine})
+    said = flags(command) | {path: str(value) for path, value in leaves(command.options).items()}
+    size, tokens, memory, tensor = {
+        "vllm": ("--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization", "--tensor-parallel-size"),
+        "sglang": ("--max-running-requests", "--chunked-prefill-size", "--mem-fraction-static", "--tp-size"),
+        "trtllm": ("--max_batch_size", "--max_num_tokens", "kv_cache_config.free_gpu_memory_fraction", "--tp_size"),
+    }[engine]
+    assert (said[size], said[tokens], said[memory], said[tensor]) == ("64", "256", "0.85", "2")
+    assert (command.replicas, command.devices_per_replica, command.resource) == (2, 2, "nvidia.com/gpu")
+    assert "meta-llama/Llama-3.1-8B" in command.words
+
+
+def test_limits_that_the_scenario_leaves_out_are_those_with_which_it_was_simulated() -> None:
+    batch = {"kind": "continuous"}
+    assert flags(one(**{"policy.batch": batch}))["--max-num-seqs"] == "1024"
+    generic = one(**{"policy.batch": batch, "fleet[0].engine": "generic"})
+    assert flags(generic)["--max-num-seqs"] == "256"
+    assert "vLLM's arguments" in named(generic)["engine"]
+
+
+def test_limits_of_a_replica_are_divided_among_its_copies_where_the_engine_counts_for_each() -> None:
+    experts = {"models.chat": {"catalogue": "qwen3-30b-a3b"}, "fleet[0].group": {"attention_data": 4, "expert": 4}}
+    vllm = one(**experts)
+    assert flags(vllm)["--data-parallel-size"] == "4" and "--enable-expert-parallel" in flags(vllm)
+    assert (flags(vllm)["--max-num-seqs"], flags(vllm)["--max-num-batched-tokens"]) == ("16", "64")
+    sglang = flags(one(**experts, **{"fleet[0].engine": "sglang"}))
+    assert (sglang["--tp-size"], sglang["--dp-size"], sglang["--ep-size"]) == ("4", "4", "4")
+    assert (sglang["--max-running-requests"], sglang["--chunked-prefill-size"]) == ("64", "256")
+    trtllm = one(**experts, **{"fleet[0].engine": "trtllm"})
+    assert flags(trtllm)["--max_batch_size"] == "16"
+    assert trtllm.options["enable_attention_dp"] is True and trtllm.options["moe_tensor_parallel_size"] == 1
+    dense = flags(one(**{"fleet[0].group": {"attention_data": 4}, "fleet[0].engine": "sglang"}))
+    assert "--tp-size" not in dense and "--enable-dp-attention" not in dense
+    assert (dense["--dp-size"], dense["--chunked-prefill-size"]) == ("4", "64")
+
+
+def test_a_division_that_an_engine_does_not_have_is_named() -> None:
+    experts = {"models.chat": {"catalogue": "qwen3-30b-a3b"}, "fleet[0].group": {"tensor": 4, "expert": 2}}
+    assert "2 parts of the experts on 4 devices" in named(one(**experts))["group.expert"]
+    copies = {**experts, "fleet[0].group": {"tensor": 2, "attention_data": 2}, "fleet[0].engine": "trtllm"}
+    assert "one copy on each device" in " ".join(n.text for n in one(**copies).unexpressed)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_weights_that_no_published_checkpoint_has_are_asked_of_the_user(engine: str) -> None:
+    model = {"catalogue": "llama-3.1-8b", "weights": "nvfp4"}
+    command = one(fleet=[{"device": "b200-sxm-180gb", "engine": engine}], **{"models.chat": model})
+    assert "REPLACE-ME/llama-3.1-8b-nvfp4" in command.words
+    assert "meta-llama/Llama-3.1-8B with nvfp4 weights" in named(command)["weights"]
+
+
+def test_engines_that_convert_to_fp8_are_told_to_and_the_other_gets_a_checkpoint() -> None:
+    fp8 = {"models.chat": {"catalogue": "llama-3.1-8b", "weights": "fp8"}}
+    for engine in ("vllm", "sglang"):
+        assert flags(one(**fp8, **{"fleet[0].engine": engine}))["--quantization"] == "fp8"
+    assert flags(one(**{"models.chat": {"catalogue": "llama-3.1-8b-fp8"}}))["--quantization"] == "fp8"
+    assert "REPLACE-ME/llama-3.1-8b-fp8" in one(**fp8, **{"fleet[0].engine": "trtllm"}).words
+    own = one(**{"models.chat": {"catalogue": "gpt-oss-20b"}})
+    assert "openai/gpt-oss-20b" in own.words and "weights" not in named(own)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sixteen_bits_of_another_kind_are_converted_when_the_checkpoint_is_loaded(engine: str) -> None:
+    command = one(**{"models.chat": {"catalogue": "llama-3.1-8b", "weights": "float16"}, "fleet[0].engine": engine})
+    assert (flags(command) | command.options)["dtype" if engine == "trtllm" else "--dtype"] == "float16"
+    assert "meta-llama/Llama-3.1-8B" in command.words and "weights" not in named(command)
+
+
+def test_a_model_that_the_catalogue_does_not_know_is_a_placeholder() -> None:
+    stated = {"layers": 8, "width": 1024, "heads": 8, "feed_forward": 4096}
+    command = one(**{"models.chat": stated})
+    assert "REPLACE-ME/chat" in command.words
+    assert "supply a checkpoint" in named(command)["weights"]
+
+
+def test_a_context_for_which_the_cache_has_no_room_is_stated() -> None:
+    small = {"fleet[0]": {"device": "l4", "count": 1, "engine": "vllm"}}
+    command = one(**small, **{"policy.batch.memory": 0.9})
+    assert flags(command)["--max-model-len"] == "1024"
+    assert "supports 131,072" in named(command)["max_context"]
+    assert one(**small, **{"policy.batch.memory": 0.9}) == command, "the tables of the first are used again"
+    assert "--max-model-len" not in flags(one())
+
+
+def test_roles_get_the_connector_and_both_servers() -> None:
+    fleet = [
+        {"device": "h100-sxm-80gb", "name": "reads", "count": 2, "role": "prefill", "engine": "vllm"},
+        {"device": "h100-sxm-80gb", "name": "writes", "count": 1, "role": "decode", "engine": "vllm"},
+    ]
+    reads, writes = deployed(fleet=fleet).commands
+    assert json.loads(flags(reads)["--kv-transfer-config"] or "")["kv_role"] == "kv_producer"
+    assert json.loads(flags(writes)["--kv-transfer-config"] or "")["kv_role"] == "kv_consumer"
+    assert "proxy" in named(reads)["role"]
+    for entry in fleet:
+        entry["engine"] = "sglang"
+    assert [flags(c)["--disaggregation-mode"] for c in deployed(fleet=fleet).commands] == ["prefill", "decode"]
+    for entry in fleet:
+        entry["engine"] = "trtllm"
+    found = deployed(fleet=fleet)
+    joined = yaml.safe_load(files(found, "x")["disaggregated.yaml"])
+    assert joined["context_servers"]["urls"] == ["reads:8000"]
+    assert joined["generation_servers"] == {"num_instances": 1, "urls": ["writes:8000"]}
+    assert found.commands[0].options["disable_overlap_scheduler"] is True
+    tiers = {"fleet": [{**entry, "engine": "vllm"} for entry in fleet]}
+    cache = {"policy.batch.prefix_cache": {"host": {"size": "8 GiB"}}}
+    both = deployed(**tiers, **cache).commands[0]
+    # One of the two flags would replace the connector of the other.
+    assert "--kv-offloading-size" not in flags(both) and "MultiConnector" in named(both)["prefix_cache.host"]
+
+
+def test_a_replica_of_several_nodes_is_no_deployment() -> None:
+    found = deployed(**{"fleet[0].group": {"tensor": 8, "pipeline": 2}, "fleet[0].count": 16})
+    (command,) = found.commands
+    assert command.nodes_per_replica == 2 and "multi-node" in named(command)["group"]
+    check_manifest(files(found, "x"), found)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_safety_net_for_keys_without_a_mapping_is_never_needed(engine: str) -> None:
+    command = one(**FEATURES, **{"fleet[0].engine": engine})
+    assert [n for n in command.unexpressed if "has no argument for it" in n.text] == []
+    check_documented(command)
+
+
+def test_a_key_that_a_writer_forgets_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(deploying._WRITERS, "vllm", lambda replicas, arguments: ["vllm", "serve", "x"])  # type: ignore[arg-type]
+    assert {"batch.size", "batch.tokens", "group.tensor"} <= set(named(one()))
+
+
+def test_names_of_a_scenario_cannot_become_commands(tmp_path: Path) -> None:
+    evil = "x\n$(touch pwned); `touch pwned`"
+    fleet = [{"device": "h100-sxm-80gb", "name": evil, "engine": "vllm", "role": role} for role in ("both",)]
+    found = deployed(fleet=fleet, name=evil)
+    texts = files(found, evil)
+    (script,) = [t for name, t in texts.items() if name.endswith(".sh")]
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "vllm").write_text('#!/bin/sh\nprintf "%s\\n" "$@" > said\n')
+    (tmp_path / "bin" / "vllm").chmod(0o755)
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, env={"PATH": path}, check=True)
+    assert not (tmp_path / "pwned").exists()
+    assert (tmp_path / "said").read_text().splitlines() == found.commands[0].words[1:]
+    check_manifest(texts, found)
+
+
+def test_the_scripts_run_the_commands_word_by_word(tmp_path: Path) -> None:
+    """A JSON value survives the shell, and TensorRT-LLM finds its file beside the script."""
+    for engine in ENGINES:
+        found = deployed(**FEATURES, **{"fleet[0].engine": engine})
+        (command,) = found.commands
+        folder = tmp_path / engine
+        folder.mkdir()
+        for name, content in files(found, "x").items():
+            (folder / name).write_text(content)
+        program = folder / command.program[0]
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{folder}/said"\n')
+        program.chmod(0o755)
+        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+        subprocess.run(["sh", folder / f"{command.name}.sh"], env={"PATH": path}, check=True)
+        said = (folder / "said").read_text().splitlines()
+        expected = [str(folder / f"{command.name}.yaml") if w == "OPTIONS" else w for w in command.words[1:]]
+        assert said == expected
+        if command.options:
+            assert yaml.safe_load(Path(said[said.index("--extra_llm_api_options") + 1]).read_text()) == command.options
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> dict[str, Any]:
+    """A scenario with some of everything that a command may have to say."""
+    model = draw(st.sampled_from(["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite"]))
+    group = {"tensor": draw(st.sampled_from([1, 2, 4])), "attention_data": draw(st.sampled_from([1, 2]))}
+    if model != "llama-3.1-8b":
+        group["expert"] = draw(st.sampled_from([1, 2])) if group["tensor"] * group["attention_data"] > 1 else 1
+    stated: dict[str, Any] = {"catalogue": model}
+    if draw(st.booleans()):
+        stated["weights"] = draw(st.sampled_from(["bfloat16", "fp8", "nvfp4", "int4", "float16"]))
+    if draw(st.booleans()):
+        stated["kv_dtype"] = draw(st.sampled_from(["bfloat16", "fp8", "int8"]))
+    if draw(st.booleans()):
+        stated["speculation"] = {
+            "draft": draw(st.sampled_from(["eagle", "mtp", "medusa", "ngram", "llama-3.2-1b"])),
+            "tokens": draw(st.integers(1, 5)),
+            "acceptance": 0.6,
+        }
+    elif draw(st.booleans()):
+        group["pipeline"] = 2
+    if draw(st.booleans()):
+        stated["adapters"] = {"count": 9, "rank": draw(st.sampled_from([8, 24, 1000])), "slots": 2}
+    batch: dict[str, Any] = {
+        "kind": "continuous",
+        "size": draw(st.integers(4, 20)),
+        "tokens": draw(st.integers(64, 99)),
+    }
+    if draw(st.booleans()):
+        batch["memory"] = 0.8
+    if draw(st.booleans()):
+        cache: dict[str, Any] = {}
+        if draw(st.booleans()):
+            cache["block"] = draw(st.sampled_from([1, 16, 48, 512]))
+        if draw(st.booleans()):
+            cache["blocks"] = 1000
+        if draw(st.booleans()):
+            cache["host"] = {"size": "10 GB"}
+        if draw(st.booleans()):
+            cache["disk"] = {"size": "1 TB", "bandwidth": "2 GB/s"}
+        batch["prefix_cache"] = cache
+    policy = {"route": draw(st.sampled_from(["least-loaded", "round-robin"])), "batch": batch}
+    policy["order"] = draw(st.sampled_from(["arrival", "priority", "shortest"]))
+    engine = draw(st.sampled_from(["vllm", "sglang", "trtllm", "generic"]))
+    entry = {"device": draw(st.sampled_from(["b200-sxm-180gb", "mi300x"])), "group": group, "engine": engine}
+    return with_changes(models={"chat": stated}, fleet=[entry], policy=policy)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=configurations())
+def test_any_configuration_is_expressed_or_named_key_by_key(data: dict[str, Any]) -> None:
+    try:
+        run = prepare_run(scenario_from_data(data), CATALOGUE)
+    except InputError:
+        return  # a combination that no device runs
+    found = deployment(run)
+    assert found is not None
+    (command,), (replicas,) = found.commands, served_replicas(run)
+    check_documented(command)
+    said = {a.key for a in command.arguments} | set(command.option_keys) | set(named(command))
+    assert set(replicas.stated_keys()) <= said
+    assert [n for n in command.unexpressed if "has no argument for it" in n.text] == []
+    texts = files(found, "any")
+    check_manifest(texts, found)
+    for name, content in texts.items():
+        if name.endswith(".sh"):
+            body = content[content.index("exec ") :].replace("\\\n", "")
+            words = shlex.split(body, posix=True)[1:]
+            assert len(words) == len(command.words)
+    assert text(found)
+
+
+def test_the_three_engines_say_what_they_said_when_last_looked_at() -> None:
+    shown = []
+    for engine in ENGINES:
+        found = deployed(**FEATURES, **{"fleet[0].engine": engine})
+        for name, content in files(found, "golden").items():
+            shown.append(f"==== {engine}: {name}\n{content}")
+    actual = "\n".join(shown)
+    if os.environ.get("WINDTUNNEL_REGENERATE"):
+        GOLDEN.write_text(actual)
+    assert actual == GOLDEN.read_text()
+
+
+def test_the_command_prints_and_writes_the_configuration(tmp_path: Path) -> None:
+    scenario = ROOT / "scenarios" / "serving" / "speculation.yaml"
+    run = CliRunner().invoke(cli, ["deploy", str(scenario), "--out", str(tmp_path)])
+    assert run.exit_code == 0, run.output
+    assert "vllm serve meta-llama/Llama-3.1-70B" in run.output
+    written = {path.name for path in (tmp_path / "deploy").iterdir()}
+    assert written == {"h100-sxm-80gb.sh", "kubernetes.yaml"}
+    said = CliRunner().invoke(cli, ["deploy", str(scenario), "--format", "json"])
+    assert json.loads(said.output)["commands"][0]["arguments"][0] == {"flag": "--host", "value": "0.0.0.0", "key": None}
+    none = CliRunner().invoke(cli, ["deploy", str(ROOT / "scenarios" / "mm64.yaml")])
+    assert isinstance(none.exception, InputError) and "no serving engine" in none.exception.problem
+
+
+def test_a_plan_writes_the_configuration_of_the_recommended_fleet(tmp_path: Path) -> None:
+    """The searched values are in the commands, and only entries of the fleet."""
+    data = with_changes(
+        fleet=[
+            {"device": "h100-sxm-80gb", "price": "3 USD/h", "engine": "vllm"},
+            {"device": "b200-sxm-180gb", "price": "30 USD/h", "engine": "sglang"},
+        ],
+        targets=["ttft p99 <= 5 s"],
+        plan={"search": {"policy.batch.tokens": [512], "fleet[0].group.tensor": [2]}, "fleets": 1, "max": 2},
+    )
+    result = planner.plan(scenario_from_data(data), workers=1)
+    assert result.deployment is not None
+    (command,) = result.deployment.commands
+    assert command.device == "h100-sxm-80gb" and command.replicas == 1
+    assert flags(command)["--max-num-batched-tokens"] == "512" and flags(command)["--tensor-parallel-size"] == "2"
+    names = [str(path.relative_to(tmp_path)) for path in planner.save(result, tmp_path)]
+    assert names[:2] == ["plan.json", "plan.html"]
+    assert set(names[2:]) == {f"deploy/{command.name}.sh", "deploy/kubernetes.yaml"}
+    assert "Configuration to deploy" in (tmp_path / "plan.html").read_text()
+    assert json.loads((tmp_path / "plan.json").read_text())["deployment"]["commands"][0]["name"] == command.name
+    nothing = planner.plan(scenario_from_data({**data, "targets": ["ttft p99 <= 1 us"]}), workers=1)
+    assert nothing.deployment is None
+
+
+def test_a_fleet_without_decoders_has_nothing_to_deploy() -> None:
+    assert deployment(prepare_run(read_scenario(ROOT / "scenarios" / "plan-small.yaml"), CATALOGUE)) is None
