@@ -15,6 +15,10 @@ _exec = builtins.exec
 def keep_sources() -> None:
     """Make ``exec`` keep the text of functions, under a file name of its own. Calling it again has no effect."""
     builtins.exec = _keeping
+    if "-c" in sys.orig_argv[:-1]:
+        # The program stands in the command line: python -c "...".
+        source = sys.orig_argv[sys.orig_argv.index("-c") + 1]
+        linecache.cache["<string>"] = (len(source), None, source.splitlines(keepends=True), "<string>")
 
 
 def executed(source: str, names: dict[str, Any], local: Any = None) -> None:

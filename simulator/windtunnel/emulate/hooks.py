@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -26,12 +27,20 @@ _TESTS = "numba.cuda.tests"
 class _Loader(Loader):
     """Loads one of Windtunnel's modules under the name of Numba's."""
 
+    device: str | None = None
+    """The device of a process that has no session yet."""
+
     def __init__(self, module: str) -> None:
         self.module = module
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return Windtunnel's module."""
         del spec
+        if _Loader.device is not None:
+            from windtunnel.emulate import session
+
+            session.begin(session.Session(_Loader.device))
+            _Loader.device = None
         return importlib.import_module(self.module)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -74,8 +83,13 @@ def _of_numba(fullname: str) -> ModuleSpec | None:
     return PathFinder.find_spec(fullname, folders)
 
 
-def install() -> None:
-    """Make ``import numba.cuda`` load Windtunnel's modules. Raises InputError if Numba is missing or was loaded."""
+def install(device: str | None = None) -> None:
+    """Make ``import numba.cuda`` load Windtunnel's modules, here and in child processes.
+
+    ``device``: the name of the device, if no session was begun. Raises InputError if Numba is missing.
+    """
+    if device is not None:
+        _Loader.device = device
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     if find_spec("numba") is None:
@@ -88,6 +102,7 @@ def install() -> None:
     sys.meta_path.insert(0, _Finder())
     generated.keep_sources()
     # What asks whether programs run on Numba's own simulator is told that they do not.
-    from numba.core import config
-
-    config.ENABLE_CUDASIM = 0
+    os.environ["NUMBA_ENABLE_CUDASIM"] = "0"
+    config: Any = sys.modules.get("numba.core.config")
+    if config is not None:
+        config.ENABLE_CUDASIM = 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from windtunnel.core.errors import InputError, WindtunnelError, list_choices, nearest
-from windtunnel.emulate import session
+from windtunnel.emulate import children, session
 from windtunnel.emulate.hooks import install
 
 INTERFACES = ("numba",)
@@ -33,6 +33,7 @@ def begin(given: str, device: str) -> None:
     try:
         emulated.accelerator()
         install()
+        children.announce(device)
     except WindtunnelError as error:
         raise pytest.UsageError(str(error)) from None
     session.begin(emulated)

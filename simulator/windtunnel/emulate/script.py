@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.core.errors import Finding, InputError
-from windtunnel.emulate import session
+from windtunnel.emulate import children, session
 from windtunnel.emulate.hooks import install
 
 _INTERNAL = str(Path(__file__).resolve().parents[1])
@@ -26,6 +26,7 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
     emulated = session.Session(device, options)
     emulated.accelerator()  # an unknown device is an error before the program begins
     install()
+    children.announce(device)
     before = session.begin(emulated)
     argv, path = sys.argv, list(sys.path)
     sys.argv, sys.path[0:0] = [str(script), *arguments], [str(script.resolve().parent)]

@@ -194,11 +194,16 @@ class CallReader(FunctionReader):
     ) -> Value:  # fmt: skip
         """Return the value of a device function whose signature states the types of its arguments and its result."""
         kinds, returned = stated
-        values = [
-            number(self.numeric(node, value), kind) if kind is not None else value
-            for value, kind in zip(given, kinds, strict=True)
-        ]
-        result = self._function(node, function, list(values), named)
+        values: list[Value] = []
+        for value, kind in zip(given, kinds, strict=True):
+            made = value if kind is None else self.numeric(node, value)
+            if isinstance(made, Cplx) and not isinstance(kind, rules.Complex):
+                listed = ", ".join(rules.name_of(self.numeric(node, one).type) for one in given)
+                self.refuse(
+                    node, f"Invalid use of type {function.__name__} with parameters ({listed})", "its signature"
+                )
+            values.append(number(made, kind) if isinstance(made, (Num, Cplx)) and kind is not None else made)
+        result = self._function(node, function, values, named)
         if returned is None or (isinstance(result, Const) and result.value is None):
             return result
         return number(self.numeric(node, result), returned)

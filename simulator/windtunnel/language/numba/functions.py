@@ -231,7 +231,8 @@ class FunctionReader(IntrinsicReader):
                 side = ir.Call(line, f"math.{f}", [copy(angle)], type=F64)
                 both.append(ir.Binary(line, "*", copy(radius), side, type=F64))
             # Along the real axis the imaginary part is 0, also of an endless length.
-            real = ir.Binary(line, "==", copy(angle), literal(line, 0.0, F64), type=BOOL)
+            on_axis = ir.Binary(line, "==", copy(angle), literal(line, 0.0, F64), type=BOOL)
+            real = ir.Logic(line, "and", on_axis, ir.Call(line, "math.isinf", [copy(radius)], type=BOOL), type=BOOL)
             zero = ir.Call(line, "math.copysign", [literal(line, 0.0, F64), copy(radius)], type=F64)
             both[1] = ir.Select(line, real, zero, both[1], type=F64)
             return self.held(Cplx(both[0], both[1], rules.C128))
