@@ -13,6 +13,7 @@ import argparse
 import collections
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,7 +59,9 @@ def pytest_runtest_protocol(item, nextitem):
 
 def pytest_runtest_logreport(report):
     if report.when == "call" or report.outcome != "passed":
-        text = "" if report.outcome != "failed" else str(getattr(report.longrepr, "reprcrash", report.longrepr))[:300]
+        crash = getattr(report.longrepr, "reprcrash", None)
+        text = "" if report.outcome != "failed" else crash.message if crash else str(report.longrepr)
+        text = text[:300]
         with open(os.environ["NUMBA_TESTS_OUT"], "a") as out:
             out.write(json.dumps([report.nodeid, report.outcome, LAUNCHES[0], text]) + "\\n")
 """
@@ -110,7 +113,9 @@ def table(outcomes: list[tuple[str, str, int, str]]) -> str:
         files[name.split("::")[0]][kind] += 1
         total[kind] += 1
         if kind == "failed":
-            failed.append((name, text.splitlines()[-1][:160] if text else ""))
+            # Without the paths of this host.
+            plain = re.sub(r"(?<![\w.])/\S*/", "", " ".join(text.split()))
+            failed.append((name, plain[:160]))
     lines = [
         "# Kernel tests of Numba CUDA on an emulated device",
         "",
