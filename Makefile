@@ -34,11 +34,12 @@ test-optional: $(TEST_STAMP)
 	WINDTUNNEL_REQUIRE=tpu $(BIN)/pytest -n 2 --dist worksteal tests/backends/test_tpu.py tests/backends/test_fake_cupy.py \
 		tests/backends/test_cupy_libraries.py tests/backends/test_cuda.py tests/conformance/test_operations.py
 
-# Benchmarks and studies that take too long for the test suite, and more seeds of the fuzz test of the engines. The
+# Benchmarks and studies that take too long for the test suite, and more seeds of the fuzz tests. The
 # benchmarks write to reports/benchmarks.
 study: $(TEST_STAMP)
 	PYTHONPATH=. $(BIN)/python -m tests.differential.fuzz 0 1000
 	PYTHONPATH=. $(BIN)/python -m tests.differential.serving_fuzz 0 500
+	PYTHONPATH=. $(BIN)/python -m tests.differential.race_fuzz 0 2000
 	$(BIN)/python benchmarks/process_engine.py --out reports/benchmarks
 	$(BIN)/python benchmarks/engines.py --out reports/benchmarks
 	$(BIN)/python benchmarks/commands.py --out reports/benchmarks

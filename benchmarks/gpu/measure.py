@@ -176,4 +176,5 @@ def main() -> None:
         print(f"{row['name']:45} {row['median_s'] * 1e6:10.1f} us  {rate:8.3f} T/s", file=sys.stderr)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -79,6 +79,9 @@ _TYPES = (
 )  # fmt: skip
 _LAZY |= {name: ("windtunnel.language.names", name) for name in _WORDS}
 _LAZY |= {name: ("windtunnel.language.types", name) for name in _TYPES}
+# A star import has the names of the kernel language. None of them is that of a builtin of Python.
+__all__ += _WORDS  # noqa: PLE0605  a tuple of names
+__all__ += _TYPES  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

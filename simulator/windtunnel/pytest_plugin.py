@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 _DEFAULT_DEVICE = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
 _MARKER = (
-    "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None, emulated=False): run "
-    f"the test on each of these devices (SKU or SKU@API; default {_DEFAULT_DEVICE}). leaks='error' fails a test that "
-    "leaves buffers allocated; faults are armed for the whole test and must occur; schedules=64 runs it 64 times, each "
-    "with the threads of its kernels in a different order; emulated=True runs it on emulated devices only. "
-    "time_s=2e-3, energy_j, launches and copied_bytes are budgets of the test."
+    "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None, strict=False, "
+    "counted=False, emulated=False): run the test on each of these devices (SKU or SKU@API; default "
+    f"{_DEFAULT_DEVICE}). leaks='error' fails a test that leaves buffers allocated; faults are armed for the whole "
+    "test and must occur; schedules=64 runs it 64 times, each with the threads of its kernels in a different order; "
+    "strict=True reports unordered writes of equal values too; counted=True prices kernels by their counted work; "
+    "emulated=True runs it on emulated devices only. time_s=2e-3, energy_j, launches and copied_bytes are budgets of "
+    "the test."
 )
-_OPTIONS = ("leaks", "faults", "seed", "interval", "schedules", "emulated")
+_OPTIONS = ("leaks", "faults", "seed", "interval", "schedules", "strict", "counted", "emulated")
 _LIMITS = ("time_s", "energy_j", "launches", "copied_bytes")
 """The budgets that a marker may state; of a test with the fixture, and of a test under ``--emulate``."""
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
@@ -215,7 +217,7 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
         seed = request.config.getoption("--accelerator-seed")
     interval = options.get("interval") or request.config.getoption("--accelerator-interval")
     faults = options.get("faults", ())
-    opened = _open(case, interval)
+    opened = _open(case, interval, strict=options.get("strict", False), counted=options.get("counted", False))
     opened.seed = seed
     log = opened.start_trace()
     request.node.stash[_OPENED] = [opened, seed, interval, log, case.schedule]
@@ -295,9 +297,9 @@ def _check_marker(options: Mapping[str, object]) -> None:
     seed = options.get("seed")
     if seed is not None and (not isinstance(seed, int) or seed < 0):
         pytest.fail(f"the marker accelerator has seed={seed!r}; expected an integer of at least 0", pytrace=False)
-    emulated = options.get("emulated", False)
-    if not isinstance(emulated, bool):
-        pytest.fail(f"the marker accelerator has emulated={emulated!r}; expected True or False", pytrace=False)
+    for name in ("emulated", "strict", "counted"):
+        if not isinstance(options.get(name, False), bool):
+            pytest.fail(f"the marker accelerator has {name}={options[name]!r}; expected True or False", pytrace=False)
     interval = options.get("interval")
     if interval not in (None, "low", "best", "high"):
         wrong(f"interval={interval!r}", ("low", "best", "high"), interval)
@@ -306,14 +308,14 @@ def _check_marker(options: Mapping[str, object]) -> None:
         wrong(f"leaks={leaks!r}", ("ignore", "error"), leaks)
 
 
-def _open(case: _Case, interval: Any) -> Accelerator:
+def _open(case: _Case, interval: Any, *, strict: bool, counted: bool) -> Accelerator:
     from windtunnel.core.errors import WindtunnelError
     from windtunnel.library.devices import open_device, open_real_device
 
     try:
         if case.backend == _REAL:
             return open_real_device(case.device)
-        return open_device(case.device, interval=interval, schedule=case.schedule)
+        return open_device(case.device, interval=interval, schedule=case.schedule, strict=strict, counted=counted)
     except WindtunnelError as error:
         problem = str(error)
     # A device that is not present fails the test, because a skipped test proves nothing.

@@ -48,7 +48,7 @@ def test_what_is_no_size_is_refused(device_under_test: Any) -> None:
             device_under_test.empty(shape)
         assert device_under_test.allocated_bytes == 0
 
-    for_each([0, (3, 0), (), -1, (2, -3), 2.5, (2.5,), "3", None], check)
+    for_each([(), -1, (2, -1), (2, -3), 2.5, (2.5,), "3", None], check)
 
 
 def test_what_is_no_element_is_refused(device_under_test: Any) -> None:
@@ -122,9 +122,11 @@ def test_other_types_and_more_elements_are_refused(device_under_test: Any) -> No
     for program, says in (
         (lambda: buffer.copy_from(np.ones(4)), "float64 elements for a buffer of float32"),
         (lambda: buffer.copy_to(np.ones(4, np.int32)), "int32 elements for a buffer of float32"),
-        (lambda: buffer.copy_from(np.ones(5, np.float32)), "5 elements for a buffer of 4"),
-        (lambda: buffer.copy_to(np.ones((3, 2), np.float32)), "6 elements for a buffer of 4"),
+        (lambda: buffer.copy_from(np.ones(5, np.float32)), r"shape \(5,\) for a buffer of shape \(4,\)"),
+        (lambda: buffer.copy_to(np.ones((3, 2), np.float32)), r"shape \(3, 2\) for a buffer of shape \(4,\)"),
+        (lambda: buffer.copy_from(np.ones((2, 2), np.float32)), r"shape \(2, 2\) for a buffer of shape \(4,\)"),
         (lambda: buffer.copy_within(device_under_test.empty(5)), "does not fit into"),
+        (lambda: buffer.copy_within(device_under_test.empty((2, 2))), "does not fit into"),
         (lambda: buffer.copy_within(device_under_test.empty(4, np.int32)), "does not fit into"),
     ):
         with pytest.raises(errors.InvalidArgument, match=says):
@@ -142,13 +144,13 @@ def test_an_array_that_cannot_be_written_is_refused(device_under_test: Any) -> N
 
 
 def test_part_of_a_buffer_is_copied_and_the_rest_stays(device_under_test: Any) -> None:
-    buffer, found = device_under_test.to_device(np.zeros((2, 3), np.float32)), np.full(2, 9, np.float32)
-    buffer.copy_from(np.array([[1], [2]], np.float32))
-    assert holds(buffer, [1, 2, 0, 0, 0, 0])
-    buffer.copy_within(device_under_test.to_device(np.array([7], np.float32)))
-    assert holds(buffer, [7, 2, 0, 0, 0, 0])
+    buffer, found = device_under_test.to_device(np.zeros((3, 2), np.float32)), np.full((1, 2), 9, np.float32)
+    buffer.copy_from(np.array([[1, 2], [3, 4]], np.float32))
+    assert holds(buffer, [1, 2, 3, 4, 0, 0])
+    buffer.copy_within(device_under_test.to_device(np.array([[7, 8]], np.float32)))
+    assert holds(buffer, [7, 8, 3, 4, 0, 0])
     buffer.copy_to(found)
-    assert list(found) == [7, 2]
+    assert found.tolist() == [[7, 8]]
 
 
 CUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -189,8 +191,8 @@ def test_no_elements_are_copied_as_such(device_under_test: Any) -> None:
     buffer.copy_from(empty)
     buffer.copy_to(empty)
     assert holds(buffer, [1, 1, 1])
-    with pytest.raises(errors.InvalidArgument):
-        device_under_test.to_device(empty)
+    nothing = device_under_test.to_device(empty)
+    assert nothing.shape == device_under_test.to_host(nothing).shape == (2, 0)
 
 
 def test_a_buffer_is_given_through_where_it_is_and_nowhere_else(device_under_test: Any, other_device: Any) -> None:

@@ -285,10 +285,26 @@ def test_memory_that_is_shared_with_the_host_does_not_move() -> None:
         (
             lambda d: d.empty(3).copy_from(np.ones(4, np.float32)),
             errors.InvalidArgument,
-            "4 elements for a buffer of 3",
+            "shape (4,) for a buffer of shape (3,)",
         ),
-        (lambda d: d.empty(3).copy_to(np.ones(4, np.float32)), errors.InvalidArgument, "4 elements for a buffer of 3"),
-        (lambda d: d.empty((2, 0)), errors.InvalidArgument, "not an array of numbers"),
+        (
+            lambda d: d.empty(3).copy_to(np.ones(4, np.float32)),
+            errors.InvalidArgument,
+            "(4,) for a buffer of shape (3,)",
+        ),
+        (
+            lambda d: d.empty(10).copy_from(np.ones((2, 5), np.float32)),
+            errors.InvalidArgument,
+            "shape (2, 5) for a buffer of shape (10,)",
+        ),
+        (
+            lambda d: d.empty((2, 5)).copy_to(np.ones(10, np.float32)),
+            errors.InvalidArgument,
+            "shape (10,) for a buffer of shape (2, 5)",
+        ),
+        (lambda d: d.empty((2, 5)).copy_within(d.empty((5, 2))), errors.InvalidArgument, "2 x 5"),
+        (lambda d: d.empty((2, -1)), errors.InvalidArgument, "not an array of numbers"),
+        (lambda d: d.empty(()), errors.InvalidArgument, "not an array of numbers"),
         (lambda d: d.empty(3, object), errors.InvalidArgument, "not an array of numbers"),
     ],
 )
@@ -343,8 +359,9 @@ def test_a_launch_configuration_covers_its_elements_within_the_limits() -> None:
     check_all(product(("cuda", "hip", "metal", "wgpu", "native"), (1, 31, 256, 257, MILLION, 65_535 * 256)), covers)
     check_all(product(("cuda", "hip", "metal", "native"), (10**10,)), covers)
     assert dims(7) == (7, 1, 1) and dims((1, 2)) == (1, 2, 1)
-    with pytest.raises(ValueError, match="launch"):
-        launch_configuration(0, limits_of("cuda"))
+    assert launch_configuration(0, limits_of("cuda")) == launch_configuration(1, limits_of("cuda"))
+    with pytest.raises(ValueError, match="-1 elements"):
+        launch_configuration(-1, limits_of("cuda"))
 
 
 @windtunnel.kernel

@@ -282,7 +282,7 @@ def test_a_corrupted_bit_is_one_of_those_that_were_copied(device: Accelerator) -
         a.copy_from(one)
         a.copy_within(device.empty(1, np.uint8))
         strided = np.zeros((10, 10), np.uint8)[::2, ::3]
-        device.copy_out(strided, device.empty(strided.size, np.uint8))
+        device.copy_out(strided, device.empty(strided.shape, np.uint8))
     assert np.unpackbits(strided).sum() == 1
     assert np.unpackbits(device.to_host(a)[1:]).sum() == 0
     assert len(plan.log) == 3 and all(": bit " in line for line in plan.log)

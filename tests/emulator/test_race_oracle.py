@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from windtunnel.core.errors import DataRace
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.device.executable import Executable
-from windtunnel.emulator.races import shadow_memory
+from windtunnel.emulator.races import records
 from windtunnel.emulator.threads import clocks
 from windtunnel.emulator.threads.arrays import ThreadArray
 from windtunnel.emulator.threads.state import Thread
@@ -232,7 +232,7 @@ def test_side_by_side_the_same_races_are_seen(
         found = Executable(function).specialised([a, seen])
         grid, block = (BLOCKS, 1, 1), (THREADS, 1, 1)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shadow_memory._NumpyBudget, "allows", classmethod(lambda *_: not compiled))
+            patch.setattr(records, "_PYTHON_WORK", 0 if compiled else 2**60)
             try:
                 if side_by_side:
                     Executable.launch(found, grid, block, [a, seen], device="l4", warp=width)

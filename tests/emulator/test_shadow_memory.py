@@ -19,7 +19,7 @@ from windtunnel.emulator.common.layout import Chunk, layout_of
 from windtunnel.emulator.common.symbolic import AffineValue
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LockstepArray, SharedArray
 from windtunnel.emulator.lockstep.barriers import barrier
-from windtunnel.emulator.races import rule, shadow_memory
+from windtunnel.emulator.races import records, shadow_memory
 from windtunnel.language import ir
 from windtunnel.language.types import F32
 
@@ -27,18 +27,11 @@ GRID, WARP, SIZE = (3, 1, 1), 4, 64
 PROGRAM = ir.Program("program", "program.py", 1, "", (), [], ())
 
 
-class Looking(rule.NumpyRecords):
+class Looking(shadow_memory.ShadowMemory):
     """The rule itself, at every access."""
 
-    def read(self, memory: Any, lanes: Any, line: int, position: Any) -> None:  # type: ignore[override]
-        super().read(memory, self._access(lanes, line, position))
-
-    def write(self, memory: Any, lanes: Any, line: int, position: Any, value: Any, *, atomic: bool) -> None:  # type: ignore[override]
-        super().write(memory, self._access(lanes, line, position), value, atomic=atomic)
-
-    @staticmethod
-    def _access(lanes: Any, line: int, position: Any) -> rule.Access:
-        return rule.Access(lanes, line, position, lanes.chunk.epochs, lanes.chunk.warp_epochs)
+    def _add_to_log(self, *_: Any) -> bool:
+        return False
 
 
 def chosen(lanes: Lanes, who: Any, forms: bool) -> Lanes | None:
@@ -90,7 +83,7 @@ def run(program: Any, block: Any, own: bool, *, forms: bool, looking: bool, ther
                 launch, ir.Declare(1, "part", "shared", (SIZE,), F32), chunk, checked=True
             )
             if looking:
-                memory.shadow = Looking(memory.flat.size, threads, WARP)  # type: ignore[assignment]
+                memory.shadow = Looking(memory.flat.size, threads, WARP)
             found.append(memory.flat)
         elif kept is None:
             memory = kept = GlobalArray(launch, "x", (SIZE,), flat)
@@ -205,7 +198,7 @@ def test_what_is_put_down_is_found_as_what_is_looked_at(
     compiled: bool, program: Any, block: Any, own: bool, there: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shadow_memory, "_NUMPY_WORK", 0 if compiled else 2**60)
+        patch.setattr(records, "_PYTHON_WORK", 0 if compiled else 2**60)
         fast = run(program, block, own, forms=True, looking=False, there=there)
     assert fast == run(program, block, own, forms=False, looking=True, there=there)
 

@@ -143,8 +143,8 @@ def test_it(accelerator):
     assert re.search(r"^>\s+accelerator.launch\(races", done.stdout, re.MULTILINE)
     assert "???" not in done.stdout
     assert "DataRace: races on h100-sxm-80gb: data race on element 0 of 'x'" in done.stdout
-    assert "rule.py" not in done.stdout
-    assert "rule.py" in project.run(text, "--full-trace").stdout
+    assert "shadow_memory.py" not in done.stdout
+    assert "shadow_memory.py" in project.run(text, "--full-trace").stdout
 
 
 def test_the_same_test_takes_the_same_time_wherever_it_runs(project: Project) -> None:
@@ -291,7 +291,7 @@ def test_the_page_for_strangers_works_as_it_is_written(project: Project) -> None
     assert blocks[0].startswith("# test_add.py\n")
     (project.folder / "test_add.py").write_text("\n\n".join(blocks))
     done = project.run("", "test_add.py")
-    assert done.returncode == 0 and "7 passed" in done.stdout, done.stdout
+    assert done.returncode == 0 and "8 passed" in done.stdout, done.stdout
     shown = "allocate on l4: no memory is free (fault 'out_of_memory call=3', seed 0): cuda error 2"
     assert shown in page
     again = project.run(

@@ -68,7 +68,8 @@ WITHIN: dict[str, dict[str, set[str]]] = {
         "races": {"common"},
         "lockstep": {"common", "races"},
         "threads": {"common", "races"},
-        "device": {"common", "races", "lockstep", "threads"},
+        "work": {"common", "lockstep"},
+        "device": {"common", "races", "lockstep", "threads", "work"},
     },
 }
 # Every other folder of `backends` is a back end, which needs no line here.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from pathlib import Path
 
@@ -49,3 +50,11 @@ def test_every_function_of_numbers_is_on_the_page() -> None:
 def test_every_type_is_on_the_page() -> None:
     names = {*SCALARS, *ALIASES}
     assert names <= SAID, sorted(names - SAID)
+
+
+def test_a_star_import_has_the_names_of_the_language_and_no_builtin() -> None:
+    module: dict[str, object] = {}
+    exec("from windtunnel import *", module)  # noqa: S102  a star import is allowed at the top of a module only
+    assert {*THREAD_LANGUAGE, *SCALARS, *ALIASES} - {"bool"} <= set(module)
+    assert {"kernel", "device", "errors"} <= set(module)
+    assert not (set(module) - {"__builtins__"}) & set(dir(builtins))

@@ -63,7 +63,9 @@ def emulated_program(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The device of a test: that of all tests, or one of its own if the marker names devices or a schedule."""
     name = getattr(request, "param", None)
     options = options_of(request.node)
-    settings: dict[str, Any] = {key: options[key] for key in ("interval", "strict", "schedule") if key in options}
+    settings: dict[str, Any] = {
+        key: options[key] for key in ("interval", "strict", "counted", "schedule") if key in options
+    }
     if name is None and not settings:
         yield session.current.accelerator()
         return

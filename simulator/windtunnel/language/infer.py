@@ -1,8 +1,9 @@
 """Infers the types of a kernel's expressions and variables from those of its parameters.
 
 A variable has one type: the common type of all values that are assigned to it. Literals are weak: as in NumPy 2, they
-take the type of the other operand, and alone are ``i32``, ``u32`` or ``f32``. ``/`` of integers is ``f32``; ``//`` and
-``%`` round down, as in Python. A value that is stored into an array is converted to the type of its elements.
+take the type of the other operand, and alone are ``i32``, ``u32`` or ``f32``. ``/`` and the mathematical functions of
+integers are ``f32``, and ``f64`` for integers of 64 bits; ``//`` and ``%`` round down, as in Python. A value that is
+stored into an array is converted to the type of its elements.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ class _Inference:
             return I32 if left_kind == BOOL else left_kind
         kind = self._unify(left_kind, right_kind, line)
         if op == "/" and kind.kind != "float":
-            return F64 if kind.bits == 64 else (_FLOAT if kind in _WEAK else F32)
+            return _float_of_integer(kind)
         if kind == BOOL and op not in ("&", "|", "^"):
             return I32
         return kind
@@ -202,7 +203,7 @@ class _Inference:
         kind = self._kind(e.operand)
         if e.to == I32:
             return I64 if kind.bits == 64 else I32
-        return F64 if kind == F64 else F32
+        return F64 if kind.bits == 64 else F32
 
     def _call_kind(self, op: str, arguments: Sequence[ir.Expr], line: int) -> Scalar:
         if op in ("math.isnan", "math.isinf"):
@@ -216,7 +217,7 @@ class _Inference:
             kind = self._unify(kind, self._kind(other), line)
         if op.startswith("bits"):
             return kind
-        return kind if kind.kind == "float" else _FLOAT if kind in _WEAK else F32
+        return kind if kind.kind == "float" else _float_of_integer(kind)
 
     # Writing them in.
 
@@ -396,6 +397,11 @@ class _Inference:
 
     def _refuse(self, line: int, problem: str, expected: str | None = None) -> NoReturn:
         raise KernelError(problem, where=Location(*self.program.place_of(line)), expected=expected)
+
+
+def _float_of_integer(kind: Scalar) -> Scalar:
+    """Return the type of a quotient or a mathematical function of integers."""
+    return _FLOAT if kind in _WEAK else F64 if kind.bits == 64 else F32
 
 
 def _literal_kind(value: float | bool) -> Scalar:

@@ -6,8 +6,10 @@ are inlined, and chained comparisons and augmented assignments are expanded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NoReturn
 
 from windtunnel.core.errors import InputError
@@ -299,6 +301,8 @@ RAISED: Final = 1 << 20
 
 A line number thereby identifies the file as well, and remains one number, which race detection records.
 """
+_BENIGN = re.compile(r"#\s*windtunnel:\s*benign\b")
+"""The comment of a line whose accesses may race."""
 
 
 @dataclass(frozen=True)
@@ -334,10 +338,25 @@ class Program:
     helpers: Sequence[Helper] = ()
     """The functions whose calls were inlined."""
 
+    @property
+    def _sources(self) -> list[tuple[int, Sequence[str]]]:
+        """The first line and the lines of the kernel and of each helper."""
+        return [(self.line, self.source), *((helper.line + helper.raised, helper.source) for helper in self.helpers)]
+
     def text_of(self, line: int) -> str:
         """Return a line of the source, stripped."""
-        known = [(self.line, self.source), *((helper.line + helper.raised, helper.source) for helper in self.helpers)]
+        known = self._sources
         return next((source[line - first].strip() for first, source in known if 0 <= line - first < len(source)), "")
+
+    @cached_property
+    def benign_lines(self) -> frozenset[int]:
+        """The lines marked ``# windtunnel: benign``, whose accesses may race."""
+        return frozenset(
+            first + number
+            for first, source in self._sources
+            for number, text in enumerate(source)
+            if _BENIGN.search(text)
+        )
 
     def place_of(self, line: int) -> tuple[str, int]:
         """Return the file and the line in it of a line of the tree."""

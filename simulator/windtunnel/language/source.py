@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from types import FunctionType
 from typing import Any, Final
 
 from windtunnel.core.errors import InputError, Location
@@ -35,6 +36,10 @@ class KernelError(InputError):
     def lines(self) -> tuple[int, ...]:
         """The line of the error, as in a finding; empty if it concerns no line."""
         return () if self.where.line is None else (self.where.line,)
+
+
+class UnreadableSourceError(KernelError):
+    """The source of a Python function cannot be read, so that it is unknown what kind of kernel it is."""
 
 
 @dataclass(frozen=True)
@@ -106,22 +111,46 @@ def source_of(function: Callable[..., Any]) -> Source:
     name = getattr(plain, "__name__", repr(plain))
     if not inspect.isfunction(plain):
         raise KernelError(f"'{name}' is not a Python function", expected="a function, defined with def")
+    code = plain.__code__
+    if code.co_name == "<lambda>" or code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        where = Location(code.co_filename, code.co_firstlineno)
+        raise KernelError(f"'{name}' is not a plain function", where=where, expected="def, not async or lambda")
+    lines, first, file, definition = _text_of(plain)
+    return Source(plain, file, first, tuple(lines), definition, _environment(plain), _assigned(definition))
+
+
+def _text_of(function: FunctionType) -> tuple[list[str], int, str, ast.FunctionDef]:
+    """Return the lines of a function, the number of the first, their file, and the syntax tree.
+
+    They are taken from the file, or from `linecache`, where notebooks and generators of code put the text that they
+    execute. Raises UnreadableSourceError.
+    """
+    code = function.__code__
     try:
-        lines, first = inspect.getsourcelines(plain)
-        file = inspect.getsourcefile(plain) or plain.__code__.co_filename
-    except (OSError, TypeError):
-        raise KernelError(
-            f"the source of '{name}' cannot be read",
-            expected="a function in a file; kernels are compiled from their source",
-        ) from None
-    tree = ast.parse(textwrap.dedent("".join(lines)))
+        lines, first = inspect.getsourcelines(function)
+        file = inspect.getsourcefile(function) or code.co_filename
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, IndexError, SyntaxError):
+        raise _unreadable(function) from None
     ast.increment_lineno(tree, first - 1)
     definition = tree.body[0]
-    if not isinstance(definition, ast.FunctionDef):
-        raise KernelError(
-            f"'{name}' is not a plain function", where=Location(file, first), expected="def, not async or lambda"
-        )
-    return Source(plain, file, first, tuple(lines), definition, _environment(plain), _assigned(definition))
+    # There may be another text under the name of the file: it has changed, or the code was executed under that name.
+    if not isinstance(definition, ast.FunctionDef) or definition.name != code.co_name:
+        raise _unreadable(function)
+    named = tuple(argument.arg for argument in (*definition.args.posonlyargs, *definition.args.args))
+    if named != code.co_varnames[: code.co_argcount]:
+        raise _unreadable(function)
+    return lines, first, file, definition
+
+
+def _unreadable(function: FunctionType) -> UnreadableSourceError:
+    code = function.__code__
+    return UnreadableSourceError(
+        f"the source of '{function.__name__}' cannot be read: it was defined in {code.co_filename!r}, line "
+        f"{code.co_firstlineno}, whose text is not there",
+        expected="a function in a file or a notebook, or text that is in linecache.cache under the name that was given "
+        "to compile(); kernels are compiled from their source",
+    )
 
 
 def _environment(function: Callable[..., Any]) -> dict[str, object]:
@@ -141,13 +170,18 @@ def by_thread(function: Callable[..., Any]) -> bool:
 
     It is, if the function or one that it calls uses a name of the kernel language, or a parameter is annotated with one
     of its types. It also is, if the function only reads and assigns single elements of its parameters (``a[0] += 1``).
+
+    Raises UnreadableSourceError for a Python function without source. Called on whole arrays it would compute something
+    else, if it was written for one thread.
     """
     if isinstance(function, TypedKernel):
         return True
     try:
         source = source_of(function)
+    except UnreadableSourceError:
+        raise
     except KernelError:
-        return False  # without source it cannot be compiled, but it can be called on whole arrays
+        return False  # a callable that is no plain function, such as one of NumPy's, works on whole arrays
     if source.positions or form_of(function) is not None:
         return True
     return _annotated(source) or _worded(source, set()) or _single_elements(source)

@@ -31,6 +31,8 @@ def open_device(
     leaks: Literal["ignore", "error"] = "ignore",
     schedule: int | None = None,
     checked: bool = True,
+    strict: bool = False,
+    counted: bool = False,
 ) -> Accelerator:
     """Open an emulated accelerator, ``SKU`` or ``SKU@API``.
 
@@ -43,6 +45,9 @@ def open_device(
         leaks: "error" raises `Leak` if the device is closed while memory is allocated or a ring kernel runs.
         schedule: The seed of the order in which the threads of a kernel are executed one by one. See ``explore``.
         checked: Whether kernels and the order of streams are checked for errors.
+        strict: Whether two unordered writes of an equal value to one element are a `DataRace`.
+        counted: Whether the work of kernels that state none is counted, for the clock. Otherwise they move the contents
+            of their arrays once.
 
     Raises:
         InputError: The device is not in the catalogue, or another argument is not valid.
@@ -62,7 +67,14 @@ def open_device(
     if schedule is not None and (isinstance(schedule, bool) or not isinstance(schedule, int) or schedule < 0):
         raise InputError(f"{schedule!r} is not a valid schedule", expected="a seed: an integer of at least 0")
     model = device_model(name, catalogue or shipped_catalogue(), calibration)
-    return Accelerator(EmulatedContext(model, host, interval, checked=checked, schedule=schedule), leaks=leaks)
+    if not isinstance(strict, bool):
+        raise InputError(f"{strict!r} is not a valid value of strict", expected="True or False")
+    if not isinstance(counted, bool):
+        raise InputError(f"{counted!r} is not a valid value of counted", expected="True or False")
+    if strict and not checked:
+        raise InputError("strict=True needs the checks that checked=False turns off", expected="checked=True")
+    context = EmulatedContext(model, host, interval, checked=checked, strict=strict, counted=counted, schedule=schedule)
+    return Accelerator(context, leaks=leaks)
 
 
 def explore(
@@ -70,17 +82,21 @@ def explore(
     device: str,
     *,
     schedules: int | Sequence[int] = 64,
+    strict: bool = False,
     catalogue: Catalogue | None = None,
 ) -> Exploration:
     """Run ``program(accelerator)`` on a new ``device`` for each schedule of its kernels' threads.
 
-    ``schedules`` is the number of schedules, or their seeds. The exception of the first schedule that fails (a finding,
-    or an assertion of the program) has a note with the seed and how to repeat it. See ``docs/kernels.md``.
+    ``schedules`` is the number of schedules, or their seeds, and ``strict`` is as for ``device``. The exception of the
+    first schedule that fails (a finding, or an assertion of the program) has a note with the seed and how to repeat it.
+    See ``docs/kernels.md``.
     """
     from windtunnel.runtime.explore import explored
 
     catalogue = catalogue or shipped_catalogue()
-    return explored(program, lambda seed: open_device(device, catalogue=catalogue, schedule=seed), schedules)
+    return explored(
+        program, lambda seed: open_device(device, catalogue=catalogue, schedule=seed, strict=strict), schedules
+    )
 
 
 def open_real_device(name: str) -> Accelerator:

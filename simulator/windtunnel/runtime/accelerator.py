@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from numbers import Real
 from operator import index
 from typing import Any, Literal, Self, get_args
 
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.errors import InputError, InvalidArgument, Leak, UnsupportedOperationError, list_choices, nearest
-from windtunnel.runtime.budget import Budget
+from windtunnel.runtime.budget import Budget, checked_limits
 from windtunnel.runtime.buffers import Buffer, leak_of
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.fault_injection import ArmedFaults, FaultInjector
@@ -25,6 +24,7 @@ from windtunnel.runtime.interface import Context, DeviceInfo, Dims, Event, Funct
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.launch_checks import LaunchChecks, marked
 from windtunnel.runtime.limits import launch_configuration
+from windtunnel.runtime.profile import Profile
 from windtunnel.runtime.ring import RingKernel, RingSpec, record_type
 
 _CAPTURING = "this call is not allowed while a graph is captured"
@@ -144,16 +144,14 @@ class Accelerator:
         except TypeError as error:
             raise self.make_error(InvalidArgument, "allocate", f"{shape!r} elements of {dtype!r}: {error}") from None
         size = math.prod(sides) * element.itemsize
-        if element.hasobject or element.kind in "USMm" or size <= 0 or min(sides, default=0) < 1:
-            raise self.make_error(
-                InvalidArgument, "allocate", f"{sides} elements of {element} are not an array of numbers"
-            )
+        if element.hasobject or element.kind in "USMm" or not element.itemsize or not sides or min(sides) < 0:
+            problem = f"{sides} elements of {element} are not an array of numbers"
+            raise self.make_error(InvalidArgument, "allocate", problem)
         if kind not in get_args(MemoryKind):
-            kinds = get_args(MemoryKind)
-            problem = f"'{kind}' is not a kind of memory"
+            kinds, problem = get_args(MemoryKind), f"'{kind}' is not a kind of memory"
             raise InputError(problem, expected=list_choices(kinds), nearest=nearest(kind, kinds))
         self.injector.before_call("allocate")
-        memory = self.context.allocate(size, kind)
+        memory = self.context.allocate(max(size, element.itemsize), kind)  # an empty array has an address too
         self.counters.allocations += 1
         return Buffer(self, memory, sides, element)
 
@@ -189,7 +187,8 @@ class Accelerator:
         values = np.asarray(array)
         self.check_buffer(buffer, "copy in")
         buffer.check(values, "copy in")
-        if self._captured(stream, lambda graph, after: graph.copy_in(buffer, values, after=after, pinned=pinned)):
+        add = lambda graph, after: graph.copy_in(buffer, values, after=after, pinned=pinned)  # noqa: E731
+        if not values.size or self._captured(stream, add):
             return
         with self.injector.copying("copy_in") as corrupted:
             self.context.copy_in(buffer.memory, values, stream, pinned=pinned)
@@ -204,7 +203,8 @@ class Accelerator:
         """Copy from a buffer to an existing array of the host. To pageable memory the host waits for the copy."""
         self.check_buffer(buffer, "copy out")
         buffer.check(array, "copy out", written=True)
-        if self._captured(stream, lambda graph, after: graph.copy_out(array, buffer, after=after, pinned=pinned)):
+        add = lambda graph, after: graph.copy_out(array, buffer, after=after, pinned=pinned)  # noqa: E731
+        if not array.size or self._captured(stream, add):
             return
         with self.injector.copying("copy_out") as corrupted:
             self.context.copy_out(array, buffer.memory, stream, pinned=pinned)
@@ -222,7 +222,7 @@ class Accelerator:
         """Copy from one buffer of the device to another."""
         self.check_buffer(to, "copy within")
         to.check_fits(buffer, "copy within")
-        if self._captured(stream, lambda graph, after: graph.copy_within(to, buffer, after=after)):
+        if not buffer.size or self._captured(stream, lambda graph, after: graph.copy_within(to, buffer, after=after)):
             return
         with self.injector.copying("copy_within") as corrupted:
             self.context.copy_within(to.memory, buffer.memory, stream)
@@ -539,16 +539,7 @@ class Accelerator:
         UnsupportedOperationError if energy is limited and the device has no energy counter.
         """
         given = {"time_s": time_s, "energy_j": energy_j, "launches": launches, "copied_bytes": copied_bytes}
-        for name in unknown:
-            raise InputError(
-                f"expect() has no limit '{name}'", expected=list_choices(given), nearest=nearest(name, given)
-            )
-        limits = {name: limit for name, limit in given.items() if limit is not None}
-        for name, limit in limits.items():
-            if not isinstance(limit, Real) or not 0 <= limit < math.inf:
-                raise InputError(f"a budget of {name} {limit!r}", expected="a number from 0")
-        if not limits:
-            raise InputError("expect() has no limit", expected=list_choices(given))
+        limits = checked_limits(given, unknown)
         if energy_j is not None and math.isnan(self.energy_j):
             raise UnsupportedOperationError(f"{self.name} has no energy counter, so energy_j cannot be checked")
         return Budget(self.name, limits, self.usage, lambda: self.context.program_clock_s)
@@ -556,12 +547,20 @@ class Accelerator:
     def usage(self) -> dict[str, float]:
         """Return the usage so far, including work that is under way: time (s), energy (J), launches, copied bytes."""
         clock_s, energy_j = self.context.totals_when_idle()
-        return {
-            "time_s": clock_s,
-            "energy_j": energy_j,
-            "launches": self.counters.launches,
-            "copied_bytes": self.counters.copied_bytes,
-        }
+        calls = {"launches": self.counters.launches, "copied_bytes": self.counters.copied_bytes}
+        return {"time_s": clock_s, "energy_j": energy_j, **calls}
+
+    @contextmanager
+    def profile(self) -> Iterator[Profile]:
+        """Profile the launches of the block: see docs/testing.md. A real device has profilers of its own."""
+        if not self.info.virtual:
+            raise UnsupportedOperationError(f"{self.name} is a real device; use its profiler, such as Nsight Compute")
+        profile, work = Profile(self.name), self.context.work
+        before, work.profile = work.profile, profile.launches
+        try:
+            yield profile
+        finally:
+            work.profile = before
 
     def start_trace(self) -> list[Any]:
         """Return a list that grows with all later work: name, engine, stream, start and end in ticks."""

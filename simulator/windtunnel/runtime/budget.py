@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from numbers import Real
 
-from windtunnel.core.errors import WindtunnelError
+from windtunnel.core.errors import InputError, WindtunnelError, list_choices, nearest
 from windtunnel.core.units import format_quantity
 
 Usage = Mapping[str, float]
@@ -20,6 +22,19 @@ _UNITS = {"time_s": "s", "energy_j": "J"}
 
 def _shown(name: str, amount: float) -> str:
     return format_quantity(amount, _UNITS[name], 4) if name in _UNITS else f"{amount:,.0f}"
+
+
+def checked_limits(given: Mapping[str, float | None], unknown: Mapping[str, object]) -> Usage:
+    """Return the limits that are stated. Raises InputError if there is none, or one is unknown or invalid."""
+    for name in unknown:
+        raise InputError(f"expect() has no limit '{name}'", expected=list_choices(given), nearest=nearest(name, given))
+    limits = {name: limit for name, limit in given.items() if limit is not None}
+    for name, limit in limits.items():
+        if not isinstance(limit, Real) or not 0 <= limit < math.inf:
+            raise InputError(f"a budget of {name} {limit!r}", expected="a number from 0")
+    if not limits:
+        raise InputError("expect() has no limit", expected=list_choices(given))
+    return limits
 
 
 class Budget:

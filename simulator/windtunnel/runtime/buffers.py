@@ -70,8 +70,8 @@ class Buffer:
     def check(self, array: np.ndarray, operation: str, *, written: bool = False) -> None:
         """Check that ``array`` can be copied to this buffer, or, if ``written``, from it.
 
-        Raises InvalidArgument if the element types differ, the array has more elements than the buffer, or it is
-        read-only and must be written.
+        The array has the buffer's shape, or is the first part of it along the first axis, or has no elements. Raises
+        InvalidArgument if it has another shape or element type, or is read-only and must be written.
         """
         self.check_not_freed(operation)
         if not isinstance(array, np.ndarray):
@@ -80,17 +80,22 @@ class Buffer:
             raise self._wrong(operation, "the array is read-only")
         if array.dtype != self.dtype:
             raise self._wrong(operation, f"{array.dtype} elements for a buffer of {self.dtype}")
-        if array.size > self.size:
-            raise self._wrong(operation, f"{array.size:,} elements for a buffer of {self.size:,}")
+        if array.size and not self._begins_with(array.shape or (1,)):
+            raise self._wrong(operation, f"an array of shape {array.shape} for a buffer of shape {self.shape}")
+
+    def _begins_with(self, shape: tuple[int, ...]) -> bool:
+        """Return whether an array of a shape is the first part of the buffer, along the first axis."""
+        return len(shape) == len(self.shape) and shape[1:] == self.shape[1:] and shape[0] <= self.shape[0]
 
     def check_fits(self, other: Buffer, operation: str) -> None:
         """Check that ``other`` can be copied into this buffer.
 
-        Raises InvalidArgument if the two differ in device or element type, ``other`` is larger, or both share memory.
+        Raises InvalidArgument if the two differ in device or element type, ``other`` is not of the shape of this
+        buffer's first part, or both share memory.
         """
         other.check_not_freed(operation)
         self.check_not_freed(operation)
-        if other.owner is not self.owner or other.dtype != self.dtype or other.size > self.size:
+        if other.owner is not self.owner or other.dtype != self.dtype or not self._begins_with(other.shape):
             raise self._wrong(operation, f"{other!r} does not fit into {self!r}")
         if other.memory is self.memory:
             raise self._wrong(operation, f"{self!r} overlaps itself")

@@ -7,7 +7,8 @@ device and measured for a real one, and never goes back.
 `tests/conformance` checks every back end for the following rules, where APIs differ or do not specify the behaviour.
 The rules are CUDA's, unless stated otherwise:
 
-- An allocation of zero bytes is an error (CUDA returns a null pointer); a copy of no elements has no effect.
+- An allocation of zero bytes is an error (CUDA returns a null pointer), so a buffer without elements has the memory of
+  one; a copy of no elements has no effect.
 - A copy whose two sides overlap is an error (undefined in CUDA, an error in OpenCL and WebGPU).
 - Work in a stream is in order. Blocking streams and the default stream wait for each other, non-blocking ones do not.
 - A stream that waits for an event that was not recorded does not wait; a host that does gets an error (CUDA returns at
@@ -166,6 +167,9 @@ class Context(Protocol):
 
     The accelerator sets them, to inject faults into waits.
     """
+
+    work: Any
+    """What counts and profiles launches; None on a real device."""
 
     capturing: Any
     """The ``graph.Capture`` while streams are captured; events then order its nodes and record no time."""

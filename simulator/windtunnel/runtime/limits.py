@@ -55,11 +55,12 @@ def launch_configuration(elements: int, limits: Limits, block: int = 256, *, loo
         loops: Whether the kernel loops over its elements in steps of ``gridsize(1)``, so that fewer threads suffice.
 
     Raises:
-        ValueError: There is less than one element; or the axis x does not have enough threads for all elements and
-            ``loops`` is false. The message names launches that cover them.
+        ValueError: The number is negative; or the axis x does not have enough threads for all elements and ``loops`` is
+            false. The message names launches that cover them.
     """
-    if elements < 1:
-        raise ValueError(f"{elements} elements need no launch")
+    if elements < 0:
+        raise ValueError(f"{elements} elements")
+    elements = max(elements, 1)  # a grid has a block, also for an empty array
     max_threads = min(limits.threads_per_block, limits.block[0])
     threads = _threads(min(block, max_threads, math.ceil(elements / limits.warp) * limits.warp), limits)
     blocks = math.ceil(elements / threads)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import linecache
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -269,6 +270,9 @@ class KernelFile:
                 f"the kernel file cannot be run: {text}",
                 where=Location(str(self.path), _line_of(error, str(self.path))),
             ) from error
+        # Kernels are compiled from this text when they are first launched, also if the file is gone by then.
+        text = content.decode("utf-8", "replace")
+        linecache.cache[str(self.path)] = (len(content), None, text.splitlines(keepends=True), str(self.path))
         own = {
             name: value
             for name, value in vars(module).items()

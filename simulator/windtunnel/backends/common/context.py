@@ -153,6 +153,7 @@ class RealContext(Generic[Q, M]):
         self.before_wait: Callable[[], None] = _nothing
         self.after_wait: Callable[[], None] = _nothing
         self.capturing: Any = None
+        self.work: Any = None
         self.memories: dict[int, RealMemory] = {}
         self._next_address = 1 << 20
         self._began_s = time.perf_counter()

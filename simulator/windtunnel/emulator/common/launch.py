@@ -29,6 +29,7 @@ class Launch:
         warp: Threads of a warp.
         ignores_partial_warps: Whether a warp may synchronise while some of its threads are elsewhere.
         checked: Whether reads of uninitialised variables are detected.
+        strict: Whether two unordered writes of an equal value are a data race.
     """
 
     program: ir.Program
@@ -38,6 +39,7 @@ class Launch:
     warp: int = 32
     ignores_partial_warps: bool = True
     checked: bool = True
+    strict: bool = False
 
     def thread(self, identity: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Return (``blockIdx``, ``threadIdx``) of a thread, given its number in the launch."""

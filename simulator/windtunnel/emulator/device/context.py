@@ -28,9 +28,9 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, caller
 from windtunnel.core.ticks import to_seconds, to_ticks
 from windtunnel.emulator.device.base import EmulatedDevice
-from windtunnel.emulator.device.costs import Price
 from windtunnel.emulator.device.graphs import Replay, launch_of
 from windtunnel.emulator.device.kernels import KernelLaunch, Kernels
+from windtunnel.emulator.device.launch_work import LaunchWork
 from windtunnel.emulator.device.memory import EmulatedMemory
 from windtunnel.emulator.device.ring import EmulatedRing, check_can_synchronize, start_ring
 from windtunnel.emulator.device.streams import EmulatedEvent, EmulatedStream
@@ -57,6 +57,8 @@ class EmulatedContext(EmulatedDevice):
         host: The clock of the host program; None for a clock of its own.
         interval: Which values of the device model are used: the best ones, or an end of the 90% interval.
         checked: Whether findings are looked for.
+        strict: Whether unordered writes of an equal value are a finding.
+        counted: Whether the work of kernels that state none is counted.
         schedule: Seed of the order in which threads are executed; None for the fastest order.
     """
 
@@ -67,20 +69,21 @@ class EmulatedContext(EmulatedDevice):
         interval: Interval = "best",
         *,
         checked: bool = True,
+        strict: bool = False,
+        counted: bool = False,
         schedule: int | None = None,
     ) -> None:
         super().__init__(device, host, interval, checked=checked)
         clock = None if self.order is None else self.order.default
         self.default = EmulatedStream(self, self.time.streams[DEFAULT], clock)
-        self.kernels = Kernels(self, checked=checked, schedule=schedule)
+        self.kernels = Kernels(self, checked=checked, strict=strict, schedule=schedule)
+        self.work = LaunchWork(self, self.kernels, counted=counted)
         self.memories: dict[int, EmulatedMemory] = {}
         """Live allocations by address."""
         self._allocated = 0
         self._pool: Counter[tuple[MemoryKind, int]] = Counter()
         """Freed blocks by kind and size. Allocating one of them again takes no time."""
         self._next_address = 1 << 20
-        self._constant_prices: dict[Kernel, Price] = {}
-        """The prices of kernels whose every launch is the same work."""
 
     # Memory.
 
@@ -231,11 +234,7 @@ class EmulatedContext(EmulatedDevice):
         target, costs = self._stream_or_default(stream), self.costs
         self.kernels.check(launch)
         self._migrate(target, arguments)
-        price = self._constant_prices.get(function)
-        if price is None:
-            price = costs.price_of_work(function.work_of(grid, block, arrays))
-            if function.constant:
-                self._constant_prices[function] = price
+        price = self.work.price(launch)
         self.require_design(target.time, function, arrays)
         lead = costs.dispatch_ticks + costs.latency_ticks
         span = self.enqueue(target.time, price, function.name, share=self.share_of(launch.blocks), latency=lead)
@@ -243,6 +242,7 @@ class EmulatedContext(EmulatedDevice):
         self.host.deliver(span.start)
         if self.order is not None and target.clock is not None:
             self.order.enqueue(target.clock)
+        self.work.record(launch, span)
         self.kernels.execute(launch, target.clock)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
@@ -264,7 +264,7 @@ class EmulatedContext(EmulatedDevice):
         self.host.spend(costs.dispatch_ticks)
         earliest = self.host.now + costs.latency_ticks
         begin = self.time.enqueue(target.time, "markers", "graph", 0, after=(earliest,)).end
-        replay = Replay(self, self.kernels, nodes, target)
+        replay = Replay(self, self.kernels, self.work, nodes, target)
         target.time.last = max(target.time.last, replay.run(begin))
         if target is self.default:
             self.time.enqueue(target.time, "markers", "graph", 0)

@@ -98,6 +98,7 @@ class Executable:
         device: str,
         warp: int = 32,
         checked: bool = True,
+        strict: bool = False,
         uninitialised: Sequence[np.ndarray | None] = (),
         recorders: Sequence[FootprintRecorder | None] = (),
         shared_bytes: int = 0,
@@ -117,6 +118,7 @@ class Executable:
             device: Name of the device, for messages.
             warp: Threads of a warp.
             checked: Whether findings are looked for.
+            strict: Whether unordered writes of an equal value are a finding.
             uninitialised: For each argument, flags of the elements that nothing has written. Writes clear them.
             recorders: For each argument, what records the accessed elements.
             shared_bytes: Bytes of the shared arrays that the kernel declares without a size.
@@ -129,7 +131,7 @@ class Executable:
         Raises:
             Finding: The first one.
         """
-        launch = Launch(kernel.program, grid, block, device, warp, checked=checked)
+        launch = Launch(kernel.program, grid, block, device, warp, checked=checked, strict=strict)
         blocks, threads = math.prod(grid), math.prod(block)
         lockstep = kernel.lockstep
 

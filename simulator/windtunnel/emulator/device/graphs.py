@@ -9,6 +9,7 @@ from windtunnel.core.columns import Columns
 from windtunnel.core.errors import MissingSync
 from windtunnel.emulator.device.base import EmulatedDevice
 from windtunnel.emulator.device.kernels import KernelLaunch, Kernels
+from windtunnel.emulator.device.launch_work import LaunchWork
 from windtunnel.emulator.device.stream_order import StreamOrder
 from windtunnel.emulator.device.streams import EmulatedStream
 from windtunnel.emulator.device.timeline import StreamTime
@@ -28,8 +29,10 @@ def launch_of(device: EmulatedDevice, node: Node) -> KernelLaunch:
 class Replay:
     """One replay of a graph's nodes, in order; see ``EmulatedContext.replay``."""
 
-    def __init__(self, device: EmulatedDevice, kernels: Kernels, nodes: Sequence[Node], stream: EmulatedStream) -> None:
-        self.device, self.kernels, self.nodes, self.stream = device, kernels, nodes, stream
+    def __init__(
+        self, device: EmulatedDevice, kernels: Kernels, work: LaunchWork, nodes: Sequence[Node], stream: EmulatedStream
+    ) -> None:
+        self.device, self.kernels, self.work, self.nodes, self.stream = device, kernels, work, nodes, stream
         self._clocks: dict[int, Mapping[StreamClock, int]] = {}
         """For each executed node, the clock of a node that waits for it."""
         self.finding: MissingSync | None = None
@@ -75,7 +78,7 @@ class Replay:
         share, size, lead, scale = 1.0, 0, 0, 1.0
         if node.what == "launch":
             launch = launch_of(device, node)
-            price = costs.price_of_work(node.function.work_of(node.grid, node.block, launch.arrays))
+            price = self.work.price(launch)
             lead = 0 if node is self.nodes[0] else costs.node_ticks - costs.empty_ticks
             scale, share = device.duration_scale, device.share_of(launch.blocks)
         else:
@@ -91,7 +94,9 @@ class Replay:
         )
         device.host.deliver(span.start)
         if node.what == "launch":
-            self.kernels.execute(launch_of(device, node), clock, node.where)
+            launch = launch_of(device, node)
+            self.work.record(launch, span)
+            self.kernels.execute(launch, clock, node.where)
         else:
             self._copy(node, clock, span.end)
         return span.end

@@ -57,13 +57,13 @@ class KernelLaunch:
 
 
 class Kernels:
-    """The kernels of a device. Findings are looked for if it is ``checked``.
+    """The kernels of a device. Findings are looked for if it is ``checked``; unordered equal writes too if ``strict``.
 
     ``schedule`` is the seed of the order in which threads are executed; None selects the fastest order.
     """
 
-    def __init__(self, device: EmulatedDevice, *, checked: bool, schedule: int | None) -> None:
-        self.device, self.checked, self.schedule = device, checked, schedule
+    def __init__(self, device: EmulatedDevice, *, checked: bool, strict: bool, schedule: int | None) -> None:
+        self.device, self.checked, self.strict, self.schedule = device, checked, strict, schedule
         self._executables: dict[Kernel, Executable | None] = {}
         self._resident: dict[tuple[Any, ...], int] = {}
         self._trace_hashes: list[str] = []
@@ -105,15 +105,19 @@ class Kernels:
         error.file, error.lines = file, (number,)
         return error
 
+    def compiled(self, launch: KernelLaunch) -> CompiledKernel | None:
+        """Return the compiled kernel of a launch that was checked; None for a function of whole arrays."""
+        executable = self._executables[launch.function]
+        return None if executable is None else executable.specialised(launch.arrays)
+
     def execute(self, launch: KernelLaunch, stream: StreamClock | None, where: CodeLine | None = None) -> None:
         """Execute a launch that was checked. Raises a finding; MissingSync only after the execution.
 
         ``stream`` is the clock of its stream, in which it is enqueued, or None if stream races are not detected.
         ``where`` is the program's line, by default that of the caller.
         """
-        function, order = launch.function, self.device.order
-        executable, memories = self._executables[function], launch.memories
-        kernel = None if executable is None else executable.specialised(launch.arrays)
+        function, order, memories = launch.function, self.device.order, launch.memories
+        kernel = self.compiled(launch)
         if not memories or order is None or stream is None:
             self._run(launch, kernel, ())
             return
@@ -146,6 +150,7 @@ class Kernels:
                 device=info.name,
                 warp=info.limits.warp,
                 checked=self.checked,
+                strict=self.strict,
                 uninitialised=uninitialised,
                 recorders=recorders,
                 shared_bytes=launch.shared,

@@ -76,7 +76,7 @@ class LockstepArray:
         if self.recorder is not None:
             self.recorder.mark(WRITE, position)
         if self.shadow is not None:
-            self.shadow.write(self, lanes, line, position, value, atomic=False)
+            self.shadow.write(self, lanes, line, position, value)
         positions = each_position(position, lanes.size) if lanes.chunk.compares_stores else None
         before = None if positions is None else self.flat[positions].copy()
         if isinstance(position, AffinePositions):
@@ -100,14 +100,14 @@ class LockstepArray:
             self._check_initialised(lanes, line, position)
         if self.recorder is not None:
             self.recorder.mark(ATOMIC, position)
-        if self.shadow is not None:
-            self.shadow.write(self, lanes, line, position, None, atomic=True)
         if self.uninitialised is not None:
             self._mark_initialised(lanes, position)
         positions = each_position(position, lanes.size)
         before = self.flat[positions].copy()
         operands = [np.broadcast_to(np.asarray(value), lanes.size) for value in values]
-        old_values = change_many(self.flat, positions, op, operands, used)
+        old_values = change_many(self.flat, positions, op, operands, used or op == "cas")
+        if self.shadow is not None:
+            self.shadow.change(self, lanes, line, position, old_values != operands[0] if op == "cas" else None)
         lanes.chunk.changes += not np.array_equal(before, self.flat[positions])
         return old_values
 

@@ -38,7 +38,7 @@ from windtunnel.language import definite_assignment, flow, ir
 from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
 
-_HELPERS: Mapping[str, object] = {
+HELPERS: Mapping[str, object] = {
     "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "select_values": select_values,
     "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
     "take_copy": take_copy, "m": mathematics, "require_warp": require_warp, "LoopStateTracker": LoopStateTracker,
@@ -76,18 +76,23 @@ class LockstepKernel:
     private: Mapping[str, frozenset[int]]
 
 
+def lowered(program: ir.Program) -> list[ir.Stmt]:
+    """Return the statements that are executed: without `for`, `break`, `continue` and `return`."""
+    has_warp_barriers = any(_synchronises_warp(statement) for statement in ir.walk(program.body))
+    return flow.lowered(program, leaving=has_warp_barriers)
+
+
 def compile_lockstep(program: ir.Program) -> LockstepKernel:
     """Compile a typed kernel. The tree is changed: checks of unassigned variables are inserted."""
     definite_assignment.insert_checks(program)
     stored = written_by(program.body)
     private_axes = private(program, sorted(stored))
-    has_warp_barriers = any(_synchronises_warp(statement) for statement in ir.walk(program.body))
-    body = flow.lowered(program, leaving=has_warp_barriers)
+    body = lowered(program)
     polls = [poll for loop in ir.walk(body) if isinstance(loop, ir.While) for poll in polled_reads(loop, stored)]
     scopes = {statement.scope for statement in ir.walk(body) if isinstance(statement, ir.Barrier)}
-    generator = _Generator(program, body)
+    generator = LockstepGenerator(program, body)
     source = generator.source()
-    names: dict[str, Any] = {**_HELPERS, **generator.constants}
+    names: dict[str, Any] = {**HELPERS, **generator.constants}
     # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
     exec(compile(source, f"<lockstep {program.name}>", "exec"), names)  # noqa: S102
     has_fences = any(scope.startswith(("fence", "grid")) for scope in scopes)
@@ -114,14 +119,16 @@ def written_by(body: Sequence[ir.Stmt]) -> set[str]:
 
 
 @dataclass
-class _Frame:
+class Frame:
     """The threads that execute the code being emitted: the name of their lanes, and the names of their variables."""
 
     lanes: str
     names: dict[str, str] = field(default_factory=dict)
 
 
-class _Generator(Writer):
+class LockstepGenerator(Writer):
+    """Emits the function that executes a kernel in lockstep."""
+
     def __init__(self, program: ir.Program, body: list[ir.Stmt]) -> None:
         self.program, self.body = program, body
         self.stored = written_by(body)
@@ -136,7 +143,7 @@ class _Generator(Writer):
     def source(self) -> str:
         """Return the text of the function."""
         self.emit("lanes_0 = lanes", at=1)
-        frame = _Frame("lanes_0")
+        frame = Frame("lanes_0")
         for name in self.program.arrays:
             self.emit(f"a_{name} = arrays[{name!r}]")
         for name in self.program.scalars:
@@ -183,14 +190,14 @@ class _Generator(Writer):
 
     # Statements.
 
-    def block(self, body: Sequence[ir.Stmt], frame: _Frame) -> None:
+    def block(self, body: Sequence[ir.Stmt], frame: Frame) -> None:
         """Emit statements."""
         if not body:
             self.emit("pass")
         for statement in body:
             self.statement(statement, frame)
 
-    def statement(self, statement: ir.Stmt, frame: _Frame) -> None:
+    def statement(self, statement: ir.Stmt, frame: Frame) -> None:
         """Emit a statement."""
         match statement:
             case ir.Assign():
@@ -221,7 +228,7 @@ class _Generator(Writer):
             case _:
                 raise AssertionError(f"{statement} is not lowered")
 
-    def _if(self, statement: ir.If, frame: _Frame) -> None:
+    def _if(self, statement: ir.If, frame: Frame) -> None:
         condition = self.value(statement.condition, frame)
         if not self.varies(statement.condition):
             self.emit(f"if {condition}:")
@@ -240,9 +247,9 @@ class _Generator(Writer):
             self._within(side, body, frame)
             self.depth -= 1
 
-    def _within(self, side: str, body: Sequence[ir.Stmt], frame: _Frame) -> None:
+    def _within(self, side: str, body: Sequence[ir.Stmt], frame: Frame) -> None:
         """Emit statements for some of the threads."""
-        selection, inner = self._new_name("some"), _Frame(self._new_name("lanes"))
+        selection, inner = self._new_name("some"), Frame(self._new_name("lanes"))
         self.emit(f"{selection}, {inner.lanes} = {side}")
         read, assigned = self._used(body)
         for name in sorted(read | assigned):
@@ -253,7 +260,7 @@ class _Generator(Writer):
             outer, dtype = self._name(frame, name), self._dtype(self.types[name])
             self.emit(f"{outer} = put({outer}, {selection}, {inner.names[name]}, {frame.lanes}.size, {dtype})")
 
-    def _while(self, statement: ir.While, frame: _Frame) -> None:
+    def _while(self, statement: ir.While, frame: Frame) -> None:
         spins = bool(polled_reads(statement, self.stored))
         tracker = self._new_name("tracker")
         self.emit(f"{tracker} = LoopStateTracker({frame.lanes}, {statement.line}, {spins})")
@@ -267,7 +274,7 @@ class _Generator(Writer):
             self.block(statement.body, frame)
             self.depth -= 1
             return
-        selection, inner = self._new_name("some"), _Frame(self._new_name("lanes"))
+        selection, inner = self._new_name("some"), Frame(self._new_name("lanes"))
         read, assigned = self._used([statement])
         size = f"{frame.lanes}.size"
         for name in sorted(read | assigned):
@@ -307,14 +314,14 @@ class _Generator(Writer):
             read |= {e.name for e in ir.expressions(statement) if isinstance(e, ir.Variable)}
         return read & self.varying, assigned & self.varying
 
-    def _indented(self, body: Sequence[ir.Stmt], frame: _Frame) -> None:
+    def _indented(self, body: Sequence[ir.Stmt], frame: Frame) -> None:
         self.depth += 1
         self.block(body, frame)
         self.depth -= 1
 
     # Expressions.
 
-    def value(self, e: ir.Expr, frame: _Frame) -> str:
+    def value(self, e: ir.Expr, frame: Frame) -> str:
         """Return the text of an expression, after emitting the statements that it depends on."""
         match e:
             case ir.Literal():
@@ -350,36 +357,36 @@ class _Generator(Writer):
             case _:
                 raise AssertionError(f"{e} is not an expression of a kernel")
 
-    def _variable(self, e: ir.Variable, frame: _Frame) -> str:
+    def _variable(self, e: ir.Variable, frame: Frame) -> str:
         if e.given is not None:
             assigned = self._name(frame, e.given.name)
             self.emit(f"check_assigned({frame.lanes}, {e.line}, {e.name!r}, {assigned})")
         return self._name(frame, e.name)
 
-    def _warp(self, e: ir.Warp, frame: _Frame) -> str:
+    def _warp(self, e: ir.Warp, frame: Frame) -> str:
         arguments = [frame.lanes, *(self.value(argument, frame) for argument in e.arguments)]
         if _synchronises_warp(e):
             self._require_warp(e.arguments[0], frame)
         return self._emit_temporary(f"m.{e.op.replace('.', '_')}({', '.join(arguments)})")
 
-    def _require_warp(self, mask: ir.Expr | None, frame: _Frame) -> None:
+    def _require_warp(self, mask: ir.Expr | None, frame: Frame) -> None:
         """Emit the check that the threads of a warp that a mask names are here."""
         self.emit(f"require_warp({frame.lanes}, {'None' if mask is None else self.value(mask, frame)})")
 
-    def atomic(self, e: ir.Atomic, frame: _Frame, *, used: bool) -> str:
+    def atomic(self, e: ir.Atomic, frame: Frame, *, used: bool) -> str:
         """Return the text of a call that performs an atomic operation."""
         values = [self.value(value, frame) for value in e.values]
         indices = [self.value(index, frame) for index in e.indices]
         arguments = f"{frame.lanes}, {e.line}, {e.op!r}, [{', '.join(values)}], {used}, {', '.join(indices)}"
         return f"a_{e.array}.atomic({arguments})"
 
-    def _index(self, e: ir.Index, frame: _Frame) -> str:
+    def _index(self, e: ir.Index, frame: Frame) -> str:
         if e.what in ("thread", "block"):
             return f"{frame.lanes}.{e.what}({e.axis})"
         which = "block" if e.what == "block_size" else "grid"
         return f"np.int32({frame.lanes}.chunk.{which}[{e.axis}])"
 
-    def _binary(self, e: ir.Binary, frame: _Frame) -> str:
+    def _binary(self, e: ir.Binary, frame: Frame) -> str:
         axis = global_index(e)
         if axis is not None:
             return f"{frame.lanes}.globally({axis})"
@@ -389,7 +396,7 @@ class _Generator(Writer):
         assert e.op in _OPERATORS  # noqa: S101  the parser accepts no other
         return f"({left} {e.op} {right})"
 
-    def _logic(self, e: ir.Logic, frame: _Frame) -> str:
+    def _logic(self, e: ir.Logic, frame: Frame) -> str:
         if not self.varies(e):
             if not _needs_statements(e.right):
                 return f"({self.value(e.left, frame)} {e.op} {self.value(e.right, frame)})"
@@ -407,7 +414,7 @@ class _Generator(Writer):
         self._put_for(result, yes if e.op == "and" else no, e.right, frame, BOOL)
         return result
 
-    def _select(self, e: ir.Select, frame: _Frame) -> str:
+    def _select(self, e: ir.Select, frame: Frame) -> str:
         assert e.type is not None  # noqa: S101  type inference has set it
         condition = self.value(e.condition, frame)
         if not self.varies(e.condition):
@@ -426,16 +433,16 @@ class _Generator(Writer):
             self._put_for(result, side, value, frame, e.type)
         return result
 
-    def _assign(self, result: str, value: ir.Expr, frame: _Frame) -> None:
+    def _assign(self, result: str, value: ir.Expr, frame: Frame) -> None:
         self.depth += 1
         self.emit(f"{result} = {self.value(value, frame)}")
         self.depth -= 1
 
-    def _put_for(self, result: str, side: str, value: ir.Expr, frame: _Frame, kind: Scalar) -> None:
+    def _put_for(self, result: str, side: str, value: ir.Expr, frame: Frame, kind: Scalar) -> None:
         """Emit the evaluation of an expression for some of the threads into ``result``."""
         self.emit(f"if {side} is not None:")
         self.depth += 1
-        selection, inner = self._new_name("some"), _Frame(self._new_name("lanes"))
+        selection, inner = self._new_name("some"), Frame(self._new_name("lanes"))
         self.emit(f"{selection}, {inner.lanes} = {side}")
         used = {e.name for e in ir.inside(value) if isinstance(e, ir.Variable)} & self.varying
         for name in sorted(used):
@@ -447,7 +454,7 @@ class _Generator(Writer):
 
     # Text.
 
-    def _name(self, frame: _Frame, name: str) -> str:
+    def _name(self, frame: Frame, name: str) -> str:
         """Return the name under which the threads of a frame hold a variable."""
         if name in self.varying and name in frame.names:
             return frame.names[name]

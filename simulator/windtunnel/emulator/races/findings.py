@@ -8,8 +8,8 @@ from typing import NamedTuple
 from windtunnel.core.errors import DataRace, Deadlock, OutOfBounds, UninitializedRead
 from windtunnel.emulator.common.launch import Launch
 
-READ, WRITE, ATOMIC = "reads", "writes", "atomically changes"
-"""The kinds of access, as they stand in messages."""
+READ, WRITE, ATOMIC, FAILED = "reads", "writes", "atomically changes", "atomically compares"
+"""The kinds of access, as they stand in messages. The last is a compare-and-swap that did not find the value."""
 _ACROSS_BLOCKS = (
     "threads of two blocks are ordered only by a fence with an atomic operation, a grid barrier or another launch"
 )

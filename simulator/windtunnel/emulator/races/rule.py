@@ -1,30 +1,42 @@
 """The rule for data races in lockstep execution.
 
-Two threads race if both access one element, at least one of them writes, and nothing orders the accesses. A thread's
-own accesses are ordered, and barriers order those of a block's threads. Blocks are not ordered at all, and atomic
-operations only among each other. Therefore it is enough to record for each element the last writer, in which barrier
-interval of its block it wrote, and the readers since: one reader, the last other reader of its warp in the same
-interval, and one reader of another warp (in the same interval) or of another block. For orders made by barriers this is
-exact: an access that is ordered after the last write and the recorded reads is ordered after all earlier accesses.
+Two threads race if both access one element, the kinds of their accesses conflict, and nothing orders the accesses. A
+thread's own accesses are ordered, `syncwarp` orders those of a warp's threads, and barriers those of a block's threads.
+Blocks are not ordered at all.
 
-Threads that write the same value to one element are not reported, as in other race detectors.
+=============== =================================================
+kind            conflicts with
+=============== =================================================
+read            plain write, atomic change
+plain write     everything; another plain write of an equal value only in strict mode
+atomic change   read, plain write
+failed swap     plain write (a compare-and-swap that fails reads the element atomically)
+=============== =================================================
 
-This module applies the rule with NumPy and makes the findings. `compiled_rule` is the same rule compiled by Numba.
+For each kind, an element's record holds a `set` of accesses: two accesses that stand for all. Its level is the widest
+scope within which the recorded accesses are unordered: one thread (level 0: the last access alone), one warp (1), one
+block (2) or the grid (3). A later access is unordered with one of the two if and only if it is unordered with any
+access of the set, because an access that is newer in the same scope is ordered after the older ones. So the rule is
+exact, for any number of threads.
+
+Plain writes conflict only if their values differ, so a newer write does not stand for an older one of another value.
+The record therefore states in which scope the set has two values, with the last write of another value than the
+element's. Within a scope that is unordered all values are equal, or a race was reported.
+
+The functions are plain Python. They are interpreted on lists while there is little to do (`shadow_memory`), and
+compiled by Numba from then on (`compiled_rule`).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from windtunnel.core.errors import DataRace
 from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.launch import Launch
-from windtunnel.emulator.common.symbolic import AffinePositions, Position
-from windtunnel.emulator.races.findings import ATOMIC, READ, WRITE, AccessReport, race
-
-_NOBODY = -1
+from windtunnel.emulator.common.symbolic import Position
+from windtunnel.emulator.races.findings import ATOMIC, FAILED, READ, WRITE
 
 
 class CheckedArray(Protocol):
@@ -50,211 +62,251 @@ class Access(NamedTuple):
     """Warp barriers that each thread of the chunk has passed; shape (threads,)."""
 
 
-class NumpyRecords:
-    """For each element of an array, the accesses since the launch or block began that later ones may race with."""
+# A record is a row of numbers. `plain` records hold the sets of writes and of reads, `atomic` records those of atomic
+# changes and of failed swaps. A set begins with its first access: thread (from 1; 0: none), barrier epoch, warp epoch
+# and line. The second one's thread and line follow.
+FIELDS: Final = 16
+_FIRST, _EPOCH, _WARP_EPOCH, _LINE, _SECOND, _SECOND_LINE = 0, 1, 2, 3, 4, 5
+_CHANGED: Final = 0
+"""Where the set of writes or atomic changes begins."""
+_READ: Final = 6
+"""Where the set of reads or failed swaps begins."""
+_LEVELS: Final = 12
+"""Level of the set of changes, plus 4 times that of the set of reads."""
+_VALUES: Final = 13
+"""In which scope the plain writes have two values: 0 nowhere, 1 in all, 2 in the barrier epoch, 3 in the warp epoch.
+Above these two bits, the line of the last write of another value than the element's."""
+_OTHER: Final = 14
+"""The thread of that write."""
+_LANE: Final = 15
+"""The lane, from 1, that wrote the element last in the access that wrote it last."""
 
-    def __init__(self, size: int, threads: int, warp: int) -> None:
-        self.threads, self.warp = threads, warp
-        self.write_warp = np.zeros(size, np.int32)
-        self.read_warp = np.zeros(size, np.int32)
-        self.writer = np.full(size, _NOBODY, np.int64)
-        self.write_epoch = np.zeros(size, np.int32)
-        self.write_line = np.zeros(size, np.int32)
-        self.atomic = np.zeros(size, bool)
-        self.reader = np.full(size, _NOBODY, np.int64)
-        self.read_epoch = np.zeros(size, np.int32)
-        self.read_line = np.zeros(size, np.int32)
-        self.beside = np.full(size, _NOBODY, np.int64)
-        """The last other reader of the same warp and interval."""
-        self.beside_warp = np.zeros(size, np.int32)
-        self.beside_line = np.zeros(size, np.int32)
-        self.other = np.full(size, _NOBODY, np.int64)
-        """Another reader: of another block, or of another warp in the same interval."""
-        self.other_line = np.zeros(size, np.int32)
-
-    def read(self, array: CheckedArray, access: Access) -> None:
-        """Record that threads read elements. Raises DataRace."""
-        position, ids, epochs, blocks, warp_epochs = self._unpack(access)
-        line = access.line
-        writer = self.writer[position]
-        bad = (writer != _NOBODY) & (writer != ids)
-        if bad.any():
-            bad &= self._unordered_writes(position, ids, writer, epochs, blocks, warp_epochs)
-            if bad.any():
-                raise self._race(array, line, position, ids, bad, READ, self.writer, self.write_line)
-        reader = self.reader[position]
-        same_block = reader // self.threads == blocks
-        is_older = self.read_epoch[position] < epochs
-        replaces = (reader == _NOBODY) | (same_block & is_older & ~self._has_distant_reader(position))
-        if replaces.any():
-            self._set_reader(
-                _positions_of(position, replaces), ids[replaces], epochs[replaces], line, warp_epochs[replaces]
-            )
-        repeats = ~replaces & (reader == ids)
-        if repeats.any():
-            self.read_line[_positions_of(position, repeats)] = line
-            self.read_warp[_positions_of(position, repeats)] = warp_epochs[repeats]
-        # If several threads read one element at once, one is recorded as the reader and the others as other readers.
-        recorded = self.reader[position]
-        is_other = recorded != ids
-        if is_other.any():
-            self._add_readers(position, ids, blocks, line, warp_epochs, is_other, recorded)
-
-    def _add_readers(
-        self,
-        position: Any,
-        ids: Any,
-        blocks: Any,
-        line: int,
-        warp_epochs: Any,
-        is_other: np.ndarray,
-        reader: np.ndarray,
-    ) -> None:
-        """Record the threads that read beside the recorded reader."""
-        same_block = is_other & (reader // self.threads == blocks)
-        same_warp = same_block & (reader % self.threads // self.warp == ids % self.threads // self.warp)
-        place = _positions_of(position, same_warp)
-        self.beside[place], self.beside_warp[place] = ids[same_warp], warp_epochs[same_warp]
-        self.beside_line[place] = line
-        for chosen in (same_block & ~same_warp & ~self._has_distant_reader(position), is_other & ~same_block):
-            self.other[_positions_of(position, chosen)], self.other_line[_positions_of(position, chosen)] = (
-                ids[chosen],
-                line,
-            )
-
-    def _has_distant_reader(self, position: Any) -> np.ndarray:
-        """Return whether the other reader is of another block than the recorded reader."""
-        other = self.other[position]
-        is_distant: np.ndarray = (other != _NOBODY) & (other // self.threads != self.reader[position] // self.threads)
-        return is_distant
-
-    def _set_reader(self, position: Any, ids: Any, epochs: Any, line: int, warp_epochs: Any) -> None:
-        self.reader[position], self.read_epoch[position], self.read_line[position] = ids, epochs, line
-        self.read_warp[position] = warp_epochs
-        self.beside[position] = self.other[position] = _NOBODY
-
-    def write(self, array: CheckedArray, access: Access, value: Any, *, atomic: bool) -> None:
-        """Record that threads write elements: atomically, or a ``value`` (one, or one for each). Raises DataRace."""
-        position, ids, epochs, blocks, warp_epochs = self._unpack(access)
-        line = access.line
-        kind = ATOMIC if atomic else WRITE
-        writer = self.writer[position]
-        bad = (writer != _NOBODY) & (writer != ids)
-        if bad.any():
-            bad &= self._unordered_writes(position, ids, writer, epochs, blocks, warp_epochs)
-            if atomic:
-                bad &= ~self.atomic[position]
-            elif bad.any():
-                bad &= self.atomic[position] | ~equal(array.flat[position], value)
-            if bad.any():
-                raise self._race(array, line, position, ids, bad, kind, self.writer, self.write_line)
-        reader = self.reader[position]
-        if (reader != _NOBODY).any():
-            self._check_readers(array, access, kind, reader)
-        self.writer[position] = ids
-        self.write_epoch[position], self.write_line[position], self.atomic[position] = epochs, line, atomic
-        self.write_warp[position] = warp_epochs
-        self.reader[position] = self.beside[position] = self.other[position] = _NOBODY
-        if not atomic:
-            self.check_same_access(array, access, value)
-
-    def _unordered_writes(
-        self, position: Any, ids: np.ndarray, writer: np.ndarray, epochs: Any, blocks: Any, warp_epochs: Any
-    ) -> np.ndarray:
-        """Return whether no barrier orders each last write before this access."""
-        bad = (writer // self.threads != blocks) | (self.write_epoch[position] >= epochs)
-        if bad.any():
-            bad &= ~self._is_warp_ordered(warp_epochs, ids, writer, self.write_warp[position])
-        return np.asarray(bad)
-
-    def _check_readers(self, array: CheckedArray, access: Access, kind: str, reader: np.ndarray) -> None:
-        position, ids, epochs, blocks, warp_epochs = self._unpack(access)
-        was_read = reader != _NOBODY
-        same_block = reader // self.threads == blocks
-        same_interval = same_block & (self.read_epoch[position] >= epochs)
-        beside, other = self.beside[position], self.other[position]
-        after_reader = self._is_warp_ordered(warp_epochs, ids, reader, self.read_warp[position])
-        after_beside = self._is_warp_ordered(warp_epochs, ids, beside, self.beside_warp[position])
-        for readers, lines, bad in (
-            (self.reader, self.read_line, was_read & (reader != ids) & (~same_block | (same_interval & ~after_reader))),
-            (
-                self.beside,
-                self.beside_line,
-                was_read & same_interval & (beside != _NOBODY) & (beside != ids) & ~after_beside,
-            ),
-            (
-                self.other,
-                self.other_line,
-                was_read & (other != _NOBODY) & (same_interval | self._has_distant_reader(position)),
-            ),
-        ):
-            if bad.any():
-                raise self._race(array, access.line, position, ids, bad, kind, readers, lines)
-
-    def check_same_access(self, array: CheckedArray, access: Access, value: Any) -> None:
-        """Raise DataRace if several threads have written different values to one element in this access."""
-        position, ids, *_ = self._unpack(access)
-        bad = conflicts(self.writer[position], ids, value)
-        if bad.any():
-            raise self._race(array, access.line, position, ids, bad, WRITE, self.writer, self.write_line)
-
-    def _is_warp_ordered(
-        self, warp_epochs: np.ndarray, ids: np.ndarray, others: np.ndarray, before: np.ndarray
-    ) -> np.ndarray:
-        """Return whether two threads are of one warp that has synchronised (``syncwarp``) since."""
-        warp, other_warp = ids % self.threads // self.warp, others % self.threads // self.warp
-        same_warp = (ids // self.threads == others // self.threads) & (warp == other_warp)
-        is_ordered: np.ndarray = same_warp & (before < warp_epochs)
-        return is_ordered
-
-    def _unpack(self, access: Access) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return (position, thread, barrier epoch, block in the launch, warp epoch) of each active thread."""
-        lanes, position = access.lanes, access.position
-        if isinstance(position, AffinePositions):
-            position = position.expanded
-        if isinstance(position, int):
-            position = np.full(lanes.size, position)
-        epochs = access.epochs[lanes.blocks]
-        return position, lanes.identities, epochs, lanes.blocks + lanes.chunk.first, lanes.select(access.warp_epochs)
-
-    def _race(
-        self,
-        array: CheckedArray,
-        line: int,
-        position: Any,
-        ids: np.ndarray,
-        bad: np.ndarray,
-        kind: str,
-        others: np.ndarray,
-        lines: np.ndarray,
-    ) -> DataRace:
-        first = int(np.flatnonzero(bad)[0])
-        place = int(np.arange(position.start, position.stop)[first] if isinstance(position, slice) else position[first])
-        written = ATOMIC if self.atomic[place] else WRITE
-        other_kind = written if lines is self.write_line else READ
-        later = AccessReport(int(ids[first]), kind, line)
-        earlier = AccessReport(int(others[place]), other_kind, int(lines[place]))
-        return race(array.launch, array.name, array.index_of(place), later, earlier)
+KINDS: Final = (READ, WRITE, ATOMIC, FAILED)
+READS, WRITES, CHANGES, FAILS = 0, 1, 2, 3
+"""The kinds by their positions in ``KINDS``."""
+CLEAN, RACE, COMPARE = 0, 1, 2
+"""The outcome of an access: no race; a race; the values have to be known for the rest."""
 
 
-def _positions_of(position: Any, chosen: np.ndarray) -> Any:
-    """Return the positions of some of the threads."""
-    if isinstance(position, slice):
-        return np.flatnonzero(chosen) + position.start
-    return position[chosen]
+def unordered(
+    row: Any, base: int, level: int, me: int, start: int, threads: int, warp_start: int, warp: int, epoch: int,
+    warp_epoch: int,
+) -> int:  # fmt: skip
+    """Return 0 if every access of a set is ordered before this one, else the scope and which of the two is not.
+
+    The scope (1 grid, 2 block, 3 warp) is that of the accesses that are unordered with this one. The result is twice
+    the scope, plus 1 if the unordered access is the second one.
+    """
+    one = row[base]
+    if one == 0:
+        return 0
+    inside = start <= one < start + threads
+    if level == 3:
+        return 3 if inside else 2
+    if not inside:
+        return 2
+    if row[base + _EPOCH] < epoch:
+        return 0
+    in_warp = warp_start <= one < warp_start + warp
+    if level == 2:
+        return 5 if in_warp else 4
+    if not in_warp:
+        return 4
+    if row[base + _WARP_EPOCH] < warp_epoch:
+        return 0
+    if one != me:
+        return 6
+    return 7 if level == 1 else 0
 
 
-def conflicts(recorded: np.ndarray, ids: np.ndarray, value: Any) -> np.ndarray:
-    """Return which of the threads that wrote at once wrote another value than the thread recorded as the writer."""
-    bad: np.ndarray = recorded != ids
-    if not bad.any():
-        return bad
-    values = np.broadcast_to(np.asarray(value), len(ids))
-    bad &= ~equal(values[np.searchsorted(ids, recorded)], values)
-    return bad
+def record(
+    row: Any, base: int, level: int, me: int, start: int, threads: int, warp_start: int, warp: int, epoch: int,
+    warp_epoch: int, line: int,
+) -> int:  # fmt: skip
+    """Add an access to a set, and return the new level."""
+    one = row[base]
+    if one != 0:
+        if level == 3:
+            return 3
+        joins = 0
+        if one < start or one >= start + threads:
+            joins = 3
+        elif row[base + _EPOCH] >= epoch:
+            if level == 2:
+                return 2
+            if one < warp_start or one >= warp_start + warp:
+                joins = 2
+            elif row[base + _WARP_EPOCH] >= warp_epoch:
+                if one == me:
+                    row[base + _LINE] = line
+                    return level
+                joins = 1
+        if joins > 0:
+            row[base + _SECOND] = me
+            row[base + _SECOND_LINE] = line
+            return joins
+    row[base] = me
+    row[base + _EPOCH] = epoch
+    row[base + _WARP_EPOCH] = warp_epoch
+    row[base + _LINE] = line
+    return 0
 
 
-def equal(a: Any, b: Any) -> Any:
-    """Return whether values are equal. NaN equals NaN."""
-    a, b = np.asarray(a), np.asarray(b)
-    return (a == b) | (np.isnan(a) & np.isnan(b))
+def witness(row: Any, base: int, found: int) -> tuple[int, int]:
+    """Return thread (from 1) and line of the access that `unordered` has found."""
+    if found & 1:
+        return row[base + _SECOND], row[base + _SECOND_LINE]
+    return row[base], row[base + _LINE]
+
+
+def values_after(row: Any, level: int, differs: bool, epoch: int, warp_epoch: int) -> int:
+    """Return in which scope the writes have two values after one more by a thread for which all are ordered or equal.
+
+    ``level`` is that of the set of writes before.
+    """
+    mixed = int(row[_VALUES]) & 3
+    if level == 3 or row[_EPOCH] > epoch:
+        return mixed
+    if row[_EPOCH] < epoch:
+        return 1 if differs or mixed > 0 else 0
+    if level < 2 and row[_WARP_EPOCH] < warp_epoch:
+        return 2 if differs or mixed > 1 else mixed
+    return 3 if differs else mixed
+
+
+# Long: Numba compiles the rule as one flat loop over the threads.
+def access(
+    plain: Any,
+    atomic: Any,
+    has_plain: bool,
+    has_atomic: bool,
+    kind: int,
+    strict: bool,
+    alone: bool,
+    begin: int,
+    places: Any,
+    place: int,
+    numbers: Any,
+    number: int,
+    size: int,
+    base: int,
+    threads: int,
+    warp: int,
+    epochs: Any,
+    warp_epochs: Any,
+    line: int,
+    values: Any,
+    before: Any,
+    outcome: Any,
+) -> int:
+    """Check and record an access of ``size`` threads, from the thread ``begin`` on.
+
+    Thread ``numbers[i]`` of the chunk (or ``number + i`` if ``numbers`` is empty) accesses element
+    ``place + places[i]`` (or ``place + i`` if ``places`` is empty).
+
+    Args:
+        plain: A record for each element of the array, of its plain accesses.
+        atomic: The same of its atomic operations.
+        has_plain: Whether there are any plain accesses.
+        has_atomic: Whether there are any atomic operations.
+        kind: ``READS``, ``WRITES``, ``CHANGES`` or ``FAILS``.
+        strict: Whether plain writes of equal values conflict.
+        alone: Whether the threads of only one block access each element.
+        begin: The first thread to check.
+        places: Positions, or empty.
+        place: Offset of the positions.
+        numbers: Numbers of the threads within the chunk, or empty.
+        number: Number of the first thread if ``numbers`` is empty.
+        size: Number of threads.
+        base: Number of the chunk's first thread in the launch.
+        threads: Threads of a block.
+        warp: Threads of a warp.
+        epochs: Barriers that each block of the chunk has passed.
+        warp_epochs: Warp barriers that each thread of the chunk has passed.
+        line: Line of the access.
+        values: For a write, a number for each thread's value, equal where the values are; empty if not known yet.
+        before: The numbers of the elements' values before the access; empty if not known yet.
+        outcome: Receives ``CLEAN``, ``RACE`` or ``COMPARE``; for a race also thread, line and kind of the other access.
+
+    Returns:
+        The thread at which the check stopped; ``size`` if it did not.
+    """
+    listed, numbered, compared = len(places) > 0, len(numbers) > 0, len(values) > 0
+    outcome[0] = CLEAN
+    block, start, warp_start, epoch = 0, -1, -1, 0
+    for i in range(begin, size):
+        me = base + 1 + (numbers[i] if numbered else number + i)
+        if start < 0 or me < start or me >= start + threads:
+            block = (me - 1 - base) // threads
+            start = base + 1 + block * threads
+            epoch = int(epochs[block])
+            warp_start = -1
+        if warp_start < 0 or me < warp_start or me >= warp_start + warp:
+            warp_start = start + (me - start) // warp * warp
+        warp_epoch = int(warp_epochs[me - 1 - base])
+        at = place + (places[i] if listed else i)
+        found, other, other_line, other_kind = 0, 0, 0, 0
+        # First the atomic operations: if all are ordered, the element holds the value of the last plain write.
+        if has_atomic and kind < CHANGES:
+            row = atomic[at]
+            found = unordered(row, _CHANGED, row[_LEVELS] & 3, me, start, threads, warp_start, warp, epoch, warp_epoch)
+            other_kind = CHANGES
+            if found > 0:
+                other, other_line = witness(row, _CHANGED, found)
+            elif kind == WRITES:
+                level = row[_LEVELS] >> 2
+                found = unordered(row, _READ, level, me, start, threads, warp_start, warp, epoch, warp_epoch)
+                other_kind = FAILS
+                if found > 0:
+                    other, other_line = witness(row, _READ, found)
+        if found == 0 and has_plain:
+            row = plain[at]
+            level = row[_LEVELS] & 3
+            found = unordered(row, _CHANGED, level, me, start, threads, warp_start, warp, epoch, warp_epoch)
+            if kind == WRITES and not strict and row[_FIRST] != 0:
+                if alone and found == 0 and row[_EPOCH] < epoch:
+                    row[_VALUES] = 0  # no other block can tell this write from those before the barrier
+                else:
+                    if not compared:
+                        outcome[0] = COMPARE
+                        return i
+                    lane = row[_LANE]
+                    if 0 < lane <= i and place + (places[lane - 1] if listed else lane - 1) == at:
+                        differs = values[i] != values[lane - 1]
+                    else:
+                        differs = values[i] != before[i]
+                    if found > 0 and not differs:
+                        if row[_VALUES] & 3 >= found >> 1:
+                            other, other_line = row[_OTHER], row[_VALUES] >> 2
+                        else:
+                            found = 0
+                    elif found == 0:
+                        mixed = values_after(row, level, differs, epoch, warp_epoch)
+                        if differs:
+                            row[_VALUES] = mixed | row[_LINE] << 2
+                            row[_OTHER] = row[_FIRST]
+                        else:
+                            row[_VALUES] = mixed | row[_VALUES] >> 2 << 2
+            other_kind = WRITES
+            if found > 0 and other == 0:
+                other, other_line = witness(row, _CHANGED, found)
+            if found == 0 and kind in (WRITES, CHANGES):
+                level = row[_LEVELS] >> 2
+                found = unordered(row, _READ, level, me, start, threads, warp_start, warp, epoch, warp_epoch)
+                other_kind = READS
+                if found > 0:
+                    other, other_line = witness(row, _READ, found)
+        if found > 0:
+            outcome[0], outcome[1], outcome[2], outcome[3] = RACE, other - 1, other_line, other_kind
+            return i
+        row = plain[at] if kind < CHANGES else atomic[at]
+        levels = row[_LEVELS]
+        if kind in (WRITES, CHANGES):
+            level = record(row, _CHANGED, levels & 3, me, start, threads, warp_start, warp, epoch, warp_epoch, line)
+            row[_LEVELS] = levels >> 2 << 2 | level
+            if kind == WRITES:
+                row[_LANE] = i + 1
+        else:
+            level = record(row, _READ, levels >> 2, me, start, threads, warp_start, warp, epoch, warp_epoch, line)
+            row[_LEVELS] = levels & 3 | level << 2
+    return size

@@ -5,15 +5,15 @@ formulas show to be disjoint, or accessed nowhere twice. The records of a block'
 of all threads. If every block does the same, whether a block's threads overlap is computed once.
 
 While races are impossible, accesses are only logged. The first access after which a race is possible causes all logged
-accesses since the barrier to be replayed element by element: by NumPy (`rule`) while there is little to do, and
-compiled (`compiled_rule`) from then on. Both find the same races.
+accesses since the barrier to be replayed element by element by the `rule`: interpreted while there is little to do, and
+compiled (`compiled_rule`) from then on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import gcd
-from typing import Any, Final
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,119 +21,19 @@ import numpy as np
 from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.layout import BlockSubset, Layout, is_injective
 from windtunnel.emulator.common.symbolic import AffinePositions, AffineValue, each_position
-from windtunnel.emulator.races.findings import ATOMIC, READ, WRITE
-from windtunnel.emulator.races.rule import Access, CheckedArray, NumpyRecords, conflicts, equal
+from windtunnel.emulator.races.findings import ATOMIC, FAILED, READ, WRITE
+from windtunnel.emulator.races.records import FLAGS, Changes, PythonBudget, Records, compiled_functions, is_equal
+from windtunnel.emulator.races.rule import Access, CheckedArray
 from windtunnel.runtime.interface import Dims
 
 _MAX_LOGGED = 4096
 """Accesses that are logged before they are replayed."""
 _MAX_POSITIONS = 1 << 20
 """Positions that the logged accesses may hold together."""
-_NUMPY_WORK = 1_000_000
-"""Work of a process that NumPy does, in accesses by single threads: 0.1 s, a fifth of the time to import Numba."""
 _CALL_WORK = 4_000
-"""Work of one access apart from its threads, in the same unit."""
+"""Work of one access in NumPy apart from its threads."""
 _CACHED_BYTES = 1 << 24
 """Size of a layout's block footprints above which they are dropped."""
-_FLAGS: Final = ("C", "W")
-"""What compiled functions require of arrays: contiguous and writeable."""
-_NO_PLACES = np.empty(0, np.int64)
-_NO_FLAGS = np.empty(0, bool)
-_THREAD_FIELDS = ("writer", "reader", "beside", "other")
-_OTHER_FIELDS = (
-    "write_epoch", "read_epoch", "write_warp", "read_warp", "beside_warp", "write_line", "read_line", "beside_line",
-    "other_line", "atomic",
-)  # fmt: skip
-
-
-class _NumpyBudget:
-    """The work that this process has done with NumPy instead of compiled functions."""
-
-    done = 0
-
-    @classmethod
-    def allows(cls, access: Access) -> bool:
-        """Return whether one more access fits into the budget, and charge it."""
-        if cls.done < _NUMPY_WORK:
-            cls.done += access.lanes.size + _CALL_WORK
-        return cls.done < _NUMPY_WORK
-
-
-class CompiledRecords:
-    """The same as ``NumpyRecords``, several times as fast."""
-
-    def __init__(self, size: int, threads: int, warp: int) -> None:
-        from windtunnel.emulator.races import compiled_rule
-
-        self.rule = compiled_rule
-        self.threads, self.warp = threads, warp
-        # Each record lies in a cache line of its own.
-        line = compiled_rule.RECORD.itemsize
-        buffer = np.zeros((size + 1) * line, np.uint8)
-        begin = -buffer.ctypes.data % line
-        self.records = buffer[begin : begin + size * line].view(compiled_rule.RECORD)
-        self._read, self._write, _ = compiled_rule.functions()
-        self._stamp = 0
-
-    @classmethod
-    def from_numpy(cls, numpy_records: NumpyRecords) -> CompiledRecords:
-        """Return a copy of NumPy records."""
-        records = cls(len(numpy_records.writer), numpy_records.threads, numpy_records.warp)
-        for name in _THREAD_FIELDS:
-            records.records[name] = getattr(numpy_records, name) + 1
-        for name in _OTHER_FIELDS:
-            records.records[name] = getattr(numpy_records, name)
-        return records
-
-    def to_numpy(self) -> NumpyRecords:
-        """Return a copy as NumPy records."""
-        records = NumpyRecords(0, self.threads, self.warp)
-        for name in _THREAD_FIELDS:
-            setattr(records, name, self.records[name].astype(np.int64) - 1)
-        for name in _OTHER_FIELDS:
-            setattr(records, name, self.records[name].copy())
-        return records
-
-    def read(self, array: CheckedArray, access: Access) -> None:
-        """Record that threads read elements. Raises DataRace."""
-        if self._read(*self._arguments(access), np.empty(access.lanes.size, np.uint8)) == self.rule.RACE:
-            self.to_numpy().read(array, access)
-            raise AssertionError("the compiled rule found a race that the NumPy rule did not find")
-
-    def write(self, array: CheckedArray, access: Access, value: Any, *, atomic: bool) -> None:
-        """Record that threads write elements. Raises DataRace."""
-        arguments = self._arguments(access)
-        result = self._write(*arguments, atomic, _NO_FLAGS)
-        if result == self.rule.COMPARE_VALUES:
-            position = access.position.expanded if isinstance(access.position, AffinePositions) else access.position
-            same = np.broadcast_to(equal(array.flat[position], value), access.lanes.size)
-            result = self._write(*arguments, atomic, np.require(same, bool, _FLAGS))
-        if result == self.rule.RACE:
-            self.to_numpy().write(array, access, value, atomic=atomic)
-            raise AssertionError("the compiled rule found a race that the NumPy rule did not find")
-        if result == self.rule.REPEATED:
-            recorded = self.records["writer"][each_position(access.position, access.lanes.size)] - 1
-            if conflicts(recorded, access.lanes.identities, value).any():
-                self.to_numpy().check_same_access(array, access, value)
-
-    def _arguments(self, access: Access) -> tuple[Any, ...]:
-        lanes, position, selection = access.lanes, access.position, access.lanes.selection
-        places, place = _NO_PLACES, 0
-        if isinstance(position, AffinePositions):
-            places, place = position.with_offset
-        elif isinstance(position, slice):
-            place = position.start
-        else:
-            places = np.require(each_position(position, lanes.size), np.int64, _FLAGS)
-        numbers, number = _NO_PLACES, 0
-        if isinstance(selection, slice):
-            number = selection.start
-        elif selection is not None:
-            numbers = np.require(selection, np.int64, _FLAGS)
-        self._stamp += 1
-        base = lanes.chunk.first * self.threads
-        threads = (numbers, number, lanes.size, base, self.threads, self.warp)
-        return (self.records, places, place, *threads, access.epochs, access.warp_epochs, access.line, self._stamp)
 
 
 class DisjointPatterns:
@@ -166,7 +66,9 @@ class DisjointPatterns:
 
 
 _NOBODY, _SEVERAL = -1, -2
-_BITS = {READ: 1, WRITE: 2, ATOMIC: 4}
+_BITS = {READ: 1, WRITE: 2, ATOMIC: 4, FAILED: 8}
+_MAY_RACE = np.array([not (kinds in (1, 8, 9) or kinds & ~12 == 0) for kinds in range(16)])
+"""For each union of kinds, whether accesses of several threads may race: not if all only read or all are atomic."""
 
 
 @dataclass
@@ -184,10 +86,12 @@ _FOOTPRINTS: WeakKeyDictionary[Layout, _FootprintCache] = WeakKeyDictionary()
 class BlockFootprint:
     """The elements that the threads of one block have accessed since a barrier, if every block does the same."""
 
-    __slots__ = ("_kinds", "_next", "_owner")
+    __slots__ = ("_kinds", "_next", "_owner", "rewrites")
 
-    def __init__(self, owner: np.ndarray, kinds: np.ndarray) -> None:
+    def __init__(self, owner: np.ndarray, kinds: np.ndarray, *, rewrites: bool = False) -> None:
         self._owner, self._kinds = owner, kinds
+        self.rewrites = rewrites
+        """Whether the last access wrote elements that had been written."""
         self._next: dict[tuple[str, Dims, int, BlockSubset], BlockFootprint | None] = {}
 
     @staticmethod
@@ -220,13 +124,14 @@ class BlockFootprint:
         numbers = lanes.subset_numbers if lanes.subset else np.arange(chunk.threads)
         places = chunk.layout.offsets(index.steps)[numbers] + index.start
         owner, kinds = self._owner.copy(), self._kinds.copy()
+        rewrites = kind == WRITE and bool((kinds[places] & _BITS[WRITE]).any())
         before = owner[places]
         owner[places] = numbers
         is_shared = (owner[places] != numbers) | ((before != _NOBODY) & (before != numbers))
         owner[places[is_shared]] = _SEVERAL
         kinds[places] |= _BITS[kind]
-        may_race = (owner == _SEVERAL) & (kinds != _BITS[READ]) & (kinds != _BITS[ATOMIC])
-        return None if may_race.any() else BlockFootprint(owner, kinds)
+        may_race = (owner == _SEVERAL) & _MAY_RACE[kinds]
+        return None if may_race.any() else BlockFootprint(owner, kinds, rewrites=rewrites)
 
 
 class SingleAccess:
@@ -238,20 +143,22 @@ class SingleAccess:
     def __init__(self, size: int) -> None:
         self._touched = np.zeros(size, bool)
         self._last: tuple[Access, np.ndarray] | None = None
+        self.repeats = False
+        """Whether the last access was to the same elements by the same threads as the one before."""
 
     def add(self, access: Access) -> bool:
         """Add an access and return whether a race is still impossible. If not, the object is of no further use."""
-        places = np.require(each_position(access.position, access.lanes.size), np.int64, _FLAGS)
-        if self._last is not None and _same_threads(access, self._last[0]) and np.array_equal(places, self._last[1]):
+        places = np.require(each_position(access.position, access.lanes.size), np.int64, FLAGS)
+        last = self._last
+        self.repeats = last is not None and _same_threads(access, last[0]) and np.array_equal(places, last[1])
+        if self.repeats:
             return True
         self._last = (access, places)
-        if _NumpyBudget.allows(access):
+        if PythonBudget.allows(access.lanes.size + _CALL_WORK):
             is_new = not self._touched[places].any() and len(np.unique(places)) == len(places)
             self._touched[places] = True
             return is_new
-        from windtunnel.emulator.races import compiled_rule
-
-        return compiled_rule.functions()[2](self._touched, places) == compiled_rule.CLEAN
+        return compiled_functions()[1](self._touched, places)
 
 
 def _same_threads(a: Access, b: Access) -> bool:
@@ -270,76 +177,136 @@ class ShadowMemory:
     """
 
     def __init__(self, size: int, threads: int, warp: int, *, own: int = 0) -> None:
-        self.size, self.threads, self.warp, self.own = size, threads, warp, own
-        self._records: NumpyRecords | CompiledRecords | None = None
+        self.size, self.own = size, own
+        self._records = Records(size, threads, warp, own=own > 0)
         self._interval = -1
-        self._log: list[tuple[CheckedArray, str, Access]] = []
+        self._log: list[tuple[CheckedArray, str, Access, Changes]] = []
         self._logged_positions = 0
-        self._kind = ""
-        """The kind of all logged accesses; empty if they differ."""
+        self._kinds = 0
+        """The kinds of all logged accesses."""
         self._patterns: DisjointPatterns | None = None
         """The formulas of all logged accesses; None if some have none or another."""
+        self._written: set[int] = set()
+        """Of the formulas by which elements were written, the starts."""
         self._footprint: BlockFootprint | None = None
         """For a block's array: the logged accesses, once neither kind nor formulas exclude a race."""
         self._single: SingleAccess | None = None
         """For the grid's array: the same."""
         self._replays = False
         """Whether accesses are recorded element by element at once."""
+        self._values: np.ndarray | None = None
+        """What the recorded writes have stored, if other writes are benign; otherwise that is what memory holds."""
 
     def read(self, array: CheckedArray, lanes: Lanes, line: int, position: Any) -> None:
         """Record that threads read elements. Raises DataRace."""
-        self._access(READ, array, self._make_access(lanes, line, position), None)
+        self._access(READ, array, lanes, line, position, None)
 
-    def write(self, array: CheckedArray, lanes: Lanes, line: int, position: Any, value: Any, *, atomic: bool) -> None:
-        """Record that threads write elements. Raises DataRace."""
-        self._access(ATOMIC if atomic else WRITE, array, self._make_access(lanes, line, position), value)
+    def write(self, array: CheckedArray, lanes: Lanes, line: int, position: Any, value: Any) -> None:
+        """Record that threads write a ``value`` (one, or one for each) to elements, before they do. Raises DataRace."""
+        self._access(WRITE, array, lanes, line, position, value)
 
-    @staticmethod
-    def _make_access(lanes: Lanes, line: int, position: Any) -> Access:
-        return Access(lanes, line, position, lanes.chunk.epochs, lanes.chunk.warp_epochs)
+    def change(self, array: CheckedArray, lanes: Lanes, line: int, position: Any, failed: np.ndarray | None) -> None:
+        """Record that threads change elements atomically. Raises DataRace.
 
-    def _access(self, kind: str, array: CheckedArray, access: Access, value: Any) -> None:
-        chunk = access.lanes.chunk
+        ``failed`` are flags of the threads whose compare-and-swap did not succeed; None for another operation.
+        """
+        if failed is None or not failed.any():
+            self._access(ATOMIC, array, lanes, line, position, None)
+        elif failed.all():
+            self._access(FAILED, array, lanes, line, position, None)
+        else:
+            places = each_position(position, lanes.size)
+            for kind, flags in ((FAILED, failed), (ATOMIC, ~failed)):
+                some = np.flatnonzero(flags)
+                self._access(kind, array, lanes.sub(some), line, places[some], None)
+
+    def _access(self, kind: str, array: CheckedArray, lanes: Lanes, line: int, position: Any, value: Any) -> None:
+        chunk = lanes.chunk
+        benign = array.launch.program.benign_lines
+        if line in benign:
+            return
+        if benign and self._values is None:
+            self._values = array.flat.copy()
+        access = Access(lanes, line, position, chunk.epochs, chunk.warp_epochs)
         if self.own and chunk.interval != self._interval:
             # A barrier of all threads orders everything before it before everything after it.
             self._interval, self._replays, self._logged_positions = chunk.interval, False, 0
             self._log.clear()
-        if not self._replays:
-            if self._add_to_log(kind, array, access):
-                return
+        if self._replays or not self._add_to_log(kind, array, access, value):
             self._replays = True
-            for logged_array, logged_kind, logged in self._log:
-                # No two of these accesses race, so the values that they write do not matter.
-                self._record(logged_kind, logged_array, logged, None)
+            for logged_array, logged_kind, logged, changes in self._log:
+                self._records.add(logged_kind, logged_array, logged, None, changes)
             self._log.clear()
-        self._record(kind, array, access, value)
+            self._records.add(kind, array, access, value, before=self._stored(array))
+        if kind == WRITE and self._values is not None:
+            self._values[each_position(position, lanes.size)] = value
 
-    def _add_to_log(self, kind: str, array: CheckedArray, access: Access) -> bool:
+    def _stored(self, array: CheckedArray) -> np.ndarray:
+        """Return the values that the recorded writes have stored."""
+        return array.flat if self._values is None else self._values
+
+    def _add_to_log(self, kind: str, array: CheckedArray, access: Access, value: Any) -> bool:
         """Log an access if no race with the logged accesses is possible; return whether it was logged."""
         position = access.position
         index = position.index if isinstance(position, AffinePositions) else None
-        if not self._log:
-            self._kind, self._footprint = kind, None
-            self._patterns = DisjointPatterns(position) if isinstance(position, AffinePositions) else None
-        else:
-            self._kind = kind if kind == self._kind else ""
-            if self._patterns is not None and (index is None or not self._patterns.add(index)):
-                self._patterns = None
-        if self._kind not in (READ, ATOMIC) and (self._patterns is None or not self._patterns.are_disjoint):
-            if not (self._fits_footprint(kind, access) if self.own else self._is_single(access)):
+        self._add_pattern(kind, position)
+        if _MAY_RACE[self._kinds] and (self._patterns is None or not self._patterns.are_disjoint):
+            if not self._touches_alone(kind, access):
                 return False
-        elif index is None or access.lanes.selection is not None:
-            self._logged_positions += access.lanes.size
+            rewrites = self._rewrites
+        else:
+            rewrites = index is not None and index.start in self._written
+            if index is None or access.lanes.selection is not None:
+                self._logged_positions += access.lanes.size
         if len(self._log) >= _MAX_LOGGED or self._logged_positions > _MAX_POSITIONS:
             return False
-        self._log.append((array, kind, access if self.own else _without_caches(access)))
+        changes = self._changes(array, position, value) if kind == WRITE and rewrites else None
+        if kind == WRITE and index is not None:
+            self._written.add(index.start)
+        self._log.append((array, kind, access if self.own else _without_caches(access), changes))
         return True
+
+    def _add_pattern(self, kind: str, position: Any) -> None:
+        """Add the kind and the formula of an access to those of the logged ones."""
+        is_affine = isinstance(position, AffinePositions)
+        if not self._log:
+            self._kinds, self._footprint = _BITS[kind], None
+            self._written.clear()
+            self._patterns = DisjointPatterns(position) if is_affine else None
+            return
+        self._kinds |= _BITS[kind]
+        if self._patterns is not None and not (is_affine and self._patterns.add(position.index)):
+            self._patterns = None
+
+    def _touches_alone(self, kind: str, access: Access) -> bool:
+        return self._fits_footprint(kind, access) if self.own else self._is_single(access)
+
+    @property
+    def _rewrites(self) -> bool:
+        """Whether the last access may have written elements that had been written, as footprint or single access."""
+        if self.own:
+            return self._footprint is not None and self._footprint.rewrites
+        return self._single is not None and self._single.repeats
+
+    def _changes(self, array: CheckedArray, position: Any, value: Any) -> Changes:
+        """Return which elements of an access a value changes; None in strict mode, in which values do not matter."""
+        if array.launch.strict:
+            return None
+        stored = self._stored(array)
+        elements = position.take(stored, copied=False) if isinstance(position, AffinePositions) else stored[position]
+        changed = ~np.asarray(is_equal(elements, value))
+        if not changed.any():
+            return None
+        if changed.all():
+            return True
+        self._logged_positions += changed.size
+        return changed
 
     def _fits_footprint(self, kind: str, access: Access) -> bool:
         footprint = self._footprint
         if footprint is None:
             footprint = BlockFootprint.empty(access, self.own)
-            for _, logged_kind, logged in self._log:
+            for _, logged_kind, logged, _ in self._log:
                 footprint = footprint.after(logged_kind, logged)
                 if footprint is None:
                     return False
@@ -349,22 +316,9 @@ class ShadowMemory:
     def _is_single(self, access: Access) -> bool:
         if self._single is None:
             self._single = SingleAccess(self.size)
-            if not all(self._single.add(logged) for _, _, logged in self._log):
+            if not all(self._single.add(logged) for _, _, logged, _ in self._log):
                 return False
         return self._single.add(access)
-
-    def _record(self, kind: str, array: CheckedArray, access: Access, value: Any) -> None:
-        if not isinstance(self._records, CompiledRecords):
-            if _NumpyBudget.allows(access):
-                self._records = self._records or NumpyRecords(self.size, self.threads, self.warp)
-            elif self._records is None:
-                self._records = CompiledRecords(self.size, self.threads, self.warp)
-            else:
-                self._records = CompiledRecords.from_numpy(self._records)
-        if kind == READ:
-            self._records.read(array, access)
-        else:
-            self._records.write(array, access, value, atomic=kind == ATOMIC)
 
 
 def _without_caches(access: Access) -> Access:

@@ -14,6 +14,7 @@ from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.common.layout import index_in
 from windtunnel.emulator.races.findings import (
     ATOMIC,
+    FAILED,
     READ,
     WRITE,
     AccessReport,
@@ -23,6 +24,9 @@ from windtunnel.emulator.races.findings import (
 )
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.emulator.threads.clocks import Clock, ClockedAccess, Releases
+
+_READS_TO_PRUNE = 16
+"""Reads of an element above which those are looked for that a later one stands for."""
 
 
 class Accessor(Protocol):
@@ -65,15 +69,41 @@ class PolledRead(NamedTuple):
         return bool(self.value != self.array.flat[self.at])
 
 
-class _ElementRecord:
-    """The last plain write of an element, and the atomic operations and reads since."""
+class _Generation:
+    """The accesses of an element since some point, of each thread the last one of each kind.
 
-    __slots__ = ("atomics", "reads", "write")
+    Of plain writes, also the thread's last one of another value: each entry is (the last, its value, the other one).
+    """
+
+    __slots__ = ("atomics", "failed", "leader", "reads", "reads_to_prune", "writes")
+
+    def __init__(self, leader: Any = None) -> None:
+        self.leader = leader
+        """The value that the first write stored; None for the accesses before any write."""
+        self.writes: dict[int, tuple[ClockedAccess, Any, ClockedAccess | None]] = {}
+        self.atomics: dict[int, ClockedAccess] = {}
+        self.failed: dict[int, ClockedAccess] = {}
+        self.reads: dict[int, ClockedAccess] = {}
+        self.reads_to_prune = _READS_TO_PRUNE
+
+
+class _ElementRecord:
+    """The accesses of an element that later ones may race with.
+
+    A write that is ordered after all recorded accesses begins a generation. Two such writes of different values stand
+    for everything before them: what is unordered with an earlier access is unordered with both, and conflicts with at
+    least one. So two generations are kept.
+    """
+
+    __slots__ = ("current", "earlier")
 
     def __init__(self) -> None:
-        self.write: ClockedAccess | None = None
-        self.atomics: dict[int, ClockedAccess] = {}
-        self.reads: dict[int, ClockedAccess] = {}
+        self.current = _Generation()
+        self.earlier: _Generation | None = None
+
+    @property
+    def generations(self) -> tuple[_Generation, ...]:
+        return (self.current,) if self.earlier is None else (self.current, self.earlier)
 
 
 class MemoryRange:
@@ -144,7 +174,7 @@ class ThreadArray:
         value = self.flat[at]
         if self.memory is not None:
             if self.checked:
-                self._check_read(thread.clock, line, at)
+                self._check(thread, line, at, READ)
             if thread.loops:
                 thread.record_poll(PolledRead(self, at, value, line))
             if thread.trace is not None:
@@ -161,7 +191,7 @@ class ThreadArray:
             flat[at] = value
         else:
             if self.checked:
-                self._check_write(thread.clock, line, at, value)
+                self._check(thread, line, at, WRITE, flat.dtype.type(value))
             before = flat[at]
             flat[at] = value
             if before != flat[at]:
@@ -184,11 +214,12 @@ class ThreadArray:
         before = flat[at]
         if memory is not None:
             if self.checked:
-                self._check_atomic(thread.clock, line, at)
+                failed = op == "cas" and before != values[0]
+                self._check(thread, line, at, FAILED if failed else ATOMIC)
                 releases = memory.releases.get(at)
                 if releases is None:
                     releases = memory.releases[at] = Releases()
-                releases.acquire_and_release(thread.clock)
+                releases.apply(thread.clock, acquires_only=failed)
             if thread.loops:
                 thread.record_poll(PolledRead(self, at, before, line))
             if thread.trace is not None:
@@ -207,32 +238,65 @@ class ThreadArray:
             record = self.memory.elements[at] = _ElementRecord()
         return record
 
-    def _check_read(self, clock: Clock, line: int, at: int) -> None:
-        record = self._record_of(at)
-        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, READ)
-        self._require_order(clock, record.write, at, access)
-        for other in record.atomics.values():
-            self._require_order(clock, other, at, access)
-        record.reads[clock.thread] = access
+    def _check(self, thread: Accessor, line: int, at: int, kind: str, value: Any = None) -> None:
+        """Record an access of the element ``at`` by a thread. Raises DataRace.
 
-    def _check_write(self, clock: Clock, line: int, at: int, value: Any) -> None:
+        ``value`` is what a plain write is about to store.
+        """
+        if line in self.launch.program.benign_lines:
+            return
+        clock = thread.clock
         record = self._record_of(at)
-        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, WRITE)
-        if not _equal(self.flat[at], value):  # several threads may write the same value
-            self._require_order(clock, record.write, at, access)
-        for other in (*record.atomics.values(), *record.reads.values()):
-            self._require_order(clock, other, at, access)
-        record.write = access
-        if record.atomics or record.reads:
-            record.atomics, record.reads = {}, {}
+        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, kind)
+        current = record.current
+        if kind == WRITE:
+            self._check_write(clock, record, at, access, value)
+            return
+        for generation in record.generations:
+            for write, _, _ in generation.writes.values():
+                self._require_order(clock, write, at, access)
+            if kind == READ:
+                for other in generation.atomics.values():
+                    self._require_order(clock, other, at, access)
+            elif kind == ATOMIC:
+                for other in generation.reads.values():
+                    self._require_order(clock, other, at, access)
+        if kind == READ:
+            current.reads[clock.thread] = access
+            if len(current.reads) > current.reads_to_prune:
+                # What is unordered with a read before this one is unordered with this one.
+                current.reads = {t: read for t, read in current.reads.items() if not clock.happens_after(read)}
+                current.reads[clock.thread] = access
+                current.reads_to_prune = 2 * len(current.reads) + _READS_TO_PRUNE
+        else:
+            (current.atomics if kind == ATOMIC else current.failed)[clock.thread] = access
 
-    def _check_atomic(self, clock: Clock, line: int, at: int) -> None:
-        record = self._record_of(at)
-        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, ATOMIC)
-        self._require_order(clock, record.write, at, access)
-        for other in record.reads.values():
-            self._require_order(clock, other, at, access)
-        record.atomics[clock.thread] = access
+    def _check_write(self, clock: Clock, record: _ElementRecord, at: int, access: ClockedAccess, value: Any) -> None:
+        strict, leads = self.launch.strict, True
+        for generation in record.generations:
+            for last, stored, another in generation.writes.values():
+                if clock.happens_after(last):
+                    continue
+                leads = False
+                conflicting = last if strict or not _equal(stored, value) else another
+                self._require_order(clock, conflicting, at, access)
+            for others in (generation.reads, generation.atomics, generation.failed):
+                for other in others.values():
+                    self._require_order(clock, other, at, access)
+        current = record.current
+        if leads and (current.leader is None or not _equal(current.leader, value)):
+            record.earlier, record.current = current, _Generation(value)
+            record.current.writes[clock.thread] = (access, value, None)
+            return
+        if leads:  # what is unordered with an earlier write of this value is unordered with this one
+            current.writes = {
+                thread: write
+                for thread, write in current.writes.items()
+                if write[2] is not None or not _equal(write[1], value)
+            }
+        before = current.writes.get(clock.thread)
+        another = None if before is None else before[2] if _equal(before[1], value) else before[0]
+        current.writes[clock.thread] = (access, value, another)
 
     def _require_order(self, clock: Clock, earlier: ClockedAccess | None, at: int, access: ClockedAccess) -> None:
         """Raise DataRace if an earlier access does not happen before this one."""

@@ -152,11 +152,17 @@ class Releases:
         """For each thread, what it released last."""
         self._of_blocks: dict[int, Releases] = {}
 
-    def acquire_and_release(self, clock: Clock) -> None:
-        """Apply an atomic operation: the thread acquires all releases and adds what it has prepared."""
-        self._apply(clock, clock.prepared)
-        if clock.prepared_for_block is not clock.prepared or clock.block in self._of_blocks:
-            self._of_blocks.setdefault(clock.block, Releases())._apply(clock, clock.prepared_for_block)
+    def apply(self, clock: Clock, *, acquires_only: bool = False) -> None:
+        """Apply an atomic operation: the thread acquires all releases and adds what it has prepared.
+
+        A compare-and-swap that fails ``acquires_only``, because it stores nothing that another thread could find.
+        """
+        prepared, for_block = clock.prepared, clock.prepared_for_block
+        if acquires_only:
+            prepared = for_block = None
+        self._apply(clock, prepared)
+        if for_block is not prepared or clock.block in self._of_blocks:
+            self._of_blocks.setdefault(clock.block, Releases())._apply(clock, for_block)
 
     def _apply(self, clock: Clock, prepared: KnownClocks | None) -> None:
         known = clock.known

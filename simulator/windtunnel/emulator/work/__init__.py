@@ -1,0 +1,1 @@
+"""Counting of what a launch does: operations, memory traffic, bank conflicts and divergence."""

@@ -1,0 +1,232 @@
+"""Counted work: figures that follow from the kernel by hand, profiles, and prices by the counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import windtunnel
+from windtunnel import atomic, blockIdx, errors, f32, f64, grid, i32, shared, syncthreads, threadfence, threadIdx
+from windtunnel.runtime.work_counts import WorkCounts
+from windtunnel_models.catalogue import shipped_catalogue
+
+N, BLOCK = 1 << 14, 256
+WARPS = N // 32
+
+
+def counted(kernel: Any, *arguments: Any, blocks: int = N // BLOCK, threads: int = BLOCK) -> WorkCounts:
+    with windtunnel.device("h200-sxm-141gb") as accelerator:
+        given = [accelerator.to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        with accelerator.profile() as profile:
+            accelerator.launch(kernel, blocks, threads, *given)
+        counts = profile.launches[0].counts
+    assert counts is not None
+    return counts
+
+
+def floats(n: int = N) -> np.ndarray:
+    return np.zeros(n, np.float32)
+
+
+@windtunnel.kernel
+def multiply_add(a: f32[:], b: f32[:], c: f32[:], n: i32):
+    i = grid(1)
+    if i < n:
+        c[i] = a[i] * b[i] + c[i]
+
+
+@windtunnel.kernel
+def in_doubles(a: f64[:], n: i32):
+    i = grid(1)
+    a[i] = a[i] * 2.0
+    for _ in range(n):
+        a[i] = a[i] + 1.0
+
+
+def test_operations_are_counted_by_type() -> None:
+    counts = counted(multiply_add, floats(), floats(), floats(), N)
+    assert counts.operations["ffma"] == N
+    assert counts.flops == {"float16": 0, "float32": 2 * N, "float64": 0}
+    counts = counted(in_doubles, np.zeros(N), 5)
+    assert (counts.operations["dmul"], counts.operations["dadd"]) == (N, 5 * N)
+
+
+@windtunnel.kernel
+def strided(a: f32[:], c: f32[:], stride: i32):
+    i = grid(1)
+    c[i] = a[i * stride]
+
+
+@pytest.mark.parametrize(("stride", "sectors"), [(0, 1), (1, 4), (2, 8), (8, 32), (32, 32)])
+def test_a_request_touches_the_sectors_of_its_elements(stride: int, sectors: int) -> None:
+    counts = counted(strided, floats(N * max(stride, 1)), floats(), stride)
+    assert (counts.loads.requests, counts.loads.sectors) == (WARPS, WARPS * sectors)
+    assert (counts.stores.requests, counts.stores.sectors) == (WARPS, WARPS * 4)
+
+
+@windtunnel.kernel
+def banks(c: f32[:], stride: i32):
+    held = shared.array(1024, f32)
+    for k in range(threadIdx.x, 1024, 256):
+        held[k] = 1.0
+    syncthreads()
+    c[grid(1)] = held[(threadIdx.x * stride) & 1023]
+
+
+@pytest.mark.parametrize(("stride", "passes"), [(0, 1), (1, 1), (2, 2), (8, 8), (32, 32)])
+def test_a_request_to_shared_memory_passes_over_its_banks(stride: int, passes: int) -> None:
+    counts = counted(banks, floats(), stride)
+    assert counts.shared_loads.wavefronts == WARPS * passes
+    assert counts.shared_loads.conflicts == WARPS * (passes - 1)
+    assert counts.shared_stores.conflicts == 0
+    assert counts.barriers == WARPS
+
+
+@windtunnel.kernel
+def odd_ones(c: f32[:]):
+    i = grid(1)
+    if i % 2 == 1:
+        c[i] = 1.0
+    if blockIdx.x == 0:
+        c[i] = 2.0
+
+
+def test_divergent_branches_are_counted_by_warp() -> None:
+    counts = counted(odd_ones, floats())
+    assert (counts.branches, counts.divergent_branches) == (2 * WARPS, WARPS)
+    assert counts.branch_efficiency == 0.5
+    assert counts.stores.elements == N // 2 + BLOCK
+    assert 16 < counts.threads_per_instruction < 32
+
+
+@windtunnel.kernel
+def spread(c: i32[:], f: f32[:], elements: i32):
+    i = grid(1)
+    atomic.add(c, i % elements, 1)
+    atomic.add(f, 0, 1.0)
+
+
+def test_atomic_operations_on_one_element_take_turns() -> None:
+    one, many = (counted(spread, np.zeros(N, np.int32), floats(1), elements) for elements in (2, N))
+    assert one.atomics.conflicts == WARPS * (30 + 31)
+    assert many.atomics.conflicts == WARPS * 31
+    assert one.atomic_clocks == many.atomic_clocks == pytest.approx(N * 3.5)  # those of the float
+
+
+def test_a_sample_of_blocks_stands_for_all() -> None:
+    n = 1 << 22
+    counts = counted(multiply_add, floats(n), floats(n), floats(n), n, blocks=n // BLOCK)
+    assert counts.sampled < counts.blocks == n // BLOCK
+    assert counts.operations["ffma"] == n and counts.loads.sectors == 3 * n / 8
+    assert counts.memory_bytes == 16 * n
+
+
+def test_counting_changes_neither_memory_nor_findings() -> None:
+    with windtunnel.device("l4") as accelerator:
+        c = accelerator.to_device(np.zeros(4, np.int32))
+        f = accelerator.to_device(floats(1))
+        with accelerator.profile():
+            accelerator.launch(spread, 2, 32, c, f, 4)
+            with pytest.raises(errors.OutOfBounds):
+                accelerator.launch(spread, 2, 32, c, f, 5)
+        assert (accelerator.to_host(c) == 16).all()
+
+
+def times(counted_work: bool, kernel: Any, *arguments: Any) -> float:
+    with windtunnel.device("h200-sxm-141gb", counted=counted_work) as accelerator:
+        given = [accelerator.to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        accelerator.synchronize()
+        before = accelerator.clock_s
+        accelerator.launch(kernel, N // BLOCK, BLOCK, *given)
+        accelerator.synchronize()
+        return accelerator.clock_s - before
+
+
+@windtunnel.kernel
+def long(a: f32[:], rounds: i32):
+    i = grid(1)
+    w = a[i]
+    for _ in range(rounds):
+        w = w * 0.5 + 1.0
+    a[i] = w
+
+
+def test_the_clock_follows_the_counted_work_on_request() -> None:
+    assert times(True, long, floats(), 100_000) > 10 * times(True, long, floats(), 10)
+    assert times(False, long, floats(), 1000) == times(False, long, floats(), 10)
+    assert times(True, strided, floats(N * 8), floats(), 8) <= times(False, strided, floats(N * 8), floats(), 8)
+
+
+def stated(a: Any) -> None:
+    a[...] = 1
+
+
+@windtunnel.kernel
+def waits(flags: i32[:]):
+    if threadIdx.x == 0:
+        threadfence()
+        atomic.exch(flags, 0, 1)
+    while atomic.add(flags, 0, 0) == 0:
+        pass
+
+
+def test_a_profile_has_a_line_for_each_kernel(tmp_path: Path) -> None:
+    with windtunnel.device("h200-sxm-141gb") as accelerator:
+        a, flags = accelerator.to_device(floats()), accelerator.to_device(np.zeros(1, np.int32))
+        accelerator.launch(odd_ones, N // BLOCK, BLOCK, a)
+        with accelerator.profile() as profile:
+            for _ in range(3):
+                accelerator.launch(odd_ones, N // BLOCK, BLOCK, a)
+            accelerator.launch(stated, 1, 1, a)
+            accelerator.launch(waits, 1, 4, flags)
+            with accelerator.capture() as graph:
+                accelerator.launch(odd_ones, N // BLOCK, BLOCK, a)
+            graph.compile().replay()
+    assert [launch.name for launch in profile.launches] == ["odd_ones"] * 3 + ["stated", "waits", "odd_ones"]
+    lines = profile.table().splitlines()
+    assert lines[0].split()[:3] == ["Kernel", "Launches", "Duration"]
+    assert [line.split()[:2] for line in lines[1:4]] == [["odd_ones", "4"], ["stated", "1"], ["waits", "1"]]
+    assert "50%" in lines[1] and "estimated number of registers" in lines[4] and "without counts" in lines[5]
+    profile.write_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {event["ph"] for event in events} == {"X", "C"}
+    assert {"Branch Efficiency [%]", "Theoretical Occupancy [%]"} <= {e["name"] for e in events if e["ph"] == "C"}
+
+
+def test_occupancy_is_limited_by_registers_and_shared_memory() -> None:
+    many = windtunnel.kernel(registers=128)(odd_ones)
+    with windtunnel.device("h200-sxm-141gb") as accelerator, accelerator.profile() as profile:
+        a = accelerator.to_device(floats())
+        accelerator.launch(many, N // BLOCK, BLOCK, a)
+        accelerator.launch(odd_ones, N // BLOCK, BLOCK, a, shared_bytes=48_000)
+    # 65,536 registers hold two blocks of 256 threads with 128 each, of eight; 227 KiB of shared memory hold four.
+    assert [launch.theoretical_occupancy for launch in profile.launches] == [0.25, 0.5]
+
+
+@pytest.mark.accelerator("h200-sxm-141gb", counted=True)
+def test_the_marker_counts_work(accelerator: Any) -> None:
+    a = accelerator.to_device(floats())
+    with (
+        accelerator.expect(time_s=1e-3),
+        pytest.raises(AssertionError, match="time_s"),
+        accelerator.expect(time_s=2e-5),
+    ):
+        accelerator.launch(long, N // BLOCK, BLOCK, a, 100_000)
+
+
+def test_every_device_that_runs_kernels_prices_counted_work() -> None:
+    catalogue = shipped_catalogue()
+    for sku in catalogue.skus():
+        device = catalogue.device(sku)
+        if device.kind.name not in ("gpu", "cpu"):
+            continue
+        with windtunnel.device(sku, counted=True) as accelerator, accelerator.profile() as profile:
+            a = accelerator.to_device(floats(512))
+            accelerator.launch(odd_ones, 4, 128, a)
+            accelerator.launch(long, 4, 128, a, 5)
+            accelerator.synchronize()
+            assert all(0 < launch.duration_s < 1e-3 for launch in profile.launches), sku
