@@ -31,7 +31,6 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
     argv, path = sys.argv, list(sys.path)
     sys.argv, sys.path[0:0] = [str(script), *arguments], [str(script.resolve().parent)]
     status = 0
-    printed: Finding | None = None
     try:
         runpy.run_path(str(script), run_name="__main__")
         for index in range(emulated.count):
@@ -40,7 +39,6 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
         status = _status(ended)
     except Finding as finding:
         emulated.findings.append(finding)
-        printed = finding
         _print(finding)
     except Exception as error:  # the program's own error, reported as Python does
         _print(error)
@@ -49,8 +47,7 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
         sys.argv, sys.path[:] = argv, path
         session.begin(before)
     for caught in dict.fromkeys(emulated.findings):
-        if caught is not printed:
-            sys.stderr.write(f"windtunnel: {type(caught).__name__}: {caught}\n")
+        sys.stderr.write(f"windtunnel: {type(caught).__name__}: {caught}\n")
     return 1 if emulated.findings else status
 
 
