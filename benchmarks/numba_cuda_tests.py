@@ -114,7 +114,7 @@ def table(outcomes: list[tuple[str, str, int, str]]) -> str:
         total[kind] += 1
         if kind == "failed":
             # Without the paths of this host.
-            plain = re.sub(r"(?<![\w.])/\S*/", "", " ".join(text.split()))
+            plain = re.sub(r"(\\n|(?<![\w.]))/\S*/", "", " ".join(text.split()))
             failed.append((name, plain[:160]))
     lines = [
         "# Kernel tests of Numba CUDA on an emulated device",

@@ -11,10 +11,10 @@ from windtunnel.language.numba.values import Cplx, Num, literal
 from windtunnel.language.types import BOOL, F16, F32, F64, I64, U64, Scalar
 
 _OF_HALVES = (
-    "fabs", "sqrt", "exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "floor", "ceil", "trunc", "rsqrt",
-    "rcp", "rint", "isnan", "isinf", "fma",
+    "fabs", "sqrt", "exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "floor", "ceil", "trunc", "rcp",
+    "rint", "isnan", "isinf", "fma",
 )  # fmt: skip
-"""The functions that CUDA has for float16; others are computed in float32."""
+"""The functions that are computed in float16; others, such as `rsqrt`, are computed in float32 and rounded."""
 _EXPONENT_LIMIT = 0x10000
 """The largest constant exponent that Numba expands to multiplications."""
 

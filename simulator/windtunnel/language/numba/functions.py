@@ -225,7 +225,11 @@ class FunctionReader(IntrinsicReader):
             nowhere = ir.Binary(line, "==", copy(radius), literal(line, 0.0, F64), type=BOOL)
             endless = ir.Unary(line, "not", ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL), type=BOOL)
             unclear = ir.Logic(line, "and", nowhere, endless, type=BOOL)
-            angle = self.hold(ir.Select(line, unclear, literal(line, 0.0, F64), angle, type=F64))
+            unclear = self.hold(unclear)
+            radius, angle = (
+                self.hold(ir.Select(line, copy(unclear), literal(line, 0.0, F64), part, type=F64))
+                for part in (radius, angle)
+            )
             both: list[ir.Expr] = []
             for f in ("cos", "sin"):
                 side = ir.Call(line, f"math.{f}", [copy(angle)], type=F64)

@@ -356,7 +356,7 @@ class IntrinsicReader(ExpressionReader):
             return arithmetic.extreme(node.lineno, op, *numbers)
         if op == "fma":
             return self._call_fma(node, "", list(numbers))
-        return arithmetic.function(node.lineno, op, numbers)
+        return Num(converted(arithmetic.function(node.lineno, op, numbers).expr, F16))
 
     # Long: one case for each family of functions, each a line or two.
     def _call_libdevice(self, node: ast.Call, op: str, given: list[Value]) -> Value:
