@@ -43,9 +43,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"core", "errors", "language", "runtime", "emulator", "simulation", "library"},
     "examples": {"", "core", "runtime"},
     "claims": {"core", "runtime", "examples"},
+    "explore": {"core", "scenario", "engine", "simulation", "sweep", "planning", "report", "windtunnel_models"},
     "app": {
         "core", "scenario", "engine", "placement", "codegen", "backends", "simulation", "sweep", "deployment",
-        "planning", "validation", "library", "claims", "report", "emulate", "windtunnel_models",
+        "planning", "validation", "library", "claims", "report", "explore", "emulate", "windtunnel_models",
     },
     "cli": {"app", "core", "scenario", "placement", "backends", "simulation", "library", "report"},
     "pytest_plugin": {"core", "runtime", "simulation", "library", "emulate"},

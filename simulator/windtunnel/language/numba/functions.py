@@ -224,8 +224,7 @@ class FunctionReader(IntrinsicReader):
             # A length of 0 has no direction, whatever the angle is.
             nowhere = ir.Binary(line, "==", copy(radius), literal(line, 0.0, F64), type=BOOL)
             endless = ir.Unary(line, "not", ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL), type=BOOL)
-            unclear = ir.Logic(line, "and", nowhere, endless, type=BOOL)
-            unclear = self.hold(unclear)
+            unclear = self.hold(ir.Logic(line, "and", nowhere, endless, type=BOOL))
             radius, angle = (
                 self.hold(ir.Select(line, copy(unclear), literal(line, 0.0, F64), part, type=F64))
                 for part in (radius, angle)
