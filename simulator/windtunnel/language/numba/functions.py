@@ -210,6 +210,30 @@ class FunctionReader(IntrinsicReader):
         ]
         return self.held(Cplx(parts[0], parts[1], kind))
 
+    def _rect(self, node: ast.Call, given: list[Num | Cplx]) -> Value:
+        """Return the complex number of a length and an angle."""
+        line = node.lineno
+        parts = [converted(self.num(node, value).expr, F64) for value in given]
+        radius, angle = (self.hold(part) for part in parts)
+        # A length of 0 has no direction, whatever the angle is.
+        nowhere = ir.Binary(line, "==", copy(radius), literal(line, 0.0, F64), type=BOOL)
+        endless = ir.Unary(line, "not", ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL), type=BOOL)
+        unclear = self.hold(ir.Logic(line, "and", nowhere, endless, type=BOOL))
+        radius, angle = (
+            self.hold(ir.Select(line, copy(unclear), literal(line, 0.0, F64), part, type=F64))
+            for part in (radius, angle)
+        )
+        both: list[ir.Expr] = []
+        for f in ("cos", "sin"):
+            side = ir.Call(line, f"math.{f}", [copy(angle)], type=F64)
+            both.append(ir.Binary(line, "*", copy(radius), side, type=F64))
+        # Along the real axis the imaginary part is 0, also of an endless length.
+        on_axis = ir.Binary(line, "==", copy(angle), literal(line, 0.0, F64), type=BOOL)
+        real = ir.Logic(line, "and", on_axis, ir.Call(line, "math.isinf", [copy(radius)], type=BOOL), type=BOOL)
+        zero = ir.Call(line, "math.copysign", [literal(line, 0.0, F64), copy(radius)], type=F64)
+        both[1] = ir.Select(line, real, zero, both[1], type=F64)
+        return self.held(Cplx(both[0], both[1], rules.C128))
+
     def _complex_function(self, node: ast.Call, name: str, given: list[Num | Cplx]) -> Value:
         line = node.lineno
         kind = given[0].type if isinstance(given[0].type, rules.Complex) else rules.C128
@@ -219,26 +243,7 @@ class FunctionReader(IntrinsicReader):
             quotient = [self._complex_function(node, name, [value]) for value in given]
             return self.binary(node, "/", *quotient)
         if name == "rect":
-            parts = [converted(self.num(node, value).expr, F64) for value in given]
-            radius, angle = (self.hold(part) for part in parts)
-            # A length of 0 has no direction, whatever the angle is.
-            nowhere = ir.Binary(line, "==", copy(radius), literal(line, 0.0, F64), type=BOOL)
-            endless = ir.Unary(line, "not", ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL), type=BOOL)
-            unclear = self.hold(ir.Logic(line, "and", nowhere, endless, type=BOOL))
-            radius, angle = (
-                self.hold(ir.Select(line, copy(unclear), literal(line, 0.0, F64), part, type=F64))
-                for part in (radius, angle)
-            )
-            both: list[ir.Expr] = []
-            for f in ("cos", "sin"):
-                side = ir.Call(line, f"math.{f}", [copy(angle)], type=F64)
-                both.append(ir.Binary(line, "*", copy(radius), side, type=F64))
-            # Along the real axis the imaginary part is 0, also of an endless length.
-            on_axis = ir.Binary(line, "==", copy(angle), literal(line, 0.0, F64), type=BOOL)
-            real = ir.Logic(line, "and", on_axis, ir.Call(line, "math.isinf", [copy(radius)], type=BOOL), type=BOOL)
-            zero = ir.Call(line, "math.copysign", [literal(line, 0.0, F64), copy(radius)], type=F64)
-            both[1] = ir.Select(line, real, zero, both[1], type=F64)
-            return self.held(Cplx(both[0], both[1], rules.C128))
+            return self._rect(node, given)
         value = self.held(number(given[0], kind))
         assert isinstance(value, Cplx)  # noqa: S101  it was converted to complex
         re, im = value.re, value.im
