@@ -46,6 +46,7 @@ study: $(TEST_STAMP)
 	$(BIN)/python benchmarks/sweep.py --out reports/benchmarks
 	$(BIN)/python benchmarks/interval_coverage.py --out reports/benchmarks
 	$(BIN)/python benchmarks/kernels.py --out reports/benchmarks
+	$(BIN)/python benchmarks/numba_cuda_tests.py --out reports/benchmarks
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff check --fix .

@@ -3,7 +3,8 @@
 The fixture ``accelerator`` is the device under test. It is emulated, on a virtual clock, unless ``--accelerator real``
 selects the real device, which must then be present. ``@pytest.mark.accelerator("h100-sxm-80gb", "l4")`` names the
 devices; the test runs once on each. ``accelerator_faults`` arms faults during a test; each must occur before the test
-ends. ``windtunnel_run`` simulates a scenario. See docs/testing.md. The rest of Windtunnel is imported on first use.
+ends. ``windtunnel_run`` simulates a scenario. ``--emulate numba`` runs the tests of a Numba project on an emulated
+device. See docs/testing.md. The rest of Windtunnel is imported on first use.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ _MARKER = (
     f"{_DEFAULT_DEVICE}). leaks='error' fails a test that leaves buffers allocated; faults are armed for the whole "
     "test and must occur; schedules=64 runs it 64 times, each with the threads of its kernels in a different order; "
     "strict=True reports unordered writes of equal values too; counted=True prices kernels by their counted work; "
-    "emulated=True runs it on emulated devices only."
+    "emulated=True runs it on emulated devices only. time_s=2e-3, energy_j, launches and copied_bytes are budgets of "
+    "the test."
 )
 _OPTIONS = ("leaks", "faults", "seed", "interval", "schedules", "strict", "counted", "emulated")
+_LIMITS = ("time_s", "energy_j", "launches", "copied_bytes")
+"""The budgets that a marker may state; of a test with the fixture, and of a test under ``--emulate``."""
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the call phase of the test failed."""
 _OPENED: pytest.StashKey[list[Any]] = pytest.StashKey()
@@ -66,6 +70,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SEED",
         help="run each test with its kernels' threads in the order of this seed",
     )
+    group.addoption(
+        "--emulate",
+        metavar="INTERFACE",
+        help="run tests of programs that are written for numba (Numba CUDA) on an emulated device",
+    )
     parser.addini(
         "accelerator_device", f"the device of tests that do not name one (default {_DEFAULT_DEVICE})", default=""
     )
@@ -75,6 +84,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="windtunnel-traces",
         help="folder for the Perfetto timelines of failing tests",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Put emulated interfaces in the place of the real ones before anything of the project is imported."""
+    given = early_config.known_args_namespace.emulate
+    if given:
+        from windtunnel.emulate import pytest_hooks
+
+        pytest_hooks.begin(given, early_config.getini("accelerator_device") or _DEFAULT_DEVICE)
+        early_config.pluginmanager.register(pytest_hooks, "windtunnel-emulate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -93,7 +113,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that uses ``accelerator`` once for each device, and on emulated or real devices as selected."""
     item = metafunc.definition
     if "accelerator" not in metafunc.fixturenames:
-        if any(marker.name == "accelerator" for marker in item.own_markers):
+        if not metafunc.config.getoption("--emulate") and any(
+            marker.name == "accelerator" for marker in item.own_markers
+        ):
             warnings.warn(
                 pytest.PytestWarning(
                     f"{item.nodeid} has the marker accelerator, but does not use the fixture accelerator"
@@ -265,8 +287,8 @@ def _check_marker(options: Mapping[str, object]) -> None:
         pytest.fail(str(error), pytrace=False)
 
     for name in options:
-        if name not in _OPTIONS:
-            wrong(f"'{name}'", _OPTIONS, name)
+        if name not in _OPTIONS + _LIMITS:
+            wrong(f"'{name}'", _OPTIONS + _LIMITS, name)
     faults = options.get("faults", ())
     if not isinstance(faults, (str, dict, list, tuple)):
         pytest.fail(
@@ -300,11 +322,26 @@ def _open(case: _Case, interval: Any, *, strict: bool, counted: bool) -> Acceler
     pytest.fail(problem, pytrace=False)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Check the budgets that a test's marker states."""
+    opened = item.stash.get(_OPENED, [None])[0]
+    options: dict[str, Any] = {}
+    for marker in reversed(list(item.iter_markers("accelerator"))):
+        options.update(marker.kwargs)
+    limits = {name: options[name] for name in _LIMITS if name in options}
+    if opened is None or not limits:
+        yield
+        return
+    with opened.expect(**limits):
+        yield
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Add the state of the device, the seed and a timeline to the report of a failing test."""
     hidden: list[dict[str, object]] = []
-    if call.excinfo is not None and _OPENED in item.stash:
+    if call.excinfo is not None and (_OPENED in item.stash or item.config.getoption("--emulate")):
         hidden = _internal_modules(call.excinfo)
     for module in hidden:
         module["__tracebackhide__"] = True

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # A project of its own, which is run from a copy, in an environment of its own.
-collect_ignore = ["thirdparty"]
+collect_ignore = ["thirdparty", "numba_project"]
 
 
 def _run(*command: str | Path, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:

@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "validation": {"core", "scenario", "runtime", "backends", "simulation", "windtunnel_models"},
     "library": {"core", "csource", "runtime", "emulator", "backends", "simulation", "windtunnel_models"},
     "errors": {"core", "runtime"},
+    "emulate": {"core", "language", "runtime", "library"},
     "": {"core", "errors", "language", "runtime", "emulator", "simulation", "library"},
     "examples": {"", "core", "runtime"},
     "claims": {"core", "runtime", "examples"},
@@ -47,10 +48,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": {
         "core", "scenario", "engine", "placement", "codegen", "csource", "language", "runtime", "backends",
         "simulation", "sweep", "deployment", "planning", "validation", "library", "claims", "report", "explore",
-        "windtunnel_models",
+        "emulate", "windtunnel_models",
     },
     "cli": {"app", "core", "scenario", "placement", "backends", "simulation", "library", "report"},
-    "pytest_plugin": {"core", "runtime", "simulation", "library"},
+    "pytest_plugin": {"core", "runtime", "simulation", "library", "emulate"},
     "__main__": {"cli"},
 }  # fmt: skip
 # The same within packages that have packages of their own. Modules that stand directly in the package are "".

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NoReturn
 
+from windtunnel.core.errors import InputError
 from windtunnel.core.stencil import StencilForm
 from windtunnel.language.types import Array, Scalar, Type
 
@@ -215,6 +216,15 @@ class ExpressionStatement(Stmt):
 
 
 @dataclass(eq=False)
+class Print(Stmt):
+    """A line that each thread prints, in C's format. ``texts`` has the strings of its arguments; None for a number."""
+
+    form: str
+    numbers: Sequence[Expr]
+    texts: Sequence[str | None]
+
+
+@dataclass(eq=False)
 class If(Stmt):
     """An ``if`` statement."""
 
@@ -298,15 +308,6 @@ class Flight(Stmt):
     array: str = ""
     indices: Sequence[Expr] = ()
     left: int = 0
-
-
-@dataclass(eq=False)
-class Print(Stmt):
-    """A line that each thread prints, in C's format. ``texts`` has the strings of its arguments; None for a number."""
-
-    form: str
-    numbers: Sequence[Expr]
-    texts: Sequence[str | None]
 
 
 @dataclass(eq=False)
@@ -399,6 +400,20 @@ class Program:
         """Return the file and the line in it of a line of the tree."""
         number = line % RAISED
         return next((helper.file for helper in self.helpers if helper.raised == line - number != 0), self.file), number
+
+
+@dataclass(eq=False)
+class TypedKernel:
+    """A kernel that another front end has read and typed. A launch takes it in the place of a Python function."""
+
+    program: Program
+
+    def __post_init__(self) -> None:
+        self.__name__ = self.program.name
+
+    def __call__(self, *_: object) -> NoReturn:
+        """Raise InputError: the kernel can only be launched."""
+        raise InputError(f"'{self.program.name}' is called as a function", expected="a launch on a device")
 
 
 def walk(body: Sequence[Stmt]) -> Iterator[Stmt]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.stencil import form_of
+from windtunnel.language.ir import TypedKernel
 from windtunnel.language.names import POSITION, Group, Name
 from windtunnel.language.types import Array, Scalar
 
@@ -188,7 +189,7 @@ def by_thread(function: Callable[..., Any]) -> bool:
     Raises UnreadableSourceError for a Python function without source. Called on whole arrays it would compute something
     else, if it was written for one thread.
     """
-    if isinstance(function, CompiledSource):
+    if isinstance(function, (CompiledSource, TypedKernel)):
         return True
     try:
         source = source_of(function)

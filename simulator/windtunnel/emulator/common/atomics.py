@@ -16,6 +16,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sub": lambda old, x: old - x,
     "max": np.fmax,
     "min": np.fmin,
+    # Of Numba: a NaN that is there stays, and one that is offered is not stored.
+    "max_number": lambda old, x: x if x > old else old,
+    "min_number": lambda old, x: x if x < old else old,
     "and_": lambda old, x: old & x,
     "or_": lambda old, x: old | x,
     "xor": lambda old, x: old ^ x,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from windtunnel.emulator.common import special_functions
 from windtunnel.emulator.common.lanes import Lanes, Value
 from windtunnel.emulator.common.symbolic import AffineValue, Ramp, SymbolicValue, materialise
 
@@ -29,6 +30,8 @@ expm1, log1p, cbrt = map(_elementwise, (np.expm1, np.log1p, np.cbrt))
 negative, absolute, minimum, maximum = map(_elementwise, (np.negative, np.absolute, np.fmin, np.fmax))
 power = pow = _elementwise(np.power)  # noqa: A001  the name it has in kernels
 atan2, hypot, fmod, copysign = map(_elementwise, (np.arctan2, np.hypot, np.fmod, np.copysign))
+
+globals().update(special_functions.FUNCTIONS)
 
 
 rint, asinh, acosh, atanh, nextafter = map(_elementwise, (np.rint, np.arcsinh, np.arccosh, np.arctanh, np.nextafter))
@@ -103,6 +106,35 @@ def _product_error(a: Value, b: Value, product: Value) -> Value:
 
     (a_high, a_low), (b_high, b_low) = halves(a), halves(b)
     return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def _divmod(x: Value, y: Value) -> tuple[np.ndarray, np.ndarray]:
+    """Return quotient and rest of floats as Numba computes them on a GPU.
+
+    The rest is ``x - trunc(x / y) * y``, rounded once, because NVPTX has no exact remainder for LLVM's ``frem``.
+    """
+    a, b = np.broadcast_arrays(np.asarray(materialise(x)), np.asarray(materialise(y)))
+    kind = a.dtype.type
+    rest = np.asarray(fma(-np.trunc(a / b), b, a))
+    rest = np.where(np.isinf(b) & np.isfinite(a), a, rest)
+    quotient = (a - rest) / b
+    other_sign = (rest != 0) & ((b < 0) != (rest < 0))
+    quotient = np.where(other_sign, quotient - kind(1), quotient)
+    rest = np.where(rest == 0, np.copysign(kind(0), b), np.where(other_sign, rest + b, rest))
+    floor = np.floor(quotient)
+    floor = np.where(quotient - floor > 0.5, floor + kind(1), floor)
+    whole = np.where(quotient == 0, np.copysign(kind(0), a / b), floor)
+    return whole.astype(a.dtype), rest.astype(a.dtype)
+
+
+def float_floor_divide(x: Value, y: Value) -> Any:
+    """Return ``x // y`` of floats."""
+    return _divmod(x, y)[0][()]
+
+
+def float_modulo(x: Value, y: Value) -> Any:
+    """Return ``x % y`` of floats."""
+    return _divmod(x, y)[1][()]
 
 
 def tf32(value: Value) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,22 +75,18 @@ class Executable:
 
         ``typed`` is the tree of a kernel of another language, which has its types and the sizes of its arrays already.
         """
+        if typed is None and isinstance(self.function, ir.TypedKernel):
+            typed = self.function.program
         if typed is not None:
-            return self._translated(typed)
+            # Another executable may have other number formats, so the tree is not changed.
+            return self._kernel((id(typed),), partial(deepcopy, typed))
         program, types = specialised(self.function, arguments)
-        key = tuple(types.values())
-        kernel = self._compiled.get(key)
-        if kernel is None:
-            lockstep = compile_lockstep(adapt_numbers(infer(program, types), self.numbers))
-            kernel = CompiledKernel(lockstep, ThreadKernel(lockstep.program, lockstep.written))
-            self._compiled[key] = kernel
-        return kernel
+        return self._kernel(tuple(types.values()), partial(infer, program, types))
 
-    def _translated(self, typed: ir.Program) -> CompiledKernel:
-        key = (id(typed),)
+    def _kernel(self, key: tuple[Any, ...], tree: Callable[[], ir.Program]) -> CompiledKernel:
         kernel = self._compiled.get(key)
         if kernel is None:
-            lockstep = compile_lockstep(adapt_numbers(typed, self.numbers))
+            lockstep = compile_lockstep(adapt_numbers(tree(), self.numbers))
             kernel = self._compiled[key] = CompiledKernel(lockstep, ThreadKernel(lockstep.program, lockstep.written))
         return kernel
 

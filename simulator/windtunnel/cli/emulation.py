@@ -1,0 +1,27 @@
+"""`windtunnel emulate`: programs written for Numba CUDA, on emulated devices."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--device", default="h100-sxm-80gb", show_default=True, metavar="SKU", help="The emulated device: SKU or SKU@API."
+)
+@click.option("--strict", is_flag=True, help="Also report unordered writes of one equal value.")
+@click.argument("script", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def emulate(device: str, strict: bool, script: Path, arguments: Sequence[str]) -> None:
+    """Run SCRIPT, a program written for Numba CUDA, on an emulated device.
+
+    `numba.cuda` is Windtunnel's, whether or not a GPU or numba-cuda is present. Exit codes: 1 if a finding was
+    reported (a data race, an index out of bounds ...), else the script's own status; 2 if the device is unknown.
+    """
+    from windtunnel.app.emulate import emulate as run
+
+    sys.exit(run(script, arguments, device, strict=strict))

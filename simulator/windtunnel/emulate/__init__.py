@@ -1,0 +1,1 @@
+"""Programs written for other interfaces to accelerators, executed unmodified on emulated devices."""

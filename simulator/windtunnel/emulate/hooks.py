@@ -1,0 +1,108 @@
+"""Puts Windtunnel's modules in the place of ``numba.cuda``, whether or not the real one is installed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from windtunnel.core.errors import InputError
+from windtunnel.emulate import generated
+
+_OURS = "windtunnel.emulate.numba_cuda"
+_NUMBA = "numba.cuda"
+_FROM_NUMBA = ("numba.cuda.deviceufunc", "numba.cuda.libdevicefuncs", "numba.cuda.random")
+"""Modules of the real package that only use the public names of ``numba.cuda``, and are loaded as they are."""
+_TESTS = "numba.cuda.tests"
+"""The tests of Numba CUDA are loaded from the real package: they import what they test by its name."""
+
+
+class _Loader(Loader):
+    """Loads one of Windtunnel's modules under the name of Numba's."""
+
+    device: str | None = None
+    """The device of a process that has no session yet."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return Windtunnel's module."""
+        del spec
+        if _Loader.device is not None:
+            from windtunnel.emulate import session
+
+            session.begin(session.Session(_Loader.device))
+            _Loader.device = None
+        return importlib.import_module(self.module)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the module was executed under its own name."""
+
+
+class _Finder(MetaPathFinder):
+    """Finds ``numba.cuda`` and its modules. What Windtunnel does not have is an ImportError that names it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return Windtunnel's module of this name; None for modules of other packages."""
+        del path, target
+        if fullname != _NUMBA and not fullname.startswith(f"{_NUMBA}."):
+            return None
+        if fullname == _TESTS or fullname.startswith(f"{_TESTS}."):
+            return _of_numba(fullname)
+        if fullname in _FROM_NUMBA:
+            return _of_numba(fullname)
+        module = _OURS + fullname.removeprefix(_NUMBA)
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(f"{fullname} is not part of Windtunnel's numba.cuda", name=fullname)
+        return ModuleSpec(fullname, _Loader(module), is_package=True)
+
+
+def _of_numba(fullname: str) -> ModuleSpec | None:
+    """Return a module of the real package, from numba-cuda or Numba, whichever is installed."""
+    parent, _, _ = fullname.rpartition(".")
+    if parent == _NUMBA:
+        folders = []
+        for package in ("numba_cuda.numba", "numba"):
+            try:
+                spec = find_spec(package)
+            except ModuleNotFoundError:
+                continue
+            folders += [str(Path(place) / "cuda") for place in ((spec and spec.submodule_search_locations) or ())]
+    else:
+        folders = list(sys.modules[parent].__path__)
+    return PathFinder.find_spec(fullname, folders)
+
+
+def install(device: str | None = None) -> None:
+    """Make ``import numba.cuda`` load Windtunnel's modules, here and in child processes.
+
+    ``device``: the name of the device, if no session was begun. Raises InputError if Numba is missing.
+    """
+    if device is not None:
+        _Loader.device = device
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    if find_spec("numba") is None:
+        raise InputError("the package 'numba' is not installed", expected="pip install numba")
+    loaded: Any = sys.modules.get(_NUMBA)
+    if loaded is not None and not getattr(loaded, "__file__", "").startswith(str(Path(__file__).parent)):
+        for name in [name for name in sys.modules if name == _NUMBA or name.startswith(f"{_NUMBA}.")]:
+            del sys.modules[name]
+        vars(sys.modules["numba"]).pop("cuda", None)
+    sys.meta_path.insert(0, _Finder())
+    generated.keep_sources()
+    # What asks whether programs run on Numba's own simulator is told that they do not.
+    os.environ["NUMBA_ENABLE_CUDASIM"] = "0"
+    config: Any = sys.modules.get("numba.core.config")
+    if config is not None:
+        config.ENABLE_CUDASIM = 0

@@ -1,0 +1,284 @@
+"""``numba.cuda.cudadrv.devices``: the devices of the program, and the current one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, Self
+
+from windtunnel.emulate import session
+
+_state = threading.local()
+factories: dict[str, Callable[..., Any]] = {}
+"""What makes streams, events and memory; the modules of these fill it."""
+_CAPABILITIES = {
+    "h100": (9, 0), "h200": (9, 0), "gh200": (9, 0), "a100": (8, 0), "a10": (8, 6), "a40": (8, 6), "l4": (8, 9),
+    "l40s": (8, 9), "l20": (8, 9), "t4": (7, 5), "v100": (7, 0), "p100": (6, 0), "p4": (6, 1), "rtx-4090": (8, 9),
+    "rtx-6000": (8, 9), "rtx-5090": (12, 0), "rtx-pro-6000": (12, 0), "b200": (10, 0), "gb200": (10, 0),
+    "b300": (10, 3), "gb300": (10, 3),
+}  # fmt: skip
+"""CUDA's compute capabilities of the catalogue's devices, from NVIDIA's list."""
+
+
+def current_index() -> int:
+    """Return the number of the current device."""
+    stack: list[int] = getattr(_state, "stack", [0])
+    return stack[-1] if stack else 0
+
+
+def current_accelerator() -> Any:
+    """Return the current device."""
+    return session.current.accelerator(current_index())
+
+
+class MemoryInfo(tuple[int, int]):
+    """Free and total memory (bytes)."""
+
+    def __new__(cls, free: int, total: int) -> Self:
+        """Return the pair."""
+        return super().__new__(cls, (free, total))
+
+    free = property(lambda self: self[0])
+    total = property(lambda self: self[1])
+
+
+class Device:
+    """A device."""
+
+    def __init__(self, index: int) -> None:
+        self.id = self.index = index
+
+    @property
+    def lst(self) -> Any:
+        """The context manager that makes it the current device."""
+        return self
+
+    @property
+    def _info(self) -> Any:
+        return session.current.accelerator(self.id).info
+
+    @property
+    def name(self) -> bytes:
+        """Its name."""
+        return str(self._info.name).encode()
+
+    @property
+    def uuid(self) -> str:
+        """An identifier."""
+        return f"GPU-00000000-0000-0000-0000-{self.id:012d}"
+
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        """The compute capability."""
+        name = session.current.device.partition("@")[0]
+        known = [key for key in _CAPABILITIES if name == key or name.startswith(f"{key}-")]
+        return _CAPABILITIES[max(known, key=len)] if known else (7, 0)
+
+    cc = compute_capability
+    supports_float16 = True
+    supports_bfloat16 = True
+
+    def __getattr__(self, name: str) -> Any:
+        info = self._info
+        limits = info.limits
+        known = {
+            "MULTIPROCESSOR_COUNT": info.compute_units, "WARP_SIZE": limits.warp,
+            "MAX_THREADS_PER_BLOCK": limits.threads_per_block, "MAX_SHARED_MEMORY_PER_BLOCK": 49152,
+            **{f"MAX_BLOCK_DIM_{axis}": limits.block[at] for at, axis in enumerate("XYZ")},
+            **{f"MAX_GRID_DIM_{axis}": limits.grid[at] for at, axis in enumerate("XYZ")},
+            "COMPUTE_CAPABILITY_MAJOR": self.compute_capability[0],
+            "COMPUTE_CAPABILITY_MINOR": self.compute_capability[1], "UNIFIED_ADDRESSING": 1, "CAN_MAP_HOST_MEMORY": 1,
+            "PCI_BUS_ID": self.id, "PCI_DEVICE_ID": 0, "PCI_DOMAIN_ID": 0, "ASYNC_ENGINE_COUNT": 2,
+            "CONCURRENT_KERNELS": 1, "MANAGED_MEMORY": 1, "CONCURRENT_MANAGED_ACCESS": 1,
+            "TOTAL_CONSTANT_MEMORY": 65536,
+            "MAX_THREADS_PER_MULTI_PROCESSOR": 2048, "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+        }  # fmt: skip
+        if name not in known:
+            raise AttributeError(f"the attribute {name!r} of a device is not known to Windtunnel")
+        return known[name]
+
+    def reset(self) -> None:
+        """Free everything on it."""
+        session.current.reset(self.id)
+
+    def get_primary_context(self) -> Context:
+        """Return its context."""
+        return Context(self)
+
+    def __enter__(self) -> Context:
+        _push(self.id)
+        return Context(self)
+
+    def __exit__(self, *_: object) -> None:
+        _pop()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<CUDA device {self.id} '{self.name.decode()}'>"
+
+
+class Context:
+    """The context of a device."""
+
+    allocations: dict[Any, Any] = {}  # noqa: RUF012  Numba's name; there is nothing in it
+    modules: dict[Any, Any] = {}  # noqa: RUF012  Numba's name; there is nothing in it
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    @property
+    def accelerator(self) -> Any:
+        """The emulated device."""
+        return session.current.accelerator(self.device.id)
+
+    def get_memory_info(self) -> MemoryInfo:
+        """Return the free and the total memory (bytes)."""
+        total = int(self.accelerator.info.memory_bytes)
+        return MemoryInfo(total - int(self.accelerator.allocated_bytes), total)
+
+    def synchronize(self) -> None:
+        """Wait for all work of the device."""
+        self.accelerator.synchronize()
+
+    def reset(self) -> None:
+        """Free everything on the device."""
+        session.current.reset(self.device.id)
+
+    def push(self) -> None:
+        """Make the device the current one."""
+        _push(self.device.id)
+
+    def pop(self) -> None:
+        """Return to the device before."""
+        _pop()
+
+    def __enter__(self) -> Self:
+        self.push()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pop()
+
+    def create_stream(self) -> Any:
+        """Create a stream."""
+        return factories["stream"]()
+
+    def create_event(self, timing: bool = True) -> Any:
+        """Create an event."""
+        return factories["event"](timing)
+
+    def get_default_stream(self) -> Any:
+        """Return the default stream."""
+        return factories["default_stream"]()
+
+    @contextmanager
+    def defer_cleanup(self) -> Iterator[None]:
+        """Do nothing: memory is freed when nothing refers to it."""
+        yield
+
+    def memalloc(self, bytesize: int) -> Any:
+        """Allocate memory."""
+        return factories["memory"](bytesize, self.device.id)
+
+    @property
+    def memory_manager(self) -> Context:
+        """What allocates memory."""
+        return self
+
+    class deallocations:  # noqa: N801  Numba's name
+        """What waits to be freed: nothing."""
+
+        @staticmethod
+        def clear() -> None:
+            """Free it."""
+
+    def prepare_for_use(self) -> None:
+        """Do nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Context) and other.device == self.device
+
+    def __hash__(self) -> int:
+        return hash(self.device)
+
+
+def _push(index: int) -> None:
+    _state.stack = [*getattr(_state, "stack", [0]), index]
+
+
+def _pop() -> None:
+    stack = getattr(_state, "stack", [0])
+    _state.stack = stack[:-1] or [0]
+
+
+class DeviceList:
+    """The devices of the program."""
+
+    @property
+    def lst(self) -> list[Device]:
+        """The devices."""
+        return [Device(index) for index in range(session.current.count)]
+
+    def __len__(self) -> int:
+        return session.current.count
+
+    def __iter__(self) -> Iterator[Device]:
+        return iter(self.lst)
+
+    def __getitem__(self, index: int) -> Device:
+        return self.lst[index]
+
+    def __str__(self) -> str:
+        return ", ".join(str(device) for device in self.lst)
+
+    @property
+    def current(self) -> Device:
+        """The current device."""
+        return Device(current_index())
+
+
+gpus = DeviceList()
+
+
+def get_context(devnum: int | None = None) -> Context:
+    """Return the context of a device, by default of the current one, and make it the current one."""
+    if devnum is not None:
+        gpus[devnum]
+        _state.stack = [*getattr(_state, "stack", [0])[:-1], devnum]
+        return Context(Device(devnum))
+    return Context(gpus.current)
+
+
+def require_context(fn: Any) -> Any:
+    """Return a function as it is: a context is opened where one is needed."""
+
+    @wraps(fn)
+    def function(*arguments: Any, **named: Any) -> Any:
+        return fn(*arguments, **named)
+
+    return function
+
+
+def reset() -> None:
+    """Free everything on all devices."""
+    for device in gpus:
+        device.reset()
+
+
+class _Runtime:
+    """The state of the runtime."""
+
+    @property
+    def gpus(self) -> DeviceList:
+        """The devices."""
+        return gpus
+
+
+_runtime = _Runtime()

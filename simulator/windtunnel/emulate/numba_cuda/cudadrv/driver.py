@@ -1,0 +1,110 @@
+"""``numba.cuda.cudadrv.driver``: errors, the version of the driver, and functions on device memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.errors import UnsupportedOperationError
+from windtunnel.emulate.numba_cuda.cudadrv.devices import Device, MemoryInfo, gpus
+from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError, CudaDriverError, CudaSupportError
+from windtunnel.emulate.numba_cuda.streams import Event, Stream, event_elapsed_time
+
+__all__ = [
+    "CudaAPIError", "CudaDriverError", "CudaSupportError", "Event", "LinkerError", "MemoryInfo", "Stream", "driver",
+    "event_elapsed_time",
+]  # fmt: skip
+USE_NV_BINDING = False
+
+
+class LinkerError(RuntimeError):
+    """Code cannot be linked; Windtunnel links none."""
+
+
+class _Driver:
+    """The driver of an emulated device."""
+
+    is_available = True
+    initialization_error = None
+
+    def get_version(self) -> tuple[int, int]:
+        """Return the version of CUDA."""
+        return 12, 8
+
+    def get_device(self, devnum: int = 0) -> Device:
+        """Return a device."""
+        return Device(devnum)
+
+    def get_device_count(self) -> int:
+        """Return the number of devices."""
+        return len(gpus)
+
+
+driver = _Driver()
+
+
+def _refused(name: str) -> Any:
+    class Refused:
+        """Something of the driver that an emulated device does not have."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            raise UnsupportedOperationError(f"{name} is not available on an emulated device")
+
+    Refused.__name__ = name
+    return Refused
+
+
+BaseCUDAMemoryManager, HostOnlyCUDAMemoryManager = (
+    _refused(n) for n in ("BaseCUDAMemoryManager", "HostOnlyCUDAMemoryManager")
+)
+GetIpcHandleMixin, IpcHandle, MemoryPointer = (_refused(n) for n in ("GetIpcHandleMixin", "IpcHandle", "MemoryPointer"))
+MappedMemory, PinnedMemory = (_refused(n) for n in ("MappedMemory", "PinnedMemory"))
+Linker, NvrtcProgram = (_refused(n) for n in ("Linker", "NvrtcProgram"))
+
+
+def set_memory_manager(mm_plugin: Any) -> None:
+    """Raise UnsupportedOperationError: memory managers allocate memory of a real device."""
+    raise UnsupportedOperationError(f"the memory manager {mm_plugin!r} is not available on an emulated device")
+
+
+def device_memory_size(devmem: Any) -> int:
+    """Return the bytes of an array."""
+    return int(getattr(devmem, "alloc_size", None) or getattr(devmem, "nbytes", 0) or 0)
+
+
+def device_pointer(obj: Any) -> int:
+    """Return the address of an array."""
+    return int(getattr(obj, "device_pointer", 0))
+
+
+def host_pointer(obj: Any, readonly: bool = False) -> int:
+    """Return the address of an array of the host."""
+    del readonly
+    return int(np.asarray(obj).__array_interface__["data"][0])
+
+
+def is_device_memory(obj: Any) -> bool:
+    """Return whether a value is memory of a device."""
+    return bool(getattr(obj, "__cuda_memory__", False))
+
+
+def device_to_host(dst: Any, src: Any, size: int, stream: Any = 0) -> None:
+    """Copy from the device."""
+    del stream
+    np.asarray(dst).reshape(-1).view(np.uint8)[:size] = src.allocation.bytes()[src.offset : src.offset + size]
+
+
+def host_to_device(dst: Any, src: Any, size: int, stream: Any = 0) -> None:
+    """Copy to the device."""
+    del stream
+    dst.allocation.bytes()[dst.offset : dst.offset + size] = np.ascontiguousarray(src).reshape(-1).view(np.uint8)[:size]
+    dst.allocation.mark_written()
+
+
+def device_memset(dst: Any, val: int, size: int, stream: Any = 0) -> None:
+    """Set bytes on the device."""
+    del stream
+    memory = getattr(dst, "gpu_data", dst)
+    memory.allocation.bytes()[memory.offset : memory.offset + size] = val
+    memory.allocation.mark_written()

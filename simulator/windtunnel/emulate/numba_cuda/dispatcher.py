@@ -1,0 +1,480 @@
+"""``cuda.jit``: kernels and device functions, compiled for the types of their arguments when they are launched."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba.core import config, sigutils, types
+from numba.core.errors import NumbaPerformanceWarning, TypingError
+from numba.core.typing import signature as typing_signature
+from numba.np.numpy_support import from_dtype
+
+from windtunnel.core.errors import LaunchError, UnsupportedOperationError
+from windtunnel.emulate.numba_cuda.cudadrv import devices
+from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
+from windtunnel.emulate.numba_cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
+from windtunnel.emulate.numba_cuda.launcher import Compiled, Launch
+from windtunnel.emulate.numba_cuda.types import argument_of, type_of
+from windtunnel.language.numba.program import read_kernel, result_of
+from windtunnel.language.numba.rules import NUMBA_NAMES, name_of
+from windtunnel.language.source import KernelError
+
+_MAX_REGISTERS = 255
+"""The most registers that CUDA gives a thread."""
+_FEW_BLOCKS = 128
+"""Numba warns of grids with fewer blocks."""
+
+
+class KernelTypingError(TypingError, KernelError):
+    """A kernel that Numba would not compile either, or that Windtunnel's language does not have, with its line."""
+
+    def __init__(self, error: KernelError) -> None:
+        self._error = error
+        Exception.__init__(self, str(error))
+        self.msg = str(error)
+        self.problem, self.where = error.problem, error.where
+        self.expected, self.nearest = error.expected, error.nearest
+        self.loc = None
+
+    def __str__(self) -> str:
+        return f"Failed in cuda mode pipeline (step: nopython frontend)\n{self._error}"
+
+
+class LaunchConfiguration:
+    """``kernel[grid, block, stream, shared]``."""
+
+    def __init__(self, dispatcher: CUDADispatcher, griddim: Any, blockdim: Any, stream: Any, sharedmem: int) -> None:
+        self.dispatcher = dispatcher
+        self.griddim, self.blockdim, self.stream, self.sharedmem = griddim, blockdim, stream, sharedmem
+        if config.CUDA_LOW_OCCUPANCY_WARNINGS and not config.DISABLE_PERFORMANCE_WARNINGS:
+            grid_size = math.prod(griddim)
+            if grid_size < _FEW_BLOCKS:
+                warnings.warn(
+                    NumbaPerformanceWarning(
+                        f"Grid size {grid_size} will likely result in GPU under-utilization due to low occupancy."
+                    ),
+                    stacklevel=4,
+                )
+
+    def __call__(self, *args: Any) -> None:
+        """Launch the kernel."""
+        self.dispatcher.call(args, self.griddim, self.blockdim, self.stream, self.sharedmem)
+
+
+class ForAll:
+    """``kernel.forall(n)``: a launch with a thread for each of n elements."""
+
+    def __init__(self, dispatcher: CUDADispatcher, ntasks: int, tpb: int, stream: Any, sharedmem: int) -> None:
+        if ntasks < 0:
+            raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
+        self.dispatcher, self.ntasks, self.thread_per_block = dispatcher, ntasks, tpb
+        self.stream, self.sharedmem = stream, sharedmem
+
+    def __call__(self, *args: Any) -> None:
+        """Launch the kernel."""
+        if self.ntasks == 0:
+            return
+        block = self.thread_per_block or min(1024, devices.gpus.current.MAX_THREADS_PER_BLOCK)
+        grid = -(-self.ntasks // block)
+        self.dispatcher[grid, block, self.stream, self.sharedmem](*args)
+
+
+@dataclass(frozen=True)
+class DeviceOverload:
+    """A signature of a device function."""
+
+    signature: Any
+
+
+class CUDADispatcher:
+    """A kernel or a device function."""
+
+    def __init__(self, py_func: Callable[..., Any], targetoptions: dict[str, Any]) -> None:
+        self.py_func = py_func
+        functools.update_wrapper(self, py_func)
+        self.targetoptions = targetoptions
+        self.specialized = False
+        self.overloads: dict[Any, Compiled] = {}
+        self.device_signatures: list[Any] = []
+        """Argument types and result of the signatures that a device function states."""
+        self._fixed: list[Any] = []
+        """The signatures that were stated."""
+        self._compiled: dict[Any, Compiled] = {}
+        self.specializations: dict[Any, CUDADispatcher] = {}
+        self._type: Any = types.Dispatcher(self)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self._type
+
+    @property
+    def signatures(self) -> list[Any]:
+        """The signatures that it was compiled for."""
+        return list(self.overloads)
+
+    nopython_signatures = signatures
+
+    def enable_caching(self) -> None:
+        """Do nothing: kernels are compiled in no time of the program's clock."""
+
+    # Launches.
+
+    def __getitem__(self, args: Any) -> LaunchConfiguration:
+        if not isinstance(args, tuple) or len(args) not in (2, 3, 4):
+            raise ValueError("must specify at least the griddim and blockdim")
+        return self.configure(*args)
+
+    def configure(self, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> LaunchConfiguration:
+        """Return a launch configuration."""
+        grid, block = normalize_kernel_dimensions(griddim, blockdim)
+        return LaunchConfiguration(self, grid, block, stream, sharedmem)
+
+    def forall(self, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: int = 0) -> ForAll:
+        """Return a launch configuration with a thread for each of ``ntasks`` elements."""
+        return ForAll(self, ntasks, tpb, stream, sharedmem)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Raise ValueError: there is no launch configuration."""
+        raise ValueError(missing_launch_config_msg)
+
+    def call(self, args: tuple[Any, ...], griddim: Any, blockdim: Any, stream: Any, sharedmem: int) -> None:
+        """Launch it."""
+        if self.targetoptions.get("device"):
+            raise RuntimeError("Cannot compile a device function as a kernel")
+        if any(side < 1 for side in blockdim):
+            raise ValueError(f"LaunchConfig.block values must be >= 1 (got {blockdim})")
+        launch = Launch(stream)
+        retr: list[Any] = []
+        # As in Numba, the last extension is the outermost.
+        for extension in reversed(self.extensions):
+            args = tuple(
+                extension.prepare_args(None if hasattr(value, "copies_in") else type_of(value), value, stream=stream,
+                                       retr=retr)[1] for value in args
+            )  # fmt: skip
+        launch.after += retr
+        values = tuple(_with_layout(launch.prepared(value)) for value in args)
+        compiled = self._for_values(values)
+        if any(side < 1 for side in griddim):
+            raise CudaAPIError(1, "Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE")
+        try:
+            launch.run(compiled, griddim, blockdim, values, int(sharedmem))
+        except LaunchError as error:
+            raise CudaAPIError(1, f"Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE: {error}") from error
+
+    def _for_values(self, values: tuple[Any, ...]) -> Compiled:
+        actual = tuple(type_of(value) for value in values)
+        stated = self._matching(actual) if self._fixed else actual
+        try:
+            arguments = tuple(argument_of(kind, value) for kind, value in zip(stated, values, strict=True))
+        except TypeError as error:
+            raise TypeError(f"{self.py_func.__name__}: {error} cannot be passed to a kernel") from None
+        return self._compile(stated, arguments)
+
+    def _matching(self, actual: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the arguments of the stated signature that fits best."""
+        from numba.core.registry import cpu_target
+
+        context = cpu_target.typing_context
+        best: list[tuple[Any, tuple[Any, ...]]] = []
+        for signature in self._fixed:
+            if len(signature) != len(actual):
+                continue
+            if tuple(signature) == actual:
+                return tuple(signature)
+            scores = [_conversion(context, have, want) for have, want in zip(actual, signature, strict=True)]
+            if None not in scores:
+                best.append((sorted((s for s in scores if s is not None), reverse=True), tuple(signature)))
+        if not best:
+            raise TypeError(f"No matching definition for argument type(s) {', '.join(map(str, actual))}")
+        best.sort(key=lambda pair: pair[0])
+        if len(best) > 1 and best[0][0] == best[1][0]:
+            listed = "\n".join(f"{signature} -> none" for _, signature in best)
+            raise TypeError(f"Ambiguous overloading for {self.py_func} {actual}:\n{listed}")
+        return best[0][1]
+
+    # Compilation.
+
+    def compile(self, sig: Any) -> Compiled:
+        """Compile it for a signature."""
+        argtypes, return_type = sigutils.normalize_signature(sig)
+        if return_type is not None and return_type != types.none:
+            raise TypeError("CUDA kernel must have void return type.")
+        self._fixed.append(tuple(argtypes))
+        return self._compile(tuple(argtypes), tuple(argument_of(kind) for kind in argtypes))
+
+    def _compile(self, kinds: tuple[Any, ...], arguments: tuple[Any, ...]) -> Compiled:
+        try:
+            known = self._compiled.get((kinds, arguments))
+        except TypeError:
+            known = None
+        if known is not None:
+            return known
+        debug = bool(self.targetoptions.get("debug"))
+        from windtunnel.emulate.numba_cuda import extending
+
+        try:
+            program = read_kernel(
+                self.py_func, arguments, debug=debug, fastmath=bool(self.targetoptions.get("fastmath")),
+                overloads=extending.overload_of,
+            )  # fmt: skip
+        except KernelError as error:
+            raise KernelTypingError(error) from None
+        made = Compiled(program, arguments, types.void(*kinds))
+        with contextlib.suppress(TypeError):  # an argument that cannot be a key
+            self._compiled[kinds, arguments] = made
+        self.overloads[kinds] = made
+        return made
+
+    def declare(self, sig: Any) -> None:
+        """State a signature of a device function."""
+        argtypes, return_type = sigutils.normalize_signature(sig)
+        kinds = tuple(NUMBA_NAMES.get(str(kind)) for kind in argtypes)
+        returned = None if return_type is None else NUMBA_NAMES.get(str(return_type))
+        if return_type is None:
+            try:
+                found = result_of(self.py_func, [argument_of(kind) for kind in argtypes])
+            except KernelError as error:
+                raise KernelTypingError(error) from None
+            kind = getattr(found, "type", None)
+            return_type = types.none if kind is None else getattr(types, name_of(kind))
+            unit = getattr(found, "unit", "")
+            return_type = from_dtype(np.dtype(unit)) if unit else return_type
+        self.device_signatures.append((kinds, returned))
+        signature = typing_signature(return_type, *argtypes)
+        self.overloads[tuple(argtypes)] = DeviceOverload(signature)  # type: ignore[assignment]
+
+    def compile_device(self, args: Any, return_type: Any = None) -> None:
+        """Check that a device function can be compiled."""
+        del args, return_type
+
+    def specialize(self, *args: Any) -> CUDADispatcher:
+        """Return a dispatcher for the types of these arguments alone."""
+        if self.specialized:
+            raise RuntimeError("Dispatcher already specialized")
+        kinds = tuple(type_of(value) for value in args)
+        key = (devices.gpus.current.compute_capability, kinds)
+        known = self.specializations.get(key)
+        if known is None:
+            known = CUDADispatcher(self.py_func, dict(self.targetoptions))
+            known.compile(kinds)
+            known.specialized = True
+            self.specializations[key] = known
+        return known
+
+    # What it was compiled to.
+
+    def _refuse(self, what: str) -> Any:
+        raise UnsupportedOperationError(
+            f"{what} of '{self.py_func.__name__}' is not available: Windtunnel compiles kernels to neither LLVM nor PTX"
+        )
+
+    def inspect_llvm(self, signature: Any = None) -> Any:
+        """Raise UnsupportedOperationError."""
+        del signature
+        self._refuse("the LLVM IR")
+
+    def inspect_asm(self, signature: Any = None) -> Any:
+        """Raise UnsupportedOperationError."""
+        del signature
+        self._refuse("the PTX")
+
+    def inspect_sass(self, signature: Any = None) -> Any:
+        """Raise UnsupportedOperationError."""
+        del signature
+        self._refuse("the SASS")
+
+    inspect_sass_cfg = inspect_sass
+
+    def inspect_types(self, file: Any = None) -> Any:
+        """Raise UnsupportedOperationError."""
+        del file
+        self._refuse("the typed IR")
+
+    def _number(self, signature: Any, number: Callable[[Compiled], int]) -> Any:
+        if signature is not None:
+            return number(self.overloads[tuple(getattr(signature, "args", signature))])
+        if self.specialized:
+            return number(next(iter(self.overloads.values())))
+        return {kinds: number(compiled) for kinds, compiled in self.overloads.items()}
+
+    def get_shared_mem_per_block(self, signature: Any = None) -> Any:
+        """Return the bytes of the shared arrays that a block has."""
+        return self._number(signature, lambda compiled: _bytes(compiled, "shared"))
+
+    def get_local_mem_per_thread(self, signature: Any = None) -> Any:
+        """Return the bytes of the local arrays that a thread has."""
+        return self._number(signature, lambda compiled: _bytes(compiled, "local"))
+
+    def get_const_mem_size(self, signature: Any = None) -> Any:
+        """Return the bytes of the arrays from outside that the kernel reads."""
+        return self._number(signature, lambda compiled: sum(array.nbytes for array in compiled.program.captured))
+
+    def get_regs_per_thread(self, signature: Any = None) -> Any:
+        """Return the 32-bit registers of a thread, if each variable of the kernel has its own, up to CUDA's limit."""
+        return self._number(signature, _registers)
+
+    def get_max_threads_per_block(self, signature: Any = None) -> Any:
+        """Return the largest block."""
+        limit = int(devices.current_accelerator().info.limits.threads_per_block)
+        return self._number(signature, lambda compiled: limit)
+
+    @property
+    def extensions(self) -> Any:
+        """The objects that prepare arguments."""
+        if not isinstance(self.targetoptions.get("extensions"), list):
+            self.targetoptions["extensions"] = list(self.targetoptions.get("extensions") or ())
+        return self.targetoptions["extensions"]
+
+
+def _conversion(context: Any, have: Any, want: Any) -> int | None:
+    """Return how much an argument changes for a signature; None if it does not fit."""
+    if have == want:
+        return 0
+    if isinstance(have, types.Array) and isinstance(want, types.Array):
+        fits = have.ndim == want.ndim and have.dtype == want.dtype and want.layout in ("A", have.layout)
+        return 1 if fits and (have.mutable or not want.mutable) else None
+    found = context.can_convert(have, want)
+    return None if found is None else int(found)
+
+
+def _registers(compiled: Compiled) -> int:
+    program = compiled.program.program
+    kinds = [*program.variables.values(), *program.scalars.values()]
+    return min(max(sum(max(kind.bits // 32, 1) for kind in kinds), 1), _MAX_REGISTERS)
+
+
+def _bytes(compiled: Compiled, space: str) -> int:
+    declared = compiled.program.program.declared.values()
+    return sum(math.prod(d.shape) * d.element.dtype.itemsize for d in declared if d.space == space)
+
+
+def _with_layout(value: Any) -> Any:
+    """Note the layout of a device array that the front end has to know."""
+    from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray
+
+    if isinstance(value, DeviceNDArray):
+        whole = value.offset == 0 and value.size
+        itemsize = value.dtype.itemsize
+        exact = value.nbytes == value.allocation.size
+        layout = "A"
+        if whole and exact and value.is_c_contiguous():
+            layout = "C"
+        elif whole and exact and value.is_f_contiguous():
+            layout = "F"
+        del itemsize
+        value.argument_layout = layout  # type: ignore[attr-defined]
+    elif isinstance(value, tuple):
+        for item in value:
+            _with_layout(item)
+    return value
+
+
+def jit(
+    func_or_sig: Any = None,
+    device: bool = False,
+    inline: Any = False,
+    link: Any = (),
+    debug: Any = None,
+    opt: Any = None,
+    lineinfo: bool = False,
+    cache: bool = False,
+    **kws: Any,
+) -> Any:
+    """Mark a function as a kernel, or with ``device=True`` as a device function."""
+    if link:
+        for file in link if isinstance(link, (list, tuple)) else (link,):
+            if isinstance(file, str) and not Path(file).exists():
+                raise FileNotFoundError(2, "No such file or directory", file)
+        raise UnsupportedOperationError(f"link={link!r} is not available: Windtunnel links no code of other languages")
+    _check_options(kws, debug, opt, lineinfo)
+    with_debug = bool(config.CUDA_DEBUGINFO_DEFAULT if debug is None else debug)
+    given = {"device": device, "inline": inline, "opt": opt, "lineinfo": lineinfo, "cache": cache}
+    options = {**given, "debug": with_debug, **kws}
+    specialized = False
+    if sigutils.is_signature(func_or_sig):
+        signatures = [func_or_sig]
+        specialized = True
+    elif isinstance(func_or_sig, list):
+        signatures = func_or_sig
+    elif func_or_sig is None:
+        signatures = None
+    else:
+        if isinstance(func_or_sig, CUDADispatcher):
+            raise TypeError("A jit decorator was called on an already jitted function")
+        py_func = getattr(func_or_sig, "py_func", func_or_sig)
+        if not callable(py_func):
+            raise TypeError(f"Cannot jit {func_or_sig!r}: it is not a function")
+        return CUDADispatcher(py_func, options)
+
+    def decorated(function: Any) -> CUDADispatcher:
+        made = CUDADispatcher(getattr(function, "py_func", function), options)
+        for signature in signatures or ():
+            if device:
+                made.declare(signature)
+                continue
+            made.compile(signature)
+        made.specialized = specialized
+        return made
+
+    return decorated
+
+
+def _check_options(kws: dict[str, Any], debug: Any, opt: Any, lineinfo: bool) -> None:
+    from numba.core.errors import DeprecationError, NumbaInvalidConfigWarning
+
+    if kws.get("boundscheck"):
+        raise NotImplementedError("bounds checking is not supported for CUDA")
+    if kws.get("argtypes") is not None:
+        raise DeprecationError(
+            "Deprecated keyword argument `argtypes`. Signatures should be passed as the first positional argument."
+        )
+    if kws.get("restype") is not None:
+        raise DeprecationError(
+            "Deprecated keyword argument `restype`. Signatures should be passed as the first positional argument."
+        )
+    if kws.get("bind") is not None:
+        raise DeprecationError("Deprecated keyword argument `bind`.")
+    if kws.get("nopython") is False:
+        raise NotImplementedError("nopython mode is required for CUDA")
+    debug = bool(config.CUDA_DEBUGINFO_DEFAULT) if debug is None else debug
+    if debug and opt is not False:
+        text = (
+            "debug=True with opt=True (the default) is not supported by CUDA. This may result in a crash - set "
+            "debug=False or opt=False."
+        )
+        warnings.warn(NumbaInvalidConfigWarning(text), stacklevel=3)
+    if debug and lineinfo:
+        text = (
+            "debug and lineinfo are mutually exclusive. Use debug to get full debug info (this disables some "
+            "optimizations), or lineinfo for line info only with code generation unaffected."
+        )
+        warnings.warn(NumbaInvalidConfigWarning(text), stacklevel=3)
+
+
+def declare_device(name: str, sig: Any, **_: Any) -> Any:
+    """Declare a foreign device function; a kernel that calls it is refused."""
+    argtypes, restype = sigutils.normalize_signature(sig)
+    if restype is None:
+        raise TypeError("Return type must be provided for device declarations")
+
+    class ExternFunction:
+        """A foreign device function."""
+
+        external_name = name
+        args = argtypes
+
+        def __init__(self) -> None:
+            self.name, self.sig = name, typing_signature(restype, *argtypes)
+
+        def __call__(self, *_: Any) -> None:
+            raise UnsupportedOperationError(f"the foreign function '{name}' is not available on an emulated device")
+
+    return ExternFunction()

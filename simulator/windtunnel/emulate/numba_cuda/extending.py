@@ -1,0 +1,51 @@
+"""``numba.cuda.extending``: functions that stand for others in kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.core.extending import (  # noqa: F401  names of numba.cuda.extending
+    make_attribute_wrapper,
+    models,
+    overload,
+    overload_attribute,
+    overload_method,
+    register_jitable,
+    register_model,
+    type_callable,
+    typeof_impl,
+)
+from numba.core.typing.templates import builtin_registry
+
+from windtunnel.emulate.numba_cuda.types import numba_type_of
+
+_TARGETS = ("cuda", "gpu", "generic")
+"""The targets of overloads that a kernel may call, the most specific first."""
+
+
+def overload_of(function: Any) -> Callable[..., Any] | None:
+    """Return what chooses the code for a function by the types of a call; None if nothing was registered for it."""
+    found: dict[str, list[Any]] = {}
+    for known, kind in builtin_registry.globals:
+        if known is not function:
+            continue
+        for template in getattr(kind, "templates", ()):
+            chosen = getattr(template, "_overload_func", None)
+            if chosen is not None:
+                metadata = getattr(template, "metadata", {}) or {}
+                found.setdefault(metadata.get("target", "generic") or "generic", []).append(chosen)
+    usable = [chosen for target in _TARGETS for chosen in found.get(target, ())]
+    if not usable:
+        return None
+
+    def choose(given: list[Any], named: dict[str, Any]) -> Any:
+        types = [numba_type_of(value) for value in given]
+        named_types = {key: numba_type_of(value) for key, value in named.items()}
+        for chosen in usable:
+            implementation = chosen(*types, **named_types)
+            if implementation is not None:
+                return implementation
+        return None
+
+    return choose

@@ -1,0 +1,3 @@
+"""``numba.cuda.kernels.reduction``."""
+
+from windtunnel.emulate.numba_cuda.reduction import Reduce  # noqa: F401

@@ -1,0 +1,271 @@
+"""Launches of Numba's kernels: arguments become buffers and numbers, and host arrays are copied both ways."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numba.core import config
+from numba.core.errors import NumbaPerformanceWarning
+
+from windtunnel.core.errors import Finding, InputError
+from windtunnel.emulate import session
+from windtunnel.emulate.numba_cuda.cudadrv import devices
+from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
+from windtunnel.emulate.numba_cuda.interop import auto_device
+from windtunnel.emulate.numba_cuda.memory import Allocation
+from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
+from windtunnel.language import ir
+from windtunnel.language.numba.program import (
+    ERROR_WORDS,
+    Argument,
+    ArrayArgument,
+    KnownArgument,
+    NumbaProgram,
+    NumberArgument,
+    TupleArgument,
+)
+from windtunnel.language.numba.rules import Complex
+from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.kernels import Kernel
+
+_RESIDENT_THREADS = 2048
+"""The threads that a multiprocessor holds at once."""
+
+
+@dataclass(eq=False)
+class Compiled:
+    """A kernel for some types of arguments: the program, and what it has on each device."""
+
+    program: NumbaProgram
+    arguments: tuple[Argument, ...]
+    signature: Any = None
+    kernel: Kernel = field(init=False)
+    captured: dict[int, list[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.kernel = Kernel(ir.TypedKernel(self.program.program))
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether it uses the group of the whole grid."""
+        return self.program.cooperative
+
+    def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
+        """Return the number of blocks that can be resident at once, by the number of their threads alone."""
+        del dynsmemsize
+        threads = math.prod(blockdim) if isinstance(blockdim, tuple) else int(blockdim)
+        return int(self.accelerator_info.compute_units) * (_RESIDENT_THREADS // threads)
+
+    @property
+    def accelerator_info(self) -> Any:
+        """The description of the current device."""
+        return devices.current_accelerator().info
+
+
+class Launch:
+    """One launch: collects the numbers and buffers of its arguments, and what must be done after it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.accelerator = devices.current_accelerator()
+        self.after: list[Callable[[], None]] = []
+        self.held: list[Any] = []
+
+    def prepared(self, value: Any) -> Any:
+        """Return an argument with device arrays in the place of host arrays, which are copied now."""
+        copies_in = copies_out = True
+        if hasattr(value, "copies_in"):
+            copies_in, copies_out, value = value.copies_in, value.copies_out, value.value
+        if isinstance(value, DeviceNDArray):
+            return value
+        if is_cuda_array(value):
+            return as_cuda_array(value)
+        if isinstance(value, (np.ndarray, np.void)):
+            if config.CUDA_WARN_ON_IMPLICIT_COPY and isinstance(value, np.ndarray):
+                warnings.warn(
+                    NumbaPerformanceWarning("Host array used in CUDA kernel will incur copy overhead to/from device."),
+                    stacklevel=6,
+                )
+            made, _ = auto_device(value, self.stream, copy=copies_in)
+            if not copies_in:
+                made.allocation.mark_written()
+            if copies_out:
+                self.after.append(lambda: _back(made, value, self.stream))
+            return made
+        if isinstance(value, tuple):
+            items = [self.prepared(item) for item in value]
+            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        return value
+
+    def flattened(self, argument: Argument, value: Any) -> list[Any]:
+        """Return the numbers and buffers that an argument consists of."""
+        match argument:
+            case KnownArgument():
+                return []
+            case NumberArgument(type=kind, unit=unit):
+                if unit:
+                    return [np.asarray(value).astype(np.int64)[()]]
+                plain = getattr(value, "value", value) if not isinstance(value, np.generic) else value
+                if isinstance(kind, Complex):
+                    whole = complex(plain)
+                    return [kind.part.dtype.type(whole.real), kind.part.dtype.type(whole.imag)]
+                return [np.asarray(plain).astype(kind.dtype)[()]]
+            case TupleArgument(items=items):
+                value = getattr(value, "value", value) if isinstance(value, Enum) else value
+                return [part for item, one in zip(items, value, strict=True) for part in self.flattened(item, one)]
+            case ArrayArgument():
+                return self._array(argument, value)
+
+    def _array(self, argument: ArrayArgument, value: DeviceNDArray) -> list[Any]:
+        dtype = argument.dtype
+        if dtype.names:
+            return self._records(value, dtype)
+        self.held.append(value)
+        kind = dtype
+        pair: tuple[int, ...] = ()
+        if dtype.kind == "c":
+            kind, pair = np.dtype(f"f{dtype.itemsize // 2}"), (2,)
+        elif dtype.kind in "mM":
+            kind = np.dtype(np.int64)
+        memory = value.allocation
+        if argument.layout == "A":
+            buffer, count = self._buffer(memory, kind, pair, dtype.itemsize)
+            steps = [stride // dtype.itemsize for stride in value.strides]
+            if value.offset % dtype.itemsize or any(stride % dtype.itemsize for stride in value.strides):
+                raise InputError(
+                    f"an array of {dtype} whose elements are not multiples of its size apart",
+                    expected="a contiguous array, or a slice of one",
+                )
+            del count
+            return [
+                buffer,
+                np.int64(value.offset // dtype.itemsize),
+                *map(np.int64, value.shape),
+                *map(np.int64, steps),
+            ]
+        shape = value.shape if argument.layout == "C" else tuple(reversed(value.shape))
+        if memory.buffer is None:
+            memory, shape = Allocation(max(dtype.itemsize, 8)), (1,) * len(shape)
+            self.held.append(memory)
+        assert memory.buffer is not None  # noqa: S101  it has elements now
+        raw = memory.buffer.memory
+        _same_elements(raw, kind.itemsize)
+        return [Buffer(self.accelerator, raw, (*(shape or (1,)), *pair), kind)]
+
+    def _buffer(self, memory: Allocation, kind: np.dtype[Any], pair: tuple[int, ...], itemsize: int) -> tuple[Any, int]:
+        if memory.buffer is None:
+            memory = Allocation(max(itemsize, 8))
+            self.held.append(memory)
+        assert memory.buffer is not None  # noqa: S101  it has elements
+        raw, count = memory.buffer.memory, memory.size // itemsize
+        _same_elements(raw, kind.itemsize)
+        return Buffer(self.accelerator, raw, (count, *pair), kind), count
+
+    def _records(self, value: DeviceNDArray, dtype: np.dtype[Any]) -> list[Any]:
+        """Return a buffer for each field. The fields are copied, and copied back after the launch."""
+        made: list[Any] = []
+        for name in dtype.names or ():
+            inner, offset = dtype.fields[name][:2]  # type: ignore[index]
+            part = value._view(value.shape, value.strides, value.offset + offset, inner.base)
+            if inner.shape:
+                extra = np.empty(inner.shape, inner.base).strides
+                part = DeviceNDArray((*value.shape, *inner.shape), (*value.strides, *extra), inner.base, 0,
+                                     value.allocation, offset=value.offset + offset)  # fmt: skip
+            elif isinstance(value, DeviceRecord):
+                part = DeviceNDArray((), (), inner.base, 0, value.allocation, offset=value.offset + offset)
+            if inner.base.names:
+                made += self._records(part, inner.base)
+                continue
+            column = DeviceNDArray(part.shape or (1,), dtype=inner.base)
+            if part.size:
+                column.host_view()[...] = part.host_view()
+                column.allocation.mark_written()
+                self.after.insert(0, partial(_column_back, part, column))
+                made += self._array(ArrayArgument(inner.base, column.ndim, "C"), column)
+            else:
+                made += self._array(ArrayArgument(inner.base, column.ndim, "C"), column)
+        return made
+
+    def run(self, compiled: Compiled, grid: Any, block: Any, values: Sequence[Any], shared: int) -> None:
+        """Launch a kernel with prepared arguments, and copy host arrays back."""
+        given = [
+            part for argument, value in zip(compiled.arguments, values, strict=True)
+            for part in self.flattened(argument, value)
+        ]  # fmt: skip
+        given += self._captured(compiled)
+        record: DeviceNDArray | None = None
+        if compiled.program.errors:
+            record = DeviceNDArray((ERROR_WORDS,), dtype=np.int32)
+            record.host_view()[...] = 0
+            record.allocation.mark_written()
+            given += self._array(ArrayArgument(record.dtype, 1, "C"), record)
+        raw = getattr(self.stream, "raw", None) if self.stream else None
+        try:
+            self.accelerator.launch(compiled.kernel, grid, block, *given, stream=raw, shared_bytes=shared)
+        except Finding as finding:
+            session.current.findings.append(finding)
+            raise
+        if record is not None:
+            _raise(compiled.program, record.host_view())
+        for action in self.after:
+            action()
+
+    def _captured(self, compiled: Compiled) -> list[Any]:
+        """Return the arrays from outside that a kernel reads, which are copied to each device once."""
+        key = id(self.accelerator)
+        known = compiled.captured.get(key)
+        if known is None:
+            known = []
+            for array in compiled.program.captured:
+                held = DeviceNDArray(array.shape, dtype=array.dtype)
+                held.host_view()[...] = array
+                held.allocation.mark_written()
+                known.append(held)
+            compiled.captured[key] = known
+        parts: list[Any] = []
+        for held in known:
+            parts += self._array(ArrayArgument(held.dtype, held.ndim, "C"), held)
+        return parts
+
+
+def _same_elements(memory: Any, itemsize: int) -> None:
+    """Forget which elements were written where memory is seen as elements of another size."""
+    mask = getattr(memory, "uninitialised", False)
+    if isinstance(mask, np.ndarray) and len(mask) != memory.size // itemsize:
+        memory.uninitialised = False
+
+
+def _back(made: DeviceNDArray, value: Any, stream: Any) -> None:
+    if isinstance(value, np.void):
+        np.asarray(value)[...] = made.host_view()
+        return
+    if 0 in value.strides and value.size:
+        return
+    if not value.flags.writeable:
+        return
+    made.copy_to_host(value, stream)
+
+
+def _column_back(part: DeviceNDArray, column: DeviceNDArray) -> None:
+    part.host_view()[...] = column.host_view().reshape(part.shape)
+
+
+def _raise(program: NumbaProgram, record: np.ndarray) -> None:
+    """Raise the error that a kernel has recorded."""
+    number = int(record[0])
+    if not number:
+        return
+    kind, arguments, name, line = program.errors[number - 1]
+    thread, block = (list(map(int, record[at : at + 3])) for at in (1, 4))
+    where = f"tid={thread} ctaid={block}"
+    message = f"In function {name!r}, file {program.program.file}, line {line}, {where}"
+    if arguments:
+        raise kind(f"{message}: {arguments[0]}", *arguments[1:])
+    raise kind(message)

@@ -1,0 +1,97 @@
+"""Numba's types of arguments and values, as types of the front end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.core import types as _types
+from numba.core import typing
+from numba.np import numpy_support
+
+from windtunnel.language.numba.program import Argument, ArrayArgument, KnownArgument, NumberArgument, TupleArgument
+from windtunnel.language.numba.rules import NUMBA_NAMES
+
+nb: Any = _types  # its names are made at run time
+dim3 = nb.Opaque("Dim3")
+grid_group = nb.Opaque("GridGroup")
+CUDADispatcher = nb.Dispatcher
+
+
+def argument_of(kind: Any, value: Any = None) -> Argument:
+    """Return the argument of a kernel for one of Numba's types. Raises TypeError for a type that kernels do not have.
+
+    ``value`` is the value, if there is one: its layout counts, because ``float64[:]`` states any.
+    """
+    name = str(kind)
+    if name in NUMBA_NAMES:
+        return NumberArgument(NUMBA_NAMES[name])
+    if isinstance(kind, (nb.IntegerLiteral, nb.BooleanLiteral)):
+        return argument_of(kind.literal_type)
+    if isinstance(kind, nb.Array):
+        layout = kind.layout
+        actual = getattr(value, "argument_layout", None)
+        if actual is not None:
+            layout = actual
+        elif value is None and layout == "A":
+            layout = "C"
+        return ArrayArgument(numpy_support.as_dtype(kind.dtype), kind.ndim, layout, bool(kind.mutable))
+    if isinstance(kind, nb.Record):
+        return ArrayArgument(numpy_support.as_dtype(kind), 0, "C")
+    if isinstance(kind, (nb.NPDatetime, nb.NPTimedelta)):
+        from windtunnel.language.types import I64
+
+        return NumberArgument(I64, str(numpy_support.as_dtype(kind)))
+    if isinstance(kind, nb.BaseNamedTuple):
+        items = tuple(argument_of(item, _item(value, at)) for at, item in enumerate(kind))
+        return TupleArgument(items, tuple(kind.fields))
+    if isinstance(kind, nb.BaseTuple):
+        return TupleArgument(tuple(argument_of(item, _item(value, at)) for at, item in enumerate(kind)))
+    if isinstance(kind, nb.EnumMember):
+        return argument_of(kind.dtype) if value is None else KnownArgument(value)
+    if isinstance(kind, (nb.Dispatcher, nb.TypeRef, nb.NumberClass, nb.Function, nb.StringLiteral)) or kind in (
+        nb.none,
+        nb.unicode_type,
+    ):
+        return KnownArgument(value)
+    raise TypeError(f"an argument of type {kind}")
+
+
+def _item(value: Any, at: int) -> Any:
+    return None if value is None else value[at]
+
+
+def type_of(value: Any) -> Any:
+    """Return Numba's type of a value."""
+    kind = getattr(value, "_numba_type_", None)
+    if kind is not None:
+        return kind
+    if hasattr(value, "__cuda_array_interface__") and not isinstance(value, np.ndarray):
+        from windtunnel.emulate.numba_cuda.ndarray import as_cuda_array
+
+        return as_cuda_array(value, sync=False)._numba_type_
+    return typing.typeof.typeof(value, typing.typeof.Purpose.argument)
+
+
+def numba_type_of(value: Any) -> Any:
+    """Return Numba's type of a value of the front end, for functions that choose code by types."""
+    from windtunnel.language.numba import rules
+    from windtunnel.language.numba.values import Const, Cplx, Num, Tup, View
+
+    match value:
+        case Num() | Cplx():
+            return getattr(nb, rules.name_of(value.type))
+        case View(dims=dims):
+            return (
+                nb.Array(getattr(nb, rules.name_of(value.element)), len(dims), "C")
+                if dims
+                else getattr(nb, rules.name_of(value.element))
+            )
+        case Tup(items=items):
+            return nb.BaseTuple.from_types(tuple(numba_type_of(item) for item in items))
+        case Const(value=known):
+            if isinstance(known, (bool, int, str)):
+                return nb.literal(known)
+            return typing.typeof.typeof(known, typing.typeof.Purpose.constant)
+        case _:
+            raise TypeError(f"{value.description} has no type")

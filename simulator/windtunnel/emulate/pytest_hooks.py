@@ -1,0 +1,100 @@
+"""``pytest --emulate numba``: the tests of a Numba project on an emulated device.
+
+All tests use one device, as they would use one GPU, unless the marker ``accelerator`` names devices: then the test runs
+once on each. The marker's budgets (``time_s``, ``energy_j``, ``launches``, ``copied_bytes``) are those of the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from windtunnel.core.errors import InputError, WindtunnelError, list_choices, nearest
+from windtunnel.emulate import children, session
+from windtunnel.emulate.hooks import install
+
+INTERFACES = ("numba",)
+"""The interfaces of programs that can be emulated."""
+BUDGETS = ("time_s", "energy_j", "launches", "copied_bytes")
+"""The options of the marker that limit what a test may use."""
+
+
+def begin(given: str, device: str) -> None:
+    """Put emulated interfaces in the place of the real ones; ``given`` are their names with commas between them."""
+    for name in (one.strip() for one in given.split(",")):
+        if name not in INTERFACES:
+            error = InputError(
+                f"--emulate {name!r}", expected=list_choices(INTERFACES), nearest=nearest(name, INTERFACES)
+            )
+            raise pytest.UsageError(str(error))
+    emulated = session.Session(device)
+    try:
+        emulated.accelerator()
+        install()
+        children.announce(device)
+    except WindtunnelError as error:
+        raise pytest.UsageError(str(error)) from None
+    session.begin(emulated)
+
+
+def options_of(item: Any) -> dict[str, Any]:
+    """Return the options of a test's markers; the closest one overrides the others."""
+    options: dict[str, Any] = {}
+    for marker in reversed(list(item.iter_markers("accelerator"))):
+        options.update(marker.kwargs)
+    return options
+
+
+def devices_of(item: Any) -> Sequence[str]:
+    """Return the devices that a test's marker names."""
+    marker = item.get_closest_marker("accelerator")
+    return [] if marker is None else [str(name) for name in marker.args]
+
+
+def limits_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the budgets of a test."""
+    return {name: options[name] for name in BUDGETS if name in options}
+
+
+@pytest.fixture(autouse=True)
+def emulated_program(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The device of a test: that of all tests, or one of its own if the marker names devices or a schedule."""
+    name = getattr(request, "param", None)
+    options = options_of(request.node)
+    settings: dict[str, Any] = {
+        key: options[key] for key in ("interval", "strict", "counted", "schedule") if key in options
+    }
+    if name is None and not settings:
+        yield session.current.accelerator()
+        return
+    own = session.Session(name or session.current.device, settings)
+    before = session.begin(own)
+    try:
+        yield own.accelerator()
+    finally:
+        own.close()
+        session.begin(before)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once on each device that its marker names."""
+    devices = devices_of(metafunc.definition)
+    if devices and "accelerator" not in metafunc.fixturenames:
+        metafunc.parametrize("emulated_program", devices, ids=devices, indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Check the budgets of a test."""
+    limits = limits_of(options_of(item))
+    if not limits or "accelerator" in getattr(item, "fixturenames", ()):
+        yield
+        return
+    try:
+        budget = session.current.accelerator().expect(**limits)
+    except WindtunnelError as error:
+        pytest.fail(str(error), pytrace=False)
+    with budget:
+        yield

@@ -1,0 +1,72 @@
+"""Runs a program in this process with ``numba.cuda`` on an emulated device."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from windtunnel.core.errors import Finding, InputError
+from windtunnel.emulate import children, session
+from windtunnel.emulate.hooks import install
+
+_INTERNAL = str(Path(__file__).resolve().parents[1])
+
+
+def run_script(script: Path, arguments: Sequence[str], device: str, options: dict[str, Any]) -> int:
+    """Run a program and return its exit status; 1 if a finding was reported.
+
+    Raises InputError if there is no such file or no such device.
+    """
+    if not script.is_file():
+        raise InputError(f"there is no file '{script}'", expected="a Python program")
+    emulated = session.Session(device, options)
+    emulated.accelerator()  # an unknown device is an error before the program begins
+    install()
+    children.announce(device)
+    before = session.begin(emulated)
+    argv, path = sys.argv, list(sys.path)
+    sys.argv, sys.path[0:0] = [str(script), *arguments], [str(script.resolve().parent)]
+    status = 0
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+        for index in range(emulated.count):
+            emulated.accelerator(index).synchronize()
+    except SystemExit as ended:
+        status = _status(ended)
+    except Finding as finding:
+        emulated.findings.append(finding)
+        _print(finding)
+    except Exception as error:  # the program's own error, reported as Python does
+        _print(error)
+        status = 1
+    finally:
+        sys.argv, sys.path[:] = argv, path
+        session.begin(before)
+    for caught in dict.fromkeys(emulated.findings):
+        sys.stderr.write(f"windtunnel: {type(caught).__name__}: {caught}\n")
+    return 1 if emulated.findings else status
+
+
+def _status(ended: SystemExit) -> int:
+    if ended.code is None:
+        return 0
+    if isinstance(ended.code, int):
+        return ended.code
+    sys.stderr.write(f"{ended.code}\n")
+    return 1
+
+
+def _print(error: BaseException) -> None:
+    """Print the traceback of an error, with the program's own lines alone."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith((_INTERNAL, "<")) and "runpy" not in f.filename]
+    lines = [
+        "Traceback (most recent call last):\n",
+        *traceback.format_list(own),
+        *traceback.format_exception_only(error),
+    ]
+    sys.stderr.write("".join(lines))

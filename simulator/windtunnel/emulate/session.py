@@ -1,0 +1,66 @@
+"""The emulated devices of a program that was written for another interface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from windtunnel.core.errors import Finding
+from windtunnel.library.devices import open_device
+from windtunnel.runtime.accelerator import Accelerator
+
+DEFAULT_DEVICE = "h100-sxm-80gb"
+
+
+@dataclass
+class Session:
+    """The devices of a program: ``count`` emulated devices of one kind, which are opened on first use.
+
+    Attributes:
+        device: The name of the device.
+        options: Further arguments of `open_device`, such as ``schedule``.
+        count: The number of devices.
+        findings: The findings so far, also those that the program caught.
+    """
+
+    device: str = DEFAULT_DEVICE
+    options: dict[str, Any] = field(default_factory=dict)
+    count: int = 1
+    findings: list[Finding] = field(default_factory=list)
+    _opened: dict[int, Accelerator] = field(default_factory=dict)
+
+    def accelerator(self, index: int = 0) -> Accelerator:
+        """Return a device."""
+        if not 0 <= index < self.count:
+            raise IndexError("list index out of range")
+        opened = self._opened.get(index)
+        if opened is None or opened.closed:
+            opened = self._opened[index] = open_device(self.device, **self.options)
+        return opened
+
+    def adopt(self, accelerator: Accelerator, index: int = 0) -> None:
+        """Use a device that was opened elsewhere, such as that of a test's fixture."""
+        self._opened[index] = accelerator
+
+    def close(self) -> None:
+        """Close the devices."""
+        for opened in self._opened.values():
+            if not opened.closed:
+                opened.close()
+        self._opened.clear()
+
+    def reset(self, index: int = 0) -> None:
+        """Free everything on a device."""
+        if index in self._opened:
+            self._opened[index].clear()
+
+
+current = Session()
+"""The session of this program."""
+
+
+def begin(session: Session) -> Session:
+    """Make a session the current one, and return the one before."""
+    global current
+    before, current = current, session
+    return before

@@ -1,0 +1,182 @@
+"""Typed expressions of Numba's arithmetic on numbers and complex numbers."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from windtunnel.language import ir
+from windtunnel.language.numba import rules
+from windtunnel.language.numba.rules import COMPARISONS, Complex, is_integer
+from windtunnel.language.numba.values import Cplx, Num, literal
+from windtunnel.language.types import BOOL, F16, F32, F64, I64, U64, Scalar
+
+_OF_HALVES = (
+    "fabs", "sqrt", "exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "floor", "ceil", "trunc", "rcp",
+    "rint", "isnan", "isinf", "fma",
+)  # fmt: skip
+"""The functions that are computed in float16; others, such as `rsqrt`, are computed in float32 and rounded."""
+_EXPONENT_LIMIT = 0x10000
+"""The largest constant exponent that Numba expands to multiplications."""
+
+
+def converted(e: ir.Expr, to: Scalar) -> ir.Expr:
+    """Return an expression converted to a type, as C converts."""
+    if e.type == to:
+        return e
+    if isinstance(e, ir.Literal):
+        if to == BOOL:
+            return literal(e.line, bool(e.value), BOOL)
+        if to.kind == "float" and (e.type in (I64, U64, BOOL) or e.type == F64):
+            return literal(e.line, float(e.value), to)
+        if to.kind in ("int", "uint") and not isinstance(e.value, float):
+            bits = int(e.value) & (2**to.bits - 1)
+            return literal(e.line, bits - (2**to.bits if to.kind == "int" and bits >> (to.bits - 1) else 0), to)
+    if isinstance(e, ir.Convert) and e.operand.type == BOOL and to == BOOL:
+        return e.operand
+    return ir.Convert(e.line, to, e, type=to)
+
+
+def number(value: Num | Cplx, to: rules.Number) -> Num | Cplx:
+    """Return a number converted to a type; a complex one only to complex."""
+    if isinstance(to, Complex):
+        if isinstance(value, Cplx):
+            return Cplx(converted(value.re, to.part), converted(value.im, to.part), to)
+        return Cplx(converted(value.expr, to.part), literal(value.expr.line, 0.0, to.part), to)
+    assert isinstance(value, Num)  # noqa: S101  the callers have checked it
+    return Num(converted(value.expr, to), value.unit)
+
+
+def truth(value: Num | Cplx) -> ir.Expr:
+    """Return whether a number is not 0."""
+    if isinstance(value, Cplx):
+        zero = literal(value.re.line, 0.0, value.type.part)
+        parts = [ir.Binary(part.line, "!=", part, deepcopy(zero), type=BOOL) for part in (value.re, value.im)]
+        return ir.Logic(value.re.line, "or", *parts, type=BOOL)
+    return converted(value.expr, BOOL)
+
+
+def _op(op: str, left: ir.Expr, right: ir.Expr, kind: Scalar | None = None) -> ir.Expr:
+    made = left.type if kind is None else kind
+    return ir.Binary(left.line, op, left, right, type=made)
+
+
+def binary(line: int, op: str, left: Num | Cplx, right: Num | Cplx) -> Num | Cplx | None:
+    """Return ``left op right``; None if the types have no such operation. Operands may occur twice in the result."""
+    kind = rules.binary(op, left.type, right.type)
+    if kind is None:
+        return None
+    if isinstance(kind, Complex):
+        a, b = number(left, kind), number(right, kind)
+        assert isinstance(a, Cplx) and isinstance(b, Cplx)  # noqa: S101  both were converted to complex
+        return _complex(line, op, a, b, kind)
+    assert isinstance(left, Num) and isinstance(right, Num)  # noqa: S101  no operand is complex
+    if op in COMPARISONS:
+        return Num(_comparison(line, op, left, right, kind))
+    if op in rules.SHIFTS:
+        return Num(ir.Binary(line, op, converted(left.expr, kind), converted(right.expr, kind), type=kind))
+    if op == "**":
+        return Num(_power(line, left, right, kind))
+    if op in ("//", "%") and kind.kind == "float":
+        name = "math.float_floor_divide" if op == "//" else "math.float_modulo"
+        return Num(ir.Call(line, name, [converted(left.expr, kind), converted(right.expr, kind)], type=kind))
+    return Num(ir.Binary(line, op, converted(left.expr, kind), converted(right.expr, kind), type=kind))
+
+
+def _comparison(line: int, op: str, left: Num, right: Num, kind: Scalar) -> ir.Expr:
+    kinds = {left.type.kind, right.type.kind}
+    if kind.kind in ("int", "uint") and kinds == {"int", "uint"} and 64 in (left.type.bits, right.type.bits):
+        # Numba compares a signed with an unsigned number by their values.
+        wide = [converted(side.expr, I64 if side.type.kind == "int" else U64) for side in (left, right)]
+        signed = wide[0] if left.type.kind == "int" else wide[1]
+        below = ir.Binary(line, "<", deepcopy(signed), literal(line, 0), type=BOOL)
+        same = ir.Binary(line, op, *(converted(side, U64) for side in wide), type=BOOL)
+        if_negative = {"<": True, "<=": True, ">": False, ">=": False, "==": False, "!=": True}[op]
+        if left.type.kind == "uint" and op in ("<", "<=", ">", ">="):
+            if_negative = not if_negative
+        return ir.Select(line, below, literal(line, if_negative, BOOL), same, type=BOOL)
+    if left.type == right.type:
+        kind = left.type
+    return ir.Binary(line, op, converted(left.expr, kind), converted(right.expr, kind), type=BOOL)
+
+
+def _power(line: int, left: Num, right: Num, kind: Scalar) -> ir.Expr:
+    base = converted(left.expr, kind)
+    exponent = right.expr.value if isinstance(right.expr, ir.Literal) else None
+    if is_integer(right.type) and isinstance(exponent, int) and abs(exponent) < _EXPONENT_LIMIT:
+        return ir.Call(line, "math.integer_power", [base, converted(right.expr, I64)], type=kind)
+    if is_integer(right.type):
+        return ir.Call(line, "math.integer_power", [base, converted(right.expr, I64)], type=kind)
+    return ir.Binary(line, "**", base, converted(right.expr, kind), type=kind)
+
+
+def _complex(line: int, op: str, a: Cplx, b: Cplx, kind: Complex) -> Num | Cplx | None:
+    ar, ai, br, bi = a.re, a.im, b.re, b.im
+
+    def again(e: ir.Expr) -> ir.Expr:
+        return deepcopy(e)
+
+    if op in ("+", "-"):
+        return Cplx(_op(op, ar, br), _op(op, ai, bi), kind)
+    if op == "*":
+        real = _op("-", _op("*", ar, br), _op("*", ai, bi))
+        return Cplx(real, _op("+", _op("*", again(ar), again(bi)), _op("*", again(ai), again(br))), kind)
+    if op in ("==", "!="):
+        sides = [_op(op, ar, br, BOOL), _op(op, ai, bi, BOOL)]
+        return Num(ir.Logic(line, "and" if op == "==" else "or", *sides, type=BOOL))
+    if op in ("/", "**"):
+        stem = "divide" if op == "/" else "power"
+        parts = [ir.Call(line, f"complex.{stem}_{part}", [again(e) for e in (ar, ai, br, bi)], type=kind.part)
+                 for part in ("re", "im")]  # fmt: skip
+        return Cplx(parts[0], parts[1], kind)
+    return None
+
+
+def unary(line: int, op: str, value: Num | Cplx) -> Num | Cplx | None:
+    """Return ``op value``; None if the type has no such operation."""
+    if op == "not":
+        return Num(ir.Unary(line, "not", truth(value), type=BOOL))
+    kind = rules.unary(op, value.type)
+    if kind is None:
+        return None
+    if isinstance(value, Cplx):
+        if op == "abs":
+            return Num(ir.Call(line, "math.hypot", [value.re, value.im], type=value.type.part))
+        if op == "+":
+            return value
+        parts = [ir.Unary(line, op, part, type=part.type) for part in (value.re, value.im)]
+        return Cplx(parts[0], parts[1], value.type)
+    assert isinstance(kind, Scalar)  # noqa: S101  the operand is no complex number
+    if op == "~" and value.type == BOOL:
+        return Num(ir.Unary(line, "not", value.expr, type=BOOL))
+    if op == "+":
+        return Num(converted(value.expr, kind))
+    # Numba negates and inverts integers before it widens them.
+    own = value.type if value.type != BOOL else kind
+    operand = converted(value.expr, own)
+    if op == "-" and isinstance(operand, ir.Literal) and own.kind != "uint" and operand.value != -(2 ** (own.bits - 1)):
+        return Num(converted(literal(line, -operand.value, own), kind))
+    return Num(converted(ir.Unary(line, op, operand, type=own), kind))
+
+
+def extreme(line: int, op: str, left: Num, right: Num, *, nans: bool = False) -> Num:
+    """Return ``min`` or ``max`` of two numbers. Python's returns the first operand unless the second is beyond it."""
+    kind = rules.unified(left.type, right.type)
+    if is_integer(left.type) and is_integer(right.type) and left.type != right.type:
+        kind = rules.integer_result(left.type, right.type)
+    assert isinstance(kind, Scalar)  # noqa: S101  both are numbers
+    a, b = converted(left.expr, kind), converted(right.expr, kind)
+    del nans
+    return Num(ir.Binary(line, op, a, b, type=kind))
+
+
+def function(line: int, name: str, arguments: list[Num], kind: Scalar | None = None) -> Num:
+    """Return a function of ``math``, computed in the type that its arguments have in common."""
+    wide: Scalar = rules.mathematical(arguments[0].type)
+    for other in arguments[1:]:
+        joined = rules.joined(wide, rules.mathematical(other.type))
+        assert isinstance(joined, Scalar)  # noqa: S101  no argument is complex
+        wide = joined
+    if wide == F16 and name not in _OF_HALVES:
+        wide = F32
+    given = [converted(argument.expr, wide) for argument in arguments]
+    return Num(ir.Call(line, f"math.{name}", given, type=wide if kind is None else kind))

@@ -1,0 +1,425 @@
+"""Calls of the names of ``numba.cuda`` in a kernel: indices, memory, barriers, atomic operations, warps."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from windtunnel.language import ir
+from windtunnel.language.names import Name
+from windtunnel.language.numba import arithmetic, rules
+from windtunnel.language.numba.arithmetic import converted, truth
+from windtunnel.language.numba.expressions import ExpressionReader
+from windtunnel.language.numba.names import HALF, VectorType
+from windtunnel.language.numba.values import Const, Cplx, Num, Records, Tup, Value, View, literal
+from windtunnel.language.types import BOOL, F16, I32, I64, SCALARS, U32, Array, Scalar
+
+_FULL = 0xFFFFFFFF
+_WARP = 32
+
+
+class IntrinsicReader(ExpressionReader):
+    """Reads calls of the names of the kernel language."""
+
+    def intrinsic(self, node: ast.Call, called: Name, given: list[Value], named: Mapping[str, Value]) -> Value:
+        """Return the value of a call; statements that it stands for are emitted."""
+        kind, _, rest = called.op.partition(".")
+        handler = getattr(self, f"_call_{kind}", None)
+        if handler is None:
+            self.refuse(node, f"{called.spelling} in an expression", "a line of its own for it")
+        if named and kind not in ("shared", "local", "constant"):
+            self.refuse(node, f"an argument of {called.spelling} by its name", "arguments in order")
+        result: Value = (
+            handler(node, called, given, named) if kind in ("shared", "local") else handler(node, rest, given)
+        )
+        return result
+
+    def _wanted(self, node: ast.AST, what: str, given: Sequence[Value], *counts: int) -> None:
+        if len(given) not in counts:
+            self.refuse(node, f"{what} of {len(given)} values", " or ".join(map(str, counts)))
+
+    # Indices.
+
+    def _call_grid(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        return self._positions(node, given, whole=False)
+
+    def _call_gridsize(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        return self._positions(node, given, whole=True)
+
+    def _positions(self, node: ast.Call, given: list[Value], *, whole: bool) -> Value:
+        count = given[0].value if len(given) == 1 and isinstance(given[0], Const) else None
+        if count not in (1, 2, 3):
+            self.refuse(node, f"{ast.unparse(node)} (RequireLiteralValue)", "the literal 1, 2 or 3")
+        line, made = node.lineno, []
+        for axis in range(count):
+            size = ir.Index(line, "block_size", axis, type=I32)
+            if whole:
+                e = ir.Binary(line, "*", ir.Index(line, "grid_size", axis, type=I32), size, type=I32)
+            else:
+                first = ir.Binary(line, "*", ir.Index(line, "block", axis, type=I32), size, type=I32)
+                e = ir.Binary(line, "+", first, ir.Index(line, "thread", axis, type=I32), type=I32)
+            made.append(Num(ir.Convert(line, I64, e, type=I64)))
+        return made[0] if count == 1 else Tup(tuple(made))
+
+    def _call_lane(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        self.refuse(node, "a call of laneid", "cuda.laneid without brackets")
+
+    # Memory.
+
+    def _call_shared(self, node: ast.Call, called: Name, given: list[Value], named: Mapping[str, Value]) -> Value:
+        return self._declared(node, called, given, named)
+
+    def _call_local(self, node: ast.Call, called: Name, given: list[Value], named: Mapping[str, Value]) -> Value:
+        return self._declared(node, called, given, named)
+
+    def _declared(self, node: ast.Call, called: Name, given: list[Value], named: Mapping[str, Value]) -> Value:
+        stated = dict(zip(("shape", "dtype", "alignment"), given, strict=False)) | dict(named)
+        if not {"shape", "dtype"} <= set(stated) <= {"shape", "dtype", "alignment"}:
+            self.refuse(
+                node, f"{called.spelling} of {', '.join(stated) or 'nothing'}", f"{called.spelling}(shape, dtype)"
+            )
+        shape = self._shape(node, stated["shape"], dynamic=called.op == "shared")
+        dtype = stated["dtype"]
+        if not isinstance(dtype, Const):
+            self.refuse(node, f"{dtype.description} as a dtype", "a type: float32, np.int64 ...")
+        kind = dtype.value
+        if isinstance(kind, str) or type(kind).__module__.startswith("numba."):
+            kind = self.record_dtype(kind)
+        if isinstance(kind, VectorType):
+            self.refuse(node, f"an array of {kind.name}", "an array of numbers with a further dimension")
+        if 0 in shape:
+            return self._dynamic(node, kind)
+        return self.declare(node, called.op, shape, kind)
+
+    def record_dtype(self, kind: Any) -> Any:
+        """Return the NumPy dtype of Numba's type of records, and any other type unchanged."""
+        dtype = getattr(kind, "dtype", None)
+        return dtype if isinstance(dtype, np.dtype) and dtype.names else kind
+
+    def _dynamic(self, node: ast.Call, kind: Any) -> Value:
+        """Return the shared array whose size the launch sets. All such arrays of a kernel are the same memory."""
+        for declared in self.declared.values():
+            if declared.shape[:1] == (0,):
+                view = self.declare(node, "shared", (0,), kind)
+                assert isinstance(view, View)  # noqa: S101  dynamic arrays are arrays of numbers
+                del self.declared[view.base]
+                if declared.element != self.arrays[view.base].element:
+                    self.refuse(
+                        node,
+                        f"shared arrays of {declared.element} and of {self.arrays[view.base].element} "
+                        "whose size the launch sets, which are the same memory",
+                        "one type, or arrays of constant sizes",
+                    )
+                size = ir.Size(node.lineno, declared.name, 0, type=I32)
+                return View(declared.name, view.element, (view.dims[0].__class__(0, size),), (None,), space="shared")
+        return self.declare(node, "shared", (0,), kind)
+
+    def _shape(self, node: ast.Call, value: Value, *, dynamic: bool) -> tuple[int, ...]:
+        items = value.items if isinstance(value, Tup) else (value,)
+        sides: list[int] = []
+        for item in items:
+            known = item.value if isinstance(item, Const) else None
+            if isinstance(item, Num) and isinstance(item.expr, ir.Literal):
+                known = item.expr.value
+            if known is not None and not isinstance(known, bool) and hasattr(known, "__index__"):
+                sides.append(int(known))
+                continue
+            self.refuse(
+                node, "a shape of an array that is known only while the kernel runs", "whole numbers that are constants"
+            )
+        if not sides or min(sides) < (0 if dynamic and len(sides) == 1 else 1):
+            self.refuse(node, f"a shape of {tuple(sides)}", "whole numbers from 1")
+        return tuple(sides)
+
+    def _call_constant(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        if len(given) != 1 or not isinstance(given[0], (View, Records)):
+            self.refuse(node, "const.array_like of something that is not a known array", "a global NumPy array")
+        return given[0]
+
+    # Barriers.
+
+    def _call_barrier(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        self._wanted(node, "syncthreads", given, 0)
+        self.emit(ir.Barrier(node.lineno, "block"))
+        return Const(None)
+
+    def _call_warp_barrier(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        self._wanted(node, "syncwarp", given, 0, 1)
+        mask = converted(self.integer(node, given[0]), U32) if given else None
+        self.emit(ir.Barrier(node.lineno, "warp", mask))
+        return Const(None)
+
+    def _call_fence(self, node: ast.Call, scope: str, given: list[Value]) -> Value:
+        self._wanted(node, "a fence", given, 0)
+        self.emit(ir.Barrier(node.lineno, f"fence.{scope}"))
+        return Const(None)
+
+    def _call_this_grid(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        self._wanted(node, "this_grid", given, 0)
+        self.cooperative = True
+        return Const(GRID)
+
+    def _call_grid_sync(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        del given
+        self.emit(ir.Barrier(node.lineno, "grid"))
+        return Const(1)
+
+    def _call_sleep(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        self._wanted(node, "nanosleep", given, 1)
+        return Const(None)
+
+    def _call_counted(self, node: ast.Call, how: str, given: list[Value]) -> Value:
+        """Read ``syncthreads_count`` and its kin: a counter in shared memory between barriers."""
+        self._wanted(node, f"syncthreads_{how}", given, 1)
+        line = node.lineno
+        holds = self.hold(truth(self.numeric(node, given[0])))
+        name = self.fresh("barrier_count")
+        self.declared[name] = ir.Declare(line, name, "shared", (1,), I32)
+        self.arrays[name] = Array(I32, 1)
+        at = literal(line, 0, I32)
+        first: ir.Expr = literal(line, True, BOOL)
+        for axis in range(3):
+            is_zero = ir.Binary(line, "==", ir.Index(line, "thread", axis, type=I32), literal(line, 0, I32), type=BOOL)
+            first = is_zero if axis == 0 else ir.Logic(line, "and", first, is_zero, type=BOOL)
+        self.emit(ir.If(line, first, [ir.Store(line, name, [at], literal(line, 0, I32))], []))
+        self.emit(ir.Barrier(line, "block"))
+        atomic = ir.Atomic(line, "add", name, [copy(at)], [converted(holds, I32)], type=I32)
+        self.emit(ir.ExpressionStatement(line, atomic))
+        self.emit(ir.Barrier(line, "block"))
+        count = self.hold_always(ir.Load(line, name, [copy(at)], type=I32), "count")
+        self.emit(ir.Barrier(line, "block"))
+        if how == "count":
+            return Num(count)
+        threads: ir.Expr = literal(line, 1, I32)
+        for axis in range(3):
+            threads = ir.Binary(line, "*", threads, ir.Index(line, "block_size", axis, type=I32), type=I32)
+        against = threads if how == "and" else literal(line, 0, I32)
+        decided = ir.Binary(line, "==" if how == "and" else "!=", count, against, type=BOOL)
+        return Num(converted(decided, I32))
+
+    # Atomic operations.
+
+    def _call_atomic(self, node: ast.Call, op: str, given: list[Value]) -> Value:
+        line = node.lineno
+        if op == "compare_and_swap":
+            self._wanted(node, "atomic.compare_and_swap", given, 3)
+            given = [given[0], Const(0), *given[1:]]
+            op = "cas"
+        self._wanted(node, f"atomic.{op.rstrip('_')}", given, 4 if op == "cas" else 3)
+        owner, index, *values = given
+        if not isinstance(owner, View) or not owner.dims:
+            self.refuse(node, f"an atomic operation on {owner.description}", "an array, an index and a value")
+        places = list(index.items) if isinstance(index, Tup) else [index]
+        where = self.part(node, owner, places)
+        if not isinstance(where, View) or where.dims:
+            self.refuse(
+                node, f"{len(places)} indices for an array of {len(owner.dims)} dimensions", f"{len(owner.dims)}"
+            )
+        if not owner.writable:
+            self.refuse(node, "an atomic operation on a constant array", "another array")
+        element = self.arrays[owner.base].element
+        name = {"nanmax": "max", "nanmin": "min"}.get(op, op)
+        if op in ("max", "min") and element.kind == "float":
+            name = f"{op}_number"
+        if isinstance(owner.element, rules.Complex):
+            self.refuse(node, "an atomic operation on complex numbers", "real numbers")
+        if name in ("and_", "or_", "xor", "inc", "dec") and element.kind not in ("int", "uint"):
+            self.refuse(node, f"atomic.{op.rstrip('_')} on {rules.name_of(element)}", "integers")
+        if element.bits < 32:
+            self.refuse(node, f"an atomic operation on {rules.name_of(element)}", "elements of 32 or 64 bits")
+        operands = [converted(self.num(node, value).expr, element) for value in values]
+        indices = [literal(line, 0) if start is None else start for start in where.origin]
+        return Num(ir.Atomic(line, name, owner.base, indices, operands, type=element))
+
+    # Warps.
+
+    def _call_shuffle(self, node: ast.Call, mode: str, given: list[Value]) -> Value:
+        line = node.lineno
+        if mode == "numbered":
+            self._wanted(node, "shfl_sync_intrinsic", given, 5)
+            how = given[1].value if isinstance(given[1], Const) else None
+            mode = {0: "index", 1: "up", 2: "down", 3: "xor"}.get(how, "")  # type: ignore[arg-type]
+            given = [given[0], given[2], given[3]]
+        self._wanted(node, f"a shuffle ({mode})", given, 3)
+        mask, value, lane = given
+        moved = self.numeric(node, value)
+        place = converted(self.integer(node, lane), I32)
+        stated = converted(self.integer(node, mask), U32)
+        if isinstance(moved, Cplx):
+            self.refuse(node, "a shuffle of complex numbers", "a shuffle of each part")
+        made = ir.Warp(line, f"shuffle.{mode}", [stated, moved.expr, place], type=moved.type)
+        return Num(self.hold_always(made, "shuffled"))
+
+    def _call_vote(self, node: ast.Call, how: str, given: list[Value]) -> Value:
+        line = node.lineno
+        if how == "numbered":
+            self.refuse(node, "vote_sync_intrinsic", "all_sync, any_sync or ballot_sync")
+        self._wanted(node, f"{how}_sync", given, 2)
+        mask = converted(self.integer(node, given[0]), U32)
+        predicate = truth(self.numeric(node, given[1]))
+        if how == "eq":
+            held = [self.hold(mask), self.hold(predicate)]
+            sides = []
+            for inverted in (False, True):
+                e = copy(held[1])
+                asked: ir.Expr = ir.Unary(line, "not", e, type=BOOL) if inverted else e
+                sides.append(self.hold_always(ir.Warp(line, "vote.all", [copy(held[0]), asked], type=BOOL), "vote"))
+            return Num(ir.Logic(line, "or", *sides, type=BOOL))
+        if how == "ballot":  # Numba's is signed
+            ballot = self.hold_always(ir.Warp(line, "vote.ballot", [mask, predicate], type=U32), "vote")
+            return Num(converted(ballot, I32))
+        return Num(self.hold_always(ir.Warp(line, f"vote.{how}", [mask, predicate], type=BOOL), "vote"))
+
+    def _call_active(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        self._wanted(node, "activemask", given, 0)
+        return Num(self.hold_always(ir.Warp(node.lineno, "active", [], type=U32), "active"))
+
+    def _call_lanes_below(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        self._wanted(node, "lanemask_lt", given, 0)
+        line = node.lineno
+        lane = converted(ir.Warp(line, "lane", [], type=I32), U32)
+        bit = ir.Binary(line, "<<", literal(line, 1, U32), lane, type=U32)
+        return Num(ir.Binary(line, "-", bit, literal(line, 1, U32), type=U32))
+
+    def _call_match(self, node: ast.Call, how: str, given: list[Value]) -> Value:
+        """Read ``match_any_sync`` and ``match_all_sync``: every lane's value is compared with the thread's own."""
+        self._wanted(node, f"match_{how}_sync", given, 2)
+        line = node.lineno
+        mask = self.hold(converted(self.integer(node, given[0]), U32))
+        # Lanes that the mask names and that are not there, or have ended, take no part.
+        everyone = ir.Warp(line, "vote.ballot", [copy(mask), literal(line, True, BOOL)], type=U32)
+        there = self.hold_always(everyone, "lanes")
+        made = self.num(node, given[1])
+        value = self.hold(made.expr)
+        same = self.variable("same", U32)
+        self.emit(ir.Assign(line, same, literal(line, 0, U32)))
+        lane = self.variable("lane", I32)
+        here = self.read(line, lane)
+        other = self.variable("other", made.type)
+        shuffle = ir.Warp(line, "shuffle.index", [copy(mask), copy(value), copy(here)], type=made.type)
+        bit = ir.Binary(line, "<<", literal(line, 1, U32), converted(copy(here), U32), type=U32)
+        bit = ir.Binary(line, "&", bit, copy(there), type=U32)
+        equal = ir.Binary(line, "==", self.read(line, other), copy(value), type=BOOL)
+        joined = ir.Binary(line, "|", self.read(line, same), bit, type=U32)
+        chosen = ir.Select(line, equal, joined, self.read(line, same), type=U32)
+        body: list[ir.Stmt] = [ir.Assign(line, other, shuffle), ir.Assign(line, same, chosen)]
+        bounds = [literal(line, number, I32) for number in (0, _WARP, 1)]
+        self.emit(ir.For(line, lane, bounds[0], bounds[1], bounds[2], body))
+        if how == "any":
+            return Num(converted(self.read(line, same), I32))
+        held = self.hold(ir.Binary(line, "==", self.read(line, same), copy(there), type=BOOL))
+        result = ir.Select(line, copy(held), copy(there), literal(line, 0, U32), type=U32)
+        return Tup((Num(converted(result, I32)), Num(copy(held))))
+
+    # Numbers.
+
+    def _call_bits(self, node: ast.Call, op: str, given: list[Value]) -> Value:
+        self._wanted(node, op, given, 1)
+        value = self.integer(node, given[0])
+        assert value.type is not None  # noqa: S101  it is an integer
+        wide: Scalar = value.type
+        if wide.bits < 32:
+            wide = U32 if op != "brev" or wide.kind == "uint" else I32
+        kind = wide if op == "brev" else I32
+        return Num(ir.Call(node.lineno, f"bits.{op}", [converted(value, wide)], type=kind))
+
+    def _call_fma(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        self._wanted(node, "fma", given, 3)
+        made = arithmetic.function(node.lineno, "fma", [self.num(node, value) for value in given])
+        assert isinstance(made.expr, ir.Call)  # noqa: S101  it is a call of fma
+        made.expr.op = "fma"
+        return made
+
+    def _call_math(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        return arithmetic.function(node.lineno, name, [self.num(node, value) for value in given])
+
+    def _call_select(self, node: ast.Call, _: str, given: list[Value]) -> Value:
+        self._wanted(node, "selp", given, 3)
+        condition, yes, no = given
+        both = self.unify(self.num(node, yes), self.num(node, no))
+        assert isinstance(both, Num)  # noqa: S101  both are numbers
+        sides = [converted(self.num(node, side).expr, both.type) for side in (yes, no)]
+        return Num(ir.Select(node.lineno, truth(self.numeric(node, condition)), *sides, type=both.type))
+
+    def _call_half(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        kind, op = HALF[name]
+        numbers = [Num(converted(self.num(node, value).expr, F16)) for value in given]
+        if kind == "binary":
+            return self.binary(node, op, *numbers)
+        if kind == "unary":
+            return self.unary(node, op, numbers[0])
+        if kind == "extreme":
+            return arithmetic.extreme(node.lineno, op, *numbers)
+        if op == "fma":
+            return self._call_fma(node, "", list(numbers))
+        return Num(converted(arithmetic.function(node.lineno, op, numbers).expr, F16))
+
+    # Long: one case for each family of functions, each a line or two.
+    def _call_libdevice(self, node: ast.Call, op: str, given: list[Value]) -> Value:
+        family, name, type_name = op.split(" ")
+        kind, line = SCALARS[type_name], node.lineno
+        if family == "convert":
+            how, source = name.split(":")
+            value = converted(self.num(node, given[0]).expr, SCALARS[source])
+            if SCALARS[source].kind == "float" and kind.kind != "float" and how != "plain":
+                value = ir.Call(line, f"math.{how}", [value], type=SCALARS[source])
+            return Num(converted(value, kind))
+        if family == "predicate":
+            argument = converted(self.num(node, given[0]).expr, kind)
+            return Num(converted(ir.Call(line, f"math.{name}", [argument], type=BOOL), I32))
+        numbers = [Num(converted(self.num(node, value).expr, kind)) for value in given]
+        if family == "math" and name == "ldexp":
+            exponent = converted(self.integer(node, given[1]), I32)
+            return Num(ir.Call(line, "math.ldexp", [numbers[0].expr, exponent], type=kind))
+        if family == "math":
+            return arithmetic.function(line, name, numbers)
+        if family == "fma":
+            return self._call_fma(node, "", list(numbers))
+        if family == "operator":
+            return self.binary(node, name, *numbers)
+        if family == "extreme":
+            return arithmetic.extreme(line, name, *numbers)
+        if family == "pair":
+            x = self.hold(numbers[0].expr)
+            ops = ("math.sin", "math.cos") if name == "sincos" else (f"math.{name}_0", f"math.{name}_1")
+            kinds = (kind, I32 if name == "frexp" else kind)
+            parts = [ir.Call(line, one, [copy(x)], type=of) for one, of in zip(ops, kinds, strict=True)]
+            return Tup(tuple(Num(self.hold_always(part, "part")) for part in parts))
+        if name in ("max", "min"):
+            return Num(ir.Binary(line, name, numbers[0].expr, numbers[1].expr, type=kind))
+        if name == "abs":
+            return Num(ir.Unary(line, "abs", numbers[0].expr, type=kind))
+        if name == "mul24":
+            return Num(ir.Binary(line, "*", numbers[0].expr, numbers[1].expr, type=kind))
+        if name == "sad":
+            difference = ir.Binary(line, "-", numbers[0].expr, numbers[1].expr, type=kind)
+            return Num(ir.Binary(line, "+", ir.Unary(line, "abs", difference, type=kind), numbers[2].expr, type=kind))
+        return self._call_bits(node, name, list(numbers))
+
+    def vector(self, node: ast.Call, kind: VectorType, given: list[Value]) -> Value:
+        """Return a vector made from numbers and other vectors."""
+        parts: list[Value] = []
+        for value in given:
+            parts += value.items if isinstance(value, Tup) else [value]
+        if len(parts) != kind.size:
+            self.refuse(node, f"{kind.name} of {len(parts)} numbers", f"{kind.size}")
+        element = rules.NUMBA_NAMES[kind.element]
+        assert isinstance(element, Scalar)  # noqa: S101  vectors are of real numbers
+        items = [Num(self.hold(converted(self.num(node, part).expr, element))) for part in parts]
+        return Tup(tuple(items), kind.names)
+
+
+class _Grid:
+    """The grid of cooperative groups."""
+
+    sync = Name("sync", "grid_sync")
+
+    def __repr__(self) -> str:
+        return "the grid of cooperative groups"
+
+
+GRID = _Grid()

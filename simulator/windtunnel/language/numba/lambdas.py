@@ -1,0 +1,57 @@
+"""The source of functions that a kernel calls, also of those that ``lambda`` made."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from windtunnel.language.source import KernelError, Source, source_of
+
+
+def function_source(function: Callable[..., Any]) -> Source:
+    """Return the source of a function; KernelError if it cannot be read."""
+    if getattr(function, "__name__", "") == "<lambda>" and inspect.isfunction(function):
+        return _lambda_source(function)
+    return source_of(function)
+
+
+@cache
+def _lambda_source(function: Callable[..., Any]) -> Source:
+    """Return a lambda as a function that returns its expression."""
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    found = [] if not lines else [
+        node for node in ast.walk(ast.parse("".join(lines)))
+        if isinstance(node, ast.Lambda) and node.lineno <= code.co_firstlineno <= (node.end_lineno or node.lineno)
+        and _same(node, code)
+    ]  # fmt: skip
+    if not found:
+        raise KernelError("the source of a lambda cannot be read", expected="a function, defined with def")
+    node = found[0]
+    body: ast.stmt = ast.copy_location(ast.Return(node.body), node.body)
+    tree = ast.copy_location(ast.FunctionDef("lambda", node.args, [body], [], None, None), node)
+    closure = inspect.getclosurevars(function)
+    environment = {**vars(__builtins__ if inspect.ismodule(__builtins__) else __import__("builtins")),
+                   **function.__globals__, **closure.nonlocals}  # fmt: skip
+    assigned = frozenset(argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs))
+    line = node.lineno
+    return Source(
+        function, code.co_filename, line, tuple(lines[line - 1 : node.end_lineno]), tree, environment, assigned
+    )
+
+
+def _same(node: ast.Lambda, code: Any) -> bool:
+    """Return whether a lambda of the source is the one that a code object was compiled from."""
+    names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    if names != list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+        return False
+    made = compile(ast.fix_missing_locations(ast.Expression(node)), "<lambda>", "eval")
+    inner = next((const for const in made.co_consts if inspect.iscode(const)), None)
+    # A name of the function around the lambda is compiled to another instruction, so only the names are compared then.
+    if inner is None or code.co_freevars:
+        return True
+    return bool(inner.co_code == code.co_code and inner.co_consts == code.co_consts)

@@ -1,0 +1,477 @@
+"""The state of reading a Numba kernel: emitted statements, variables and their versions, and values on several paths.
+
+As in Numba, every assignment makes a new version of a variable, with the type of its value. Where paths join, versions
+that differ are unified. A loop's versions at its head have a type that the whole loop decides, so a kernel is read
+again until no such type changes.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from windtunnel.language import ir
+from windtunnel.language.numba import rules
+from windtunnel.language.numba.arithmetic import converted, number
+from windtunnel.language.numba.values import Const, Cplx, Dim, Num, Records, Tup, Unusable, Value, View, literal
+from windtunnel.language.source import Source
+from windtunnel.language.types import BOOL, F64, I64, U64, Array, Scalar, scalar_of
+
+Environment = dict[str, Value]
+
+
+@dataclass
+class Loop:
+    """A loop that is being read.
+
+    ``heads`` are the versions of its variables at its head, ``broke`` the variable that records a ``break``.
+    """
+
+    key: tuple[Any, ...]
+    heads: dict[str, Value] = field(default_factory=dict)
+    wanted: set[str] = field(default_factory=set)
+    """Variables that only the loop assigns and something after it reads."""
+    broke: str | None = None
+    unrolled: bool = False
+
+
+@dataclass
+class Frame:
+    """A function that is being read."""
+
+    source: Source
+    tree: ast.FunctionDef | ast.Lambda
+    env: Environment
+    path: tuple[Any, ...]
+    depth: int = 0
+    outer: Frame | None = None
+    """The frame of the function around a function that is defined in a kernel."""
+    loops: list[Loop] = field(default_factory=list)
+    returns: list[Value] = field(default_factory=list)
+    result: Value | None = None
+    """The variables of the result, if there are several returns."""
+    single: bool = False
+    """Whether the only return is the last statement."""
+
+
+class Reader:
+    """The state of reading one kernel."""
+
+    def __init__(self, source: Source, known: dict[tuple[Any, ...], Value]) -> None:
+        self.source = source
+        self.known = known
+        """The types of versions at the heads of loops and of results, as of the last time the kernel was read."""
+        self.changed = False
+        self.blocks: list[list[ir.Stmt]] = [[]]
+        self.names: set[str] = set()
+        self.variables: dict[str, Scalar] = {}
+        self.arrays: dict[str, Array] = {}
+        self.declared: dict[str, ir.Declare] = {}
+        self.captured: dict[str, np.ndarray] = {}
+        """Arrays from outside the kernel, which become further parameters."""
+        self.helpers: dict[Any, ir.Helper] = {}
+        self.errors: list[tuple[Any, ...]] = []
+        """What ``raise`` and ``assert`` state, by their number from 1."""
+        self.debug = False
+        self.fastmath = False
+        self.cooperative = False
+        """Whether the kernel uses the group of the whole grid."""
+        self.nonnegative: set[str] = set()
+        """Variables that are certainly at least 0, so that an index by one does not wrap around."""
+        self.hopeful: dict[str, tuple[Any, ...]] = {}
+        """Variables at the heads of loops that are taken to be at least 0 until an assignment shows otherwise."""
+        self.negative: set[tuple[Any, ...]] = set()
+        """The keys of those that are not, as of the last time the kernel was read."""
+        self.frame = Frame(source, source.tree, {}, ())
+        self.dead = False
+        """Whether the statement that is being read cannot be reached."""
+
+    # Errors and places.
+
+    def refuse(self, node: ast.AST, problem: str, expected: str | None = None) -> NoReturn:
+        """Raise KernelError at a node."""
+        raise self.frame.source.error(node, problem, expected=expected)
+
+    # Statements and variables.
+
+    def emit(self, statement: ir.Stmt) -> None:
+        """Append a statement to the block that is being read."""
+        self.blocks[-1].append(statement)
+
+    def fresh(self, stem: str) -> str:
+        """Return an unused name."""
+        stem = "".join(c if c.isalnum() or c == "_" else "_" for c in stem)
+        name, count = stem, 0
+        while name in self.names:
+            count += 1
+            name = f"{stem}_{count}"
+        self.names.add(name)
+        return name
+
+    def variable(self, stem: str, kind: Scalar) -> str:
+        """Return a new variable."""
+        name = self.fresh(stem)
+        self.variables[name] = kind
+        return name
+
+    def read(self, line: int, name: str) -> ir.Variable:
+        """Return the value of a variable."""
+        return ir.Variable(line, name, type=self.variables[name])
+
+    def hold(self, e: ir.Expr, stem: str = "held") -> ir.Expr:
+        """Assign a value that is used several times to a variable, unless it is as simple as one."""
+        if isinstance(e, (ir.Literal, ir.Variable, ir.Index, ir.Size)):
+            return copy(e)
+        assert e.type is not None  # noqa: S101  the front end types every expression
+        name = self.variable(stem, e.type)
+        self.emit(ir.Assign(e.line, name, e))
+        if self.is_nonnegative(e):
+            self.nonnegative.add(name)
+        return self.read(e.line, name)
+
+    def stored(self, value: Value, stem: str) -> Value:
+        """Return a value whose numbers are evaluated now, in variables."""
+        match value:
+            case Num(expr=expr, unit=unit):
+                return Num(self.hold_always(expr, stem), unit)
+            case Cplx(re=re, im=im, type=kind):
+                return Cplx(self.hold_always(re, f"{stem}_re"), self.hold_always(im, f"{stem}_im"), kind)
+            case Tup(items=items, names=names):
+                return Tup(tuple(self.stored(item, f"{stem}_{number}") for number, item in enumerate(items)), names)
+            case _:
+                return value
+
+    def hold_always(self, e: ir.Expr, stem: str) -> ir.Expr:
+        """Assign a value to a new variable, and return it."""
+        assert e.type is not None  # noqa: S101  the front end types every expression
+        name = self.variable(stem, e.type)
+        self.emit(ir.Assign(e.line, name, e))
+        if self.is_nonnegative(e):
+            self.nonnegative.add(name)
+        return self.read(e.line, name)
+
+    def is_nonnegative(self, e: ir.Expr) -> bool:
+        """Return whether an integer is certainly at least 0."""
+        match e:
+            case ir.Literal(value=value):
+                return value >= 0
+            case ir.Index() | ir.Size():
+                return True
+            case ir.Variable(name=name):
+                return name in self.nonnegative or self.variables[name].kind in ("uint", "bool")
+            case ir.Convert(operand=operand):
+                if operand.type is not None and operand.type.kind == "uint":
+                    return operand.type.bits < (e.type.bits if e.type else 0) or (
+                        e.type is not None and e.type.kind == "uint"
+                    )
+                return self.is_nonnegative(operand)
+            case ir.Binary(op=op, left=left, right=right) if op in ("+", "*", "//", ">>", "<<"):
+                return self.is_nonnegative(left) and self.is_nonnegative(right)
+            case ir.Binary(op="%", right=right) | ir.Binary(op="&", right=right):
+                return self.is_nonnegative(right)
+            case ir.Warp(op=op):
+                return op in ("lane", "warp_size")
+            case _:
+                return e.type is not None and e.type.kind in ("uint", "bool")
+
+    # Values.
+
+    def numeric(self, node: ast.AST, value: Value) -> Num | Cplx:
+        """Return a value as a number; KernelError if it is none."""
+        if isinstance(value, (Num, Cplx)):
+            return value
+        if isinstance(value, Unusable):
+            self.refuse(node, value.problem, "one type on every path")
+        if isinstance(value, View) and not value.dims:
+            return self.load(node, value)
+        if isinstance(value, Const):
+            made = number_of(node.lineno, value.value)  # type: ignore[attr-defined]
+            if made is not None:
+                return made
+        self.refuse(node, f"{value.description} where a number is expected", "a number")
+
+    def num(self, node: ast.AST, value: Value) -> Num:
+        """Return a value as a real number."""
+        made = self.numeric(node, value)
+        if isinstance(made, Cplx):
+            self.refuse(node, "a complex number here", "a real number: z.real, z.imag or abs(z)")
+        return made
+
+    def integer(self, node: ast.AST, value: Value) -> ir.Expr:
+        """Return a value as an expression of an integer type."""
+        made = self.num(node, value)
+        if not rules.is_integer(made.type):
+            self.refuse(node, f"{made.type} where an integer is expected", "an integer: int(x)")
+        return converted(made.expr, I64) if made.type == BOOL else made.expr
+
+    def load(self, node: ast.AST, value: View) -> Num | Cplx:
+        """Return the element that a view without dimensions is."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        indices = [literal(line, 0) if start is None else copy(start) for start in value.origin]
+        if isinstance(value.element, rules.Complex):
+            parts = [
+                ir.Load(line, value.base, [*map(copy, indices), literal(line, part)], type=value.element.part)
+                for part in (0, 1)
+            ]
+            return Cplx(self.hold(parts[0]), self.hold(parts[1]), value.element)
+        loaded: ir.Expr = ir.Load(line, value.base, indices, type=self.arrays[value.base].element)
+        return Num(converted(loaded, value.element) if loaded.type != value.element else loaded, value.unit)
+
+    # Values on several paths.
+
+    def unify(self, a: Value, b: Value) -> Value:
+        """Return what a variable is that has one of two values: its numbers' expressions mean types only."""
+        if a is b:
+            return a
+        if isinstance(a, Const) and isinstance(b, Const) and _same_object(a.value, b.value):
+            return a
+        line = 0
+        one, other = (
+            number_of(line, v.value) if isinstance(v, Const) else v if isinstance(v, (Num, Cplx)) else None
+            for v in (a, b)
+        )
+        if one is not None and other is not None:
+            kind = rules.unified(one.type, other.type)
+            return number(one, kind)
+        if isinstance(a, Tup) and isinstance(b, Tup) and len(a.items) == len(b.items):
+            return Tup(tuple(self.unify(x, y) for x, y in zip(a.items, b.items, strict=True)), a.names)
+        if isinstance(a, View) and isinstance(b, View) and _same_form(a, b):
+            return a
+        return Unusable(f"a variable that is {a.description} on one path and {b.description} on another")
+
+    def same_type(self, a: Value, b: Value) -> bool:
+        """Return whether two values have one type."""
+        if isinstance(a, (Num, Cplx)) and isinstance(b, (Num, Cplx)):
+            return a.type == b.type
+        if isinstance(a, Tup) and isinstance(b, Tup):
+            return len(a.items) == len(b.items) and all(map(self.same_type, a.items, b.items))
+        if isinstance(a, View) and isinstance(b, View):
+            return _same_form(a, b)
+        return type(a) is type(b)
+
+    def slot_type(self, value: Value) -> Value | None:
+        """Return a value whose type a variable can have; None for what is no variable, such as a function."""
+        match value:
+            case Const(value=known):
+                return number_of(0, known)
+            case Num() | Cplx() | View():
+                return value
+            case Tup(items=items, names=names):
+                inner = [self.slot_type(item) for item in items]
+                return None if None in inner else Tup(tuple(item for item in inner if item is not None), names)
+            case _:
+                return None
+
+    def slot(self, name: str, like: Value) -> Value:
+        """Return new variables for a value of a type."""
+        match like:
+            case Const(value=value):
+                made = number_of(0, value)
+                return like if made is None else self.slot(name, made)
+            case Num(unit=unit):
+                return Num(self.read(0, self.variable(name, like.type)), unit)
+            case Cplx(type=kind):
+                parts = [self.read(0, self.variable(f"{name}_{part}", kind.part)) for part in ("re", "im")]
+                return Cplx(parts[0], parts[1], kind)
+            case Tup(items=items, names=names):
+                return Tup(tuple(self.slot(f"{name}_{at}", item) for at, item in enumerate(items)), names)
+            case View():
+
+                def new(stem: str) -> ir.Expr:
+                    return self.read(0, self.variable(f"{name}_{stem}", I64))
+
+                origin = tuple(new("start") for _ in like.origin)
+                dims = tuple(Dim(dim.axis, new("size"), new("step")) for dim in like.dims)
+                for dim in dims:
+                    assert isinstance(dim.size, ir.Variable)  # noqa: S101  it is a new variable
+                    self.nonnegative.add(dim.size.name)
+                return like.with_dims(dims, origin)
+            case _:
+                return like
+
+    def assign_slot(self, line: int, slot: Value, value: Value) -> None:
+        """Emit the assignment of a value to the variables of a slot."""
+        match slot:
+            case Num(expr=ir.Variable(name=name)):
+                made = number_of(line, value.value) if isinstance(value, Const) else value
+                if isinstance(made, Num):
+                    self._set(line, name, converted(made.expr, slot.type))
+                elif isinstance(made, Cplx):
+                    self._set(line, name, converted(made.re, slot.type))
+            case Cplx(re=ir.Variable(name=re), im=ir.Variable(name=im)):
+                made = number_of(line, value.value) if isinstance(value, Const) else value
+                if isinstance(made, (Num, Cplx)):
+                    both = number(made, slot.type)
+                    assert isinstance(both, Cplx)  # noqa: S101  it was converted to complex
+                    parts = [self.hold(both.re), self.hold(both.im)]
+                    self._set(line, re, parts[0])
+                    self._set(line, im, parts[1])
+            case Tup(items=items) if isinstance(value, Tup):
+                for inner, item in zip(items, value.items, strict=False):
+                    self.assign_slot(line, inner, item)
+            case View() if isinstance(value, View):
+                for target, start in zip(slot.origin, value.origin, strict=True):
+                    self._to(line, target, start, 0)
+                for dim, given in zip(slot.dims, value.dims, strict=True):
+                    self._to(line, dim.size, given.size, 0)
+                    self._to(line, dim.step, given.step, 1)
+
+    def _to(self, line: int, target: ir.Expr | None, given: ir.Expr | None, default: int) -> None:
+        if isinstance(target, ir.Variable):
+            self._set(line, target.name, literal(line, default) if given is None else converted(copy(given), I64))
+
+    def _set(self, line: int, name: str, e: ir.Expr) -> None:
+        if not (isinstance(e, ir.Variable) and e.name == name):
+            self.emit(ir.Assign(line, name, e))
+        key = self.hopeful.get(name)
+        if key is not None and key not in self.negative and not self.is_nonnegative(e):
+            self.negative.add(key)
+            self.changed = True
+
+    def hope(self, key: tuple[Any, ...], slot: Value) -> None:
+        """Take an integer at the head of a loop to be at least 0 until an assignment shows otherwise."""
+        if (
+            isinstance(slot, Num)
+            and isinstance(slot.expr, ir.Variable)
+            and slot.type.kind == "int"
+            and key not in self.negative
+        ):
+            self.nonnegative.add(slot.expr.name)
+            self.hopeful[slot.expr.name] = key
+
+    def at(self, line: int, value: Value) -> Value:
+        """Return a value that is read from its variables at a line."""
+        match value:
+            case Num(expr=ir.Variable(name=name), unit=unit):
+                return Num(self.read(line, name), unit)
+            case Cplx(re=ir.Variable(name=re), im=ir.Variable(name=im), type=kind):
+                return Cplx(self.read(line, re), self.read(line, im), kind)
+            case Tup(items=items, names=names):
+                return Tup(tuple(self.at(line, item) for item in items), names)
+            case _:
+                return value
+
+    def _known_nonnegative(self, value: Value) -> bool:
+        made = number_of(0, value.value) if isinstance(value, Const) else value
+        return isinstance(made, Num) and rules.is_integer(made.type) and self.is_nonnegative(made.expr)
+
+    def merge(self, line: int, sides: Sequence[tuple[Environment, list[ir.Stmt]]]) -> Environment:
+        """Return the variables after paths that join, and emit at their ends what makes them the same."""
+        (first, first_block), (second, second_block) = sides
+        joined: Environment = {}
+        for name in [*first, *(other for other in second if other not in first)]:
+            a, b = first.get(name), second.get(name)
+            if a is None or b is None:
+                known, block = (a, first_block) if b is None else (b, second_block)
+                assert known is not None  # noqa: S101  one of the two has it
+                if isinstance(known, Const) and number_of(0, known.value) is not None:
+                    slot = self.slot(name, known)
+                    self.blocks.append(block)
+                    self.assign_slot(line, slot, known)
+                    self.blocks.pop()
+                    known = slot
+                joined[name] = known
+                continue
+            both = self.unify(a, b)
+            if both is a and (both is b or isinstance(both, Const)):
+                joined[name] = a
+                continue
+            if isinstance(both, (Unusable, Records)):
+                joined[name] = both
+                continue
+            slot = self.slot(name, both)
+            for value, block in ((a, first_block), (b, second_block)):
+                self.blocks.append(block)
+                self.assign_slot(line, slot, value)
+                self.blocks.pop()
+            if (
+                isinstance(slot, Num)
+                and isinstance(slot.expr, ir.Variable)
+                and all(map(self._known_nonnegative, (a, b)))
+            ):
+                self.nonnegative.add(slot.expr.name)
+            joined[name] = slot
+        return joined
+
+
+def number_of(line: int, value: Any) -> Num | Cplx | None:
+    """Return a Python or NumPy number with Numba's type of it; None for another object."""
+    if isinstance(value, (bool, np.bool_)):
+        return Num(literal(line, bool(value), BOOL))
+    if isinstance(value, np.generic):
+        return _numpy_number(line, value)
+    if isinstance(value, int):
+        plain = int(value)
+        return Num(literal(line, plain, U64 if plain >= 2**63 else I64))
+    if isinstance(value, float):
+        return Num(literal(line, float(value), F64))
+    if isinstance(value, complex):
+        return Cplx(literal(line, value.real, F64), literal(line, value.imag, F64), rules.C128)
+    plain_value = getattr(value, "value", None)
+    if type(type(value)).__name__ in ("EnumMeta", "EnumType") and isinstance(plain_value, (int, float)):
+        return number_of(line, plain_value)
+    return None
+
+
+def _numpy_number(line: int, value: np.generic) -> Num | Cplx | None:
+    kind = value.dtype.kind
+    if kind == "c":
+        complex_kind = rules.C64 if value.dtype.itemsize == 8 else rules.C128
+        whole = complex(value)
+        return Cplx(
+            literal(line, whole.real, complex_kind.part), literal(line, whole.imag, complex_kind.part), complex_kind
+        )
+    if kind in "mM":
+        return Num(literal(line, int(value.astype(np.int64)), I64), str(value.dtype))
+    if kind in "iufb":
+        return Num(literal(line, value.item(), scalar_of(value.dtype)))
+    return None
+
+
+def _same_object(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if type(a) is not type(b) or not isinstance(a, (bool, int, float, str, complex)):
+        return False
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    return bool(a == b)
+
+
+def _same_form(a: View, b: View) -> bool:
+    return a.base == b.base and a.element == b.element and [dim.axis for dim in a.dims] == [dim.axis for dim in b.dims]
+
+
+def assigned_in(nodes: Iterable[ast.AST]) -> list[str]:
+    """Return the names that statements assign, in order, without those of inner functions."""
+    found: dict[str, None] = {}
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            if isinstance(node, ast.FunctionDef):
+                found[node.name] = None
+            return
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found[node.id] = None
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    for node in nodes:
+        visit(node)
+    return list(found)
+
+
+def loads(nodes: Iterable[ast.AST]) -> Mapping[str, int]:
+    """Return how often statements read each name."""
+    counts: dict[str, int] = {}
+    for node in nodes:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+                counts[inner.id] = counts.get(inner.id, 0) + 1
+    return counts

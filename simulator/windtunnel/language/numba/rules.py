@@ -1,0 +1,128 @@
+"""The types of Numba's arithmetic, as a table of rules.
+
+Numba computes integers in 64 bits, divides in float64, and joins float32 with integers of up to 16 bits only. The rules
+are those of ``numba.core.typing.builtins`` (Numba 0.61 to 0.68); a test compares them with the installed Numba for all
+pairs of types. `language.types.unify` states the other rules, which are C's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from windtunnel.language.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Scalar
+
+
+@dataclass(frozen=True)
+class Complex:
+    """The type of complex numbers, a pair of ``part``."""
+
+    name: str
+    part: Scalar
+
+    def __str__(self) -> str:
+        return self.name
+
+
+C64, C128 = Complex("complex64", F32), Complex("complex128", F64)
+Number = Scalar | Complex
+NUMBA_NAMES: Mapping[str, Number] = {
+    "bool": BOOL, "boolean": BOOL, "int8": I8, "int16": I16, "int32": I32, "int64": I64, "uint8": U8, "uint16": U16,
+    "uint32": U32, "uint64": U64, "float16": F16, "float32": F32, "float64": F64, "complex64": C64, "complex128": C128,
+}  # fmt: skip
+"""Numba's names of its types of numbers."""
+
+ARITHMETIC = ("+", "-", "*", "//", "%")
+BITWISE = ("&", "|", "^")
+SHIFTS = ("<<", ">>")
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+_SMALL = 16
+"""The widest integers (bits) that a float32 holds exactly enough for Numba to keep float32."""
+
+
+def is_integer(kind: Number) -> bool:
+    """Return whether a type is one of integers or bool."""
+    return isinstance(kind, Scalar) and kind.kind in ("int", "uint", "bool")
+
+
+def name_of(kind: Number) -> str:
+    """Return Numba's name of a type."""
+    return next(name for name, known in NUMBA_NAMES.items() if known == kind)
+
+
+def integer_result(a: Scalar, b: Scalar) -> Scalar:
+    """Return the type of an operation on integers: 64 bits, unsigned if both are."""
+    return U64 if a.kind == b.kind == "uint" else I64
+
+
+def joined(a: Number, b: Number, *, unifies: bool = False) -> Number:
+    """Return the type in which two types of which at least one is a float are computed.
+
+    Numba computes uint16 and float32 in float64, but a variable that is one of them on each path is float32
+    (``unifies``).
+    """
+    if isinstance(a, Complex) or isinstance(b, Complex):
+        parts = [x.part if isinstance(x, Complex) else x for x in (a, b)]
+        part = joined(*parts, unifies=unifies) if not all(map(is_integer, parts)) else F64
+        return C64 if part in (F16, F32) else C128
+    if is_integer(a) or is_integer(b):
+        number, real = (a, b) if is_integer(a) else (b, a)
+        if real == F64 or number.bits > _SMALL or (number == U16 and not unifies):
+            return F64
+        return F32 if real == F32 or number.bits > 8 else F16
+    return max((a, b), key=lambda t: t.bits)
+
+
+def binary(op: str, a: Number, b: Number) -> Number | None:
+    """Return the type in which an operation is computed, which is that of its result but for comparisons."""
+    both_integers = is_integer(a) and is_integer(b)
+    if op in BITWISE:
+        if a == b == BOOL:
+            return BOOL
+        return integer_result(a, b) if both_integers else None  # type: ignore[arg-type]
+    if op in SHIFTS:
+        return (U64 if isinstance(a, Scalar) and a.kind == "uint" else I64) if both_integers else None
+    is_complex = isinstance(a, Complex) or isinstance(b, Complex)
+    if is_complex and op in ("//", "%", "<", "<=", ">", ">="):
+        return None
+    if op == "/":
+        return F64 if both_integers else joined(a, b)
+    if op == "**" and not is_complex and is_integer(b):
+        return a if not is_integer(a) else integer_result(a, b)  # type: ignore[arg-type]
+    if both_integers:
+        return integer_result(a, b)  # type: ignore[arg-type]
+    return joined(a, b)
+
+
+def unary(op: str, kind: Number) -> Number | None:
+    """Return the type of ``-x``, ``+x``, ``~x``, ``not x`` or ``abs(x)``."""
+    if op == "not":
+        return BOOL
+    if isinstance(kind, Complex):
+        return kind.part if op == "abs" else (None if op == "~" else kind)
+    if op == "abs":
+        return I8 if kind == BOOL else kind
+    if op == "~":
+        return None if kind.kind == "float" else BOOL if kind == BOOL else U64 if kind.kind == "uint" else I64
+    return kind if kind.kind == "float" else U64 if kind.kind == "uint" else I64
+
+
+def unified(a: Number, b: Number) -> Number:
+    """Return the type of a variable to which values of two types are assigned on different paths."""
+    if a == b:
+        return a
+    if isinstance(a, Complex) or isinstance(b, Complex) or "float" in (a.kind, b.kind):
+        return joined(a, b, unifies=True)
+    if BOOL in (a, b):
+        return b if a == BOOL else a
+    if a.kind == b.kind:
+        return max((a, b), key=lambda t: t.bits)
+    signed, unsigned = (a, b) if a.kind == "int" else (b, a)
+    if signed.bits > unsigned.bits:
+        return signed
+    return {8: I16, 16: I32, 32: I64}.get(unsigned.bits, F64)
+
+
+def mathematical(kind: Scalar) -> Scalar:
+    """Return the type in which a function of ``math`` is computed: integers as float64."""
+    return kind if kind.kind == "float" else F64

@@ -1,0 +1,196 @@
+"""What expressions of a Numba kernel stand for while it is read: numbers, tuples, arrays, records and known objects.
+
+Only numbers exist while a kernel runs. A tuple is its items, a slice is the array it was cut from with other indices,
+and a complex number is a pair of floats, so that the tree holds numbers and elements of arrays alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from windtunnel.language import ir
+from windtunnel.language.numba.rules import Complex, Number
+from windtunnel.language.types import I64, Scalar
+
+
+class Value:
+    """A value of an expression."""
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Num(Value):
+    """A number: a typed expression. ``unit`` is that of a date or a duration, as NumPy writes its type."""
+
+    expr: ir.Expr
+    unit: str = ""
+
+    @property
+    def type(self) -> Scalar:
+        """Its type."""
+        assert self.expr.type is not None  # noqa: S101  the front end types every expression
+        return self.expr.type
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return f"a number ({self.type})"
+
+
+@dataclass(frozen=True, eq=False)
+class Cplx(Value):
+    """A complex number: two floats."""
+
+    re: ir.Expr
+    im: ir.Expr
+    type: Complex
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return "a complex number"
+
+
+@dataclass(frozen=True, eq=False)
+class Tup(Value):
+    """A tuple; ``names`` are those of a named one."""
+
+    items: tuple[Value, ...]
+    names: tuple[str, ...] = ()
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return f"a tuple of {len(self.items)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Const(Value):
+    """A Python object that is known before the kernel runs: a number, a type, a function, a module, a string."""
+
+    value: Any
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return f"{self.value!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class Closure(Value):
+    """A function defined within a kernel, or a lambda; ``scope`` is the function around it."""
+
+    node: Any
+    scope: Any
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return "a function"
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A dimension of a view: which dimension of the array it goes along, in which steps, and its length."""
+
+    axis: int
+    size: ir.Expr
+    step: ir.Expr | None = None
+    """None for 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class View(Value):
+    """An array, a slice of one, or one element of it (without dimensions).
+
+    ``base`` is the array of the tree and ``origin`` the index of the view's first element along each of its dimensions;
+    None stands for 0. For complex elements ``base`` has a last dimension of 2 more.
+    """
+
+    base: str
+    element: Number
+    dims: tuple[Dim, ...]
+    origin: tuple[ir.Expr | None, ...]
+    space: str = "global"
+    unit: str = ""
+    writable: bool = True
+    reinterpreted: int = 0
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return f"an array of {len(self.dims)} dimensions"
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is the array itself."""
+        return all(start is None for start in self.origin) and all(
+            dim.axis == number and dim.step is None for number, dim in enumerate(self.dims)
+        )
+
+    def with_dims(self, dims: tuple[Dim, ...], origin: tuple[ir.Expr | None, ...]) -> View:
+        """Return a part of it."""
+        return replace(self, dims=dims, origin=origin)
+
+
+@dataclass(frozen=True, eq=False)
+class Records(Value):
+    """An array of records, or one record (without dimensions): an array for each field."""
+
+    fields: Mapping[str, Value]
+    """A `View`, or `Records` for a field that is a record."""
+    dims: tuple[Dim, ...] = field(default=())
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return "a record" if not self.dims else "an array of records"
+
+
+@dataclass(frozen=True, eq=False)
+class Generated(Value):
+    """What a loop iterates over: ``kind`` is range, enumerate, zip or ndindex."""
+
+    kind: str
+    items: tuple[Value, ...]
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return self.kind
+
+
+@dataclass(frozen=True, eq=False)
+class Method(Value):
+    """An attribute of a value that is called: ``array.reshape``, ``z.conjugate``."""
+
+    owner: Value
+    name: str
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return f"the method {self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Unusable(Value):
+    """A variable whose values on two paths have no common type; reading it is an error."""
+
+    problem: str
+
+    @property
+    def description(self) -> str:
+        """What it is, in words of messages."""
+        return self.problem
+
+
+def literal(line: int, value: float | bool, kind: Scalar = I64) -> ir.Literal:
+    """Return a typed literal."""
+    return ir.Literal(line, value, type=kind)

@@ -1,0 +1,110 @@
+"""`windtunnel emulate` and `pytest --emulate numba`: exit codes, devices, budgets, findings, and examples.
+
+``numba.cuda`` is replaced in a whole process, so each test runs processes of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "numba"
+KERNEL = """
+import sys
+import numpy as np
+from numba import cuda
+from numba.core import config
+
+@cuda.jit
+def double(a):
+    i = cuda.grid(1)
+    a[i] *= 2
+"""
+
+
+def emulate(*arguments: str | Path, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "windtunnel", "emulate", *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == expect, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def test_a_program_keeps_its_output_its_arguments_and_its_status(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        KERNEL + "a = np.ones(32)\ndouble[1, 32](a)\nprint(sys.argv[1:], a.sum(), config.ENABLE_CUDASIM, __name__)\n"
+        "print(cuda.get_current_device().name.decode(), cuda.implementation)\nsys.exit(3)\n"
+    )
+    done = emulate("--device", "l4", program, "--device", "x", cwd=tmp_path, expect=3)
+    assert done.stdout.splitlines() == ["['--device', 'x'] 64.0 0 __main__", "l4 Windtunnel"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "said"),
+    [
+        ("double[1, 40](np.ones(32))\n", 1, "OutOfBounds: double on h100-sxm-80gb: index 32 is out of bounds"),
+        ("try:\n    double[1, 40](np.ones(32))\nexcept Exception:\n    pass\nsys.exit(0)\n", 1, "OutOfBounds"),
+        ("raise ValueError('of the program')\n", 1, "ValueError: of the program"),
+        ("import numba.cuda.codegen\n", 1, "numba.cuda.codegen is not part of Windtunnel's numba.cuda"),
+    ],
+)
+def test_findings_and_errors_give_exit_code_1(tmp_path: Path, ending: str, status: int, said: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(KERNEL + ending)
+    done = emulate(program, cwd=tmp_path, expect=status)
+    assert said in done.stderr and "windtunnel/emulator" not in done.stderr
+
+
+def test_a_wrong_device_or_file_gives_exit_code_2(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(KERNEL)
+    assert "did you mean 'l4'?" in emulate("--device", "l44", "program.py", cwd=tmp_path, expect=2).stderr
+    assert "there is no file 'absent.py'" in emulate("absent.py", cwd=tmp_path, expect=2).stderr
+
+
+def test_the_examples_are_as_their_texts_say(tmp_path: Path) -> None:
+    assert emulate(EXAMPLES / "heat.py", cwd=tmp_path).stdout.startswith("the middle of the second row is at 75.52\n")
+    assert emulate(EXAMPLES / "histogram.py", cwd=tmp_path).stdout.count("\n") == 16
+    race = emulate(EXAMPLES / "forgotten_barrier.py", cwd=tmp_path, expect=1).stderr
+    assert "DataRace: total on h100-sxm-80gb: data race on element 32 of 'held'" in race
+    assert emulate(EXAMPLES / "forgotten_barrier.py", "mended", cwd=tmp_path).stdout == "the sum is 130816\n"
+
+
+TESTS = (
+    KERNEL
+    + """
+import pytest
+
+def test_numbers():
+    a = np.arange(8.0)
+    double[1, 8](a)
+    assert (a == 2 * np.arange(8)).all()
+
+@pytest.mark.accelerator("l4", "t4", time_s=1, launches=1)
+def test_within_budget():
+    double[1, 8](np.ones(8))
+    assert cuda.get_current_device().name.decode() in ("l4", "t4")
+
+@pytest.mark.accelerator(launches=1, time_s=1)
+def test_over_budget():
+    double[1, 8](np.ones(8))
+    double[1, 8](np.ones(8))
+
+def test_finding():
+    double[1, 9](np.ones(8))
+"""
+)
+
+
+def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path) -> None:
+    (tmp_path / "test_kernels.py").write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--emulate", "numba"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert re.search(r"^2 failed, 3 passed", done.stdout, re.M), done.stdout
+    assert "launches 2 (limit 1)" in done.stdout and "index 8 is out of bounds for 'a' of 8 elements" in done.stdout
+    assert "windtunnel/emulator" not in done.stdout
+    wrong = subprocess.run([*command[:-1], "numbba"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert wrong.returncode == 4 and "did you mean 'numba'?" in wrong.stderr
