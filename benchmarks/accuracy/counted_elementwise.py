@@ -140,6 +140,7 @@ def priced(contexts: Mapping[Interval, EmulatedContext], kernel: Kernel, n: int)
     assert counts is not None
     costs = {}
     for interval, context in contexts.items():
+        context.kernels.check(launch)
         work = context.work.work_of_counts(launch, counts)
         assert isinstance(work, dict)
         columns = {**work, "dispatch": "eager"}
