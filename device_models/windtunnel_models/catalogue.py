@@ -6,15 +6,19 @@ one YAML file, ``apis/<api>.yaml``. A calibration, ``calibration/<sku>.yaml``, r
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
 from windtunnel.core.device import Device, Kind, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.provenance import SourcedValue
-from windtunnel.core.spec import DeviceSpec
+from windtunnel.core.spec import Changes, DeviceSpec
 from windtunnel_models.host import host_spec
+from windtunnel_models.hypothetical import changed
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.learned.overlay import Overlay
 from windtunnel_models.learned.read import calibrated_skus, shipped_overlay
@@ -54,10 +58,20 @@ class Catalogue:
         self._host = host
         self._residuals: dict[tuple[str, str], Residual] = {}
         self._devices: dict[tuple[str, bool], Device] = {}
+        self._replaced: Mapping[str, Mapping[str, float]] = {}
 
     def __getstate__(self) -> dict[str, object]:
         # Devices and residuals can be built again from the files, so they are not sent to other processes.
         return {**self.__dict__, "_residuals": {}, "_devices": {}}
+
+    def replaced(self, values: Mapping[str, Mapping[str, float]]) -> Catalogue:
+        """Return the same catalogue whose devices have other values (SI): by label, then by path of the parameter.
+
+        All else of a device stays, its calibration too. It is for studies of how sensitive a result is to an input.
+        """
+        other = copy.copy(self)
+        other._devices, other._replaced = {}, values
+        return other
 
     @cached_property
     def _files(self) -> dict[str, Path]:
@@ -97,6 +111,7 @@ class Catalogue:
         overlay: Mapping[str, SourcedValue] | None = None,
         calibration: Overlay | None = None,
         calibrated: bool = True,
+        changes: Changes | None = None,
     ) -> Device:
         """Return the device model called ``SKU`` or ``SKU@API``.
 
@@ -109,10 +124,17 @@ class Catalogue:
             overlay: Single values that replace all others.
             calibration: A calibration that replaces the shipped one.
             calibrated: False ignores everything that was fitted to this SKU.
+            changes: Other values of the SKU's parameters, for hardware that is not for sale; see ``hypothetical``.
 
         Raises:
-            InputError: if the SKU or the API is unknown, or the calibration was measured through another API.
+            InputError: if the SKU or the API is unknown, a change is wrong, or the calibration was measured through
+                another API.
         """
+        if changes:
+            key = f"{name}, {json.dumps(changes, sort_keys=True)}"
+            if (key, calibrated) not in self._devices:
+                self._devices[key, calibrated] = self._device(name, None, None, calibrated, changes)
+            return self._devices[key, calibrated]
         if overlay is not None or calibration is not None:
             return self._device(name, overlay, calibration, calibrated)
         if (name, calibrated) not in self._devices:
@@ -120,11 +142,18 @@ class Catalogue:
         return self._devices[name, calibrated]
 
     def _device(
-        self, name: str, overlay: Mapping[str, SourcedValue] | None, calibration: Overlay | None, calibrated: bool
+        self,
+        name: str,
+        overlay: Mapping[str, SourcedValue] | None,
+        calibration: Overlay | None,
+        calibrated: bool,
+        changes: Changes | None = None,
     ) -> Device:
         sku, at, api_name = name.partition("@")
         spec = self.spec(sku)
         kind = find_kind(spec.kind)
+        if changes:
+            spec = changed(spec, kind, self.device(sku).values, changes)
         api_name = api_name or spec.apis[0]
         if at and api_name not in spec.apis:
             apis = api_names()
@@ -145,11 +174,17 @@ class Catalogue:
                 where=Location(str(calibration.path), field="api"),
                 expected=f"the device it is of, {sku}@{calibration.api}, or measurements of {sku}@{api_name}",
             )
-        if calibration is None and calibrated:
+        if calibration is None and calibrated and spec.base is None:
             calibration = shipped_overlay(sku, spec.kind)
         values, residuals, accuracies = self._calibrated(spec, kind, calibration)
         values.update(overlay or {})
-        return Device(spec, kind, api_profile(api_name), values, residuals=residuals, accuracies=accuracies)
+        device = Device(spec, kind, api_profile(api_name), values, residuals=residuals, accuracies=accuracies)
+        others = self._replaced.get(device.label)
+        if others is None:
+            return device
+        # With another division of its power, an operation might draw more than the device can: its limit is a cap.
+        values.update({path: values[path].at(value) for path, value in others.items()})
+        return replace(device, values=values, cap_w=device.power_limit_w)
 
     def _calibrated(
         self, spec: DeviceSpec, kind: Kind, overlay: Overlay | None

@@ -14,6 +14,7 @@ from windtunnel.core.version import __version__
 if TYPE_CHECKING:
     from windtunnel import errors
     from windtunnel.emulator.device.timeline import Host
+    from windtunnel.library.c_kernels import load
     from windtunnel.library.devices import explore, select
     from windtunnel.library.devices import open_device as device
     from windtunnel.library.predict import catalogue, predict
@@ -40,6 +41,7 @@ __all__ = [
     "errors",
     "explore",
     "kernel",
+    "load",
     "predict",
     "run",
     "select",
@@ -59,6 +61,7 @@ _LAZY = {
     "device": ("windtunnel.library.devices", "open_device"),
     "explore": ("windtunnel.library.devices", "explore"),
     "kernel": ("windtunnel.runtime.kernels", "kernel"),
+    "load": ("windtunnel.library.c_kernels", "load"),
     "predict": ("windtunnel.library.predict", "predict"),
     "run": ("windtunnel.simulation.run", "run"),
     "select": ("windtunnel.library.devices", "select"),

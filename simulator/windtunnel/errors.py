@@ -7,6 +7,7 @@ from typing import Any
 
 from windtunnel.core.errors import (
     ApiCode,
+    AssertionFailed,
     BarrierDivergence,
     ChecksSkippedWarning,
     CopyError,
@@ -26,6 +27,7 @@ from windtunnel.core.errors import (
     Leak,
     LinkDown,
     Location,
+    MisalignedAccess,
     MissingSync,
     OutOfBounds,
     QueueFull,
@@ -37,6 +39,7 @@ from windtunnel.core.errors import (
 
 __all__ = [
     "ApiCode",
+    "AssertionFailed",
     "BarrierDivergence",
     "ChecksSkippedWarning",
     "CopyError",
@@ -56,6 +59,7 @@ __all__ = [
     "Leak",
     "LinkDown",
     "Location",
+    "MisalignedAccess",
     "MissingSync",
     "OutOfBounds",
     "QueueFull",

@@ -22,6 +22,7 @@ from windtunnel.core.results.run import Estimate
 from windtunnel.planning import evaluation
 from windtunnel.planning import judge as judging
 from windtunnel.planning import simulate as simulating
+from windtunnel.planning.load_curve import knee
 from windtunnel.planning.planner import Planner
 from windtunnel.report import numbers, plan_page
 from windtunnel.report import plan as report
@@ -97,7 +98,7 @@ def test_by_value_and_with_confidence_stand_side_by_side_and_one_sentence_says_w
     assert "12.8 ms, 95% CI 7.23 to 47.5 ms, whose upper bound misses the limit" in said and best.text in said
     assert said.count(".") - len(re.findall(r"\d\.\d", said)) == 1, "more than one sentence"
     assert second
-    table = report.fleet_table(report.listed(found), found.confidence)
+    table = report.fleet_table(report.listed(found), found)
     assert any(line.startswith(cheapest.text) and "by value" in line for line in table)
     assert any(line.startswith(best.text) and "at 95%" in line for line in table)
     page = plan_page.render(found)
@@ -284,7 +285,7 @@ def test_a_table_too_wide_for_a_terminal_has_its_targets_below_one_another(found
     share = {"unit": "1", "value": 0.9234, "low": 0.9, "high": 0.95, "limit": 0.9, "comparison": ">="}
     targets = [replace(one.targets[0], text=name) for name in names]
     targets.append(replace(one.targets[0], text="availability >= 90%", **share))
-    lines = report.fleet_table([replace(one, targets=targets)], 0.95)
+    lines = report.fleet_table([replace(one, targets=targets)], found)
     assert max(map(len, lines)) <= 120 and len(lines) == 2 + 4
     assert all(re.search(r" \([0-9.]+ to [0-9.]+ ms\) +headroom [0-9.]+%$", line) for line in lines[2:5])
     # A share is a percentage wherever it stands.
@@ -527,11 +528,9 @@ def test_a_placement_scenario_is_refused_for_what_it_is(arguments: list[str], ro
 def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
     loads = np.linspace(0.05, 0.95, 91)
     # 1 / (1 - x) between a and b is furthest below its chord where its slope is the chord's: (1-x)^2 = (1-a)(1-b).
-    assert evaluation.knee(loads.tolist(), (1 / (1 - loads)).tolist()) == pytest.approx(
-        1 - (0.95 * 0.05) ** 0.5, abs=0.011
-    )
-    assert evaluation.knee(loads.tolist(), loads.tolist()) is None
-    assert evaluation.knee([0.5, 1.0], [1.0, 9.0]) is None
+    assert knee(loads.tolist(), (1 / (1 - loads)).tolist()) == pytest.approx(1 - (0.95 * 0.05) ** 0.5, abs=0.011)
+    assert knee(loads.tolist(), loads.tolist()) is None
+    assert knee([0.5, 1.0], [1.0, 9.0]) is None
 
 
 def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:

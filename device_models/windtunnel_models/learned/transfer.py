@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.spec import DeviceSpec
@@ -40,11 +40,15 @@ _LEAST_RANGE = 1.2
 
 @dataclass(frozen=True)
 class Relative:
-    """A measured device, its relation to the device in question, and its weight among all relatives."""
+    """A measured device, its relation to the device in question, and its weight among all relatives.
+
+    ``own``: the device in question is this one with other values, so that no other relative is nearer.
+    """
 
     sku: str
     relation: str
     weight: float
+    own: bool = False
 
 
 def relation(spec: DeviceSpec, other: DeviceSpec) -> tuple[str, float]:
@@ -93,18 +97,21 @@ def relatives(spec: DeviceSpec, measured: Sequence[DeviceSpec]) -> list[Relative
     """Return the measured devices as relatives of ``spec``, nearest first, with weights exp(-generations apart)."""
     related = [(other.sku, *relation(spec, other)) for other in measured if other.sku != spec.sku]
     related = sorted(related, key=lambda entry: (RELATIONS.index(entry[1]), entry[2], entry[0]))
-    return [Relative(sku, name, math.exp(-far)) for sku, name, far in related]
+    return [Relative(sku, name, math.exp(-far), sku == spec.base) for sku, name, far in related]
 
 
 def closest(related: Sequence[Relative]) -> list[Relative]:
-    """Return the relatives of the same die, or else of the same maker, or else all, with weights that sum to 1.
+    """Return the device itself, the relatives of the same die, of the same maker, or all, with weights that sum to 1.
+
+    They are the first of these that are not empty. The device itself is a relative of hardware that is not for sale.
 
     Numbers of another maker depend on another library and on another campaign's host.
     """
-    kept = [relative for relative in related if relative.relation in SAME_DIE]
+    kept = [relative for relative in related if relative.own]
+    kept = kept or [relative for relative in related if relative.relation in SAME_DIE]
     kept = kept or [relative for relative in related if relative.relation != "maker"] or list(related)
     total = sum(relative.weight for relative in kept)
-    return [Relative(r.sku, r.relation, r.weight / total) for r in kept]
+    return [replace(r, weight=r.weight / total) for r in kept]
 
 
 def transferred_values(

@@ -25,6 +25,13 @@ ENGINE = click.option("--engine", default="auto", show_default=True, help="auto,
 OUTSIDE_CODE = click.option(
     "--allow-outside-code", is_flag=True, help="Let a custom policy be in a file outside of the scenario's folder."
 )
+WITH = click.option(
+    "--with",
+    "hypothetical",
+    multiple=True,
+    metavar="SKU.FIELD=VALUE",
+    help="Hardware that is not for sale: h200-sxm-141gb.memory_bandwidth=1.5x, or a quantity. Repeatable.",
+)
 PARQUET = click.option("--parquet", is_flag=True, help="Also write the table as Parquet (needs pyarrow).")
 SEED = click.option("--seed", type=click.IntRange(0), help="Replace the seed of the scenario.")
 
@@ -85,6 +92,22 @@ def pairs(values: Sequence[str]) -> dict[str, object]:
             raise InputError(f"'{key}' is given twice", where=Location(field=key), expected="each column once")
         parsed[key] = value
     return parsed
+
+
+def with_changes(texts: Sequence[str]) -> list[str]:
+    """Return values of ``--with`` as changes to a scenario; raises InputError for another form."""
+    from windtunnel.core.errors import InputError, Location
+
+    for text in texts:
+        path, equals, value = text.partition("=")
+        sku, dot, name = path.partition(".")
+        if not (equals and dot and sku.strip() and name.strip() and value.strip()):
+            raise InputError(
+                f"'{text}' is not SKU.FIELD=VALUE",
+                where=Location(field="--with"),
+                expected="such as h200-sxm-141gb.memory_bandwidth=1.5x",
+            )
+    return [f"with.{text}" for text in texts]
 
 
 def print_json(data: object) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from windtunnel.cli import catalogue, files, planning, predict, simulate, validation
+from windtunnel.cli import catalogue, checking, files, planning, predict, simulate, validation
 from windtunnel.core.version import __version__
 
 
@@ -30,7 +30,7 @@ def cli() -> None:
 
 
 # Every command of these modules. A new command needs no line here.
-for _group in (catalogue, files, planning, predict, simulate, validation):
+for _group in (catalogue, checking, files, planning, predict, simulate, validation):
     for _command in vars(_group).values():
         if isinstance(_command, click.Command):
             cli.add_command(_command)

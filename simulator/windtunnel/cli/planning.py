@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, OUTSIDE_CODE, SEED, Progress, pairs, print_json, print_written
+from windtunnel.cli.console import (
+    CATALOG,
+    FORMAT,
+    OUTSIDE_CODE,
+    SEED,
+    WITH,
+    Progress,
+    pairs,
+    print_json,
+    print_written,
+    with_changes,
+)
 
 if TYPE_CHECKING:
     from windtunnel.scenario.plan import Objective
@@ -23,9 +34,12 @@ if TYPE_CHECKING:
     "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={max_entries: 1}."
 )
 @click.option(
-    "--objective", type=click.Choice(["cost", "power", "carbon"]), help="What is minimised. Default: the scenario's."
+    "--objective",
+    type=click.Choice(["cost", "power", "carbon", "throughput"]),
+    help="What is optimised: cost, power or carbon (the least), or throughput per device. Default: the scenario's.",
 )
 @click.option("--workers", type=click.IntRange(1, 1024), help="Worker processes. Default: one for each core.")
+@WITH
 @OUTSIDE_CODE
 @CATALOG
 @FORMAT
@@ -35,6 +49,7 @@ def plan(
     seed: int | None,
     changes: Sequence[str],
     objective: Objective | None,
+    hypothetical: Sequence[str],
     workers: int | None,
     allow_outside_code: bool,
     catalogs: Sequence[str],
@@ -52,7 +67,7 @@ def plan(
     result = planner.plan(
         scenario,
         seed=seed,
-        changes=changes,
+        changes=[*changes, *with_changes(hypothetical)],
         objective=objective,
         catalogue=catalogue,
         workers=workers,
@@ -70,6 +85,48 @@ def plan(
         print_written(paths)
     if not result.fleets:
         sys.exit(1)
+
+
+@click.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port. Default: a free one.")
+@click.option("--no-open", is_flag=True, help="Do not open the page in a browser.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario first. Repeatable.")
+@OUTSIDE_CODE
+@CATALOG
+def explore(
+    scenario: Path,
+    port: int,
+    no_open: bool,
+    changes: Sequence[str],
+    allow_outside_code: bool,
+    catalogs: Sequence[str],
+) -> None:
+    """Open a local page on which a scenario is varied while it is simulated. Ctrl-C ends it.
+
+    The page prints its address, is reached from this host only, and makes no request to any other one.
+    """
+    from windtunnel.app import explore as explore_command
+    from windtunnel.library import predict as predict_library
+
+    def announce(address: str) -> None:
+        click.echo(address)
+        sys.stdout.flush()
+        click.echo("Ctrl-C ends the page.", err=True)
+        if not no_open:
+            click.launch(address)
+
+    try:
+        explore_command.explore(
+            scenario,
+            port=port,
+            changes=changes,
+            catalogue=predict_library.catalogue(catalogs),
+            outside_code=allow_outside_code,
+            announce=announce,
+        )
+    except KeyboardInterrupt:
+        click.echo("ended", err=True)
 
 
 @click.command()

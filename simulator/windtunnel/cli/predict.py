@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json, print_notes, print_table
+from windtunnel.cli.console import CATALOG, FORMAT, WITH, pairs, print_json, print_notes, print_table, with_changes
 
 if TYPE_CHECKING:
     from windtunnel.core.device import Device
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--calibration", metavar="FILE|none", help="A calibration file to use, or none to ignore the shipped calibration."
 )
+@WITH
 @CATALOG
 @FORMAT
 def predict(
@@ -41,6 +42,7 @@ def predict(
     table: Path | None,
     out: Path | None,
     calibration: str | None,
+    hypothetical: Sequence[str],
     catalogs: Sequence[str],
     form: str,
 ) -> None:
@@ -60,6 +62,7 @@ def predict(
     from windtunnel.simulation.fleet import device_model
 
     catalogue = predict_library.catalogue(catalogs)
+    target = device_model(device_name, catalogue, calibration, _changes(device_name, hypothetical))
     if table is not None:
         if values:
             raise InputError(
@@ -74,16 +77,36 @@ def predict(
                 where=Location(str(out), field="--out"),
                 expected="another file",
             )
-        _predict_table(op, device_model(device_name, catalogue, calibration), table, out, form)
+        _predict_table(op, target, table, out, form)
         return
     if out is not None:
         raise InputError("--out needs --table", where=Location(field="--out"), expected="--table IN.csv --out OUT.csv")
     if op == Step.name:
-        _print_step(device_name, device_model(device_name, catalogue, calibration), pairs(values), form)
+        _print_step(target.label if hypothetical else device_name, target, pairs(values), form)
         return
-    cost = predict_library.predict(op, device_name, pairs(values), catalogue=catalogue, calibration=calibration)
     rows = one_row(PREDICTED.find(op), pairs(values))
-    _print_prediction(device_name, device_model(device_name, catalogue, calibration), rows, cost, form)
+    cost = next(predict_library.predictions(target.cost(rows)))
+    _print_prediction(target.label if hypothetical else device_name, target, rows, cost, form)
+
+
+def _changes(device_name: str, texts: Sequence[str]) -> dict[str, object]:
+    """Return the values of ``--with`` for the device; raises InputError for one of another SKU."""
+    from windtunnel.core.errors import InputError, Location
+    from windtunnel.core.yamlfile import parse
+
+    sku, found = device_name.partition("@")[0], dict[str, object]()
+    for text in with_changes(texts):
+        path, _, value = text.removeprefix("with.").partition("=")
+        named, _, name = path.partition(".")
+        if named != sku:
+            raise InputError(f"'{named}' is not the device", where=Location(field="--with"), expected=sku, nearest=sku)
+        parameter, _, key = name.partition(".")
+        stated = parse(value, f"--with {path}").data
+        inner = found.setdefault(parameter, {}) if key else found
+        if not isinstance(inner, dict) or (key or parameter) in inner:
+            raise InputError(f"'{name}' is given twice", where=Location(field="--with"), expected="each value once")
+        inner[key or parameter] = stated
+    return found
 
 
 def _predict_table(op: str, target: Device, table: Path, out: Path, form: str) -> None:

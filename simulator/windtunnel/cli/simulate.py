@@ -15,10 +15,12 @@ from windtunnel.cli.console import (
     OUTSIDE_CODE,
     PARQUET,
     SEED,
+    WITH,
     Progress,
     print_json,
     print_table,
     print_written,
+    with_changes,
 )
 
 
@@ -41,6 +43,7 @@ from windtunnel.cli.console import (
     metavar="PATH=VALUE",
     help="Change a value of the scenario, for example fleet[0].count=3. Repeatable.",
 )
+@WITH
 @click.option("--all-jobs", is_flag=True, help="Write every job to jobs.csv instead of a sample.")
 @click.option(
     "--all-devices", is_flag=True, help="List every device in the result of a fleet of more than 10,000 devices."
@@ -56,6 +59,7 @@ def run(
     replications: int,
     engine: str,
     changes: Sequence[str],
+    hypothetical: Sequence[str],
     all_jobs: bool,
     all_devices: bool,
     parquet: bool,
@@ -78,7 +82,7 @@ def run(
         seed=seed,
         replications=replications,
         engine=engine,
-        changes=changes,
+        changes=[*changes, *with_changes(hypothetical)],
         catalogue=predict_library.catalogue(catalogs),
         all_jobs=all_jobs,
         all_devices=all_devices,
@@ -112,6 +116,7 @@ def run(
     metavar="PATH=VALUE",
     help="Compare with the same scenario after this change. Repeatable.",
 )
+@WITH
 @click.option("--replications", type=click.IntRange(2, 10_000), default=10, show_default=True, help="Pairs of runs.")
 @click.option("--seed", type=click.IntRange(0), help="Replace the seed of both scenarios.")
 @ENGINE
@@ -122,6 +127,7 @@ def compare(
     baseline: Path,
     candidate: Path | None,
     changes: Sequence[str],
+    hypothetical: Sequence[str],
     replications: int,
     seed: int | None,
     engine: str,
@@ -143,7 +149,7 @@ def compare(
     comparison = compare_command.compare(
         baseline,
         candidate,
-        changes=changes,
+        changes=[*changes, *with_changes(hypothetical)],
         seed=seed,
         replications=replications,
         engine=engine,
@@ -185,6 +191,7 @@ def compare(
     metavar="PATH=VALUE",
     help="Change a value of the scenario at every point. Repeatable.",
 )
+@WITH
 @PARQUET
 @OUTSIDE_CODE
 @CATALOG
@@ -199,6 +206,7 @@ def sweep(
     replications: int,
     engine: str,
     changes: Sequence[str],
+    hypothetical: Sequence[str],
     parquet: bool,
     allow_outside_code: bool,
     catalogs: Sequence[str],
@@ -222,7 +230,7 @@ def sweep(
         result = sweep_command.sweep(
             scenario,
             over,
-            changes=changes,
+            changes=[*changes, *with_changes(hypothetical)],
             replications=replications,
             engine=engine,
             catalogs=catalogs,

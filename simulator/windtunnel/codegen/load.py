@@ -41,6 +41,13 @@ def load(reference: str) -> Callable[..., Any]:
     return function
 
 
+def kernels_in(path: Path) -> list[str]:
+    """Return the names of the functions of a file that are marked as kernels. The file is executed."""
+    check_file(path, "Python file", CODE_BYTES)
+    module = _executed(path)
+    return [name for name, value in vars(module).items() if hasattr(value, "function") and _is_function(value)]
+
+
 def _plain(value: Any) -> Any:
     """Return the function of a kernel marked with @windtunnel.kernel, or the function itself."""
     return getattr(value, "function", value)

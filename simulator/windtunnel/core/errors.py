@@ -214,7 +214,8 @@ class LinkDown(DeviceError):
 class Finding(WindtunnelError):
     """An error of a program that a detector found during its execution.
 
-    ``file`` and ``lines``: the place, with one or two line numbers (none if no line causes it). ``array`` and
+    ``file`` and ``lines``: the place, with one or two line numbers (none if no line causes it); ``columns`` are
+    those of the lines, where the source is C. ``array`` and
     ``index``: the element, if the error concerns one. ``threads``: the threads, as ((block), (thread)) pairs.
     """
 
@@ -227,8 +228,10 @@ class Finding(WindtunnelError):
         array: str | None = None,
         index: int | tuple[int, ...] | None = None,
         threads: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (),
+        columns: tuple[int, ...] = (),
     ) -> None:
         super().__init__(message)
+        self.columns = columns
         self.file, self.lines, self.array, self.index, self.threads = file, lines, array, index, threads
         self.schedule: int | None = None
         """The seed of the schedule of threads in which it was found; None for the default schedule."""
@@ -254,6 +257,14 @@ class OutOfBounds(Finding):
 
 class UninitializedRead(Finding):
     """A thread reads an element or a variable that was not written before."""
+
+
+class AssertionFailed(Finding):
+    """An assertion of the kernel does not hold, or it reaches a trap."""
+
+
+class MisalignedAccess(Finding):
+    """A thread accesses a number at an address that is no multiple of the number's size."""
 
 
 class BarrierDivergence(Finding):

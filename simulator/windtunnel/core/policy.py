@@ -181,6 +181,9 @@ class Batch:
     finish together. ``continuous``: generating jobs join and leave at every step, up to ``size`` sequences,
     ``tokens`` tokens a step, and as much key-value cache as fits in the share ``memory`` of a device's memory; each
     is 0 if the serving engine of a device decides.
+
+    ``coarseness``: steps are priced for numbers of tokens and sequences that are apart by this share of them, and
+    between these times are interpolated; 0: for every number. A first look at a scenario takes coarse tables.
     """
 
     kind: Literal["none", "request", "continuous"] = "none"
@@ -189,6 +192,7 @@ class Batch:
     tokens: int = 8192
     memory: float = 1.0
     prefix_cache: PrefixCache | None = None
+    coarseness: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -103,9 +103,29 @@ class Lineage:
         return self.memory is not None and self.memory.upper().startswith("HBM")
 
 
+Changes = Mapping[str, object]
+"""Other values of a SKU's parameters, by name: quantities or factors as text, for a table by its keys."""
+
+
+NOT_FOR_SALE = "hardware that is not for sale"
+"""How the reason of a value begins that replaces the one of a SKU."""
+
+
+def changed_name(sku: str, changes: Changes) -> str:
+    """Return the name of a SKU with other values, such as ``h200-sxm-141gb with memory_bandwidth 1.5x``."""
+    texts = []
+    for name, stated in changes.items():
+        keys = [(f"{name}.{key}", value) for key, value in stated.items()] if isinstance(stated, Mapping) else []
+        texts += [f"{path} {value}" for path, value in keys or [(name, stated)]]
+    return f"{sku} with {', '.join(texts)}" if texts else sku
+
+
 @dataclass(frozen=True)
 class DeviceSpec:
-    """The content of a SKU file: the device's numbers with their sources, independent of the API."""
+    """The content of a SKU file: the device's numbers with their sources, independent of the API.
+
+    ``base``: the SKU of which some values were changed, for hardware that is not for sale; None for a product.
+    """
 
     sku: str
     kind: str
@@ -115,6 +135,7 @@ class DeviceSpec:
     values: Mapping[str, SourcedValue]
     notes: tuple[str, ...] = ()
     lineage: Lineage = field(default_factory=Lineage)
+    base: str | None = None
 
     @property
     def provenance(self) -> Provenance:

@@ -154,6 +154,35 @@ def _not_yaml(error: yaml.MarkedYAMLError, text: str, file: str) -> InputError:
     return InputError(f"this is not YAML: {message}", where=where, expected=expected)
 
 
+def dump(data: object) -> str:
+    """Return plain data as YAML that ``parse`` reads as the same data."""
+    text = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    return str(text)
+
+
+def dump_line(data: object) -> str:
+    """Return plain data as YAML on one line, as ``--set`` takes it."""
+    text = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=True, width=10**9)
+    return str(text).removesuffix("\n").removesuffix("\n...")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text in quotes wherever this module would read it as something else, which differs from YAML 1.1."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write a value that occurs twice twice."""
+        return True
+
+
+def _written_text(dumper: _Dumper, text: str) -> yaml.Node:
+    plain = text in _WORDS or _INT.fullmatch(text) or _FLOAT.fullmatch(text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if plain else None)
+
+
+_WORDS = ("", "~", "null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE")
+_Dumper.add_representer(str, _written_text)
+
+
 class _Builder:
     """Converts nodes to data. Aliases are followed, up to a limit on the number of values (against billion laughs)."""
 

@@ -62,7 +62,7 @@ class _Analysis:
 
     def _statement(self, statement: ir.Stmt, state: frozenset[str], loop: _Loop) -> _State:
         for e in ir.expressions(statement):
-            if isinstance(e, ir.Variable) and e.name not in state:
+            if isinstance(e, ir.Variable) and e.name not in state and not e.copied:
                 self.reads.append(e)
         match statement:
             case ir.Assign():

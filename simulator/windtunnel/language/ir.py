@@ -49,6 +49,8 @@ class Variable(Expr):
 
     name: str
     given: Variable | None = field(default=None, kw_only=True)
+    copied: bool = field(default=False, kw_only=True)
+    """Whether the value is only copied, as part of a struct: it need not be assigned."""
 
 
 @dataclass(eq=False)
@@ -77,6 +79,8 @@ class Load(Expr):
 
     array: str
     indices: Sequence[Expr]
+    copied: bool = False
+    """Whether the element is only copied, as part of a struct: it need not be initialised."""
 
 
 @dataclass(eq=False)
@@ -154,6 +158,8 @@ class Atomic(Expr):
     array: str
     indices: Sequence[Expr]
     values: Sequence[Expr]
+    of_block: bool = False
+    """Whether it is atomic among the threads of its block only."""
 
 
 @dataclass(eq=False)
@@ -260,11 +266,47 @@ class ThreadExit(Stmt):
 class Barrier(Stmt):
     """``scope``: ``block`` (syncthreads), ``warp`` (syncwarp), ``grid`` (all blocks), or a
     fence: ``fence.device``, ``fence.block``.
+
+    ``block.shared`` and ``block.global`` are barriers of a block that order accesses of its shared memory, or of the
+    grid's memory, only (OpenCL C). ``block.none`` orders nothing: all threads of a block must come to it.
     """
 
     scope: str
     mask: Expr | None = None
     """The lanes that synchronise, for a warp's barrier; None means all."""
+
+
+@dataclass(eq=False)
+class Require(Stmt):
+    """A condition that must hold for each thread. ``finding`` is the class of the finding if it does not."""
+
+    condition: Expr
+    finding: str
+    message: str
+
+
+@dataclass(eq=False)
+class Flight(Stmt):
+    """Asynchronous copies of a thread.
+
+    ``what``: ``write`` or ``read`` (an element is the target or the source of a copy that is in flight from now on),
+    ``commit`` (the thread's copies since the last one are a group), or ``wait`` (until at most ``left`` of the thread's
+    groups are in flight).
+    """
+
+    what: str
+    array: str = ""
+    indices: Sequence[Expr] = ()
+    left: int = 0
+
+
+@dataclass(eq=False)
+class Print(Stmt):
+    """A line that each thread prints, in C's format. ``texts`` has the strings of its arguments; None for a number."""
+
+    form: str
+    numbers: Sequence[Expr]
+    texts: Sequence[str | None]
 
 
 @dataclass(eq=False)
@@ -347,6 +389,11 @@ class Program:
             for number, text in enumerate(source)
             if _BENIGN.search(text)
         )
+
+    def column_of(self, line: int) -> int | None:
+        """Return the column of a line of the tree; None if it is not known."""
+        del line
+        return None
 
     def place_of(self, line: int) -> tuple[str, int]:
         """Return the file and the line in it of a line of the tree."""

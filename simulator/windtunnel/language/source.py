@@ -7,7 +7,7 @@ import builtins
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -39,6 +39,21 @@ class KernelError(InputError):
 
 class UnreadableSourceError(KernelError):
     """The source of a Python function cannot be read, so that it is unknown what kind of kernel it is."""
+
+
+class CompiledSource:
+    """A kernel in another language, which is translated to the typed tree for the arguments of a launch."""
+
+    def typed(self, arguments: Sequence[Any], shared_bytes: int) -> Any:
+        """Return the typed tree (`ir.Program`); the same object for launches that it fits."""
+        raise NotImplementedError
+
+    def adapted(self, arguments: Sequence[Any], shared_bytes: int) -> list[tuple[int | None, Any]]:
+        """Return the arguments of the tree's parameters: arrays of its elements, and numbers.
+
+        Each is given with the number of the launch's argument that it comes from; None if it comes from none.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -173,6 +188,8 @@ def by_thread(function: Callable[..., Any]) -> bool:
     Raises UnreadableSourceError for a Python function without source. Called on whole arrays it would compute something
     else, if it was written for one thread.
     """
+    if isinstance(function, CompiledSource):
+        return True
     try:
         source = source_of(function)
     except UnreadableSourceError:

@@ -10,29 +10,51 @@ from functools import cached_property
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.results.plan import ConfiguredEntry, Meets, PlannedFleet
+from windtunnel.core.results.plan import OBJECTIVES, ConfiguredEntry, Meets, PlannedFleet, amount
 from windtunnel.core.ticks import FloatArray
-from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
 from windtunnel.planning.choices import Choice
 from windtunnel.planning.evaluation import Evaluation, violations
 from windtunnel.planning.search import Verdict
-from windtunnel.planning.simulate import Case, Simulator
+from windtunnel.planning.simulate import Case, Simulator, fleet_text
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 
 PER_MILLION = "cost_per_million_output_tokens"
-UNITS: Mapping[str, str] = {"cost": "USD/h", "power": "W", "carbon": "kg/h"}
 
 
 def _most_tokens_per_s(demand: Demand) -> float:
     """Return an upper bound on the output tokens of a run over its length; infinite where none is known."""
-    last = demand.end_s if demand.end_s is not None else float(demand.arrival_s.max(initial=0.0))
     # `following` does not count the first token of a request.
-    return math.inf if demand.closed or not last else float(demand.following.sum() + len(demand)) / last
+    return _per_s(demand, float(demand.following.sum() + len(demand)))
+
+
+def offered_per_s(demand: Demand) -> float:
+    """Return an upper bound on the throughput: of output tokens, or of jobs where nothing generates tokens.
+
+    Where jobs arrive by themselves, it is the throughput of every fleet that keeps up. Where users submit them, each
+    user has one job at a time, which takes no less than it takes alone.
+    """
+    generating = np.isin(demand.workload, np.unique(demand.workload[demand.following > 0]))
+    work = demand.following + generating if generating.any() else np.ones(len(demand))
+    if not demand.closed:
+        return _per_s(demand, float(work.sum()))
+    alone_s = np.where(demand.eligible, demand.alone_s, math.inf).min(axis=0)
+    with np.errstate(divide="ignore"):
+        return float(demand.users * (work / alone_s).max())
+
+
+def work_of(demand: Demand) -> str:
+    """Return what the throughput of a run counts."""
+    return "tokens" if demand.following.any() else "jobs"
+
+
+def _per_s(demand: Demand, number: float) -> float:
+    last = demand.end_s if demand.end_s is not None else float(demand.arrival_s.max(initial=0.0))
+    return math.inf if demand.closed or not last else number / last
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +111,10 @@ class Candidates:
         """Return the least that each device, and each watt of work above idle power, adds to the objective."""
         if self.plan.objective == "cost":
             return self.rents, 0.0
+        if self.plan.objective == "throughput":
+            rate = max(map(offered_per_s, self.bounds.demands))
+            fixed = np.array([0.0 if i in self.scaled else float(size) for i, size in enumerate(self.sizes)])
+            return fixed / rate, 0.0
         per_watt = 1.0
         if self.plan.objective == "carbon":
             site = self.scenario.site
@@ -223,17 +249,22 @@ class Candidates:
         for i, rule in self.scaled.items():
             least = min(rule.min * self.sizes[i], devices[i])
             numbers[i] = f"{least:,} to {devices[i]:,}" if least < devices[i] else numbers[i]
-        fleet = " + ".join(
-            f"{number} × {name}" for number, name, n in zip(numbers, self.names, counts, strict=True) if n
-        )
+        fleet = fleet_text(self.names, numbers)
         return f"{fleet}; {self.choice.text}" if self.choice.values else fleet
 
     def objective_text(self, evaluation: Evaluation) -> str:
         """Return the value of the objective of a fleet as text."""
-        value, unit = evaluation.objective(self.plan.objective), UNITS[self.plan.objective]
-        if math.isinf(value):
-            return "nothing measured"
-        return f"{value:,.2f} {unit}" if unit != "W" else format_quantity(value, "W")
+        return self.amount(evaluation.objective(self.plan.objective))
+
+    @property
+    def unit(self) -> str:
+        """The unit of the objective as it is shown."""
+        unit = OBJECTIVES[self.plan.objective].unit
+        return f"{work_of(self.demand)}{unit}" if self.plan.objective == "throughput" else unit
+
+    def amount(self, value: float) -> str:
+        """Return a value that the search minimises as text."""
+        return amount(OBJECTIVES[self.plan.objective].shown(value), self.unit)
 
     def planned(self, evaluation: Evaluation) -> PlannedFleet:
         """Return a fleet as the plan lists it."""
@@ -266,6 +297,8 @@ class Candidates:
             total_cost_usd_per_h=evaluation.total_cost_usd_per_h,
             carbon_kg_per_h=evaluation.carbon_kg_per_h,
             usd_per_million_output_tokens=evaluation.usd_per_million_output_tokens,
+            throughput_per_s_per_device=evaluation.throughput_per_s / evaluation.devices,
+            output_tokens_per_s_per_user=None if not evaluation.tpot_mean_s else 1 / evaluation.tpot_mean_s,
             utilisation=evaluation.utilisation,
             p50_s=evaluation.p50_s,
             p99_s=evaluation.p99_s,

@@ -13,21 +13,20 @@ from functools import partial
 import numpy as np
 
 from windtunnel.core.errors import InputError, list_choices, nearest
-from windtunnel.core.recommendation import recommendation
-from windtunnel.core.results.plan import CandidateEntry, LowerBound, ModelInputs
+from windtunnel.core.results.plan import OBJECTIVES, CandidateEntry, LowerBound, ModelInputs
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.demand import minimum_demand
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning.bounds import Bound, Counts, Replicated
-from windtunnel.planning.candidates import UNITS, Candidates
+from windtunnel.planning.candidates import Candidates, offered_per_s
 from windtunnel.planning.choices import Choice
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.judge import draws
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import Search, SearchResult, Space
-from windtunnel.planning.simulate import Case, Setting, Simulator, simulate, variant
+from windtunnel.planning.simulate import Case, Setting, Simulator, preference, simulate, variant
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, policy_of
@@ -138,8 +137,9 @@ class ChoiceSearch:
                 "used"
             )
         setting = Setting(
-            self.scenario, self.catalogue, self.options.confidence, 1, demand.longest_s, self.options.replications
-        )
+            self.scenario, self.catalogue, self.options.confidence, 1, demand.longest_s, self.options.replications,
+            offered_per_s(demand) if demand.complete and not demand.users else None,
+        )  # fmt: skip
         self._bounds = Replicated([demand], self.targets)
         self.simulator = Simulator(setting, self.workers, self.progress)
         self._become_candidates()
@@ -186,10 +186,6 @@ class ChoiceSearch:
         """Return ``scenario`` with as many devices of each entry as one job occupies, prepared for a run."""
         largest = max(w.gang or 1 for w in scenario.workload)
         ones = variant(scenario, Case((largest,) * self.entries))
-
-        def preference(use: str, api: str, kind: str) -> float:
-            return recommendation(use).preference(api=api, kind=kind)
-
         return prepare(ones, self.devices, policy_of(scenario), preference)
 
     def _max_counts(self, bounds: Replicated) -> Counts:
@@ -403,8 +399,8 @@ class ChoiceSearch:
         return LowerBound(
             cost_usd_per_h=_finite(lower.cost.value),
             devices=None if counts is None else self.candidates.named(counts),
-            objective=_finite(lower.objective.value),
-            objective_unit=UNITS[self.options.objective],
+            objective=_finite(OBJECTIVES[self.options.objective].shown(lower.objective.value)),
+            objective_unit=self.candidates.unit,
             autoscaler_usd_per_h=self.candidates.autoscaled_usd_per_h(self.candidates.bounds) or None,
             autoscaler_by_window_usd_per_h=None if profile is None else [float(f"{v:.6g}") for v in profile],
             window_s=width,

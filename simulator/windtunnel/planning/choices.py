@@ -10,20 +10,20 @@ import copy
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeVar
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.yamlfile import Document, format_path
 from windtunnel.planning.simulate import entry_name
-from windtunnel.scenario.changes import NodePath, parse_path, set_value
+from windtunnel.scenario.changes import NodePath, copied, parse_path, put_value
 from windtunnel.scenario.read import check_scenario
 from windtunnel.scenario.scenario import Scenario
 
 MOST = 1000
 """The largest number of choices, and of alternatives of the entries, in one plan."""
-SEARCHED = ("fleet", "models", "policy", "network", "power_budget", "autoscale")
+SEARCHED = ("fleet", "models", "policy", "network", "power_budget", "autoscale", "with")
 """The keys of a scenario under which a plan may choose. The others state what is asked."""
 _EVERY = "*"
 _Place = TypeVar("_Place")
@@ -148,9 +148,9 @@ class Choices:
         if not self._shared and not self._own:
             names = enumerate(self._names)
             return Choice(self.scenario, {}, [Alternative(i, name, name, {}) for i, name in names], assignment)
-        document = _copy(self.scenario.document)
+        document = copied(self.scenario.document)
         for axis, n in shared:
-            _set(document, axis.path, *axis.values[n])
+            put_value(document, axis.path, *axis.values[n])
         alternatives = _expand(document, entries, self._names)
         return Choice(check_scenario(document), values, alternatives, assignment)
 
@@ -194,33 +194,10 @@ def _assignments(axes: Sequence[_Axis]) -> Iterator[_Assignment]:
         yield tuple(zip(axes, numbers, strict=True))
 
 
-def _copy(document: Document) -> Document:
-    return replace(
-        document,
-        data=copy.deepcopy(document.data),
-        marks=dict(document.marks),
-        key_marks=dict(document.key_marks),
-        changes=dict(document.changes),
-    )
-
-
-def _set(document: Document, path: NodePath, value: object, where: Location) -> None:
-    """Set a value; mappings that the scenario leaves out, such as ``group``, are added."""
-    data: Any = document.data
-    for part in path[:-1]:
-        if isinstance(data, dict) and isinstance(part, str) and data.get(part) is None:
-            data[part] = {}
-        try:
-            data = data[part]
-        except (KeyError, IndexError, TypeError):
-            break  # ``set_value`` names what is missing
-    set_value(document, path, copy.deepcopy(value), Location(str(where)))
-
-
 def _expand(document: Document, entries: Sequence[tuple[int, _Assignment]], names: Sequence[str]) -> list[Alternative]:
     """Replace the fleet of a document by alternatives of its entries; return them."""
     fleet, alternatives = document.data["fleet"], []
-    whole = _copy(document)
+    whole = copied(document)
     for places in (document.marks, document.key_marks, document.changes):
         for path in [path for path in places if path[:1] == ("fleet",) and len(path) > 1]:
             del places[path]
@@ -231,7 +208,7 @@ def _expand(document: Document, entries: Sequence[tuple[int, _Assignment]], name
         _move(whole.key_marks, document.key_marks, entry, number)
         _move(whole.changes, document.changes, entry, number)
         for axis, n in own:
-            _set(document, ("fleet", number, *axis.path[2:]), *axis.values[n])
+            put_value(document, ("fleet", number, *axis.path[2:]), *axis.values[n])
         values = {a.text: a.values[n][0] for a, n in own}
         alternatives.append(
             Alternative(entry, _name(document.data["fleet"][-1], names[entry], own), names[entry], values)

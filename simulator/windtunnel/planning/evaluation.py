@@ -38,6 +38,11 @@ class Evaluation:
     total_cost_usd_per_h: float | None
     carbon_kg_per_h: float | None
     usd_per_million_output_tokens: float | None
+    throughput_per_s: float
+    """Of output tokens, or of jobs where nothing generates them."""
+    devices: float
+    """The devices of the fleet: those rented on average for entries that are scaled."""
+    tpot_mean_s: float | None
     utilisation: float
     p99_s: float | None
     p50_s: float | None
@@ -53,8 +58,16 @@ class Evaluation:
         return self.meets.confidence if goal == "confidence" else self.meets.value
 
     def objective(self, name: str) -> float:
-        """Return the value of the objective cost (USD/h), power (W) or carbon (kg/h); infinite if it is unknown."""
-        value = {"cost": self.cost_usd_per_h, "power": self.power_w, "carbon": self.carbon_kg_per_h}[name]
+        """Return what is minimised; infinite if it is unknown.
+
+        It is the cost (USD/h), the power (W), the carbon (kg/h), or for throughput the devices over it (s).
+        """
+        value = {
+            "cost": self.cost_usd_per_h,
+            "power": self.power_w,
+            "carbon": self.carbon_kg_per_h,
+            "throughput": self.devices / self.throughput_per_s if self.throughput_per_s else math.inf,
+        }[name]
         return math.inf if value is None else value
 
     def target(self, text: str) -> JudgedTarget:
@@ -189,9 +202,15 @@ def next_cheapest(evaluations: Sequence[Evaluation], best: Evaluation, objective
 
 
 def binding_time(evaluation: Evaluation | None) -> JudgedTarget | None:
-    """Return the target of a time with the least headroom; None where no target of a time has any."""
-    targets = [] if evaluation is None else evaluation.targets
-    timed = [(t.headroom, i) for i, t in enumerate(targets) if t.unit == "s" and t.headroom is not None]
+    """Return the target of a time with the least headroom; None where no target of a time has any.
+
+    Where no interval of a time is known, the headroom is that of the value.
+    """
+    targets = [t for t in ([] if evaluation is None else evaluation.targets) if t.unit == "s"]
+    timed = [(t.headroom, i) for i, t in enumerate(targets) if t.headroom is not None]
+    if not timed:
+        of_value = [(headroom(t.value, t.limit, t.comparison), i) for i, t in enumerate(targets)]
+        timed = [(share, i) for share, i in of_value if share is not None]
     return targets[min(timed)[1]] if timed else None
 
 
@@ -253,27 +272,3 @@ def notable(fleets: Sequence[Evaluation], most: int) -> list[int]:
             kept.append(i)
     best = recommended(fleets)
     return [*kept[: most - 1], best] if best in kept[most:] else kept[:most]
-
-
-KNEE_RULE = (
-    "Kneedle (Satopaa et al., 2011): the load at which the curve, both axes scaled to 0..1, is furthest below the "
-    "line from its first point to its last"
-)
-_STRAIGHT = 0.1
-"""A curve that is nowhere further below the straight line than this has no knee."""
-
-
-def knee(loads: Sequence[float], values: Sequence[float | None]) -> float | None:
-    """Return the load after which a rising curve turns up; None where it does not, or has fewer than four points.
-
-    Source: Kneedle (Satopaa et al., 2011), see ``KNEE_RULE``.
-    """
-    points = sorted((x, y) for x, y in zip(loads, values, strict=True) if y is not None and math.isfinite(y))
-    if len(points) < 4:
-        return None
-    x, y = (np.array(column) for column in zip(*points, strict=True))
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return None
-    distance = (x - x[0]) / np.ptp(x) - (y - y.min()) / np.ptp(y)
-    place = int(np.argmax(distance))
-    return float(x[place]) if distance[place] > _STRAIGHT else None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import (
+    OBJECTIVES,
     ChangeEffect,
     CheaperFleet,
     ClosestFleet,
     Explanation,
-    LoadCurve,
-    LoadPoint,
+    Objective,
     PlanResult,
+    PriceEffect,
     PriceOfConfidence,
 )
 from windtunnel.planning import evaluation as evaluating
@@ -23,22 +23,6 @@ from windtunnel.planning.search import SearchResult
 from windtunnel.planning.sensitivity import Changes
 from windtunnel.planning.simulate import Case
 from windtunnel.scenario.plan import Plan
-
-
-@dataclass(frozen=True)
-class Comparatives:
-    """The words with which fleets are compared by an objective."""
-
-    less: str
-    more: str
-    least: str
-
-
-COMPARATIVES: Mapping[str, Comparatives] = {
-    "cost": Comparatives("cheaper", "more expensive", "cheapest"),
-    "power": Comparatives("lower-power", "higher-power", "lowest-power"),
-    "carbon": Comparatives("lower-carbon", "higher-carbon", "lowest-carbon"),
-}
 
 
 def closest_to_targets(evaluations: Sequence[Evaluation]) -> Evaluation | None:
@@ -74,7 +58,13 @@ def explain(
     below = evaluating.next_cheapest(evaluations, first, objective) or _one_less(choices[first.choice], first)
     cheaper = None
     if below is not None:
-        cheaper = CheaperFleet(_text(choices, below), choices[below.choice].objective_text(below), violations(below))
+        cheaper = CheaperFleet(
+            fleet=_text(choices, below),
+            objective_text=choices[below.choice].objective_text(below),
+            cost_usd_per_h=below.cost_usd_per_h,
+            targets=below.targets,
+            violations=violations(below),
+        )
     goal = "confidence" if best.meets.confidence else "value"
     alike = [e for e in evaluations if e.choice == best.choice]
     return Explanation(
@@ -83,6 +73,7 @@ def explain(
         price_of_confidence=_price_of_confidence(choices, first, best),
         next_cheapest=cheaper,
         changes=Changes(choices[best.choice], best, alike, goal).effects(),
+        prices=_prices(choices, fleets, best),
         closest=None,
         search=_proofs(choices, fleets, len(evaluations), *searches),
     )
@@ -90,6 +81,31 @@ def explain(
 
 def _text(choices: Mapping[int, Candidates], fleet: Evaluation) -> str:
     return choices[fleet.choice].text(fleet.counts)
+
+
+def _prices(choices: Mapping[int, Candidates], fleets: Sequence[Evaluation], best: Evaluation) -> list[PriceEffect]:
+    """Return the price of each entry at which another simulated fleet, as certain, costs as much as ``best``."""
+    mine = choices[best.choice]
+    if mine.plan.objective != "cost" or mine.scaled:
+        return []
+    own = mine.named(best.counts)
+    effects: dict[str, PriceEffect] = {}
+    for other in fleets:
+        candidates = choices[other.choice]
+        theirs = candidates.named(other.counts)
+        if other is best or (best.meets.confidence and not other.meets.confidence):
+            continue
+        for name, price, size in zip(candidates.names, candidates.prices, candidates.sizes, strict=True):
+            more = theirs.get(name, 0) - own.get(name, 0)
+            usual = float(price) / size
+            level = usual + (best.cost_usd_per_h - other.cost_usd_per_h) / more if more else 0.0
+            # An entry of the best fleet may become dearer, and one of another fleet cheaper.
+            if level <= 0.0 or (level > usual) != (more < 0):
+                continue
+            known = effects.get(name)
+            if known is None or abs(level - usual) < abs(known.break_even - usual):
+                effects[name] = PriceEffect(name, usual, level, candidates.text(other.counts))
+    return sorted(effects.values(), key=lambda effect: abs(effect.change))
 
 
 def _price_of_confidence(
@@ -111,7 +127,7 @@ def _price_of_confidence(
 
 def _difference(price: PriceOfConfidence, plan: Plan) -> str:
     """Return why the best fleet by value does not meet the targets with confidence, and which does, as one sentence."""
-    confidence, least = f"{plan.confidence * 100:.3g}% confidence", COMPARATIVES[plan.objective].least
+    confidence, least = f"{plan.confidence * 100:.3g}% confidence", OBJECTIVES[plan.objective].least
     text = f"{price.fleet}, at {price.objective_text}, meets the targets by value but not with {confidence} "
     text += f"({'; '.join(price.doubts)}); "
     if price.recommended is None:
@@ -157,7 +173,7 @@ def _proofs(
 
 
 def _proof(candidates: Candidates, search: SearchResult) -> str:
-    less, limit = COMPARATIVES[candidates.plan.objective].less, limit_phrase(candidates.plan, candidates.entries)
+    less, limit = OBJECTIVES[candidates.plan.objective].less, limit_phrase(candidates.plan, candidates.entries)
     if search.proof == "exhaustive":
         return f"every {less} fleet{limit} was simulated or is excluded by the lower bound"
     if search.proof == "monotone":
@@ -171,50 +187,13 @@ def _proof(candidates: Candidates, search: SearchResult) -> str:
     )
 
 
-def load_curve(candidates: Candidates, best: Evaluation) -> LoadCurve | None:
-    """Return the best fleet's binding time (or p99 latency) over the load, with the knee; None without loads."""
-    target = evaluating.binding_time(best)
-    loads = sorted(set(candidates.plan.loads))
-    if not loads:
-        return None
-    try:
-        evaluations = candidates.judge([Case(best.counts, load) for load in loads])
-    except InputError as error:
-        candidates.notes.append(f"the load curve cannot be computed: {error.problem}")
-        return None
-    min_load = candidates.min_load(best.counts)
-    points = []
-    for load, evaluation in zip(loads, evaluations, strict=True):
-        judged = None if target is None else evaluation.target(target.text)
-        points.append(
-            LoadPoint(
-                load=load,
-                value_s=evaluating.time_s(evaluation, target),
-                low_s=None if judged is None else judged.low,
-                high_s=None if judged is None else judged.high,
-                utilisation=evaluation.utilisation,
-                min_load=None if min_load is None else min_load * load,
-                meets=evaluation.meets,
-                keeps_up=evaluation.keeps_up,
-            )
-        )
-    return LoadCurve(
-        fleet=candidates.text(best.counts),
-        of=evaluating.time_name(target),
-        limit_s=None if target is None else target.limit,
-        points=points,
-        knee=evaluating.knee([p.load for p in points], [p.value_s for p in points]),
-        rule=evaluating.KNEE_RULE,
-    )
-
-
 # The sentences.
 
 
 def sentences(plan: PlanResult) -> list[str]:
     """Return the explanation as sentences, from the finished plan."""
     entries = [f"{entry.name}: {entry.reason.text}." for entry in plan.entries if entry.reason]
-    explanation, comparatives = plan.explanation, COMPARATIVES[plan.objective]
+    explanation, comparatives = plan.explanation, OBJECTIVES[plan.objective]
     if not plan.fleets:
         lines = [_nothing_found(plan), *(f"{conflict.text}." for conflict in explanation.conflicts), *entries]
         closest = explanation.closest
@@ -247,7 +226,7 @@ def _nothing_found(plan: PlanResult) -> str:
     return "No fleet can meet the targets. None was simulated, because the lower bound excludes all of them."
 
 
-def _change_sentence(effect: ChangeEffect, comparatives: Comparatives) -> str:
+def _change_sentence(effect: ChangeEffect, comparatives: Objective) -> str:
     if effect.still_meets:
         by_value = " by value" if effect.goal == "value" else ""
         text = f"{effect.change}: this fleet still meets every target{by_value}"

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import (
+    OBJECTIVES,
     ComparedChoice,
     ExcludedValues,
     LowerBound,
+    Objective,
     PlanResult,
     SearchSummary,
     SimulatedFleet,
@@ -19,11 +21,13 @@ from windtunnel.deployment.commands import deployment
 from windtunnel.engine.prepare.checks import doubtful_settings
 from windtunnel.planning import evaluation as evaluating
 from windtunnel.planning import explanation
+from windtunnel.planning.assumptions import assumptions
 from windtunnel.planning.bounds import Counts
 from windtunnel.planning.candidates import Candidates
 from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.choices import Choice, Choices, values_text
 from windtunnel.planning.evaluation import Evaluation
+from windtunnel.planning.load_curve import load_curve, rate_points
 from windtunnel.planning.reasons import Reasons
 from windtunnel.planning.search import SearchResult
 from windtunnel.scenario.changes import NodePath, parse_path
@@ -32,6 +36,8 @@ from windtunnel.scenario.scenario import ContinuousBatch, Scenario
 from windtunnel.simulation import versions as versions_module
 from windtunnel_models.catalogue import Catalogue
 
+HELD = ("models", "policy", "power_budget", "autoscale", "network", "with")
+"""The keys of a scenario that every fleet has in common, as far as they are not searched."""
 _PROOFS = ("exhaustive", "monotone", "open")
 
 
@@ -193,8 +199,13 @@ class Planner:
             own = about.evaluations()
             conflicts = reasons.by_search(own, about.without_rent_limits) if own else reasons.by_bound()
             explained = replace(explained, conflicts=conflicts)
+        if best is not None:
+            ranked = assumptions(about.candidates, about.run, best)
+            explained = replace(explained, assumptions=ranked)
+        curve = None if best is None else load_curve(about.candidates, best)
+        planned = {id(e): choices[e.choice].planned(e) for e in evaluations}
         time, policy = evaluating.binding_time(best), about.scenario.policy
-        lower = _lowest([s.lower_bound() for s in searches])
+        lower = _lowest([s.lower_bound() for s in searches], objective)
         plan = PlanResult(
             name=self.scenario.name,
             description=self.scenario.description,
@@ -207,7 +218,7 @@ class Planner:
             fleets=[choices[e.choice].planned(e) for e in fleets],
             recommended=recommended,
             lower_bound=lower,
-            gap=_gap(fleets[0].objective(objective) if fleets else 0.0, lower.objective),
+            gap=_gap(OBJECTIVES[objective], fleets[0].objective(objective), lower.objective) if fleets else None,
             searched=self._searched(),
             held=self._held(),
             choices=[self._compared(s, fleets) for s in searches if s.choice.values],
@@ -217,7 +228,8 @@ class Planner:
             inputs=about.inputs(),
             time=evaluating.time_name(time),
             front=[choices[e.choice].planned(e) for e in evaluating.front(evaluations, time)],
-            curve=None if best is None else explanation.load_curve(about.candidates, best),
+            curve=curve,
+            rates=rate_points(list(planned.values()), curve),
             search=SearchSummary(
                 simulated_fleets=len(evaluations),
                 simulations=sum(e.runs for s in searches for e in s.simulator.evaluations.values()),
@@ -241,10 +253,7 @@ class Planner:
                     ]
                 )
             ),
-            simulated=[
-                SimulatedFleet(**vars(choices[e.choice].planned(e)), time_s=evaluating.time_s(e, time))
-                for e in evaluations
-            ],
+            simulated=[SimulatedFleet(**vars(planned[id(e)]), time_s=evaluating.time_s(e, time)) for e in evaluations],
             deployment=None if best is None else deployment(about.run, dict(enumerate(best.counts))),
             scenario=self.scenario.resolved(),
             versions=versions_module.versions(),
@@ -266,7 +275,7 @@ class Planner:
     def _held(self) -> dict[str, object]:
         """Return the keys of the scenario that stay as they are in every fleet."""
         resolved = self.scenario.resolved()
-        held = {key: resolved[key] for key in ("policy", "power_budget", "autoscale") if resolved.get(key)}
+        held = {key: resolved[key] for key in HELD if _is_stated(resolved.get(key))}
         for text in self.options.search:
             _remove(held, parse_path(text))
         return held
@@ -274,12 +283,13 @@ class Planner:
     def _compared(self, search: ChoiceSearch, fleets: Sequence[Evaluation]) -> ComparedChoice:
         """Return what is known of the fleets with the values of a choice."""
         place = next((i for i, fleet in enumerate(fleets) if fleet.choice == search.number), None)
-        lower = search.lower.objective.value
+        bound = search.lower.objective.value
+        lower = OBJECTIVES[self.options.objective].shown(bound) if math.isfinite(bound) else None
         return ComparedChoice(
             values=search.choice.values,
             text=search.choice.text,
             fleet=place,
-            lower_bound=lower if math.isfinite(lower) else None,
+            lower_bound=lower,
             simulated=len(search.evaluations()),
         )
 
@@ -300,22 +310,31 @@ def _merged(searches: Sequence[SearchResult]) -> SearchResult:
     )
 
 
-def _lowest(bounds: Sequence[LowerBound]) -> LowerBound:
+def _lowest(bounds: Sequence[LowerBound], objective: str) -> LowerBound:
     """Return the lower bound over several choices: no fleet of any of them is lower."""
 
     def value(number: float | None) -> float:
         return math.inf if number is None else number
 
     cost = min(bounds, key=lambda bound: value(bound.cost_usd_per_h))
-    objective = min(bounds, key=lambda bound: value(bound.objective))
+    shown = OBJECTIVES[objective].shown
+    best = min(bounds, key=lambda bound: math.inf if bound.objective is None else shown(bound.objective))
     # Without a bound on what autoscaling costs for one choice there is none for all.
     scaled = min(bounds, key=lambda bound: bound.autoscaler_usd_per_h or 0.0)
-    return replace(scaled, cost_usd_per_h=cost.cost_usd_per_h, devices=cost.devices, objective=objective.objective)
+    return replace(scaled, cost_usd_per_h=cost.cost_usd_per_h, devices=cost.devices, objective=best.objective)
 
 
-def _gap(best: float, lower: float | None) -> float | None:
-    """Return the largest possible excess of the best fleet over the optimum, relative to the best fleet."""
-    return None if lower is None or not best else max(0.0, 1 - lower / best)
+def _gap(objective: Objective, best: float, bound: float | None) -> float | None:
+    """Return the largest possible excess of the best fleet over the optimum, relative to the best fleet.
+
+    ``best`` is the value that a search minimises, and ``bound`` is as it is shown.
+    """
+    return None if bound is None or not best else max(0.0, 1 - objective.shown(bound) / best)
+
+
+def _is_stated(value: object) -> bool:
+    """Return whether a key of a resolved scenario has a value that is not the default of each of its parts."""
+    return bool(value) and not (isinstance(value, dict) and all(inner is None for inner in value.values()))
 
 
 def _remove(data: dict[str, object], path: NodePath) -> None:

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.results.plan import Conflict, EntryReason, TargetLimit, TimeError
+from windtunnel.core.results.plan import OBJECTIVES, Conflict, EntryReason, TargetLimit, TimeError, amount
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity, to_unit
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.planning.bounds import Bounds, Counts, Replicated
-from windtunnel.planning.candidates import PER_MILLION, UNITS, Candidates
+from windtunnel.planning.candidates import PER_MILLION, Candidates
 from windtunnel.planning.evaluation import Evaluation, shown, violations
 from windtunnel.planning.lateness import PERCENTILES, lateness_limits, until_of
 from windtunnel.planning.search import GIVE_UP, Alone, SearchResult
@@ -107,10 +107,10 @@ class Reasons:
         if reason is None:
             return None
         if reason.kind in ("not_searched", "not_better"):
-            reason = replace(reason, objective=lower_bound)
+            reason = replace(reason, objective=OBJECTIVES[self.candidates.plan.objective].shown(lower_bound))
         factor = 1.0 if error is None else error.factor
         reason = replace(reason, within_model_error=self._may_turn(entry, reason, factor))
-        return replace(reason, text=_entry_text(reason, error, self.candidates.plan.objective))
+        return replace(reason, text=_entry_text(reason, error, self.candidates))
 
     def _of_jobs(self, prepared: PreparedRun, entry: int) -> EntryReason | None:
         """Return the reason of an entry that cannot run all jobs."""
@@ -354,7 +354,7 @@ def _listed(texts: Sequence[str]) -> str:
 
 
 # Long: one sentence for each kind of reason.
-def _entry_text(reason: EntryReason, error: TimeError | None, objective: str) -> str:
+def _entry_text(reason: EntryReason, error: TimeError | None, candidates: Candidates) -> str:
     """Return the reason why there is no fleet of an entry alone as a sentence without a full stop."""
     count, limits = reason.count or 0, reason.targets
     if reason.kind == "one_role":
@@ -380,14 +380,14 @@ def _entry_text(reason: EntryReason, error: TimeError | None, objective: str) ->
         text = f"alone, {count:,} ({why}) {'fails' if count == 1 else 'fail'}"
         text += f": {reason.violations[0]}" if reason.violations else ""
     elif reason.kind in ("not_searched", "not_better"):
-        value, unit = reason.objective or 0.0, UNITS[objective]
-        amount = format_quantity(value, "W") if unit == "W" else f"{value:,.2f} {unit}"
+        objective = OBJECTIVES[candidates.plan.objective]
+        limit = f"{amount(reason.objective or 0.0, candidates.unit)} or {'less' if objective.inverse else 'more'}"
         suffice = f"{count:,} do not suffice, and " if count > 1 else "one does not suffice, and " if count else ""
         more = "one" if count == 0 else "more"
-        beaten = f"over {GIVE_UP:g} times the best fleet"
+        beaten = f"{f'under 1/{GIVE_UP:g} of' if objective.inverse else f'over {GIVE_UP:g} times'} the best fleet"
         if reason.kind == "not_better":
             beaten = "which is no better than the best fleet with other values"
-        text = f"not searched further: alone, {suffice}{more} would be at {amount} or more, {beaten}"
+        text = f"not searched further: alone, {suffice}{more} would be at {limit}, {beaten}"
     else:
         text = f"alone, {count:,} do not suffice; more were not tried, as the limit of simulated fleets was reached"
     if not reason.within_model_error or error is None:

@@ -27,7 +27,7 @@ Speeds = tuple[float, ...]
 
 @dataclass(frozen=True)
 class _Change:
-    """A change of the load or of the devices' speeds.
+    """A change of the load, of the devices' speeds, or of the lengths of requests.
 
     ``increases_load``: a fleet that fails without the change fails with it too.
     """
@@ -36,6 +36,12 @@ class _Change:
     load: float
     speeds: Speeds
     increases_load: bool
+    prompt: float = 1.0
+    output: float = 1.0
+
+    def case(self, counts: Counts) -> Case:
+        """Return a fleet under the change."""
+        return Case(counts, self.load, self.speeds, self.prompt, self.output)
 
 
 class Changes:
@@ -55,11 +61,10 @@ class Changes:
         """Return the effect of each change. All searches advance together, so that fleets are simulated in parallel."""
         judge, counts, asked = self.candidates.judge, self.best.counts, self._asked()
         try:
-            here = judge([Case(counts, change.load, change.speeds) for change in asked])
-        except InputError as error:
-            self.candidates.notes.append(f"the sensitivity to the load cannot be computed: {error.problem}")
-            asked = [change for change in asked if change.load == 1.0]
-            here = judge([Case(counts, change.load, change.speeds) for change in asked])
+            here = judge([change.case(counts) for change in asked])
+        except InputError:
+            asked = [change for change in asked if self._is_possible(change)]
+            here = judge([change.case(counts) for change in asked])
         walks = [
             self._walk(change, evaluation.reaches(self.goal)) for change, evaluation in zip(asked, here, strict=True)
         ]
@@ -76,6 +81,15 @@ class Changes:
         pairs = enumerate(zip(asked, here, strict=True))
         return [self._effect(change, evaluation, *ends[i]) for i, (change, evaluation) in pairs]
 
+    def _is_possible(self, change: _Change) -> bool:
+        """Return whether the scenario allows a change; if not, a note says why."""
+        try:
+            self.candidates.judge([change.case(self.best.counts)])
+        except InputError as error:
+            self.candidates.notes.append(f"{change.text}: not known, because {error.problem}")
+            return False
+        return True
+
     def _asked(self) -> list[_Change]:
         everywhere = range(self.candidates.entries)
         asked = [
@@ -84,6 +98,9 @@ class Changes:
             _Change("Every device 10% slower than its model", 1.0, tuple(1 / 1.1 for _ in everywhere), True),
             _Change("Every device 10% faster than its model", 1.0, tuple(1 / 0.9 for _ in everywhere), False),
         ]
+        if self.best.tpot_mean_s is not None:
+            asked.append(_Change("Prompts 20% longer", 1.0, (), True, prompt=1.2))
+            asked.append(_Change("Outputs 20% longer", 1.0, (), True, output=1.2))
         for i, n in enumerate(self.best.counts):
             error = widest_error(self.best.model_accuracy, self.candidates.devices[i].label) if n else None
             if error is not None:
@@ -103,6 +120,8 @@ class Changes:
             change=change.text,
             load=change.load,
             speeds=dict(zip(names, change.speeds or (1.0,) * self.candidates.entries, strict=True)),
+            prompt=change.prompt,
+            output=change.output,
             increases_load=change.increases_load,
             goal=self.goal,
             still_meets=here.reaches(self.goal),
@@ -130,7 +149,7 @@ class Changes:
         cheapest: Evaluation | None = None
         for counts in self._larger(change) if change.increases_load else self._cheaper(change):
             tried += 1
-            evaluation = yield Case(counts, change.load, change.speeds)
+            evaluation = yield change.case(counts)
             if evaluation.reaches(self.goal):
                 cheapest, limit = evaluation, self.candidates.objective_lower_bound(counts)
                 break
@@ -151,7 +170,7 @@ class Changes:
             middle = (low + high) // 2
             counts = tuple(a + math.ceil(n * middle / max(more)) for a, n in zip(self.best.counts, more, strict=True))
             tried += 1
-            evaluation = yield Case(counts, change.load, change.speeds)
+            evaluation = yield change.case(counts)
             if evaluation.reaches(self.goal):
                 smallest, high = evaluation, middle
             else:
@@ -191,7 +210,7 @@ class Changes:
                 if now[i] < step or not self._ranked([less], change) or tried >= _STEPS:
                     continue
                 tried += 1
-                evaluation = yield Case(less, change.load, change.speeds)
+                evaluation = yield change.case(less)
                 if evaluation.reaches(self.goal):
                     now, shrinking = less, True
                     if self.candidates.objective_lower_bound(less) < limit:

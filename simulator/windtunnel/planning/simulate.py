@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -11,9 +12,11 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from windtunnel.core.recommendation import recommendation
 from windtunnel.core.recording import QUEUED, RUNNING, Recording
 from windtunnel.core.results.plan import JudgedTarget, Meets
 from windtunnel.core.results.run import RunResult
+from windtunnel.core.spec import changed_name
 from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.evaluation import Evaluation
@@ -28,6 +31,8 @@ from windtunnel_models.catalogue import Catalogue
 
 _POOL_ABOVE_S = 0.4
 """The duration of a simulation below which no process of its own is used."""
+CONFIDENCE = 0.95
+"""The confidence of the intervals by which a run judges its targets."""
 _PRELOAD = (
     "windtunnel.planning.simulate", "windtunnel.engine.process.engine", "windtunnel.engine.results.metrics",
     "windtunnel.engine.compiled", "scipy.special", "scipy.optimize",
@@ -39,12 +44,19 @@ _PRELOAD = (
 class Case:
     """A fleet under a load (1: the scenario's), with a speed factor for each entry's devices.
 
-    ``counts`` are of devices, or of groups for an entry in groups.
+    ``prompt`` and ``output`` are factors on the lengths of all requests. ``counts`` are of devices, or of groups for an
+    entry in groups.
     """
 
     counts: Counts
     load: float = 1.0
     speeds: tuple[float, ...] = ()
+    prompt: float = 1.0
+    output: float = 1.0
+    values: tuple[tuple[str, str, float], ...] = ()
+    """Other values of inputs of device models: the device, the path of the parameter, and the value (SI)."""
+    intervals: bool = True
+    """Whether further runs are made where one run gives a target no interval."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,8 @@ class Setting:
     longest_s: float
     further: int = 5
     """The number of further runs, or the factor of a longer run, if ``replications`` is 1 and gives no interval."""
+    offered_per_s: float | None = None
+    """The throughput of a fleet that keeps up, where jobs arrive by themselves; None where it depends on the fleet."""
 
 
 def variant(scenario: Scenario, case: Case) -> Scenario:
@@ -90,14 +104,25 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
     ]
     # Whether a fleet keeps up is determined from jobs, so some of them must be kept.
     records = "sample" if scenario.records == "none" else scenario.records
-    return scenario.changed(fleet=fleet, workload=workload, records=records, autoscale=autoscale)
+    changed = scenario.changed(fleet=fleet, workload=workload, records=records, autoscale=autoscale)
+    return changed if case.prompt == case.output == 1.0 else changed.with_lengths(case.prompt, case.output)
 
 
 def entry_name(scenario: Scenario, entry: int) -> str:
     """Return the name of an entry in a plan: its name or its device, with a number if several entries share it."""
-    names = [e.name or e.device for e in scenario.fleet]
+    names = [e.name or changed_name(e.device, scenario.changes_of(i)) for i, e in enumerate(scenario.fleet)]
     name = names[entry]
     return name if names.count(name) == 1 else f"{name}.{names[: entry + 1].count(name)}"
+
+
+def fleet_text(names: Sequence[str], numbers: Sequence[str]) -> str:
+    """Return a fleet as text, such as ``2 × large + 1 × small``, without entries of which it has none."""
+    return " + ".join(f"{number} × {name}" for number, name in zip(numbers, names, strict=True) if number != "0")
+
+
+def preference(use: str, api: str, kind: str) -> float:
+    """Return how far an API and a kind are recommended for a use case, for routes that ask."""
+    return recommendation(use).preference(api=api, kind=kind)
 
 
 # One simulation.
@@ -125,10 +150,17 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     follow; see ``_further``. The first run must keep up in any case, because the lower bound is computed for it.
     """
     scenario = variant(setting.scenario, case)
+    if case.values:
+        replaced: dict[str, dict[str, float]] = {}
+        for label, path, value in case.values:
+            replaced.setdefault(label, {})[path] = value
+        setting = replace(setting, catalogue=setting.catalogue.replaced(replaced))
     slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
     run = partial(_run, setting, longest_s=setting.longest_s / slowest)
     # The interval of replications is that of their values, so they need none of their own.
-    outcomes = [run(scenario, redrawn="met" if setting.replications == 1 else "never")]
+    # At a higher confidence than that of a run's targets, a few redrawn runs decide nothing.
+    decided: When = "decided" if setting.confidence <= CONFIDENCE else "met"
+    outcomes = [run(scenario, redrawn=decided if setting.replications == 1 and case.intervals else "never")]
     for replica in _replicas(scenario, setting.replications):
         if outcomes[-1].rules_out:
             break
@@ -140,10 +172,10 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         if len(outcomes) < setting.replications:
             # The remaining replications were not made, so the other targets have no verdict.
             targets = [t if t.value is None else _unjudged(t) for t in targets]
-    elif setting.further > 1 and outcomes[0].keeps_up and _lacks_only_intervals(targets):
+    elif case.intervals and setting.further > 1 and outcomes[0].keeps_up and _lacks_only_intervals(targets):
         further, judged_by = _further(scenario, setting.further)
         if further:
-            added = [run(another, redrawn="met" if judged_by == "longer" else "never") for another in further]
+            added = [run(another, redrawn=decided if judged_by == "longer" else "never") for another in further]
             results = [o.result for o in (outcomes + added if judged_by == "replications" else added)]
             targets = _judged(scenario, setting, results)
             outcomes += added
@@ -161,7 +193,6 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     first = outcomes[0].result
     # The rent of a constant fleet is the same in each run.
     cost = _mean([r.cost_usd_per_h for r in (shared if scenario.autoscale else [first])])
-    assert cost is not None  # noqa: S101  the planner has checked that every candidate has a price
     return Evaluation(
         counts=case.counts,
         meets=meets,
@@ -171,7 +202,7 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         keeps_up=keeps_up,
         keep_up_s=outcomes[0].keep_up_s,
         targets=targets,
-        cost_usd_per_h=cost,
+        cost_usd_per_h=math.inf if cost is None else cost,
         power_w=float(np.mean([r.average_power_w for r in shared])),
         peak_power_w=max(r.peak_power_w for r in shared),
         energy_cost_usd_per_h=_mean([None if r.site is None else r.site.energy_cost_usd_per_h for r in shared]),
@@ -180,6 +211,9 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
         usd_per_million_output_tokens=_mean(
             [None if r.serving is None else r.serving.cost_per_million_usd.output for r in shared]
         ),
+        throughput_per_s=_throughput_per_s(setting, case, shared),
+        devices=_devices(scenario, shared),
+        tpot_mean_s=_mean([_tpot_s(r) for r in results]),
         utilisation=float(np.mean([r.utilisation for r in results])),
         p99_s=_mean([r.latency_s.p99.value for r in results]),
         p50_s=_mean([r.latency_s.p50.value for r in results]),
@@ -213,6 +247,29 @@ def _lacks_only_intervals(targets: Sequence[JudgedTarget]) -> bool:
     """Return whether every target is met with confidence but for some that are met by value and have no interval."""
     open_ = [t for t in targets if not t.met]
     return bool(open_) and all(t.verdict == "unknown" and t.interval_source == "none" for t in open_)
+
+
+def _throughput_per_s(setting: Setting, case: Case, results: Sequence[RunResult]) -> float:
+    """Return the output tokens, or else the jobs, of a fleet per second.
+
+    Where jobs arrive by themselves it is that of the arrivals, so that fleets do not differ by the time in which the
+    last jobs are completed.
+    """
+    if setting.offered_per_s is not None:
+        return setting.offered_per_s * case.load
+    return _mean([r.throughput_per_s if r.serving is None else r.serving.output_tokens_per_s for r in results]) or 0.0
+
+
+def _devices(scenario: Scenario, results: Sequence[RunResult]) -> float:
+    """Return the number of devices; of entries that are scaled, those that were rented on average."""
+    scaled = {rule.entry for rule in scenario.autoscale}
+    rented = _mean([sum(entry.mean_rented for entry in r.autoscale) for r in results]) or 0.0
+    return rented + sum(entry.count for entry in scenario.fleet if entry.name not in scaled)
+
+
+def _tpot_s(result: RunResult) -> float | None:
+    tpot = None if result.serving is None else result.serving.tpot_s
+    return None if tpot is None else tpot.mean.value
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -171,6 +171,29 @@ def render_page(
     )
 
 
+def render_live(*, name: str, lead: str | None, file: str, data: Any) -> tuple[str, str]:
+    """Return the page of `windtunnel explore` as a complete HTML document, and its Content-Security-Policy.
+
+    In contrast to a report it may connect to the server that it came from, and to nothing else.
+    """
+    scripts = {"uplot": _file("vendor", "uPlot.iife.min.js"), "app": _file("templates", "common.js", "explore.js")}
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
+        f"form-action 'none'; frame-ancestors 'none'; script-src {' '.join(map(_hash, scripts.values()))}"
+    )
+    styles = _file("vendor", "uPlot.min.css") + _file("templates", "report.css", "explore.css")
+    template = _environment().get_template("explore.html.j2")
+    document = template.render(
+        scripts={key: Markup(text) for key, text in scripts.items()},  # noqa: S704  our own files
+        styles=Markup(styles),  # noqa: S704  as above
+        data=_embedded(data),
+        name=name,
+        lead=lead,
+        file=file,
+    )
+    return document, policy
+
+
 @cache
 def _environment() -> Environment:
     return Environment(

@@ -5,10 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
-from windtunnel.core.results.plan import CandidateEntry, JudgedTarget, LoadCurve, PlannedFleet, PlanResult
+from windtunnel.core.results.plan import (
+    OBJECTIVES,
+    CandidateEntry,
+    JudgedTarget,
+    LoadCurve,
+    PlannedFleet,
+    PlanResult,
+    amount,
+)
 from windtunnel.core.units import parse_unit
-from windtunnel.report.numbers import NOTHING, plural, printable, quantity, share, value_range
-from windtunnel.report.targets import all_of, with_signs
+from windtunnel.report.numbers import (
+    NOTHING,
+    exact_quantity,
+    percent,
+    plural,
+    printable,
+    quantity,
+    share,
+    value_range,
+)
+from windtunnel.report.targets import TargetLine, all_of, with_signs
 from windtunnel.report.text import WIDTH, document, table_lines
 
 _MAX_WIDTH = 120
@@ -22,12 +39,11 @@ _PROOFS = {
     ),
     "open": "the limit of simulated fleets was reached; some {better}fleets remain unexplored",
 }
-_BETTER = {"cost": "cheaper", "power": "lower-power", "carbon": "lower-carbon"}
 
 
 def proof(plan: PlanResult) -> str:
     """Return which fleets could still be better; if no fleet meets the targets, which could still meet them."""
-    better = f"{_BETTER[plan.objective]} " if plan.fleets else ""
+    better = f"{OBJECTIVES[plan.objective].less} " if plan.fleets else ""
     kind = plan.search.proof
     return _PROOFS[kind].format(better=better or ("other " if kind == "open" else ""), limit=plan.search.limit)
 
@@ -39,7 +55,7 @@ def text(plan: PlanResult) -> str:
         lines += wrap(printable(with_signs(plan.explanation.price_of_confidence.text)), width=WIDTH)
     lines.append("")
     if plan.fleets:
-        lines += [*fleet_table(listed(plan), plan.confidence), ""]
+        lines += [*fleet_table(listed(plan), plan), ""]
     if plan.choices:
         lines += [*table_lines(choice_rows(plan), "<<>"), ""]
     for label, sentence in bounds(plan):
@@ -47,6 +63,14 @@ def text(plan: PlanResult) -> str:
     lines.append("")
     for sentence in plan.explanation.sentences:
         lines += wrap(printable(with_signs(sentence)), width=WIDTH, subsequent_indent="  ")
+    if plan.explanation.prices:
+        header = ["price of", "now", "another fleet is cheaper", "change", "fleet"]
+        lines += ["", *table_lines([header, *price_rows(plan)], "<>>><")]
+    summary = assumptions_summary(plan)
+    if summary is not None and assumption_rows(plan):
+        header = ["assumed input", "value (range)", "at the ends", "moves by", "meets at both"]
+        lines += ["", *table_lines([header, *assumption_rows(plan)], "<>>><")]
+        lines += ["", *wrap(summary, width=WIDTH)]
     for note in plan.notes:
         lines += wrap(printable(f"note: {note}"), width=WIDTH, subsequent_indent="  ")
     return document(lines)
@@ -69,10 +93,137 @@ def verdict(plan: PlanResult) -> str:
         )
     answer = f"{best.text} meets {targets} with {_confidence(plan)}{spare}"
     if plan.recommended:
-        costs = [amount(_objective(plan, fleet), plan.lower_bound.objective_unit) for fleet in (best, first)]
+        costs = [amount(objective_of(plan, fleet), plan.lower_bound.objective_unit) for fleet in (best, first)]
         answer = f"{best.text} ({costs[0]}) meets {targets} with {_confidence(plan)}{spare}"
         answer += f"; {first.text} ({costs[1]}) meets {them(plan)} by value"
     return answer
+
+
+def recommendation(plan: PlanResult) -> str:
+    """Return the recommendation as one sentence: what to rent, at what price, and what it meets."""
+    if not plan.fleets:
+        return f"{verdict(plan)[0].upper()}{verdict(plan)[1:]}"
+    best = plan.fleets[plan.recommended]
+    targets = all_of(len(best.targets)).lower()
+    spare = f", with {plan.spare} of any entry out of service" if plan.spare else ""
+    fleet = best.text.replace("; ", ", ")
+    month = f"{best.cost_usd_per_h * HOURS_A_MONTH:,.0f} USD a month"
+    if not best.meets.confidence:
+        return f"Rent {fleet}, for {month}: it meets {targets} by value{spare}, but not with {_confidence(plan)}"
+    return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}"
+
+
+def how_sure(plan: PlanResult) -> str:
+    """Return what the confidence covers, and the error of the models of the recommended fleet's devices."""
+    best, errors = plan.fleets[plan.recommended], {entry.name: entry.time_error for entry in plan.entries}
+    parts = [f"The {plan.confidence * 100:.3g}% confidence covers chance in arrivals and work"]
+    for name in best.entries:
+        error = errors.get(name)
+        if error is not None:
+            basis = "" if error.basis == "measured" else ", and nothing was measured on it"
+            factor = f"a factor of {error.factor:.3g} of its model"
+            parts.append(f"90% of the times of a {error.op} on {name} are within {factor}{basis}")
+    return f"{'; '.join(parts)}. {plan.inputs.assumed:,} of {plural(plan.inputs.total, 'model input')} are assumed."
+
+
+def target_line_of(target: JudgedTarget) -> TargetLine:
+    """Return a judged target as a line of the report: its value, its limit and its headroom."""
+    unit, factor = ("%", 1.0) if target.unit == "1" else (target.unit, parse_unit(target.unit).factor)
+    limit, value = exact_quantity(target.limit * factor, unit), target.value
+    return TargetLine(
+        text=with_signs(target.text),
+        met=target.verdict != "missed",
+        doubt="by value only" if target.verdict == "unknown" else "",
+        measured=NOTHING if value is None else quantity(value * factor, unit),
+        limit=limit,
+        bound=f"{'≤' if target.comparison == '<=' else '≥'} {limit}",
+        margin=(target.reason or "") if target.headroom is None else f"{share(target.headroom)} headroom",
+        ratio_to_limit=value / target.limit if value is not None and target.limit else None,
+    )
+
+
+def excess(target: JudgedTarget) -> str:
+    """Return how far the value of a target is beyond its limit; empty text if it is not, or has no value."""
+    if target.value is None:
+        return "no value"
+    beyond = (target.value - target.limit) * (1 if target.comparison == "<=" else -1)
+    if beyond <= 0 or not target.limit:
+        return ""
+    ratio = target.value / target.limit
+    return f"{ratio:.3g} times the limit" if ratio >= 2 else f"{share(beyond / abs(target.limit))} beyond the limit"
+
+
+def change_rows(plan: PlanResult) -> list[list[str]]:
+    """Return a row for each change: what it is, the outcome, the binding target and its value, and what would do."""
+    rows = []
+    for effect in plan.explanation.changes:
+        outcome = "still meets" if effect.still_meets else "by value only" if effect.meets.value else "misses"
+        bound = effect.binding
+        value = "; ".join(effect.violations) if bound is None else f"{_of(bound)} {measured(bound)}"
+        other = "none of those tried" if not effect.still_meets or not effect.increases_load else NOTHING
+        if effect.fleet is not None:
+            other = f"{effect.fleet}, {effect.objective_text}"
+        elif not effect.candidates_tried:
+            other = NOTHING
+        rows.append([effect.change, outcome, with_signs(value), other])
+    return rows
+
+
+def _of(target: JudgedTarget) -> str:
+    return f"{target.metric.replace('_', ' ')} {target.statistic or ''}".strip()
+
+
+def price_rows(plan: PlanResult) -> list[list[str]]:
+    """Return a row for each price at which another simulated fleet costs as much as the recommended one."""
+    return [
+        [
+            effect.entry,
+            f"{effect.price:,.2f} USD/h",
+            f"{'above' if effect.break_even > effect.price else 'below'} {effect.break_even:,.2f} USD/h",
+            percent(effect.change, signed=True),
+            effect.fleet,
+        ]
+        for effect in plan.explanation.prices
+    ]
+
+
+def assumption_rows(plan: PlanResult) -> list[list[str]]:
+    """Return a row for each assumed input that was simulated, the most influential first."""
+    found = plan.explanation.assumptions
+    if found is None:
+        return []
+    factor = 1.0 if found.unit == "1" else parse_unit(found.unit).factor
+
+    def shown(value: float | None) -> str:
+        return NOTHING if value is None else share(value) if found.unit == "1" else quantity(value * factor, found.unit)
+
+    return [
+        [
+            f"{row.device} {row.parameter}",
+            f"{_short(row.value, row.unit)} ({_short(row.low, row.unit)} to {_short(row.high, row.unit)})",
+            f"{shown(row.value_low)} to {shown(row.value_high)}",
+            share(row.influence(found.value)),
+            "yes" if row.meets else "no",
+        ]
+        for row in found.inputs
+    ]
+
+
+def _short(value: float, unit: str) -> str:
+    """Return a value in ``unit`` with three significant digits."""
+    return f"{value:.3g}" if unit == "1" else quantity(value * parse_unit(unit).factor, unit)
+
+
+def assumptions_summary(plan: PlanResult) -> str | None:
+    """Return what the ranked inputs are of, how they were chosen and simulated, and what the others do."""
+    found = plan.explanation.assumptions
+    if found is None:
+        return None
+    return (
+        f"{with_signs(found.target)} with each input at the low and at the high end of its stated range, "
+        f"{plural(found.simulations, 'run')} in all. The inputs are those that move the time of a representative step "
+        f"most; each of the other {found.others:,} moves it by at most {share(found.others_step)}."
+    )
 
 
 def them(plan: PlanResult) -> str:
@@ -85,14 +236,20 @@ def listed(plan: PlanResult) -> list[PlannedFleet]:
     return [plan.fleets[i] for i in plan.listed]
 
 
-def _objective(plan: PlanResult, fleet: PlannedFleet) -> float:
-    values = {"cost": fleet.cost_usd_per_h, "power": fleet.power_w, "carbon": fleet.carbon_kg_per_h}
+def objective_of(plan: PlanResult, fleet: PlannedFleet) -> float:
+    """Return the value of the objective of a fleet, as it is shown."""
+    values = {
+        "cost": fleet.cost_usd_per_h,
+        "power": fleet.power_w,
+        "carbon": fleet.carbon_kg_per_h,
+        "throughput": fleet.throughput_per_s_per_device,
+    }
     return values[plan.objective] or 0.0
 
 
-def fleet_table(fleets: Sequence[PlannedFleet], confidence: float) -> list[str]:
+def fleet_table(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[str]:
     """Return a line for each fleet; if that is too wide, a line for each of its targets below it."""
-    rows = fleet_rows(fleets, confidence)
+    rows = fleet_rows(fleets, plan)
     lines = table_lines(rows, "<>")
     if max(map(len, lines)) <= _MAX_WIDTH:
         return lines
@@ -116,11 +273,12 @@ def fleet_table(fleets: Sequence[PlannedFleet], confidence: float) -> list[str]:
     return blocks
 
 
-def fleet_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[str]]:
+def fleet_rows(fleets: Sequence[PlannedFleet], plan: PlanResult) -> list[list[str]]:
     """Return a header and a row for each fleet: its cost and power, and the value and headroom of each target.
 
     Where the fleets differ in how certainly they meet the targets, or none does with confidence, a column says so.
     """
+    confidence = plan.confidence
     header = ["fleet", "cost", "power"]
     certain = all(fleet.meets.confidence for fleet in fleets)
     if not certain:
@@ -128,6 +286,8 @@ def fleet_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[s
     carbon = fleets[0].carbon_kg_per_h is not None
     if carbon:
         header.append("carbon")
+    if plan.objective == "throughput":
+        header.append("throughput")
     for target in fleets[0].targets:
         header += [with_signs(target.text), "headroom"]
     rows = [header]
@@ -137,6 +297,8 @@ def fleet_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[s
             row.insert(1, how(fleet, confidence))
         if carbon:
             row.append(f"{fleet.carbon_kg_per_h:.3g} kg/h")
+        if plan.objective == "throughput":
+            row.append(amount(fleet.throughput_per_s_per_device, plan.lower_bound.objective_unit))
         for target in fleet.targets:
             row += [measured(target), NOTHING if target.headroom is None else share(target.headroom)]
         rows.append(row)
@@ -182,33 +344,44 @@ def _settings(policy: object) -> str:
     parts = []
     for key, value in policy.items():
         if isinstance(value, Mapping):
-            parts += [f"{key}.{inner} {shown}" for inner, shown in value.items() if shown not in (None, False)]
+            parts += [
+                part if part.startswith("policy ") else f"{key}.{part}" for part in _settings(value).split(", ") if part
+            ]
         elif value not in (None, False):
             parts.append(f"policy {value}" if key == "name" else f"{key} {value}")
     return ", ".join(parts)
 
 
-def amount(value: float, unit: str) -> str:
-    """Return a value of an objective: USD/h, W or kg/h."""
-    return quantity(value, "W") if unit == "W" else f"{value:,.2f} {unit}" if unit == "USD/h" else f"{value:.3g} {unit}"
+def _held(plan: PlanResult) -> str:
+    """Return what every fleet has in common: the policy, the formats of the models, and the other keys by name."""
+    parts = [_settings(plan.held.get("policy"))]
+    models, others = plan.held.get("models"), [key for key in plan.held if key not in ("policy", "models")]
+    for name, model in models.items() if isinstance(models, Mapping) else ():
+        formats = {key: model[key] for key in ("weights", "kv_dtype") if isinstance(model, Mapping) and model.get(key)}
+        parts += [f"models.{name}.{part}" for part in _settings(formats).split(", ")] if formats else [f"models.{name}"]
+    return ", ".join([*parts, *others])
 
 
 def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     """Return (label, sentence) rows: what the confidence covers, lower bounds, the search, and the knee."""
     bound, objective = plan.lower_bound, plan.objective
-    if bound.objective is None:
+    if bound.cost_usd_per_h is None:
         rows = [("lower bound", "no allowed fleet can meet the targets")]
+    elif bound.objective is None:
+        rows = [("lower bound", f"none is known of the {objective}, which depends on the fleet")]
     else:
         unit = bound.objective_unit
+        inverse = OBJECTIVES[objective].inverse
         line = f"{amount(bound.objective, unit)}{'' if objective == 'cost' else ' on average'}"
         if plan.gap is not None:
-            best = amount(_objective(plan, plan.fleets[0]), unit)
+            best = amount(objective_of(plan, plan.fleets[0]), unit)
             limit = plan.search.limit
-            line += f": no fleet{limit} can be lower"
+            line += f": no fleet{limit} can be {'higher' if inverse else 'lower'}"
             if plan.search.proof == "open":
                 line += f". The best fleet ({best}) can be improved by at most {share(plan.gap)}"
             else:
-                line += f", and none{limit} that is {_BETTER[objective]} than the best fleet ({best}) meets the targets"
+                less = OBJECTIVES[objective].less
+                line += f", and none{limit} that is {less} than the best fleet ({best}) meets the targets"
         rows = [("lower bound", line)]
         if objective != "cost" and bound.cost_usd_per_h is not None:
             rows.append(("cost bound", f"no fleet can cost less than {bound.cost_usd_per_h:,.2f} USD/h"))
@@ -229,7 +402,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     if bound.autoscaler_usd_per_h:
         least = f"{bound.autoscaler_usd_per_h:,.2f} USD/h on average (each device rented only while it is busy)"
         rows.append(("autoscaling", f"no autoscaling can cost less than {least}"))
-    search, held = plan.search, plan.held.get("policy")
+    search = plan.search
     rows.append(
         (
             "search",
@@ -242,7 +415,7 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
     rows.append(
         (
             "searched",
-            f"numbers of devices ({numbers}; fleets{search.limit or ' of any entries'}){keys}; held: {_settings(held)}",
+            f"numbers of devices ({numbers}; fleets{search.limit or ' of any entries'}){keys}; held: {_held(plan)}",
         )
     )
     rows += [("left out", line) for line in excluded_rows(plan)]
@@ -281,13 +454,13 @@ def choice_rows(plan: PlanResult) -> list[list[str]]:
         if choice.fleet is not None:
             fleet = plan.fleets[choice.fleet]
             rows.append(
-                [choice.text, fleet.text.removesuffix(f"; {choice.text}"), amount(_objective(plan, fleet), unit)]
+                [choice.text, fleet.text.removesuffix(f"; {choice.text}"), amount(objective_of(plan, fleet), unit)]
             )
         elif choice.lower_bound is None:
             rows.append([choice.text, "no fleet can meet the targets", NOTHING])
         else:
             found = "none found that is better" if plan.fleets else "none found"
-            rows.append([choice.text, found, f"at least {amount(choice.lower_bound, unit)}"])
+            rows.append([choice.text, found, f"{OBJECTIVES[plan.objective].bound} {amount(choice.lower_bound, unit)}"])
     return rows
 
 

@@ -6,20 +6,31 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from windtunnel.core.results.plan import LoadPoint, PlannedFleet, PlanResult, SimulatedFleet
+from windtunnel.core.results.plan import OBJECTIVES, LoadPoint, PlanResult, RatePoint, SimulatedFleet, amount
 from windtunnel.report import deployment, page
 from windtunnel.report.charts import ChartData
-from windtunnel.report.numbers import plural, quantity, share, value_range
+from windtunnel.report.numbers import NOTHING, number, plural, quantity, share, value_range
+from windtunnel.report.page import Tile
 from windtunnel.report.plan import (
+    HOURS_A_MONTH,
     after_knee,
+    assumption_rows,
+    assumptions_summary,
     bounds,
+    change_rows,
     choice_rows,
+    excess,
     excluded_rows,
     fleet_rows,
     how,
+    how_sure,
     listed,
+    measured,
+    objective_of,
+    price_rows,
     proof,
-    verdict,
+    recommendation,
+    target_line_of,
 )
 from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import with_signs
@@ -51,13 +62,59 @@ def render(plan: PlanResult) -> str:
 
 
 def _answer(plan: PlanResult) -> Markup:
-    rows = [page.remark(label[0].upper() + label[1:], line) for label, line in bounds(plan)]
+    """Return the recommendation in one sentence, and its targets."""
+    status, targets = "missed", []
+    if plan.fleets:
+        best = plan.fleets[plan.recommended]
+        status = "met" if best.meets.confidence else "inconclusive"
+        targets = [target_line_of(target) for target in best.targets]
+    rows = [page.remark("How sure", how_sure(plan))] if plan.fleets else []
+    rows += [page.remark("Not for sale", note) for note in plan.notes if " is not for sale: " in note]
     if plan.explanation.price_of_confidence is not None:
         rows.insert(0, page.remark("By value", with_signs(plan.explanation.price_of_confidence.text)))
-    status = "missed"
-    if plan.fleets:
-        status = "met" if plan.fleets[plan.recommended].meets.confidence else "inconclusive"
-    return page.answer(status, verdict(plan), (), *rows)
+    if not plan.fleets:
+        rows += [page.remark("Why", with_signs(conflict.text)) for conflict in plan.explanation.conflicts]
+    return page.answer(status, recommendation(plan), targets, *rows)
+
+
+def _figures(plan: PlanResult) -> Markup | None:
+    """Return the figures of the recommended fleet: cost, power, what binds, headroom, how sure the model is."""
+    if not plan.fleets:
+        return None
+    best, bound, objective = plan.fleets[plan.recommended], plan.explanation.binding, OBJECTIVES[plan.objective]
+    month = best.cost_usd_per_h * HOURS_A_MONTH
+    energy = best.energy_cost_usd_per_h
+    and_energy = "" if energy is None else f", and {energy * HOURS_A_MONTH:,.0f} USD of energy"
+    tiles = [Tile("Cost a month", f"{month:,.0f} USD", f"{best.cost_usd_per_h:,.2f} USD/h, 730 hours{and_energy}")]
+    if best.usd_per_million_output_tokens is not None:
+        million = f"{best.usd_per_million_output_tokens:,.2f} USD"
+        tiles.append(Tile("Cost of a million output tokens", million, "rent over the tokens at this load"))
+    if plan.objective != "cost":
+        value = amount(objective_of(plan, best), plan.lower_bound.objective_unit)
+        tiles.append(Tile(plan.objective.capitalize(), value, f"the objective: the {objective.least} fleet is sought"))
+    tiles.append(
+        Tile(
+            "Average power", quantity(best.power_w, "W"), f"{quantity(best.peak_power_w, 'W')} at most, of all devices"
+        )
+    )
+    if bound is not None:
+        note = f"{with_signs(bound.text)}, the target nearest its limit"
+        tiles.append(Tile("Binding target", target_line_of(bound).measured, note))
+        tiles.append(Tile("Headroom", share(bound.headroom), "from the worse bound of the interval to the limit"))
+    if plan.curve is not None and plan.curve.most is not None:
+        last = plan.curve.most == max(point.load for point in plan.curve.points)
+        note = f"of the scenario's, by value{'; no more was tried' if last else ''}"
+        tiles.append(Tile("Load it can take", f"{plan.curve.most:.0%}", note))
+    return page.section("figures", "The recommended fleet", page.tiles(tiles), _configuration(plan))
+
+
+def _configuration(plan: PlanResult) -> Markup:
+    rows = []
+    for entry in plan.fleets[plan.recommended].configuration:
+        group = "1 device" if not entry.group else ", ".join(f"{key} {n}" for key, n in entry.group.items() if n != 1)
+        settings = ", ".join(f"{path} {value}" for path, value in entry.settings.items())
+        rows.append([entry.device, f"{entry.count:,}", group or "1 device", settings or "as the scenario states"])
+    return page.table("What to rent", ["Device", "Devices", "Replica", "Chosen settings"], rows, words=(0, 2, 3))
 
 
 def _fleets(plan: PlanResult) -> Markup | None:
@@ -68,15 +125,34 @@ def _fleets(plan: PlanResult) -> Markup | None:
         "confidence if the worse bound of every confidence interval is. Fleets that contain one of these that is as "
         "certain, and further devices, are omitted. Headroom is the distance from the worse bound to the limit."
     )
-    header, *rows = _page_rows(listed(plan), plan.confidence)
+    header, *rows = _page_rows(plan)
     table = page.table("Values with their confidence intervals", header, rows)
     return page.section("fleets", "Fleets that meet the targets", page.prose(text), table)
 
 
-def _page_rows(fleets: Sequence[PlannedFleet], confidence: float) -> list[list[str]]:
+def _cheaper(plan: PlanResult) -> Markup | None:
+    """Return which targets the next cheaper fleet misses, and by how much."""
+    below = plan.explanation.next_cheapest
+    if below is None:
+        return None
+    rows = [[with_signs(target.text), measured(target), excess(target) or NOTHING] for target in below.targets]
+    less = OBJECTIVES[plan.objective].less
+    lead = f"{below.fleet} at {below.objective_text} is the closest {less} fleet of those simulated."
+    others = [text for text in below.violations if not any(text.startswith(target.text) for target in below.targets)]
+    table = page.table("Its targets", ["Target", "Value", "Beyond the limit"], rows)
+    return page.section(
+        "cheaper",
+        f"What the next {less} fleet breaks",
+        page.prose(lead),
+        table,
+        page.notes(others, "") if others else None,
+    )
+
+
+def _page_rows(plan: PlanResult) -> list[list[str]]:
     """Return the rows of ``fleet_rows``; with more than two targets, a row for each target, which is narrower."""
-    rows = fleet_rows(fleets, confidence)
-    targets = len(fleets[0].targets)
+    rows = fleet_rows(listed(plan), plan)
+    targets = len(plan.fleets[0].targets)
     if targets <= 2:
         return rows
     fixed = len(rows[0]) - 2 * targets
@@ -98,9 +174,80 @@ def _choices(plan: PlanResult) -> Markup | None:
     return page.section("choices", "Searched values", page.prose(text), table, *left_out)
 
 
-def _explanation(plan: PlanResult) -> Markup:
+def _changes(plan: PlanResult) -> Markup | None:
+    """Return how the answer moves with load, model error, lengths and prices."""
+    rows, prices = change_rows(plan), price_rows(plan)
+    if not rows and not prices:
+        return None
+    text = (
+        "The recommended fleet, simulated again under each change with the same seed. Where it no longer meets the "
+        "targets, or where less might do, the last column has the best fleet that was found among those tried."
+    )
+    of_prices = None
+    if prices:
+        header = ["Price of", "Now", "Another fleet is cheaper", "Change", "Fleet"]
+        of_prices = page.table("Prices at which another simulated fleet is cheaper", header, prices, words=(0, 4))
+    header = ["Change", "This fleet", "Binding target", "Fleet found"]
+    table = page.table("The answer under each change", header, rows, words=(0, 1, 2, 3)) if rows else None
+    return page.section("moves", "How the answer moves", page.prose(text), table, of_prices)
+
+
+def _assumptions(plan: PlanResult) -> Markup | None:
+    summary, found = assumptions_summary(plan), plan.explanation.assumptions
+    if summary is None or found is None or not found.inputs:
+        return None
+    header = ["Assumed input", "Value (range)", f"{with_signs(found.target)} at the ends", "Moves by", "Meets at both"]
+    reasons = [f"{row.device} {row.parameter}: {row.reason}" for row in found.inputs if row.reason]
+    return page.section(
+        "assumptions",
+        "Assumptions by influence",
+        page.prose(summary),
+        page.table("Assumed inputs, the most influential first", header, assumption_rows(plan)),
+        page.details("Reasons of these assumptions", plural(len(reasons), "reason"), page.notes(reasons, "")),
+    )
+
+
+def _search(plan: PlanResult) -> Markup:
+    """Return what was searched and held, the lower bound, and the sentences of the explanation."""
+    rows = [(label[0].upper() + label[1:], line) for label, line in bounds(plan)]
     sentences = [with_signs(sentence) for sentence in plan.explanation.sentences]
-    return page.section("why", "Explanation", page.notes(sentences, ""), page.notes(list(plan.notes)))
+    return page.section(
+        "search",
+        "What was searched, and how sure the answer is",
+        page.definitions(rows),
+        page.details("The explanation in sentences", plural(len(sentences), "sentence"), page.notes(sentences, "")),
+        page.notes(list(plan.notes)),
+    )
+
+
+def _rates(plan: PlanResult) -> Markup | None:
+    points = [point for point in plan.rates if point.on_frontier or point.searched]
+    if not points:
+        return None
+    text = (
+        "Output tokens per second and device (cost) against tokens per second and user (speed). Further up and further "
+        "right is better. Dots are simulated fleets at the scenario's load, full where all targets are met by value; "
+        "the line is the recommended fleet under other loads."
+    )
+    words = {True: "yes", False: "no"}
+    rows = [
+        [p.fleet, f"{p.load:.0%}", number(p.per_user), number(p.per_device), words[p.meets], words[p.on_frontier]]
+        for p in plan.rates
+    ]
+    header = ["Fleet", "Load", "Tokens/s per user", "Tokens/s per device", "Meets targets", "On the frontier"]
+    return page.section(
+        "rates",
+        "Tokens per device against tokens per user",
+        page.prose(text),
+        page.figure(
+            "rates",
+            "The frontier of throughput and speed",
+            "Scatter plot of tokens per second and device over tokens per second and user; the table has the figures.",
+            tall=True,
+            live="rates",
+        ),
+        page.details("The figures", plural(len(rows), "point"), page.table("Points of the chart", header, rows)),
+    )
 
 
 def _front(plan: PlanResult) -> Markup | None:
@@ -127,7 +274,7 @@ def _front(plan: PlanResult) -> Markup | None:
         for chart, name, unit in (("time", title, "s"), ("power", "Average power", "W"))
     ]
     header = ["Fleet", "Meets targets", "Cost", "Average power", title, "On the frontier"]
-    table = page.table("Fleets in the charts", header, rows)
+    table = page.details("The figures", plural(len(rows), "fleet"), page.table("Fleets in the charts", header, rows))
     return page.section("front", f"Cost, power and {time}", page.prose(text), no_script, *drawn, table)
 
 
@@ -159,12 +306,16 @@ def _curve(plan: PlanResult) -> Markup | None:
             caption=caption,
             live="curve",
         ),
-        page.table(
-            "Values over load",
-            ["Load", title, f"{plan.confidence * 100:.3g}% CI", "Utilisation", "Minimum load", "Meets all targets"],
-            [_point(point) for point in curve.points],
+        page.details(
+            "The figures",
+            plural(len(curve.points), "load"),
+            page.table(
+                "Values over load",
+                ["Load", title, f"{plan.confidence * 100:.3g}% CI", "Utilisation", "Minimum load", "Meets all targets"],
+                [_point(point) for point in curve.points],
+            ),
+            page.hint(f"{busy} {MIN_LOAD}"),
         ),
-        page.hint(f"{busy} {MIN_LOAD}"),
     )
 
 
@@ -195,7 +346,11 @@ def _simulated(plan: PlanResult) -> Markup:
         "simulated",
         "All simulated fleets",
         page.prose(f"{statement[0].upper()}{statement[1:]}. {MIN_LOAD}"),
-        page.table("Simulated fleets", ["Fleet", "Cost", "Minimum load", "Verdict"], rows, words=(0, 3)),
+        page.details(
+            "The figures",
+            plural(len(rows), "fleet"),
+            page.table("Simulated fleets", ["Fleet", "Cost", "Minimum load", "Verdict"], rows, words=(0, 3)),
+        ),
     )
 
 
@@ -251,6 +406,8 @@ def charts(plan: PlanResult) -> dict[str, ChartData]:
                 "unit": unit,
                 "title": title,
             }
+    if plan.rates:
+        drawn["rates"] = _rate_chart(plan.rates)
     curve = plan.curve
     if curve is not None:
         drawn["curve"] = {
@@ -266,14 +423,39 @@ def charts(plan: PlanResult) -> dict[str, ChartData]:
     return drawn
 
 
+def _rate_chart(rates: Sequence[RatePoint]) -> ChartData:
+    """Return the points by tokens per user: fleets that meet the targets, those that do not, and the other loads."""
+    points = sorted(rates, key=lambda p: (p.per_user, -p.per_device))
+
+    def of(chosen: Callable[[RatePoint], bool]) -> list[float | None]:
+        return [p.per_device if chosen(p) else None for p in points]
+
+    return {
+        "kind": "rates",
+        "x": [p.per_user for p in points],
+        "met": of(lambda p: p.searched and p.meets),
+        "missed": of(lambda p: p.searched and not p.meets),
+        "loads": of(lambda p: not p.searched),
+        "names": [p.fleet if p.searched else f"{p.fleet} at {p.load:.0%} load" for p in points],
+        "labels": [
+            p.fleet if p.searched and p.on_frontier else f"{p.load:.0%}" if not p.searched else "" for p in points
+        ],
+    }
+
+
 SECTIONS: Sequence[Callable[[PlanResult], Markup | None]] = (
     _answer,
+    _figures,
     _fleets,
     lambda plan: deployment.section(plan.deployment),
-    _choices,
-    _explanation,
-    _front,
+    _cheaper,
     _curve,
+    _rates,
+    _changes,
+    _assumptions,
+    _choices,
+    _search,
+    _front,
     _simulated,
 )
 """The sections in order. A new section is one function, listed here."""

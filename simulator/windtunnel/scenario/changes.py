@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
     """
     text, equals, raw = change.partition("=")
     path = parse_path(text.strip())
+    option = "--with" if path[:1] == ("with",) and option == "--set" else option
     where = Location(f"{option} {change}", field=format_path(path) or None)
     if not equals or not path:
         raise InputError("this is not a change", where=where, expected="PATH=VALUE, such as fleet[0].count=3")
@@ -53,6 +56,8 @@ def set_value(document: Document, path: NodePath, value: object, where: Location
     """
     data: Any = document.data
     for i in range(len(path) - 1):
+        if path[0] == "with" and isinstance(data, dict) and isinstance(path[i], str):
+            data.setdefault(path[i], {})  # hardware that is not for sale need not be named before
         data = _part(data, path, i, where)
         if data is None:
             raise InputError(f"'{format_path(path[: i + 1])}' is empty", where=where)
@@ -68,6 +73,30 @@ def set_value(document: Document, path: NodePath, value: object, where: Location
         for inner in [inner for inner in places if inner[: len(path)] == path]:
             del places[inner]
     document.changes[path] = where.file or ""
+
+
+def put_value(document: Document, path: NodePath, value: object, where: Location) -> None:
+    """Set a value as ``set_value`` does; mappings that the scenario leaves out, such as ``group``, are added."""
+    data: Any = document.data
+    for part in path[:-1]:
+        if isinstance(data, dict) and isinstance(part, str) and data.get(part) is None:
+            data[part] = {}
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            break  # ``set_value`` names what is missing
+    set_value(document, path, copy.deepcopy(value), Location(str(where)))
+
+
+def copied(document: Document) -> Document:
+    """Return a copy of a document that can be changed."""
+    return replace(
+        document,
+        data=copy.deepcopy(document.data),
+        marks=dict(document.marks),
+        key_marks=dict(document.key_marks),
+        changes=dict(document.changes),
+    )
 
 
 def _part(data: Any, path: NodePath, depth: int, where: Location) -> Any:

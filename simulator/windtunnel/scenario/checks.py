@@ -39,9 +39,25 @@ def check_names(scenario: Scenario, document: Document) -> None:
         for j, name in enumerate(getattr(fault, "workloads", None) or ()):
             _check_workload(name, workloads, document.where(("faults", i, "workloads", j)))
     _check_autoscale(scenario, document)
+    _check_changed_skus(scenario, document)
     for i, target in enumerate(scenario.parsed_targets()):
         if target.workload is not None:
             _check_workload(target.workload, workloads, document.where(("targets", i)))
+
+
+def _check_changed_skus(scenario: Scenario, document: Document) -> None:
+    """Check that the fleet, or what a plan may choose for it, has each SKU of which values are changed."""
+    searched = [] if scenario.plan is None else [v for values in scenario.plan.search.values() for v in values]
+    devices = [*(entry.device for entry in scenario.fleet), *(v for v in searched if isinstance(v, str))]
+    skus = list(dict.fromkeys(device.partition("@")[0] for device in devices))
+    for sku in scenario.with_:
+        if sku not in skus:
+            raise InputError(
+                f"the fleet has no '{sku}' to change",
+                where=document.where(("with", sku), key=True),
+                expected=list_choices(skus),
+                nearest=nearest(sku, skus),
+            )
 
 
 def check_serving_targets(scenario: Scenario, document: Document) -> None:

@@ -84,6 +84,8 @@ def whole(value: Any) -> Any:
 Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=_MAX_COUNT)]
 Natural = Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**12)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
+Stated = Annotated[str, Field(min_length=1, max_length=100)] | float
+"""A value of hardware that is not for sale: text with a unit, a factor such as ``1.5x``, or a plain number."""
 
 
 class _TimeOfDay:

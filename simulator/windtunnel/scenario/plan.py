@@ -10,7 +10,7 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.units import parse_quantity
 from windtunnel.scenario.fields import Count, Model, Text, as_custom, whole
 
-Objective = Literal["cost", "power", "carbon"]
+Objective = Literal["cost", "power", "carbon", "throughput"]
 
 
 def _confidence(value: Any) -> Any:
@@ -52,7 +52,8 @@ class Plan(Model):
     replications: Annotated[int, BeforeValidator(whole), Field(ge=2, le=1000)] = Field(
         5, description="number of runs, or factor on the length of a run, if one run gives a target no interval"
     )
-    loads: list[Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]] = Field(
-        default=[0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2],
-        description="loads of the latency-load curve, 1 being the scenario's; empty for none",
+    loads: list[Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]] | None = Field(
+        default=None,
+        description="loads of the latency-load curve, 1 being the scenario's; empty for none; default: 0.3 to 1.2, and "
+        "on to the first at which a target is missed",
     )

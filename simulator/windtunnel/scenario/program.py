@@ -11,7 +11,7 @@ ops:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from pydantic import ValidationError
@@ -100,6 +100,9 @@ class Generate:
     shared_prefix: SharedPrefix | None = None
     adapter: Value | None = None
     """The number of the request's LoRA adapter, 0 for none; None if the popularity of the adapters decides."""
+    prompt_factor: float = 1.0
+    """A factor on the tokens of all prompts, for studies of sensitivity; outputs have their own."""
+    output_factor: float = 1.0
 
 
 Stage = OpStage | Branch | Streams | Generate
@@ -321,6 +324,21 @@ def columns_used(program: Sequence[Stage]) -> Iterator[tuple[str, bool, Path]]:
             yield stage.column, False, (*stage.path, "on")
             for body in [*stage.cases.values(), *([stage.default] if stage.default else [])]:
                 yield from columns_used(body)
+
+
+def with_lengths(program: Sequence[Stage], prompt: float, output: float) -> tuple[Stage, ...]:
+    """Return a program whose prompts and outputs are longer by factors."""
+
+    def longer(stage: Stage) -> Stage:
+        if isinstance(stage, Generate):
+            return replace(stage, prompt_factor=prompt, output_factor=output)
+        if isinstance(stage, Branch):
+            cases = {key: with_lengths(body, prompt, output) for key, body in stage.cases.items()}
+            default = None if stage.default is None else with_lengths(stage.default, prompt, output)
+            return replace(stage, cases=cases, default=default)
+        return stage
+
+    return tuple(longer(stage) for stage in program)
 
 
 def flattened(program: Sequence[Stage]) -> Iterator[Stage]:

@@ -28,6 +28,7 @@ from windtunnel.scenario.fields import (
     PricePerHour,
     Quantity,
     Seconds,
+    Stated,
     Text,
     Watts,
     as_custom,
@@ -37,9 +38,9 @@ from windtunnel.scenario.fields import Model as _Model
 from windtunnel.scenario.lengths import Rows, Session
 from windtunnel.scenario.plan import Plan
 from windtunnel.scenario.prefix_cache import StatedPrefixCache
-from windtunnel.scenario.program import Stage
+from windtunnel.scenario.program import Stage, with_lengths
 from windtunnel.scenario.site import Site
-from windtunnel.scenario.target import METRICS, SPREAD, Target, parse_figure, parse_target
+from windtunnel.scenario.target import METRICS, SPREAD, Target, TargetText, parse_figure, parse_target
 from windtunnel_models.engines import is_engine_overlay, read_engine_overlay, serving_engine
 
 _MAX_SEED = 2**63 - 1
@@ -458,19 +459,6 @@ class Stop(_Model):
         return self.metric or "latency mean"
 
 
-def _target(value: Any) -> Any:
-    try:
-        if not isinstance(value, str):
-            raise InputError(f"{value!r} is not a target", expected="text such as 'latency p99 <= 20 ms'")
-        parse_target(value)
-    except InputError as error:
-        raise as_custom(error) from None
-    return value
-
-
-TargetText = Annotated[str, BeforeValidator(_target)]
-
-
 class Scenario(_Model):
     """A fleet, a workload, a policy, a stop condition and targets."""
 
@@ -500,6 +488,12 @@ class Scenario(_Model):
         "auto", description="auto: times exclude the first jobs, because the run starts empty; none: times include all"
     )
     targets: list[TargetText] = Field(default_factory=list)
+    with_: dict[Text, dict[Text, Stated | dict[Text, Stated]]] = Field(
+        default_factory=dict,
+        alias="with",
+        description="hardware that is not for sale: other values of parameters, by SKU of the fleet and name: a "
+        "quantity, or a factor such as 1.5x on what the SKU has; for a table also by its keys",
+    )
     site: Site | None = Field(None, description="price and carbon intensity of energy at the fleet's location")
     plan: Plan | None = Field(None, description="options of `windtunnel plan`; `run` does not read them")
 
@@ -580,6 +574,16 @@ class Scenario(_Model):
         """Return the same scenario with other values of some keys, which are not checked again."""
         other = self.model_copy(update=values)
         other.attach(self._document, self._programs, self._served)
+        return other
+
+    def changes_of(self, number: int) -> Mapping[str, object]:
+        """Return the values of ``with`` that apply to a fleet entry; empty for a product."""
+        return self.with_.get(self.fleet[number].device.partition("@")[0], {})
+
+    def with_lengths(self, prompt: float, output: float) -> Scenario:
+        """Return the same scenario with prompts and outputs that are longer by factors."""
+        other = self.model_copy()
+        other.attach(self._document, [with_lengths(p, prompt, output) for p in self._programs], self._served)
         return other
 
     def entries_named(self, name: str) -> list[int]:

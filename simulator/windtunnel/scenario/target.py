@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.renamed import renamed_error
 from windtunnel.core.units import parse_quantity
+from windtunnel.scenario.fields import as_custom
 
 SPREAD = ("mean", "p50", "p95", "p99")
 
@@ -171,3 +175,16 @@ def _figure(match: re.Match[str], text: str, metrics: Mapping[str, Metric]) -> F
     if workload is not None and not metric.per_workload:
         raise InputError(f"{name} is a metric of the fleet, not of one workload", expected=f"'{name}' without 'of'")
     return Figure(name, statistic, workload)
+
+
+def _target(value: Any) -> Any:
+    try:
+        if not isinstance(value, str):
+            raise InputError(f"{value!r} is not a target", expected="text such as 'latency p99 <= 20 ms'")
+        parse_target(value)
+    except InputError as error:
+        raise as_custom(error) from None
+    return value
+
+
+TargetText = Annotated[str, BeforeValidator(_target)]

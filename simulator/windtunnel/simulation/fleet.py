@@ -14,6 +14,7 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Batch, CacheTier, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
+from windtunnel.core.spec import Changes
 from windtunnel.policies.weighted import weighted_route
 from windtunnel.scenario.prefix_cache import StatedPrefixCache
 from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, WeightedRoute
@@ -23,8 +24,20 @@ from windtunnel_models.learned.read import read_overlay
 _Part = TypeVar("_Part")
 
 
-def device_model(name: str, catalogue: Catalogue, calibration: str | None = None) -> Device:
-    """Return the device ``SKU`` or ``SKU@API``; ``calibration`` is an overlay's path, or "none"."""
+def device_model(
+    name: str, catalogue: Catalogue, calibration: str | None = None, changes: Changes | None = None
+) -> Device:
+    """Return the device ``SKU`` or ``SKU@API``.
+
+    ``calibration`` is an overlay's path, or "none". ``changes`` are other values of the SKU's parameters, for hardware
+    that is not for sale. Raises InputError for both, because such a device has no measurements.
+    """
+    if changes:
+        if calibration is not None:
+            raise InputError(
+                f"{name} with other values has no measurements, and so no calibration", expected="one of the two"
+            )
+        return catalogue.device(name, changes=changes)
     if calibration == "none":
         return catalogue.device(name, calibrated=False)
     if calibration is None:
@@ -119,11 +132,18 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
             device = device_model(entry.device, catalogue)
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "device")) from None
+        changes = scenario.changes_of(i)
+        try:
+            device = device_model(entry.device, catalogue, None, changes) if changes else device
+        except InputError as error:
+            path = ["with", entry.device.partition("@")[0], *([error.where.field] if error.where.field else [])]
+            where = scenario.where(*path)
+            raise InputError(error.problem, where=where, expected=error.expected, nearest=error.nearest) from None
         try:
             calibration = entry.calibration
             if calibration is not None and scenario.engine_overlay(i) is None:
                 overlay = calibration if calibration == "none" else str(scenario.folder / calibration)
-                device = device_model(entry.device, catalogue, overlay)
+                device = device_model(entry.device, catalogue, overlay, changes)
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "calibration")) from None
         linked = entry.group_size > 1 or any(other.role != "both" for other in scenario.fleet)
@@ -236,7 +256,7 @@ def configure(
         crossing = {path: step_s for path, step_s in steps.items() if path.endswith("_out")}
         for path, step_s in crossing.items():
             put(path, step_s - min(crossing.values()) + network_latency_s)
-    cap_w = None
+    cap_w = device.cap_w
     if max_w is not None:
         if device.kind.stated_power:
             put("max_power_w", max_w)

@@ -14,9 +14,12 @@ from windtunnel.scenario.scenario import Scenario
 if TYPE_CHECKING:
     from windtunnel.engine.prepare.prepared import PreparedRun
 
-When = Literal["short", "met", "never"]
+When = Literal["short", "met", "decided", "never"]
 RUNS = 8
 """The number of redrawn runs, unless another one is requested."""
+FIRST_RUNS = 3
+"""The number of redrawn runs after which targets that are conclusively met are decided. Student's t of so few runs is
+wide, so that only targets with much headroom are."""
 _MOST_EVENTS = {"compiled": 1_250_000, "process": 25_000}
 """The number of jobs and intervals of a run above which it is redrawn only on request, by the engine that redraws it.
 At the limit the redrawn runs take some seconds."""
@@ -44,16 +47,15 @@ def with_redrawn_runs(
         recording: Its recording.
         result: Its result, which keeps all values.
         when: ``short``: the run is redrawn if it is not too long. ``met``: it is redrawn, however long it is, if its
-            values meet every target; otherwise an interval could not change the verdict. ``never``: it is not.
+            values meet every target; otherwise an interval could not change the verdict. ``decided``: as ``met``, and
+            only until all targets are decided; only their metrics get intervals. ``never``: it is not.
         replications: If it is above 1, the number of redrawn runs of a run of any length.
     """
-    from windtunnel.engine.choice import choose, run_on
-    from windtunnel.engine.results import invariants
-    from windtunnel.engine.results.redrawn import values_of, with_redrawn
+    from windtunnel.engine.choice import choose
     from windtunnel.engine.results.statistics import MIN_VALUES
 
     waves = when != "never" and has_waves(first.scenario) and result.statistics.unstable_reason is None
-    missed = when == "met" and not all(target.met for target in result.targets)
+    missed = when in ("met", "decided") and not all(target.met for target in result.targets)
     if not waves or missed or result.jobs.arrived < MIN_VALUES:
         return result, []
     engine, _ = choose(first, "auto")
@@ -63,17 +65,34 @@ def with_redrawn_runs(
             f"the rate of arrivals changes, and a run of {events:,} jobs and intervals is not redrawn for its "
             f"intervals unless requested: --replications {RUNS}"
         ]
-    runs = []
-    for number in range(1, (RUNS if replications == 1 else replications) + 1):
-        prepared = first.redrawn(replication_seed(first.scenario.seed, number))
-        redrawn = run_on(engine, prepared)
-        invariants.check(redrawn, steps=False)
-        runs.append(values_of(prepared, redrawn))
+    return _redrawn(first, result, engine, RUNS if replications == 1 else replications, decide=when == "decided")
+
+
+def _redrawn(
+    first: PreparedRun, result: Measured, engine: str, most: int, *, decide: bool
+) -> tuple[Measured, list[str]]:
+    """Return the result with intervals from ``most`` redrawn runs; ``decide``: or fewer, if they decide the targets."""
+    from windtunnel.engine.choice import run_on
+    from windtunnel.engine.results import invariants
+    from windtunnel.engine.results.redrawn import Part, values_of, with_redrawn
+
+    targets = first.scenario.parsed_targets()
+    only = frozenset(target.metric for target in targets) if decide else None
     windows_s = {
         w.workload.name: w.source.trace.window / TICKS_PER_SECOND for w in first.workloads if w.source.trace is not None
     }
-    about = RedrawnRuns(len(runs), windows_s)
-    return with_redrawn(result, runs, about, first.scenario.parsed_targets()), [_note(about, first.scenario)]
+    runs: list[list[Part]] = []
+    found = result
+    for number in range(1, most + 1):
+        prepared = first.redrawn(replication_seed(first.scenario.seed, number))
+        redrawn = run_on(engine, prepared)
+        invariants.check(redrawn, steps=False)
+        runs.append(values_of(prepared, redrawn, only))
+        if number == most or (decide and number == FIRST_RUNS):
+            found = with_redrawn(result, runs, RedrawnRuns(number, windows_s), targets)
+            if all(target.met and target.confidence == "conclusive" for target in found.targets):
+                break
+    return found, [_note(RedrawnRuns(len(runs), windows_s), first.scenario)]
 
 
 def _note(about: RedrawnRuns, scenario: Scenario) -> str:

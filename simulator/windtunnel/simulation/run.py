@@ -37,10 +37,13 @@ if TYPE_CHECKING:
     from windtunnel.placement.scenario import PlacementScenario
 
 
-def prepare_run(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> PreparedRun:
+def prepare_run(
+    scenario: Scenario, catalogue: Catalogue, engine: str = "auto", *, coarseness: float = 0.0
+) -> PreparedRun:
     """Return a scenario prepared for an engine. Raises InputError for errors that are known before anything runs.
 
-    Long runs are prepared for streaming if the compiled engine executes them.
+    Long runs are prepared for streaming if the compiled engine executes them. ``coarseness`` is that of the tables of
+    decoders; see ``core.policy.Batch``.
     """
     from windtunnel.engine.choice import unsupported_by_compiled, wants_streaming
     from windtunnel.engine.prepare.scenario import prepare
@@ -49,6 +52,7 @@ def prepare_run(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") 
         return recommendation(use).preference(api=api, kind=kind)
 
     devices, policy = fleet_devices(scenario, catalogue), policy_of(scenario)
+    policy = replace(policy, batch=replace(policy.batch, coarseness=coarseness))
     executors = fleet_executors(scenario, devices)
     if executors:
         return prepare(scenario, devices, policy, preference, executors=executors)

@@ -2,11 +2,61 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from windtunnel.core.results.data import HIDDEN, OPTIONAL, Result
 from windtunnel.core.results.deployment import Deployment
+from windtunnel.core.units import format_quantity
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a plan optimises: its unit, and the words with which fleets are compared.
+
+    A search minimises. ``inverse``: it minimises devices over throughput, and what is shown is the inverse of that.
+    """
+
+    unit: str
+    less: str
+    """Of a fleet that is better."""
+    more: str
+    least: str
+    inverse: bool = False
+
+    def shown(self, value: float) -> float:
+        """Return the value to show, in ``unit``, for one that a search minimises; also the other way round."""
+        return value if not self.inverse else 1 / value if value else math.inf
+
+    @property
+    def bound(self) -> str:
+        """The words before a value that none can be better than."""
+        return "at most" if self.inverse else "at least"
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    "cost": Objective("USD/h", "cheaper", "more expensive", "cheapest"),
+    "power": Objective("W", "lower-power", "higher-power", "lowest-power"),
+    "carbon": Objective("kg/h", "lower-carbon", "higher-carbon", "lowest-carbon"),
+    "throughput": Objective("/s per device", "more productive", "less productive", "most productive", inverse=True),
+}
+"""The objectives by name. That of throughput counts output tokens or, where nothing generates, jobs."""
+
+
+def amount(value: float, unit: str) -> str:
+    """Return a value of an objective as text, in its unit."""
+    if not math.isfinite(value):
+        return "nothing measured"
+    if unit == "W":
+        return format_quantity(value, "W")
+    return f"{value:,.2f} {unit}" if unit == "USD/h" else f"{format_significant(value)} {unit}"
+
+
+def format_significant(value: float) -> str:
+    """Return a number with three significant digits and no exponent, such as ``1,230``."""
+    digits = 3 if not value else max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(digits, 9)}f}"
 
 
 @dataclass(frozen=True)
@@ -77,6 +127,10 @@ class PlannedFleet(Result):
     carbon_kg_per_h: float | None
     usd_per_million_output_tokens: float | None
     """The rent of the fleet over the output tokens of the run; None where nothing generates tokens."""
+    throughput_per_s_per_device: float
+    """Output tokens per second and device, or jobs where nothing generates tokens; see docs/planning.md."""
+    output_tokens_per_s_per_user: float | None
+    """The inverse of the mean time per output token (TPOT); None where nothing generates several tokens."""
     utilisation: float
     p50_s: float | None
     p99_s: float | None
@@ -208,7 +262,73 @@ class CheaperFleet(Result):
 
     fleet: str
     objective_text: str
+    cost_usd_per_h: float
+    targets: Sequence[JudgedTarget]
     violations: Sequence[str]
+
+
+@dataclass(frozen=True)
+class PriceEffect(Result):
+    """The price of an entry at which another simulated fleet costs as much as the recommended one.
+
+    ``price`` and ``break_even`` are in USD/h of a device. ``fleet`` has the least of the costs beyond it: above
+    ``break_even`` for an entry of the recommended fleet, below it for another one.
+    """
+
+    entry: str
+    price: float
+    break_even: float
+    fleet: str
+
+    @property
+    def change(self) -> float:
+        """The relative change of the price."""
+        return self.break_even / self.price - 1
+
+
+@dataclass(frozen=True)
+class AssumedInput(Result):
+    """An assumed input of a device model, and what the recommended fleet does at the two ends of its range.
+
+    ``step_low`` and ``step_high`` are relative changes of the time of a representative step there, by which inputs are
+    selected for simulation. ``value_low`` and ``value_high`` are those of the binding target, in its unit.
+    """
+
+    device: str
+    parameter: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    reason: str | None
+    step_low: float
+    step_high: float
+    value_low: float | None
+    value_high: float | None
+    meets: bool
+    """Whether the fleet meets every target by value at both ends."""
+
+    def influence(self, value: float) -> float:
+        """Return how far the value of the binding target moves from ``value``, as a share of it."""
+        ends = [end for end in (self.value_low, self.value_high) if end is not None]
+        return max((abs(end - value) / abs(value) for end in ends if value), default=0.0)
+
+
+@dataclass(frozen=True)
+class Assumptions(Result):
+    """The assumed inputs of the recommended fleet, ranked by how far each moves the binding target.
+
+    ``inputs`` were simulated at the ends of their ranges, by ``simulations`` runs. Each of the ``others`` moves the
+    time of a representative step by at most ``others_step``.
+    """
+
+    target: str
+    value: float
+    unit: str
+    inputs: Sequence[AssumedInput]
+    others: int
+    others_step: float
+    simulations: int
 
 
 @dataclass(frozen=True)
@@ -234,14 +354,17 @@ class ClosestFleet(Result):
 
 @dataclass(frozen=True)
 class ChangeEffect(Result):
-    """The recommended fleet under a change of the load or of the speeds, and the cheapest fleet found for it.
+    """The recommended fleet under a change of load, speeds or lengths, and the cheapest fleet found for it.
 
-    Both are judged by ``goal``: with confidence if the recommended fleet meets the targets so, else by value.
+    ``prompt`` and ``output`` are factors on the tokens of each request. Both are judged by
+    ``goal``: with confidence if the recommended fleet meets the targets so, else by value.
     """
 
     change: str
     load: float
     speeds: Mapping[str, float]
+    prompt: float
+    output: float
     increases_load: bool
     goal: str
     still_meets: bool
@@ -266,6 +389,10 @@ class Explanation(Result):
     price_of_confidence: PriceOfConfidence | None
     next_cheapest: CheaperFleet | None
     changes: Sequence[ChangeEffect]
+    prices: Sequence[PriceEffect] = ()
+    """Empty unless the objective is the cost."""
+    assumptions: Assumptions | None = None
+    """None if no assumed input with a range can be varied."""
     closest: ClosestFleet | None
     search: Sequence[str]
     conflicts: Sequence[Conflict] = ()
@@ -292,11 +419,19 @@ class LoadPoint(Result):
     min_load: float | None
     meets: Meets
     keeps_up: bool
+    power_w: float
+    throughput_per_s: float
+    throughput_per_s_per_device: float
+    output_tokens_per_s_per_user: float | None
+    targets: Sequence[JudgedTarget]
 
 
 @dataclass(frozen=True)
 class LoadCurve(Result):
-    """A time (``of``) of the best fleet over the load; ``knee`` is the load from which it rises steeply."""
+    """A time (``of``) of a fleet over the load; ``knee`` is the load from which it rises steeply.
+
+    ``most`` is the largest of these loads at which the fleet meets every target by value.
+    """
 
     fleet: str
     of: str
@@ -304,6 +439,24 @@ class LoadCurve(Result):
     points: Sequence[LoadPoint]
     knee: float | None
     rule: str
+    most: float | None
+
+
+@dataclass(frozen=True)
+class RatePoint(Result):
+    """A fleet under a load: its output tokens per second and device, and per second and user.
+
+    ``on_frontier``: no other of the points is better in both. ``searched``: it is a fleet of the search, and not the
+    recommended one under another load.
+    """
+
+    fleet: str
+    load: float
+    per_device: float
+    per_user: float
+    meets: bool
+    searched: bool
+    on_frontier: bool
 
 
 @dataclass(frozen=True)
@@ -384,6 +537,8 @@ class PlanResult(Result):
     """The name of the time in ``simulated`` and in the charts."""
     front: Sequence[PlannedFleet]
     curve: LoadCurve | None
+    rates: Sequence[RatePoint]
+    """Empty where nothing generates several tokens."""
     search: SearchSummary
     notes: Sequence[str]
     simulated: Sequence[SimulatedFleet]

@@ -15,6 +15,7 @@ class CodePosition(TypedDict):
 
     file: str
     lines: tuple[int, ...]
+    columns: tuple[int, ...]
 
 
 @dataclass
@@ -66,7 +67,20 @@ class Launch:
         """Return the file of the first of these lines, and those of the lines that are in this file."""
         places = [self.program.place_of(line) for line in lines]
         file = places[0][0] if places else self.program.file
-        return {"file": file, "lines": tuple(sorted({line for name, line in places if name == file}))}
+        numbered = sorted(
+            {
+                (at, self.program.column_of(line))
+                for line, (name, at) in zip(lines, places, strict=True)
+                if name == file
+            },
+            key=lambda one: (one[0], one[1] or 0),
+        )
+        columns = {at: column for at, column in reversed(numbered) if column is not None}
+        return {
+            "file": file,
+            "lines": tuple(sorted({at for at, _ in numbered})),
+            "columns": tuple(columns[at] for at in sorted(columns)),
+        }
 
     def __str__(self) -> str:
         """Return the beginning of every message about the launch: kernel and device."""

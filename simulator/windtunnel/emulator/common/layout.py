@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -149,6 +149,10 @@ class Chunk:
         self.layout = layout_of(self.block, blocks)
         self.epochs = np.zeros(blocks, np.int32)
         """Barriers that each block has passed. It is replaced and never changed in place."""
+        self.global_epochs = self.epochs
+        """The same, of the barriers that order accesses of the grid's memory."""
+        self.flights: Any = None
+        """The asynchronous copies in flight (`races.flights.Flights`)."""
         self.interval = 0
         """Barriers that all threads of the chunk have passed together."""
         self.compares_stores = False

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from windtunnel.emulator.common.lanes import Lanes, Value
-from windtunnel.emulator.common.symbolic import SymbolicValue, materialise
+from windtunnel.emulator.common.symbolic import AffineValue, Ramp, SymbolicValue, materialise
 
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -29,6 +29,15 @@ expm1, log1p, cbrt = map(_elementwise, (np.expm1, np.log1p, np.cbrt))
 negative, absolute, minimum, maximum = map(_elementwise, (np.negative, np.absolute, np.fmin, np.fmax))
 power = pow = _elementwise(np.power)  # noqa: A001  the name it has in kernels
 atan2, hypot, fmod, copysign = map(_elementwise, (np.arctan2, np.hypot, np.fmod, np.copysign))
+
+
+rint, asinh, acosh, atanh, nextafter = map(_elementwise, (np.rint, np.arcsinh, np.arccosh, np.arctanh, np.nextafter))
+isfinite, signbit, ldexp = map(_elementwise, (np.isfinite, np.signbit, np.ldexp))
+lgamma, tgamma, erfinv, erfcinv, normcdf, j0, j1, y0, y1 = map(
+    _elementwise,
+    (special.gammaln, special.gamma, special.erfinv, special.erfcinv, special.ndtr, special.j0, special.j1,
+     special.y0, special.y1),
+)  # fmt: skip
 
 
 def logical_not(value: Value) -> Any:
@@ -165,6 +174,223 @@ def brev(value: Value) -> Any:
     return np.ascontiguousarray(flipped).view(value.dtype).reshape(value.shape)[()]
 
 
+# Numbers as C has them.
+
+
+def round(value: Value) -> Any:  # noqa: A001  the name it has in C
+    """Return the nearest whole number; halves are rounded away from zero."""
+    value = materialise(value)
+    return np.copysign(np.floor(np.abs(value) + value.dtype.type(0.5)), value)
+
+
+def remainder(a: Value, b: Value) -> Any:
+    """Return the remainder of the division of integers that truncates, as in C; 0 for a division by zero."""
+    a, b = materialise(a), materialise(b)
+    if a.dtype.kind == "f":
+        return np.asarray(a - np.rint(a / b) * b, a.dtype)[()]
+    return np.asarray(np.fmod(a, b))[()]
+
+
+def quotient(a: Value, b: Value) -> Any:
+    """Return the quotient of integers, truncated towards zero, as in C; 0 for a division by zero."""
+    a, b = materialise(a), materialise(b)
+    down = a // b
+    # The quotient rounded down is one too low where the signs differ and a remainder is left.
+    adds = (down * b != a) & ((a < 0) != (b < 0)) & (b != 0)
+    return np.asarray(down + adds.astype(down.dtype))[()]
+
+
+def _saturated(name: str) -> Any:
+    kind = np.dtype(name)
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+
+    def function(value: Value) -> Any:
+        wide = np.trunc(np.asarray(materialise(value)).astype(np.float64))
+        inside = np.where(np.isnan(wide), 0, wide)
+        # The largest integer of 64 bits is no float64, so limits are compared before the conversion.
+        converted = np.where(inside >= float(high), 0, np.where(inside <= float(low), 0, inside)).astype(kind)
+        converted = np.where(inside >= float(high), kind.type(high), converted)
+        return np.where(inside <= float(low), kind.type(low), converted)[()]
+
+    return function
+
+
+saturated_i8, saturated_i16, saturated_i32, saturated_i64 = map(_saturated, ("i1", "i2", "i4", "i8"))
+saturated_u8, saturated_u16, saturated_u32, saturated_u64 = map(_saturated, ("u1", "u2", "u4", "u8"))
+
+
+def _limited(name: str) -> Any:
+    kind = np.dtype(name)
+    low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+
+    def function(value: Value) -> Any:
+        array = np.asarray(materialise(value))
+        own = np.iinfo(array.dtype)
+        limited = np.clip(array, max(low, int(own.min)), min(high, int(own.max)))
+        return limited.astype(kind)[()]
+
+    return function
+
+
+limited_i8, limited_i16, limited_i32, limited_i64 = map(_limited, ("i1", "i2", "i4", "i8"))
+limited_u8, limited_u16, limited_u32, limited_u64 = map(_limited, ("u1", "u2", "u4", "u8"))
+
+
+def add_sat(a: Value, b: Value) -> Any:
+    """Return the sum of integers, limited to the range of their type."""
+    a, b = materialise(a), materialise(b)
+    info, total = np.iinfo(a.dtype), a + b
+    if a.dtype.kind == "u":
+        return np.where(total < a, a.dtype.type(info.max), total)[()]
+    wraps = ((a >= 0) == (b >= 0)) & ((total >= 0) != (a >= 0))
+    return np.where(wraps, np.where(a >= 0, a.dtype.type(info.max), a.dtype.type(info.min)), total)[()]
+
+
+def sub_sat(a: Value, b: Value) -> Any:
+    """Return the difference of integers, limited to the range of their type."""
+    a, b = materialise(a), materialise(b)
+    info, total = np.iinfo(a.dtype), a - b
+    if a.dtype.kind == "u":
+        return np.where(a < b, a.dtype.type(0), total)[()]
+    wraps = ((a >= 0) != (b >= 0)) & ((total >= 0) != (a >= 0))
+    return np.where(wraps, np.where(a >= 0, a.dtype.type(info.max), a.dtype.type(info.min)), total)[()]
+
+
+def high(a: Value, b: Value) -> Any:
+    """Return the high 64 bits of the product of two integers of 64 bits."""
+    a, b = np.asarray(materialise(a)), np.asarray(materialise(b))
+    x, y = a.astype(np.uint64), b.astype(np.uint64)
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    x_low, x_high, y_low, y_high = x & low, x >> half, y & low, y >> half
+    middle = x_high * y_low + (x_low * y_low >> half)
+    other = x_low * y_high + (middle & low)
+    top = x_high * y_high + (middle >> half) + (other >> half)
+    if a.dtype.kind == "i":
+        top = top - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
+    return top.astype(a.dtype)[()]
+
+
+def _bits(kind: Any) -> Any:
+    def function(value: Value) -> Any:
+        return np.ascontiguousarray(materialise(value)).view(kind).reshape(np.shape(value))[()]
+
+    return function
+
+
+as_i8, as_i16, as_i32, as_i64 = map(_bits, (np.int8, np.int16, np.int32, np.int64))
+as_u8, as_u16, as_u32, as_u64 = map(_bits, (np.uint8, np.uint16, np.uint32, np.uint64))
+as_f16, as_f32, as_f64 = map(_bits, (np.float16, np.float32, np.float64))
+
+
+def exp10(value: Value) -> Any:
+    """Return 10 to the power of a number."""
+    value = materialise(value)
+    return np.power(value.dtype.type(10), value)
+
+
+def rcbrt(value: Value) -> Any:
+    """Return the reciprocal of the cube root."""
+    value = materialise(value)
+    return value.dtype.type(1) / np.cbrt(value)
+
+
+def logb(value: Value) -> Any:
+    """Return the exponent of a number."""
+    value = materialise(value)
+    return np.floor(np.log2(np.abs(value)))
+
+
+def fdim(a: Value, b: Value) -> Any:
+    """Return the positive difference."""
+    a, b = materialise(a), materialise(b)
+    return np.maximum(a - b, a.dtype.type(0))
+
+
+def isnormal(value: Value) -> Any:
+    """Return whether a number is finite, and neither zero nor subnormal."""
+    value = materialise(value)
+    return np.isfinite(value) & (np.abs(value) >= np.finfo(value.dtype).smallest_normal)
+
+
+def _of_pi(function: Any) -> Any:
+    def scaled(value: Value) -> Any:
+        value = np.asarray(materialise(value))
+        return function(value.astype(np.float64) * np.pi).astype(value.dtype)[()]
+
+    return scaled
+
+
+sinpi, cospi, tanpi = map(_of_pi, (np.sin, np.cos, np.tan))
+
+
+def _by_pi(function: Any) -> Any:
+    def scaled(*values: Value) -> Any:
+        given = [np.asarray(materialise(value)) for value in values]
+        return (function(*(value.astype(np.float64) for value in given)) / np.pi).astype(given[0].dtype)[()]
+
+    return scaled
+
+
+asinpi, acospi, atanpi, atan2pi = map(_by_pi, (np.arcsin, np.arccos, np.arctan, np.arctan2))
+
+
+def _directed(towards: float | None) -> Any:
+    def function(value: Value) -> Any:
+        wide = np.asarray(materialise(value), np.float64)
+        near = wide.astype(np.float32)
+        target = np.float32(0.0 if towards is None else towards)
+        back = near.astype(np.float64)
+        beyond = np.abs(back) > np.abs(wide) if towards is None else (back < wide if towards > 0 else back > wide)
+        return np.where(beyond, np.nextafter(near, target), near)[()]
+
+    return function
+
+
+f32_rz, f32_ru, f32_rd = map(_directed, (None, np.inf, -np.inf))
+
+
+# Offsets of pointers.
+
+
+def linear(const: Any, *terms: Value) -> Any:
+    """Return ``const`` plus the sum of numbers times steps, without overflow; symbolic if all are."""
+    pairs = [(terms[i], int(terms[i + 1])) for i in range(0, len(terms), 2)]
+    if len(pairs) == 1 and isinstance(pairs[0][0], Ramp):
+        ramp, step = pairs[0]
+        return Ramp(ramp.start * step + int(const), ramp.size, ramp.step * step)
+    whole, rest, lanes = None, [], None
+    total = int(const)
+    for value, step in pairs:
+        if isinstance(value, AffineValue) and (lanes is None or value.lanes is lanes):
+            lanes, scaled = value.lanes, value.times(step)
+            whole = scaled if whole is None else whole.plus(scaled)
+        elif not isinstance(value, (np.ndarray, SymbolicValue)):
+            total += int(value) * step
+        else:
+            rest.append((value, step))
+    if whole is not None and not rest:
+        return whole.shifted(total)
+    result: Any = np.int64(total)
+    if whole is not None:
+        result = result + whole.wide()
+    for value, step in rest:
+        wide = value.wide() if isinstance(value, AffineValue) else np.asarray(value).astype(np.int64)
+        result = result + wide * np.int64(step)
+    return result
+
+
+def exact(value: Value) -> Any:
+    """Return an offset as i64, not symbolic."""
+    if isinstance(value, AffineValue):
+        return value.wide()
+    return np.asarray(value).astype(np.int64)[()]
+
+
+def divided(value: Value, by: Value) -> Any:
+    """Return an offset in larger units, rounded down."""
+    return exact(value) // np.int64(by)
+
+
 # Warps. All arrays below have one element for each active thread.
 
 
@@ -176,6 +402,11 @@ def lane(lanes: Lanes) -> Any:
 def warp_size(lanes: Lanes) -> Any:
     """Return the number of threads of a warp."""
     return np.int32(lanes.chunk.warp)
+
+
+def active(lanes: Lanes) -> Any:
+    """Return a bit for each active lane of the thread's warp."""
+    return vote_ballot(lanes, np.uint32(0), np.True_)
 
 
 def _warps(lanes: Lanes, mask: Value) -> np.ndarray:

@@ -229,8 +229,8 @@ class EmulatedContext(EmulatedDevice):
     ) -> None:
         """Enqueue a kernel and execute it. Raises LaunchError, or a finding."""
         self._catch_up()
-        arrays = [self.as_array(argument) for argument in arguments]
-        launch = KernelLaunch(function, grid, block, arguments, arrays, shared)
+        launch = KernelLaunch.of(self, function, grid, block, arguments, shared)
+        arguments, arrays = launch.arguments, launch.arrays
         target, costs = self._stream_or_default(stream), self.costs
         self.kernels.check(launch)
         self._migrate(target, arguments)

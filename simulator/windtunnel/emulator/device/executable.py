@@ -19,13 +19,14 @@ from windtunnel.emulator.device.number_formats import adapt_numbers, first_missi
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, SharedArray
 from windtunnel.emulator.lockstep.barriers import LockstepStalledError
 from windtunnel.emulator.lockstep.compiler import LockstepKernel, compile_lockstep
+from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.emulator.races.shadow_memory import ShadowMemory
 from windtunnel.emulator.threads.launch import ThreadKernel
 from windtunnel.language import ir
 from windtunnel.language.infer import infer
 from windtunnel.language.specialise import specialised
-from windtunnel.language.types import Array, Scalar, Type
+from windtunnel.language.types import Array, Scalar
 from windtunnel.runtime.interface import Dims
 
 CHUNK_THREADS = 1 << 15
@@ -64,11 +65,16 @@ class Executable:
     def __init__(self, function: Callable[..., Any], numbers: Numbers | None = None) -> None:
         self.function = function
         self.numbers = numbers or Numbers()
-        self._compiled: dict[tuple[Type, ...], CompiledKernel] = {}
+        self._compiled: dict[tuple[Any, ...], CompiledKernel] = {}
         self._missing_types: dict[int, tuple[Scalar, int] | None] = {}
 
-    def specialised(self, arguments: Sequence[Any]) -> CompiledKernel:
-        """Return the kernel compiled for arguments of these types. Raises KernelError."""
+    def specialised(self, arguments: Sequence[Any], typed: ir.Program | None = None) -> CompiledKernel:
+        """Return the kernel compiled for arguments of these types. Raises KernelError.
+
+        ``typed`` is the tree of a kernel of another language, which has its types and the sizes of its arrays already.
+        """
+        if typed is not None:
+            return self._translated(typed)
         program, types = specialised(self.function, arguments)
         key = tuple(types.values())
         kernel = self._compiled.get(key)
@@ -76,6 +82,14 @@ class Executable:
             lockstep = compile_lockstep(adapt_numbers(infer(program, types), self.numbers))
             kernel = CompiledKernel(lockstep, ThreadKernel(lockstep.program, lockstep.written))
             self._compiled[key] = kernel
+        return kernel
+
+    def _translated(self, typed: ir.Program) -> CompiledKernel:
+        key = (id(typed),)
+        kernel = self._compiled.get(key)
+        if kernel is None:
+            lockstep = compile_lockstep(adapt_numbers(typed, self.numbers))
+            kernel = self._compiled[key] = CompiledKernel(lockstep, ThreadKernel(lockstep.program, lockstep.written))
         return kernel
 
     def first_missing_type(self, kernel: CompiledKernel) -> tuple[Scalar, int] | None:
@@ -232,6 +246,9 @@ def _run_lockstep(
     with np.errstate(all="ignore"):
         for first in range(0, blocks, step):
             chunk = Chunk(launch, first, min(step, blocks - first))
+            chunk.flights = Flights()
+            for array in arrays.values():
+                array.copies.clear()
             own: dict[str, LockstepArray] = {
                 name: (SharedArray if declared.space == "shared" else LocalArray)(
                     launch, with_size(declared, shared_bytes), chunk, checked=checked

@@ -22,8 +22,7 @@ _DIRECTIONS = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}
 
 def launch_of(device: EmulatedDevice, node: Node) -> KernelLaunch:
     """Return the launch that a node is."""
-    arrays = [device.as_array(argument) for argument in node.arguments]
-    return KernelLaunch(node.function, node.grid, node.block, node.arguments, arrays, node.shared)
+    return KernelLaunch.of(device, node.function, node.grid, node.block, node.arguments, node.shared)
 
 
 class Replay:

@@ -19,7 +19,7 @@ from windtunnel.emulator.device.occupancy import exceeded_registers, resident_bl
 from windtunnel.emulator.device.tracked_memory import CodeLine, StreamClock
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.language import ir
-from windtunnel.language.source import by_thread
+from windtunnel.language.source import CompiledSource, by_thread
 from windtunnel.language.stencil import launch_mismatch
 from windtunnel.language.types import Scalar
 from windtunnel.runtime.buffers import Buffer
@@ -44,6 +44,25 @@ class KernelLaunch:
     arguments: Sequence[Any]
     arrays: Sequence[Any]
     shared: int
+    typed: ir.Program | None = None
+    """The tree of a kernel of another language."""
+
+    @classmethod
+    def of(
+        cls, device: EmulatedDevice, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], shared: int
+    ) -> KernelLaunch:
+        """Return a launch; a kernel of another language has arguments of its own for those given."""
+        arrays = [device.as_array(argument) for argument in arguments]
+        typed = None
+        if isinstance(function.function, CompiledSource):
+            typed = function.function.typed(arrays, shared)
+            adapted = function.function.adapted(arrays, shared)
+            arguments = [
+                arguments[number] if number is not None and isinstance(arguments[number], Buffer) else value
+                for number, value in adapted
+            ]
+            arrays = [value for _, value in adapted]
+        return cls(function, grid, block, arguments, arrays, shared, typed)
 
     @property
     def blocks(self) -> int:
@@ -84,12 +103,13 @@ class Kernels:
         if function.registers:
             problem = exceeded_registers(device.device, launch.block, function.registers)
         if problem is None and executable is not None:
-            kernel = executable.specialised(launch.arrays)
+            kernel = executable.specialised(launch.arrays, launch.typed)
             missing = executable.first_missing_type(kernel)
             if missing is not None:
                 raise self._missing_type_error(function, kernel.program, *missing)
             limit = device.info.limits.shared_bytes
-            shared = kernel.shared_bytes + launch.shared
+            # A kernel in C declares its dynamic shared memory with the size that the launch gives.
+            shared = kernel.shared_bytes + (launch.shared if launch.typed is None else 0)
             problem = f"{shared:,} bytes of shared memory, of at most {limit:,}" if shared > limit else None
             self._check_grid_barrier(launch, kernel, shared)
             problem = problem or launch_mismatch(kernel.program, launch.grid, launch.block, launch.arrays)
@@ -108,7 +128,7 @@ class Kernels:
     def compiled(self, launch: KernelLaunch) -> CompiledKernel | None:
         """Return the compiled kernel of a launch that was checked; None for a function of whole arrays."""
         executable = self._executables[launch.function]
-        return None if executable is None else executable.specialised(launch.arrays)
+        return None if executable is None else executable.specialised(launch.arrays, launch.typed)
 
     def execute(self, launch: KernelLaunch, stream: StreamClock | None, where: CodeLine | None = None) -> None:
         """Execute a launch that was checked. Raises a finding; MissingSync only after the execution.

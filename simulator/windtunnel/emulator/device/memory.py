@@ -66,6 +66,12 @@ class EmulatedMemory:
         if isinstance(self.uninitialised, bool):
             self.uninitialised = np.full(self.size // itemsize, self.uninitialised)
             self.uninitialised[: self._written_bytes // itemsize] = False
+        elif len(self.uninitialised) != self.size // itemsize:
+            # Another kernel has accessed elements of another size. One is uninitialised if a byte of it is.
+            known = self.size // max(len(self.uninitialised), 1)
+            of_bytes = np.repeat(self.uninitialised, known)[: self.size // itemsize * itemsize]
+            of_bytes = np.pad(of_bytes, (0, self.size // itemsize * itemsize - len(of_bytes)))
+            self.uninitialised = np.asarray(of_bytes.reshape(-1, itemsize).any(axis=1))
         return self.uninitialised
 
     def copy_initialisation(self, other: EmulatedMemory, size: int) -> None:

@@ -24,7 +24,17 @@ from windtunnel.emulator.common.symbolic import (
     each_position,
     materialise,
 )
-from windtunnel.emulator.races.findings import ATOMIC, READ, WRITE, out_of_bounds, uninitialised_element
+from windtunnel.emulator.races.findings import (
+    ATOMIC,
+    OF_BLOCK,
+    READ,
+    WRITE,
+    AccessReport,
+    out_of_bounds,
+    race,
+    uninitialised_element,
+)
+from windtunnel.emulator.races.flights import Copies, check_flights
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.emulator.races.shadow_memory import ShadowMemory
 from windtunnel.language import ir
@@ -49,6 +59,10 @@ class LockstepArray:
         """Records the accessed elements, for work of other streams."""
         self.shadow: ShadowMemory | None = None
         """The records for race detection; None if no two threads can race in this array."""
+        self.scopes: np.ndarray | None = None
+        """For each element the last thread that changed it atomically in its block only, and the line; -1 for none."""
+        self.copies: list[Copies] = []
+        """The asynchronous copies in flight that read or write elements."""
 
     def side(self, number: int) -> np.int32:
         """Return the length of a side."""
@@ -56,11 +70,13 @@ class LockstepArray:
 
     # What a kernel does with it.
 
-    def load(self, lanes: Lanes, line: int, *indices: Value) -> Value:
-        """Return elements. Raises OutOfBounds, UninitializedRead or DataRace."""
+    def load(self, lanes: Lanes, line: int, *indices: Value, copied: bool = False) -> Value:
+        """Return elements. Raises OutOfBounds, UninitializedRead (unless they are only ``copied``) or DataRace."""
         position = self.position(lanes, line, indices)
-        if self.uninitialised is not None:
+        if self.uninitialised is not None and not copied:
             self._check_initialised(lanes, line, position)
+        if self.copies:
+            check_flights(self, READ, each_position(position, lanes.size), lanes.identities, line)
         if self.recorder is not None:
             self.recorder.mark(READ, position)
         if self.shadow is not None:
@@ -73,6 +89,8 @@ class LockstepArray:
     def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
         """Set elements; if several threads set one, the last one's value remains. Raises OutOfBounds or DataRace."""
         position, value = self.position(lanes, line, indices), materialise(value)
+        if self.copies:
+            check_flights(self, WRITE, each_position(position, lanes.size), lanes.identities, line)
         if self.recorder is not None:
             self.recorder.mark(WRITE, position)
         if self.shadow is not None:
@@ -89,8 +107,17 @@ class LockstepArray:
         if self.uninitialised is not None:
             self._mark_initialised(lanes, position)
 
-    def atomic(self, lanes: Lanes, line: int, op: str, values: Sequence[Value], used: bool, *indices: Value) -> Value:
-        """Change elements, one thread after another.
+    def atomic(
+        self,
+        lanes: Lanes,
+        line: int,
+        op: str,
+        values: Sequence[Value],
+        used: bool,
+        *indices: Value,
+        of_block: bool = False,
+    ) -> Value:
+        """Change elements, one thread after another; ``of_block``: atomically among the threads of a block only.
 
         Returns the values before the change, or None if they are not ``used``. Raises OutOfBounds, UninitializedRead or
         DataRace.
@@ -98,6 +125,10 @@ class LockstepArray:
         position = self.position(lanes, line, indices)
         if self.uninitialised is not None and op != "exch":
             self._check_initialised(lanes, line, position)
+        if of_block or self.scopes is not None:
+            self._check_scope(lanes, line, each_position(position, lanes.size), of_block=of_block)
+        if self.copies:
+            check_flights(self, ATOMIC, each_position(position, lanes.size), lanes.identities, line)
         if self.recorder is not None:
             self.recorder.mark(ATOMIC, position)
         if self.uninitialised is not None:
@@ -110,6 +141,32 @@ class LockstepArray:
             self.shadow.change(self, lanes, line, position, old_values != operands[0] if op == "cas" else None)
         lanes.chunk.changes += not np.array_equal(before, self.flat[positions])
         return old_values
+
+    def _check_scope(self, lanes: Lanes, line: int, positions: np.ndarray, *, of_block: bool) -> None:
+        """Raise DataRace if atomic operations of two blocks meet, one of which is atomic in its block only."""
+        if not self.launch.checked:
+            return
+        if self.scopes is None:
+            self.scopes = np.full((2, self.flat.size), -1, np.int64)
+        threads, size = lanes.identities, lanes.chunk.threads
+        for recorded in (False, True):
+            if recorded and of_block:
+                self.scopes[0, positions], self.scopes[1, positions] = threads, line
+            others = self.scopes[0, positions]
+            met = np.flatnonzero((others >= 0) & (others // size != threads // size))
+            if len(met):
+                at = int(met[0])
+                place = int(positions[at])
+                later = AccessReport(int(threads[at]), ATOMIC, line)
+                earlier = AccessReport(int(others[at]), OF_BLOCK, int(self.scopes[1, place]))
+                raise race(self.launch, self.name, self.index_of(place), later, earlier)
+
+    def begin_copy(self, lanes: Lanes, line: int, writes: bool, *indices: Value) -> None:
+        """Record that an asynchronous copy of each thread reads or writes an element from now on."""
+        positions = each_position(self.position(lanes, line, indices), lanes.size)
+        if not self.launch.checked:
+            return
+        lanes.chunk.flights.begin(self, positions, lanes.identities, line, writes=writes)
 
     # What its kinds differ in.
 

@@ -6,8 +6,12 @@ import numpy as np
 
 from windtunnel.core.errors import BarrierDivergence
 from windtunnel.emulator.common.lanes import Lanes, Value
+from windtunnel.emulator.common.layout import Chunk
 from windtunnel.emulator.common.symbolic import materialise
-from windtunnel.emulator.races.findings import uninitialised_variable
+from windtunnel.emulator.races.findings import failed, uninitialised_variable
+
+_OF_SHARED, _OF_GLOBAL = ("block", "grid", "block.shared"), ("block", "grid", "block.global")
+"""The barriers that order accesses of a block's shared memory, and of the grid's memory."""
 
 
 class LockstepStalledError(Exception):
@@ -55,13 +59,21 @@ def barrier(lanes: Lanes, line: int, scope: str) -> None:
     if scope.startswith("fence"):
         return
     if lanes.selection is None:
-        chunk.epochs = chunk.epochs + 1
-        chunk.interval += 1
+        _passed(chunk, scope, 1)
+        chunk.interval += scope in _OF_SHARED
         return
     arrived = np.bincount(lanes.blocks, minlength=chunk.blocks)
-    if not np.all(((arrived == 0) & (scope == "block")) | (arrived == chunk.threads)):
+    if not np.all(((arrived == 0) & (scope != "grid")) | (arrived == chunk.threads)):
         raise _divergence(lanes, line, arrived)
-    chunk.epochs = chunk.epochs + (arrived > 0).astype(np.int32)
+    _passed(chunk, scope, (arrived > 0).astype(np.int32))
+
+
+def _passed(chunk: Chunk, scope: str, blocks: int | np.ndarray) -> None:
+    """Record that blocks have passed a barrier."""
+    if scope in _OF_SHARED:
+        chunk.epochs = chunk.epochs + blocks
+    if scope in _OF_GLOBAL:
+        chunk.global_epochs = chunk.global_epochs + blocks
 
 
 def _divergence(lanes: Lanes, line: int, arrived: np.ndarray) -> BarrierDivergence:
@@ -90,3 +102,12 @@ def check_assigned(lanes: Lanes, line: int, name: str, assigned: Value) -> None:
     bad = np.flatnonzero(~np.atleast_1d(np.asarray(materialise(assigned), np.bool_)))
     if len(bad) and launch.checked:
         raise uninitialised_variable(launch, name, int(lanes.identities[bad[0]]), line)
+
+
+def require(lanes: Lanes, line: int, condition: Value, finding: str, message: str) -> None:
+    """Raise a finding if a condition does not hold for all threads."""
+    holds = np.broadcast_to(np.asarray(materialise(condition)), lanes.size)
+    if holds.all():
+        return
+    first = int(np.flatnonzero(~holds)[0])
+    raise failed(lanes.chunk.launch, finding, message, int(lanes.identities[first]), line, int((~holds).sum()) - 1)

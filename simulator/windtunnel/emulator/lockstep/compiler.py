@@ -29,9 +29,10 @@ from windtunnel.emulator.common.lanes import (
     take,
     take_copy,
 )
+from windtunnel.emulator.common.printing import print_lines
 from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
 from windtunnel.emulator.common.spin_loops import exit_variables, polled_reads
-from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require_warp
+from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require, require_warp
 from windtunnel.emulator.lockstep.infinite_loops import LoopStateTracker
 from windtunnel.language import definite_assignment, flow, ir
 from windtunnel.language.places import global_index, private
@@ -41,7 +42,7 @@ HELPERS: Mapping[str, object] = {
     "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "select_values": select_values,
     "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
     "take_copy": take_copy, "m": mathematics, "require_warp": require_warp, "LoopStateTracker": LoopStateTracker,
-    "check_assigned": check_assigned,
+    "check_assigned": check_assigned, "require": require, "print_lines": print_lines,
 }  # fmt: skip
 _OPERATORS = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 
@@ -217,12 +218,31 @@ class LockstepGenerator(Writer):
                 self.emit(f"{frame.lanes}.chunk.leave({frame.lanes})")
             case ir.Declare():
                 pass  # allocated before the kernel runs
+            case ir.Require():
+                condition = self.value(statement.condition, frame)
+                arguments = f"{condition}, {statement.finding!r}, {statement.message!r}"
+                self.emit(f"require({frame.lanes}, {statement.line}, {arguments})")
+            case ir.Flight():
+                self._flight(statement, frame)
+            case ir.Print():
+                numbers = ", ".join(self.value(number, frame) for number in statement.numbers)
+                self.emit(f"print_lines({frame.lanes}, {statement.form!r}, {list(statement.texts)!r}, [{numbers}])")
             case ir.If():
                 self._if(statement, frame)
             case ir.While():
                 self._while(statement, frame)
             case _:
                 raise AssertionError(f"{statement} is not lowered")
+
+    def _flight(self, statement: ir.Flight, frame: Frame) -> None:
+        if statement.what == "commit":
+            self.emit(f"{frame.lanes}.chunk.flights.commit({frame.lanes}.identities.tolist())")
+        elif statement.what == "wait":
+            self.emit(f"{frame.lanes}.chunk.flights.wait({frame.lanes}.identities, {statement.left})")
+        else:
+            indices = ", ".join(self.value(index, frame) for index in statement.indices)
+            arguments = f"{frame.lanes}, {statement.line}, {statement.what == 'write'}, {indices}"
+            self.emit(f"a_{statement.array}.begin_copy({arguments})")
 
     def _if(self, statement: ir.If, frame: Frame) -> None:
         condition = self.value(statement.condition, frame)
@@ -330,7 +350,8 @@ class LockstepGenerator(Writer):
                 return f"a_{e.array}.side({e.side})"
             case ir.Load():
                 indices = [self.value(index, frame) for index in e.indices]
-                return self._emit_temporary(f"a_{e.array}.load({frame.lanes}, {e.line}, {', '.join(indices)})")
+                arguments = ", ".join([frame.lanes, str(e.line), *indices, *(["copied=True"] if e.copied else [])])
+                return self._emit_temporary(f"a_{e.array}.load({arguments})")
             case ir.Atomic():
                 return self._emit_temporary(self.atomic(e, frame, used=True))
             case ir.Binary():
@@ -374,7 +395,7 @@ class LockstepGenerator(Writer):
         values = [self.value(value, frame) for value in e.values]
         indices = [self.value(index, frame) for index in e.indices]
         arguments = f"{frame.lanes}, {e.line}, {e.op!r}, [{', '.join(values)}], {used}, {', '.join(indices)}"
-        return f"a_{e.array}.atomic({arguments})"
+        return f"a_{e.array}.atomic({arguments}{', of_block=True' if e.of_block else ''})"
 
     def _index(self, e: ir.Index, frame: Frame) -> str:
         if e.what in ("thread", "block"):
@@ -470,7 +491,7 @@ def _synchronises_warp(node: ir.Stmt | ir.Expr) -> bool:
     if isinstance(node, ir.Stmt):
         is_barrier = isinstance(node, ir.Barrier) and node.scope == "warp"
         return is_barrier or any(map(_synchronises_warp, ir.expressions(node)))
-    return isinstance(node, ir.Warp) and node.op not in ("lane", "warp_size")
+    return isinstance(node, ir.Warp) and node.op not in ("lane", "warp_size", "active")
 
 
 def _is_guarded(e: ir.Expr) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from windtunnel.core.errors import DataRace, Deadlock, OutOfBounds, UninitializedRead
+from windtunnel.core import errors
+from windtunnel.core.errors import DataRace, Deadlock, Finding, OutOfBounds, UninitializedRead
 from windtunnel.emulator.common.launch import Launch
 
 READ, WRITE, ATOMIC, FAILED = "reads", "writes", "atomically changes", "atomically compares"
 """The kinds of access, as they stand in messages. The last is a compare-and-swap that did not find the value."""
+OF_BLOCK = "atomically (in the scope of its block) changes"
+"""The kind of an atomic operation that is one among the threads of its block only."""
 _ACROSS_BLOCKS = (
     "threads of two blocks are ordered only by a fence with an atomic operation, a grid barrier or another launch"
 )
@@ -47,6 +50,23 @@ def race(
     )
 
 
+def in_flight(
+    launch: Launch, array: str, index: int | tuple[int, ...], access: AccessReport, copy: AccessReport
+) -> DataRace:
+    """Return the finding that an access meets an asynchronous copy that is in flight."""
+    threads = {line: launch.thread(one.thread) for one in (access, copy) for line in [one.line]}
+    return DataRace(
+        f"{launch}: data race on element {index} of '{array}': {launch.describe_thread(access.thread)} {access.kind} "
+        f"it at {launch.describe_line(access.line)}, while an asynchronous copy that "
+        f"{launch.describe_thread(copy.thread)} began at {launch.describe_line(copy.line)} {copy.kind} it; nothing "
+        "waits for the copy before",
+        **launch.position_of(access.line, copy.line),
+        array=array,
+        index=index,
+        threads=tuple(threads.values()),
+    )
+
+
 def out_of_bounds(
     launch: Launch, array: str, shape: Sequence[int], index: tuple[int, ...], thread: int, line: int, others: int = 0
 ) -> OutOfBounds:
@@ -81,8 +101,7 @@ def uninitialised_variable(launch: Launch, name: str, thread: int, line: int) ->
     return UninitializedRead(
         f"{launch}: uninitialised variable: {launch.describe_thread(thread)} reads '{name}' at "
         f"{launch.describe_line(line)} before any assignment",
-        file=launch.program.file,
-        lines=(line,),
+        **launch.position_of(line),
         threads=(launch.thread(thread),),
     )
 
@@ -95,6 +114,16 @@ def infinite_loop(launch: Launch, thread: int, line: int, others: int = 0) -> De
         **launch.position_of(line),
         threads=(launch.thread(thread),),
     )
+
+
+def failed(launch: Launch, finding: str, message: str, thread: int, line: int, others: int = 0) -> Finding:
+    """Return the finding of a class that a thread, and ``others`` more, break a condition of the kernel."""
+    made: Finding = getattr(errors, finding)(
+        f"{launch}: {message}, at {launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
+        **launch.position_of(line),
+        threads=(launch.thread(thread),),
+    )
+    return made
 
 
 def _and_others(count: int) -> str:

@@ -227,7 +227,8 @@ class ShadowMemory:
             return
         if benign and self._values is None:
             self._values = array.flat.copy()
-        access = Access(lanes, line, position, chunk.epochs, chunk.warp_epochs)
+        epochs = chunk.epochs if self.own else chunk.global_epochs
+        access = Access(lanes, line, position, epochs, chunk.warp_epochs)
         if self.own and chunk.interval != self._interval:
             # A barrier of all threads orders everything before it before everything after it.
             self._interval, self._replays, self._logged_positions = chunk.interval, False, 0

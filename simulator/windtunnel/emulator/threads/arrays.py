@@ -15,6 +15,7 @@ from windtunnel.emulator.common.layout import index_in
 from windtunnel.emulator.races.findings import (
     ATOMIC,
     FAILED,
+    OF_BLOCK,
     READ,
     WRITE,
     AccessReport,
@@ -22,6 +23,7 @@ from windtunnel.emulator.races.findings import (
     race,
     uninitialised_element,
 )
+from windtunnel.emulator.races.flights import Copies, Flights, check_flights
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.emulator.threads.clocks import Clock, ClockedAccess, Releases
 
@@ -34,6 +36,9 @@ class Accessor(Protocol):
 
     id: int
     clock: Clock
+    global_clock: Clock
+    """Its clock for the grid's memory: another one if barriers order shared memory or the grid's memory alone."""
+    flights: Flights
     changes: int
     """Elements whose value the thread has changed."""
     trace: array[int] | None
@@ -138,6 +143,7 @@ class ThreadArray:
         memory: The records of its memory; None if no two threads access the same element of it.
         checked: Whether races are detected.
         recorder: Records the accessed elements, for work of other streams.
+        is_shared: Whether it is in a block's shared memory.
     """
 
     def __init__(
@@ -152,7 +158,13 @@ class ThreadArray:
         memory: MemoryRange | None = None,
         checked: bool = False,
         recorder: FootprintRecorder | None = None,
+        is_shared: bool = False,
     ) -> None:
+        self.is_shared = is_shared
+        self.scopes: dict[int, tuple[int, int]] = {}
+        """For each element the last thread that changed it atomically in its block only, and the line."""
+        self.copies: list[Copies] = []
+        """The asynchronous copies in flight that read or write elements."""
         self.launch, self.name, self.shape, self.flat = launch, name, tuple(shape), flat
         self.number, self.uninitialised, self.memory = number, uninitialised, memory
         self.checked, self.recorder = checked, recorder
@@ -164,10 +176,12 @@ class ThreadArray:
 
     # What a thread does with it.
 
-    def load(self, thread: Accessor, line: int, *indices: Any) -> Any:
-        """Return an element. Raises OutOfBounds, UninitializedRead or DataRace."""
+    def load(self, thread: Accessor, line: int, *indices: Any, copied: bool = False) -> Any:
+        """Return an element. Raises OutOfBounds, UninitializedRead (unless it is only ``copied``) or DataRace."""
         at = self._position(thread, line, indices)
-        if self.uninitialised is not None and self.uninitialised[at]:
+        if self.copies:
+            check_flights(self, READ, np.array([at]), np.array([thread.id]), line)
+        if self.uninitialised is not None and self.uninitialised[at] and not copied:
             raise uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
         if self.recorder is not None:
             self.recorder.mark(READ, at)
@@ -185,6 +199,8 @@ class ThreadArray:
         """Set an element. Raises OutOfBounds or DataRace."""
         at = self._position(thread, line, indices)
         flat, memory = self.flat, self.memory
+        if self.copies:
+            check_flights(self, WRITE, np.array([at]), np.array([thread.id]), line)
         if self.recorder is not None:
             self.recorder.mark(WRITE, at)
         if memory is None:
@@ -201,9 +217,15 @@ class ThreadArray:
         if self.uninitialised is not None:
             self.uninitialised[at] = False
 
-    def atomic(self, thread: Accessor, line: int, op: str, values: Sequence[Any], *indices: Any) -> Any:
+    def atomic(
+        self, thread: Accessor, line: int, op: str, values: Sequence[Any], *indices: Any, of_block: bool = False
+    ) -> Any:
         """Change an element and return the value before. Raises OutOfBounds, UninitializedRead or DataRace."""
         at = self._position(thread, line, indices)
+        if (of_block or self.scopes) and self.checked:
+            self._check_scope(thread, line, at, of_block=of_block)
+        if self.copies:
+            check_flights(self, ATOMIC, np.array([at]), np.array([thread.id]), line)
         if self.uninitialised is not None:
             if op != "exch" and self.uninitialised[at]:
                 raise uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
@@ -219,7 +241,7 @@ class ThreadArray:
                 releases = memory.releases.get(at)
                 if releases is None:
                     releases = memory.releases[at] = Releases()
-                releases.apply(thread.clock, acquires_only=failed)
+                releases.apply(self._clock(thread), acquires_only=failed)
             if thread.loops:
                 thread.record_poll(PolledRead(self, at, before, line))
             if thread.trace is not None:
@@ -228,6 +250,22 @@ class ThreadArray:
         if memory is not None and before != flat[at]:
             memory.record_change(at, thread, line)
         return before
+
+    def _check_scope(self, thread: Accessor, line: int, at: int, *, of_block: bool) -> None:
+        """Raise DataRace if atomic operations of two blocks meet, one of which is atomic in its block only."""
+        last = self.scopes.get(at)
+        if last is not None and self.launch.block_of(last[0]) != self.launch.block_of(thread.id):
+            reports = AccessReport(thread.id, ATOMIC, line), AccessReport(last[0], OF_BLOCK, last[1])
+            raise race(self.launch, self.name, self.index_of(at), *reports)
+        if of_block:
+            self.scopes[at] = (thread.id, line)
+
+    def begin_copy(self, thread: Accessor, line: int, writes: bool, *indices: Any) -> None:
+        """Record that an asynchronous copy of the thread reads or writes an element from now on."""
+        positions = np.array([self._position(thread, line, indices)])
+        if not self.launch.checked:
+            return
+        thread.flights.begin(self, positions, np.array([thread.id]), line, writes=writes)
 
     # Races.
 
@@ -245,7 +283,7 @@ class ThreadArray:
         """
         if line in self.launch.program.benign_lines:
             return
-        clock = thread.clock
+        clock = self._clock(thread)
         record = self._record_of(at)
         access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, kind)
         current = record.current
@@ -270,6 +308,10 @@ class ThreadArray:
                 current.reads_to_prune = 2 * len(current.reads) + _READS_TO_PRUNE
         else:
             (current.atomics if kind == ATOMIC else current.failed)[clock.thread] = access
+
+    def _clock(self, thread: Accessor) -> Clock:
+        """Return the thread's clock for memory of the array's space."""
+        return thread.clock if self.is_shared else thread.global_clock
 
     def _check_write(self, clock: Clock, record: _ElementRecord, at: int, access: ClockedAccess, value: Any) -> None:
         strict, leads = self.launch.strict, True

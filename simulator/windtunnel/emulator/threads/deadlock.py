@@ -185,7 +185,12 @@ class _WaitGraph:
         """Return what a thread waits for, as the end of a sentence."""
         launch = self.launch
         if thread.arrival is not None:
-            barriers = {"block": "at the barrier", "grid": "at the grid barrier", "warp": "at the warp barrier"}
+            barriers = {
+                "block": "at the barrier",
+                **dict.fromkeys(("block.shared", "block.global", "block.none"), "at the barrier"),
+                "grid": "at the grid barrier",
+                "warp": "at the warp barrier",
+            }
             where = barriers.get(thread.arrival.kind, "for its warp")
             missing = [self.live[other] for other in self.edges[thread.id]]
             rest = f", which {launch.describe_thread(missing[0].id)} has not reached" if missing else ""

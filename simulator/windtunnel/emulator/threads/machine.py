@@ -54,6 +54,8 @@ class Machine(LaunchState):
         sized: Callable[[ir.Declare], ir.Declare],
     ) -> None:
         super().__init__(launch, ready, resident, traced=traced)
+        scopes = {one.scope for one in ir.walk(program.program.body) if isinstance(one, ir.Barrier)}
+        self.splits_barriers = any(scope.startswith("block.") for scope in scopes)
         self._program, self._arrays, self._scalars, self._checked = program, dict(arrays), scalars, checked
         self._at_grid_barrier: list[Thread] = []
         self._sized = sized
@@ -131,6 +133,7 @@ class Machine(LaunchState):
                 uninitialised=np.ones(size, bool) if self._checked else None,
                 memory=MemoryRange() if is_shared else None,
                 checked=is_shared and self._checked,
+                is_shared=is_shared,
             )
         return arrays
 
@@ -172,7 +175,7 @@ class Machine(LaunchState):
     # Barriers.
 
     def _arrive(self, thread: Thread, arrival: BarrierArrival) -> None:
-        if arrival.kind == "block":
+        if arrival.kind.startswith("block"):
             thread.block.arrived.append(thread)
             self._check_barrier(thread.block)
         elif arrival.kind == "grid":
@@ -190,8 +193,13 @@ class Machine(LaunchState):
         if block.ended or len(lines) > 1:
             counts = (len(block.arrived), self.threads)
             raise divergence_error(self.launch, block.arrived, block.ended, "the barrier", "of a block", counts)
-        block.interval += 1
-        clocks.barrier(block.number, block.interval, (thread.clock for thread in block.arrived))
+        kind = block.arrived[0].arrival.kind if block.arrived[0].arrival is not None else "block"
+        if kind in ("block", "block.shared"):
+            block.interval += 1
+            clocks.barrier(block.number, block.interval, (thread.clock for thread in block.arrived))
+        if self.splits_barriers and kind in ("block", "block.global"):
+            block.global_interval += 1
+            clocks.barrier(block.number, block.global_interval, (thread.global_clock for thread in block.arrived))
         block.arrived, arrived = [], block.arrived
         self._resume(arrived)
 
@@ -199,11 +207,14 @@ class Machine(LaunchState):
         if len(self._at_grid_barrier) < self.blocks * self.threads:
             return
         arrived, self._at_grid_barrier = self._at_grid_barrier, []
-        known = clocks.join(thread.clock.release() for thread in arrived)
         for block in self.live.values():
             block.interval += 1
-        for thread in arrived:
-            thread.clock.known, thread.clock.interval = known, thread.block.interval
+            block.global_interval += 1
+        for number, column in enumerate(zip(*(thread.clocks for thread in arrived), strict=True)):
+            known = clocks.join(clock.release() for clock in column)
+            for thread, clock in zip(arrived, column, strict=True):
+                clock.known = known
+                clock.interval = thread.block.global_interval if number else thread.block.interval
         self._resume(arrived)
 
     def _check_warp(self, thread: Thread) -> None:
@@ -222,7 +233,8 @@ class Machine(LaunchState):
             ):
                 continue
             if arrival.kind == "warp":
-                clocks.synchronise(other.clock for other in named)
+                for column in zip(*(other.clocks for other in named), strict=True):
+                    clocks.synchronise(column)
             else:
                 exchange(named, arrival.kind, width)
             thread.block.waiting_for_warp -= len(named)

@@ -16,6 +16,7 @@ import numpy as np
 
 from windtunnel.emulator.common import mathematics
 from windtunnel.emulator.common.lanes import convert
+from windtunnel.emulator.common.printing import print_line
 from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
 from windtunnel.emulator.common.spin_loops import exit_variables, spin_state
 from windtunnel.language import ir
@@ -45,7 +46,7 @@ class BarrierArrival:
     @property
     def is_of_warp(self) -> bool:
         """Whether the thread waits for its warp."""
-        return self.kind not in ("block", "grid")
+        return not self.kind.startswith(("block", "grid"))
 
 
 WAIT = object()
@@ -85,7 +86,7 @@ def compile_thread(program: ir.Program, stored: set[str], *, every_access: bool)
     source = generator.source()
     helpers = {
         "np": np, "m": mathematics, "convert": convert, "counted": counted, "WAIT": WAIT,
-        "BarrierArrival": BarrierArrival,
+        "BarrierArrival": BarrierArrival, "print_line": print_line,
     }  # fmt: skip
     names: dict[str, Any] = {**helpers, **generator.constants}
     # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
@@ -129,6 +130,7 @@ class _Generator(Writer):
         self.block(body)
         self.depth -= 1
 
+    # Long: one case for each kind of statement.
     def statement(self, statement: ir.Stmt) -> None:
         """Emit a statement."""
         match statement:
@@ -147,6 +149,21 @@ class _Generator(Writer):
                 self._barrier(statement)
             case ir.Declare():
                 pass  # allocated before the thread runs
+            case ir.Require():
+                condition = self.value(statement.condition)
+                arguments = f"{statement.line}, {statement.finding!r}, {statement.message!r}"
+                self.emit(f"if not {condition}: thread.fail({arguments})")
+            case ir.Flight(what="commit"):
+                self.emit("thread.flights.commit([thread.id])")
+            case ir.Flight(what="wait"):
+                self.emit(f"thread.flights.wait(np.array([thread.id]), {statement.left})")
+            case ir.Flight():
+                places = ", ".join(self.value(index) for index in statement.indices)
+                writes = statement.what == "write"
+                self.emit(f"a_{statement.array}.begin_copy(thread, {statement.line}, {writes}, {places})")
+            case ir.Print():
+                numbers = ", ".join(self.value(number) for number in statement.numbers)
+                self.emit(f"print_line({statement.form!r}, {list(statement.texts)!r}, [{numbers}])")
             case ir.If():
                 self.emit(f"if {self.value(statement.condition)}:")
                 self._inner(statement.body)
@@ -205,6 +222,7 @@ class _Generator(Writer):
 
     # Expressions.
 
+    # Long: one case for each kind of expression.
     def value(self, e: ir.Expr) -> str:
         """Return the text of an expression, after emitting the statements that it depends on."""
         match e:
@@ -222,7 +240,9 @@ class _Generator(Writer):
             case ir.Load():
                 indices = [self.value(index) for index in e.indices]
                 self._stop(e.array, atomic=False)
-                return self._emit_temporary(f"a_{e.array}.load(thread, {e.line}, {', '.join(indices)})")
+                return self._emit_temporary(
+                    f"a_{e.array}.load(thread, {e.line}, {', '.join(indices)}{', copied=True' if e.copied else ''})"
+                )
             case ir.Atomic():
                 return self._atomic(e)
             case ir.Binary():
@@ -265,12 +285,15 @@ class _Generator(Writer):
         indices = [self.value(index) for index in e.indices]
         self._stop(e.array, atomic=True)
         return self._emit_temporary(
-            f"a_{e.array}.atomic(thread, {e.line}, {e.op!r}, ({', '.join(values)},), {', '.join(indices)})"
+            f"a_{e.array}.atomic(thread, {e.line}, {e.op!r}, ({', '.join(values)},), {', '.join(indices)}"
+            f"{', of_block=True' if e.of_block else ''})"
         )
 
     def _warp(self, e: ir.Warp) -> str:
         if e.op in ("lane", "warp_size"):
             return f"thread.{e.op}"
+        if e.op == "active":
+            return self._emit_temporary("thread.active_mask()")
         mask, value, *rest = (self.value(argument) for argument in e.arguments)
         argument = f", int({rest[0]})" if rest else ""
         self.emit(f"yield BarrierArrival({e.line}, {e.op!r}, int({mask}), {value}{argument})")

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from windtunnel.emulator.common.launch import Launch
-from windtunnel.emulator.races.findings import infinite_loop, uninitialised_variable
+from windtunnel.emulator.races.findings import failed, infinite_loop, uninitialised_variable
+from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.threads.arrays import MemoryRange, PolledRead
 from windtunnel.emulator.threads.clocks import Clock
 from windtunnel.emulator.threads.program import BarrierArrival
@@ -32,6 +33,9 @@ class LaunchState:
         """Blocks of the grid."""
         self.block_size = tuple(np.int32(side) for side in launch.block)
         self.grid_size = tuple(np.int32(side) for side in launch.grid)
+        self.flights = Flights()
+        self.splits_barriers = False
+        """Whether the kernel has barriers that order only shared memory, or only the grid's."""
         self.idle = 0
         """Repeated states of spin loops since any thread made progress."""
         self.live: dict[int, Block] = {}
@@ -53,6 +57,8 @@ class Block:
         self.number = number
         self.interval = 0
         """Barriers that the block has passed."""
+        self.global_interval = 0
+        """The same, of the barriers that order accesses of the grid's memory."""
         self.live: dict[int, Thread] = {}
         """Threads that have not ended, by their number in the block."""
         self.arrived: list[Thread] = []
@@ -120,6 +126,8 @@ class Thread:
         "block_size",
         "changes",
         "clock",
+        "flights",
+        "global_clock",
         "grid_size",
         "id",
         "index",
@@ -148,7 +156,10 @@ class Thread:
         self.lane = np.int32(number % launch.warp)
         self.warp_size = np.int32(launch.warp)
         self.warp = number // launch.warp
-        self.clock = Clock(self.id, block.number)
+        self.clock = self.global_clock = Clock(self.id, block.number)
+        if launch_state.splits_barriers:
+            self.global_clock = Clock(self.id, block.number)
+        self.flights = launch_state.flights
         self.loops: list[SpinLoop] = []
         """The spin loops that the thread is in, outermost first."""
         self.changes = 0
@@ -181,6 +192,16 @@ class Thread:
         if launch.checked:
             raise uninitialised_variable(launch, name, self.id, line)
 
+    def fail(self, line: int, finding: str, message: str) -> None:
+        """Raise a finding: a condition of the kernel does not hold."""
+        raise failed(self.launch_state.launch, finding, message, self.id, line)
+
+    def active_mask(self) -> np.uint32:
+        """Return the lanes of the thread's warp that have not ended."""
+        width = self.launch_state.launch.warp
+        lanes = (number - self.warp * width for number in self.block.live)
+        return np.uint32(sum(1 << lane for lane in lanes if 0 <= lane < min(width, 32)))
+
     def enter(self, line: int) -> SpinLoop:
         """Enter a spin loop."""
         loop = SpinLoop(self, line)
@@ -189,7 +210,13 @@ class Thread:
 
     def fence(self, block: bool) -> None:
         """Order what the thread has done before what others do that see its later writes."""
-        self.clock.fence(block=block)
+        for clock in self.clocks:
+            clock.fence(block=block)
+
+    @property
+    def clocks(self) -> tuple[Clock, ...]:
+        """The thread's clocks: one, or one for each kind of memory."""
+        return (self.clock,) if self.clock is self.global_clock else (self.clock, self.global_clock)
 
     def check_progress(
         self, line: int, iterations: int, state: tuple[Any, ...], kept: tuple[Any, ...] | None

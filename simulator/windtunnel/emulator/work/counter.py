@@ -203,17 +203,26 @@ class CountedArray:
         """Return the length of a side."""
         return self._array.side(number)
 
-    def load(self, lanes: Lanes, line: int, *indices: Value) -> Value:
+    def load(self, lanes: Lanes, line: int, *indices: Value, copied: bool = False) -> Value:
         """Return elements."""
         self._counter.memory(self._array, "load", lanes, line, indices)
-        return self._array.load(lanes, line, *indices)
+        return self._array.load(lanes, line, *indices, copied=copied)
 
     def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
         """Set elements."""
         self._counter.memory(self._array, "store", lanes, line, indices)
         self._array.store(lanes, line, value, *indices)
 
-    def atomic(self, lanes: Lanes, line: int, op: str, values: Sequence[Value], used: bool, *indices: Value) -> Value:
+    def atomic(
+        self,
+        lanes: Lanes,
+        line: int,
+        op: str,
+        values: Sequence[Value],
+        used: bool,
+        *indices: Value,
+        of_block: bool = False,
+    ) -> Value:
         """Change elements."""
         places = self._array.position(lanes, line, indices)
         # Where all threads change one element, NVRTC 12.9 makes one operation of a warp (VOTE, POPC or REDUX).

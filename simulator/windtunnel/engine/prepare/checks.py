@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.policy import Policy
+from windtunnel.core.spec import NOT_FOR_SALE
 from windtunnel.core.ticks import to_seconds
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_count
@@ -312,7 +314,26 @@ def _check_single(kind: str, what: str, where: Location, name: str) -> None:
 
 
 def doubtful_settings(prepared: PreparedRun) -> list[str]:
-    """Return a note for each setting that is valid and rarely meant."""
+    """Return a note for each setting that is valid and rarely meant, and for each device that is not for sale."""
+    devices = {c.device.label: c.device for c in prepared.classes if c.device.spec.base is not None}
+    return [*(_not_for_sale(device) for device in devices.values()), *_of_serving(prepared)]
+
+
+def _not_for_sale(device: Device) -> str:
+    """Return what is assumed of a device with other values than its SKU, and what its times rest on."""
+    base = device.spec.base or ""
+    texts = [
+        f"{path} is {format_quantity(sourced.value, device.kind.parameter(path.partition('.')[0]).unit)}"
+        for path, sourced in device.spec.values.items()
+        if (sourced.reason or "").startswith(NOT_FOR_SALE)
+    ]
+    return (
+        f"{device.label} is not for sale: {', '.join(texts)}, as assumed. Nothing was measured on it; what was fitted "
+        f"to {base} or its relatives is carried over, and the intervals are those of a transfer"
+    )
+
+
+def _of_serving(prepared: PreparedRun) -> list[str]:
     if all(c.decoder is None for c in prepared.compiled.values()):
         return []
     if prepared.policy.batch.kind == "none":

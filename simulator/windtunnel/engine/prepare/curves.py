@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from windtunnel.core.recording import IntArray
 from windtunnel.core.ticks import FloatArray
 
 
-def thinned(grid: FloatArray, dense: float) -> IntArray:
+def thinned(grid: FloatArray, dense: float, apart: float = 0.06) -> IntArray:
     """Return the indices of points of a grid that suffice for a curve without jumps.
 
-    Every point is kept up to ``dense``, and then points about 6% apart.
+    Every point is kept up to ``dense``, and then points about 6% (``apart``) apart.
     """
     last = len(grid) - 1
     near = max(int(np.searchsorted(grid, dense, side="right")) - 1, 0)
-    further = np.geomspace(max(near, 1), last, max(int(np.log(last / max(near, 1)) / 0.06) + 2, 2))
+    further = np.geomspace(max(near, 1), last, max(int(np.log(last / max(near, 1)) / apart) + 2, 2))
     return np.unique([*range(near + 1), *np.rint(further).astype(np.int64)])
 
 
@@ -39,3 +41,41 @@ def interpolated(priced: FloatArray, points: IntArray, grid: FloatArray) -> Floa
     weight = (grid - at[before]) / np.maximum(at[after] - at[before], 1.0)
     curve: FloatArray = priced[..., before] + (priced[..., after] - priced[..., before]) * weight
     return curve
+
+
+_DENSE = 16.0
+"""In coarse tables every number of tokens and of sequences up to this one is priced."""
+
+
+def coarsely(price: Callable[[FloatArray], FloatArray], amounts: FloatArray, apart: float) -> FloatArray:
+    """Return the costs of amounts from those of amounts that are ``apart`` by this share of them.
+
+    Args:
+        price: Returns costs, whose second axis has the amounts that it is given.
+        amounts: Increasing numbers of tokens or sequences, along the first axis.
+        apart: The share.
+    """
+    every = amounts.reshape(-1)
+    if len(every) <= _DENSE:
+        return price(amounts)
+    points = thinned(every, _DENSE, apart)
+    # `interpolated` works along the last axis.
+    return np.moveaxis(interpolated(np.moveaxis(price(amounts[points]), 1, -1), points, every), -1, 1)
+
+
+def between(table: FloatArray, place: float) -> tuple[float, float]:
+    """Return the two curves of ``table``, shape (2, points), at a place between two points."""
+    low = int(place)
+    weight = place - low
+    seconds, joules = table
+    high = low + 1
+    return (
+        float(seconds[low] + (seconds[high] - seconds[low]) * weight),
+        float(joules[low] + (joules[high] - joules[low]) * weight),
+    )
+
+
+def prompt_scores(tokens: float, window: float) -> float:
+    """Return what ``causal_scores`` does for one prompt, without the time that an array takes."""
+    inside = min(tokens, window)
+    return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside

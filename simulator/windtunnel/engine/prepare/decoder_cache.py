@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from windtunnel.core.decoder_memory import LargestStep
@@ -29,13 +30,14 @@ class DecoderCostCache:
         self._models = models
         self._longest = longest
         self._step, self._memory_share = replica.largest_step(batch), replica.memory_share(batch)
+        self._coarseness = batch.coarseness
         self._costs: dict[str, DecoderCosts] = {}
 
     def __getitem__(self, model: str) -> DecoderCosts:
         if model not in self._costs:
             served, longest = self._models[model], self._longest[model]
             step = verifying(self._step, served.speculation)
-            self._costs[model] = _costs(self.replica, served, step, self._memory_share, longest)
+            self._costs[model] = _costs(self.replica, served, step, self._memory_share, longest, self._coarseness)
         return self._costs[model]
 
 
@@ -47,13 +49,28 @@ def verifying(step: LargestStep, speculation: Speculation | None) -> LargestStep
     return LargestStep(step.tokens, max(min(step.sequences, step.tokens // queries), 1), queries)
 
 
-_CACHE_SIZE = 16
-_cache: dict[tuple[object, ...], DecoderCosts] = {}
+_CACHE_SIZE = 96
+"""The number of tables that are kept: those of some SKUs, groups and limits of steps among which a plan chooses."""
+_CACHE_BYTES = 256e6
+"""The size of the tables above which fewer are kept: those of long contexts are large."""
+_LENGTHS = 1.3
+"""The ratio of the lengths of coarse tables."""
+_cache: dict[float, dict[tuple[object, ...], DecoderCosts]] = {}
+"""The tables of each coarseness, so that those of first looks do not displace the others."""
 
 
-def _costs(replica: Replica, model: ServedModel, step: LargestStep, memory_share: float, longest: int) -> DecoderCosts:
-    """Return the tables from a cache, because a plan simulates many fleets of a few SKUs."""
+def _costs(
+    replica: Replica, model: ServedModel, step: LargestStep, memory_share: float, longest: int, coarseness: float
+) -> DecoderCosts:
+    """Return the tables from a cache, because a plan simulates many fleets of a few SKUs.
+
+    Coarse tables are longer than needed, so that runs of other jobs of the scenario find them too.
+    """
     device = replica.device
+    if coarseness:
+        supported = model.architecture.max_context
+        rounded = math.ceil(_LENGTHS ** math.ceil(math.log(longest, _LENGTHS)))
+        longest = rounded if supported is None or longest > supported else min(rounded, supported)
     key = (
         *(device.spec.sku, device.spec.vendor, device.spec.lineage, device.api.name, device.speed, device.cap_w),
         # Everything that a cost depends on. `costs.device` keeps the residuals alive, and so their identities unique.
@@ -62,10 +79,12 @@ def _costs(replica: Replica, model: ServedModel, step: LargestStep, memory_share
         *(replica.group, replica.engine, replica.devices_per_node),
         *(id(device.kind), model, step, memory_share, longest),
     )
-    costs = _cache.pop(key, None)
+    cache = _cache.setdefault(coarseness, {})
+    costs = cache.pop(key, None)
     if costs is None:
-        costs = DecoderCosts(replica, model, step, longest, memory_share)
-        while len(_cache) >= _CACHE_SIZE:
-            _cache.pop(next(iter(_cache)))
-    _cache[key] = costs
+        costs = DecoderCosts(replica, model, step, longest, memory_share, coarseness)
+        size = costs.table_bytes + sum(other.table_bytes for other in cache.values())
+        while cache and (len(cache) >= _CACHE_SIZE or size > _CACHE_BYTES):
+            size -= cache.pop(next(iter(cache))).table_bytes
+    cache[key] = costs
     return costs

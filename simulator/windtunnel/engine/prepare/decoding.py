@@ -40,7 +40,7 @@ from windtunnel.core.step_cost import (
     step_host_s,
 )
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.prepare.curves import block_ends, interpolated, thinned
+from windtunnel.engine.prepare.curves import between, block_ends, coarsely, interpolated, prompt_scores, thinned
 from windtunnel.engine.prepare.replica import Replica
 from windtunnel.scenario.decoder import ServedModel
 
@@ -69,6 +69,7 @@ class DecoderCosts:
         step: The largest numbers of tokens and of sequences in one step.
         longest: The longest context: prompt and output together (tokens).
         memory_share: The share of memory that the engine may use.
+        coarseness: How far the numbers of tokens and sequences that are priced are apart; see ``core.policy.Batch``.
 
     Raises:
         InputError: if the group does not divide the decoder, or a context is longer than the decoder supports.
@@ -76,9 +77,16 @@ class DecoderCosts:
     """
 
     def __init__(
-        self, replica: Replica, model: ServedModel, step: LargestStep, longest: int, memory_share: float = 1.0
+        self,
+        replica: Replica,
+        model: ServedModel,
+        step: LargestStep,
+        longest: int,
+        memory_share: float = 1.0,
+        coarseness: float = 0.0,
     ) -> None:
         self.replica, self.served, self.model = replica, model, model.architecture
+        self._coarseness = coarseness
         self.device, self.group = replica.device, replica.group
         self._flat: dict[str, FloatArray] = {}
         self.group.check(self.model)
@@ -304,6 +312,13 @@ class DecoderCosts:
         return self._flat[table]
 
     @property
+    def table_bytes(self) -> int:
+        """The size of the tables in memory (bytes)."""
+        return sum(
+            table.nbytes for table in (self.linear, self.copy, self.head, self.decode, self.prefill, self.adapted)
+        )
+
+    @property
     def idle_power_w(self) -> float:
         """The idle power of all devices (W)."""
         return self.device.idle_power_w * self.group.devices
@@ -376,7 +391,7 @@ class DecoderCosts:
             + self.adapted[:, adapters, -(-self._most_of_copy(decoding, chunks) // micro)]
         )
         if decoding:
-            s, j = _between(self.decode[:, -(-decoding // micro)], context / decoding)
+            s, j = between(self.decode[:, -(-decoding // micro)], context / decoding / CONTEXT_GRAIN)
             seconds, joules = seconds + times.decode * s, joules + times.decode * j
         for start, length in chunks:
             s, j = self.prompt_attention(start, length)
@@ -418,8 +433,10 @@ class DecoderCosts:
         for table, window in zip(self.prefill, self.windows, strict=True):
             until = float(start + chunk)
             priced = min(until, max(2.0 * window, float(chunk)))
-            share = (_scores(until, window) - _scores(float(start), window)) / (priced * (priced + 1.0) / 2.0)
-            s, j = _between(table, priced)
+            share = (prompt_scores(until, window) - prompt_scores(float(start), window)) / (
+                priced * (priced + 1.0) / 2.0
+            )
+            s, j = between(table, priced / CONTEXT_GRAIN)
             seconds, joules = seconds + s * share, joules + j * share
         return seconds, joules
 
@@ -478,7 +495,7 @@ class DecoderCosts:
         until = start + chunk
         for table, window in zip(self.prefill, self.windows, strict=True):
             priced = np.minimum(until, np.maximum(2.0 * window, chunk))
-            share = causal_scores(until, window) - _scores(float(start), window)
+            share = causal_scores(until, window) - prompt_scores(float(start), window)
             share /= priced * (priced + 1.0) / 2.0
             total += share * np.stack([np.interp(priced, points, row) for row in table])
         return total
@@ -561,28 +578,14 @@ class DecoderCosts:
 
         ``group`` has the devices that run it, if these are not those of the decoder.
         """
-        return part.times * self._priced(part.rows(amount, self.context, more), group or self.group)
+
+        def price(some: FloatArray) -> FloatArray:
+            return part.times * self._priced(part.rows(some, self.context, more), group or self.group)
+
+        return coarsely(price, amount, self._coarseness) if self._coarseness else price(amount)
 
     def _priced(self, rows: Rows, group: Group) -> FloatArray:
         """Return seconds and joules above idle (stacked) of an operation on every device of a stage of ``group``."""
         cost = self.device.cost(rows, intervals=False)
         above_idle = np.maximum(cost.power_w - self.device.idle_power_w, 0.0)
         return np.stack([cost.duration_s, cost.duration_s * above_idle * group.stage_devices])
-
-
-def _between(table: FloatArray, context: float) -> tuple[float, float]:
-    place = context / CONTEXT_GRAIN
-    low = int(place)
-    weight = place - low
-    seconds, joules = table
-    high = low + 1
-    return (
-        float(seconds[low] + (seconds[high] - seconds[low]) * weight),
-        float(joules[low] + (joules[high] - joules[low]) * weight),
-    )
-
-
-def _scores(tokens: float, window: float) -> float:
-    """Return what ``causal_scores`` does for one prompt, without the time that an array takes."""
-    inside = min(tokens, window)
-    return inside * (inside + 1.0) / 2.0 + (tokens - inside) * inside

@@ -30,9 +30,9 @@ def request_lengths(stage: Generate, source: Source) -> RequestLengths:
     found = source.requests.get(stage.path)
     if found is None:
         groups, prefixes = _prefixes(stage.shared_prefix, source, source.count, stage)
-        prompts = _values(source, stage.prompt, (*stage.path, "prompt"))
+        prompts = _longer(_values(source, stage.prompt, (*stage.path, "prompt")), stage.prompt_factor)
         prompts = _with_prefix(prompts, stage, source, groups, prefixes)
-        outputs = _values(source, stage.output, (*stage.path, "output"))
+        outputs = _longer(_values(source, stage.output, (*stage.path, "output")), stage.output_factor)
         found = source.requests[stage.path] = RequestLengths(prompts, outputs, groups, prefixes)
     return found
 
@@ -40,6 +40,11 @@ def request_lengths(stage: Generate, source: Source) -> RequestLengths:
 def _values(source: Source, value: TokenCount, path: tuple[str | int, ...]) -> np.ndarray:
     """Return a value of every job of a source; shape (jobs,)."""
     return np.broadcast_to(source.value(value, path), (source.count,)).astype(np.int64)
+
+
+def _longer(tokens: np.ndarray, factor: float) -> np.ndarray:
+    """Return numbers of tokens times a factor, at least 1 each."""
+    return tokens if factor == 1.0 else np.maximum(np.rint(tokens * factor), 1).astype(np.int64)
 
 
 def _prefixes(
@@ -54,6 +59,7 @@ def _prefixes(
         tokens = drawn_lengths(shared.tokens, rng, shared.groups, source.folder, where).astype(np.int64)
     else:
         tokens = np.full(shared.groups, shared.tokens, dtype=np.int64)
+    tokens = _longer(tokens, stage.prompt_factor)
     if shared.groups == 1:
         return np.zeros(count, dtype=np.int64), tokens
     weights = 1.0 / np.arange(1.0, shared.groups + 1.0) ** shared.zipf
@@ -121,10 +127,10 @@ def session_lengths(
     is_first = np.zeros(source.count, dtype=bool)
     is_first[first[:-1]] = True
     groups, prefixes = _prefixes(stage.shared_prefix, source, len(turns), stage)
-    added = _values(source, _value(session.new_tokens), (*path, "new_tokens"))
-    prompts = _values(source, stage.prompt, (*stage.path, "prompt"))[is_first]
+    added = _longer(_values(source, _value(session.new_tokens), (*path, "new_tokens")), stage.prompt_factor)
+    prompts = _longer(_values(source, stage.prompt, (*stage.path, "prompt"))[is_first], stage.prompt_factor)
     added[is_first] = _with_prefix(prompts, stage, source, groups, prefixes)
-    outputs = _values(source, stage.output, (*stage.path, "output"))
+    outputs = _longer(_values(source, stage.output, (*stage.path, "output")), stage.output_factor)
     ends = np.cumsum(added + outputs)
     contexts = ends - (ends - added - outputs)[first[:-1]][of]
     longest = session.max_context or supported

@@ -51,24 +51,29 @@ Part = Mapping[str, Values]
 """The values of a workload, or of all, by metric."""
 
 
-def values_of(prepared: PreparedRun, recording: Recording) -> list[Part]:
-    """Return the values of all jobs, and those of each workload if there are several."""
+def values_of(prepared: PreparedRun, recording: Recording, only: frozenset[str] | None = None) -> list[Part]:
+    """Return the values of all jobs, and those of each workload if there are several.
+
+    ``only``: the metrics that are asked for; None for all of them.
+    """
     times = times_of(prepared, recording)
     works: list[int | None] = [None]
     if len(prepared.workloads) > 1:
         works += [w.number for w in prepared.workloads]
-    return [_values(times, work, prepared, recording) for work in works]
+    return [_values(times, work, prepared, recording, only) for work in works]
 
 
-def _values(times: Times, work: int | None, prepared: PreparedRun, recording: Recording) -> Part:
+def _values(
+    times: Times, work: int | None, prepared: PreparedRun, recording: Recording, only: frozenset[str] | None
+) -> Part:
     values = {
         name.removesuffix("_s"): Values(
             {statistic: point(sample, fraction) for statistic, fraction in STATISTICS.items()}, sample.least
         )
         for name, sample in times.samples(work).items()
-        if sample is not None
+        if sample is not None and (only is None or name.removesuffix("_s") in only)
     }
-    if generates(prepared, work):
+    if generates(prepared, work) and (only is None or ATTAINMENT in only):
         share = attainment(work, prepared, recording, times.steady_of(work)).value
         values[ATTAINMENT] = Values({"mean": share}, 0.0)
     return values

@@ -73,6 +73,7 @@ const report = (() => {
       opened.forEach(details => { details.open = false; });
       redraw();
     });
+    return redraw;
   }
 
   return { data, FONT, colour, trim, scaled, axis, base, live, rule, start };

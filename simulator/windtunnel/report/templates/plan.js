@@ -1,4 +1,4 @@
-// Draws the cost frontier and the load curve of a plan.
+// Draws the cost frontier, the load curve, and the frontier of tokens per device and per user of a plan.
 (() => {
   const { data, FONT, colour, trim, scaled, axis, base, live, rule, start } = report;
   const STEPS = { s: [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1, ""]], W: [[1e6, "M"], [1e3, "k"], [1, ""]] };
@@ -17,6 +17,7 @@
     ctx.textBaseline = "middle";
     ctx.textAlign = "left";
     chart.names.forEach((name, i) => {
+      if (!name) return;
       const [x, y] = dots[i], wide = ctx.measureText(name).width;
       const places = [[x + gap, y], [x - gap - wide, y], [x - wide / 2, y - high], [x - wide / 2, y + high]];
       const at = places.map(([left, middle]) => [left, middle - high / 2, left + wide, middle + high / 2]).find(box =>
@@ -44,6 +45,22 @@
       },
     }, [chart.x, chart.front, chart.other]];
   }
+  function rates(chart, options) {
+    const dots = (stroke, fill) => ({ stroke, paths: () => null, points: { show: true, size: 9, stroke, fill, width: 2 } });
+    const all = chart.met.concat(chart.missed, chart.loads).filter(value => value != null);
+    const label_chart = { x: chart.x, names: chart.labels, front: chart.met.map((v, i) => v ?? chart.missed[i] ?? chart.loads[i]), other: chart.x };
+    return [{
+      ...options,
+      scales: { x: { time: false, range: () => wide(Math.min(...chart.x), Math.max(...chart.x)) }, y: { range: () => wide(Math.min(...all), Math.max(...all)) } },
+      axes: [axis({ label: "Tokens per second and user", values: (u, splits) => splits.map(trim), space: 60, size: 30 }), axis({ label: "Tokens per second and device", values: (u, splits) => splits.map(trim), size: 62 })],
+      series: [{}, dots(colour("c1"), colour("c1")), dots(colour("c1"), colour("paper")),
+        { stroke: colour("c2"), width: 2, spanGaps: true, points: { show: true, size: 6, stroke: colour("c2"), fill: colour("c2") } }],
+      hooks: {
+        draw: [u => label(u, label_chart)],
+        setCursor: [live("rates", [(x, i) => chart.names[i] + ": " + trim(x) + " tokens/s per user, " + trim(label_chart.front[i]) + " per device"])],
+      },
+    }, [chart.x, chart.met, chart.missed, chart.loads]];
+  }
   function curve(chart, options) {
     const values = chart.value.concat(chart.high, chart.limit).filter(value => value != null);
     return [{
@@ -65,6 +82,6 @@
 
   start((holder, width) => {
     const chart = data[holder.dataset.chart];
-    return (chart.kind === "front" ? front : curve)(chart, base(holder, width));
+    return { front, rates, curve }[chart.kind](chart, base(holder, width));
   });
 })();

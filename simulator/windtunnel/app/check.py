@@ -1,0 +1,363 @@
+"""`windtunnel check`: runs kernels of CUDA C, OpenCL C or Python under all detectors."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from windtunnel.app.check_arguments import (
+    CheckParameter,
+    Spec,
+    array_of,
+    check_names,
+    default_array,
+    default_number,
+    parsed,
+)
+from windtunnel.core.errors import ChecksSkippedWarning, DeviceError, Finding, InputError, Location
+from windtunnel.core.yamlfile import Document, parse, read_text
+from windtunnel.csource.kernel import CFunction, CModule
+from windtunnel.csource.memory import stored
+from windtunnel.language.parameters import parameters_of
+from windtunnel.language.types import Array, Scalar
+from windtunnel.library.devices import open_device
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.kernels import Kernel
+
+DEVICE = "h100-sxm-80gb"
+"""The device that is emulated unless another is asked for."""
+_KEYS = ("file", "kernel", "grid", "block", "args", "shared_bytes", "defines", "include")
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """One launch that is asked for.
+
+    Attributes:
+        file: The kernel's file.
+        kernel: Its name; None if the file has one only.
+        grid: Blocks (groups) along x, y and z.
+        block: Threads (work-items) of a block along x, y and z.
+        arguments: What ``--arg`` says, by name.
+        shared_bytes: Bytes of dynamic shared memory.
+        defines: Macros.
+        include: Folders of headers.
+        where: The place of the request, for messages.
+    """
+
+    file: Path
+    kernel: str | None
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    shared_bytes: int = 0
+    defines: Sequence[str] = ()
+    include: Sequence[str] = ()
+    where: Location = field(default_factory=Location)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding: its class in `windtunnel.errors`, its place, and its message."""
+
+    finding: str
+    file: str
+    lines: tuple[int, ...]
+    columns: tuple[int, ...]
+    message: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the check has found, and notes on what was not checked."""
+
+    findings: Sequence[Found]
+    notes: Sequence[str]
+    launches: int
+    schedules: int
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    function: Callable[..., Any]
+    name: str
+    parameters: Sequence[CheckParameter]
+
+
+def dims(text: str, option: str) -> tuple[int, ...]:
+    """Return sizes along x, y and z, given as ``X[,Y[,Z]]``. Raises InputError."""
+    parts = str(text).strip().strip("[]()").split(",")
+    if not 1 <= len(parts) <= 3 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise InputError(f"'{text}' is no size", where=Location(field=option), expected="X[,Y[,Z]], each from 1")
+    return (*(int(part) for part in parts), *(1,) * (3 - len(parts)))
+
+
+def launches_of(file: Path) -> list[LaunchRequest]:
+    """Return the launches that a LAUNCHES.yaml lists. Raises InputError."""
+    document = parse(read_text(file, "list of launches"), str(file))
+    if not isinstance(document.data, list) or not document.data:
+        raise InputError(
+            "no list of launches", where=document.where(()), expected="- {file, kernel, grid, block, args}"
+        )
+    return [_request(document, file, number) for number in range(len(document.data))]
+
+
+# Long: one check for each key.
+def _request(document: Document, file: Path, number: int) -> LaunchRequest:
+    given = document.data[number]
+    where = document.where((number,))
+    if not isinstance(given, dict):
+        raise InputError("this launch is no mapping", where=where, expected="{file, kernel, grid, block, args}")
+    for key in given:
+        if key not in _KEYS:
+            raise InputError(
+                f"no key '{key}' of a launch",
+                where=document.where((number, key), key=True),
+                expected=f"one of {', '.join(_KEYS)}",
+            )
+    for key in ("file", "grid", "block"):
+        if key not in given:
+            raise InputError(f"a launch without '{key}'", where=where, expected=f"{key}: ...")
+    sizes = []
+    for key in ("grid", "block"):
+        value = given[key]
+        text = ",".join(str(one) for one in value) if isinstance(value, list) else str(value)
+        try:
+            sizes.append(dims(text, key))
+        except InputError as error:
+            raise error.at(document.where((number, key))) from None
+    arguments = given.get("args") or {}
+    if not isinstance(arguments, dict):
+        raise InputError("args that are no mapping", where=document.where((number, "args")), expected="{name: SPEC}")
+    defines = given.get("defines") or []
+    if isinstance(defines, dict):
+        defines = [f"{name}={value}" for name, value in defines.items()]
+    shared = given.get("shared_bytes", 0)
+    if not isinstance(shared, int) or shared < 0:
+        raise InputError(
+            f"shared_bytes of {shared!r}", where=document.where((number, "shared_bytes")), expected="a number from 0"
+        )
+    return LaunchRequest(
+        file.parent / str(given["file"]),
+        given.get("kernel"),
+        sizes[0],
+        sizes[1],
+        {str(name): str(value) for name, value in arguments.items()},
+        shared,
+        [str(one) for one in defines],
+        [str(file.parent / str(one)) for one in given.get("include") or []],
+        where,
+    )
+
+
+def check(
+    requests: Sequence[LaunchRequest],
+    device: str | None = None,
+    *,
+    schedules: int = 0,
+    strict: bool = False,
+    quiet: bool = False,
+) -> Checked:
+    """Run launches in order, on one device, and return what the detectors find.
+
+    Args:
+        requests: The launches. Buffers of one name are one buffer.
+        device: The emulated device, SKU or SKU@API.
+        schedules: The number of further runs, each with another order of threads.
+        strict: Whether unordered writes of one equal value are a finding.
+        quiet: Whether what kernels print goes to standard error.
+
+    Raises InputError for a wrong source or argument.
+    """
+    kernels = _kernels(requests)
+    found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
+    notes: list[str] = []
+    chosen = device or DEVICE
+    output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
+    with output, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ChecksSkippedWarning)
+        for schedule in [None, *range(schedules)]:
+            # Each run begins with new buffers, and new variables of the files.
+            kernels = kernels if schedule is None else _kernels(requests)
+            finding = _run(kernels, requests, chosen, schedule, strict=strict)
+            if finding is not None:
+                found.setdefault((finding.finding, finding.file, finding.lines), finding)
+    for kernel in kernels:
+        if isinstance(kernel.function, CFunction):
+            notes += [note for note in kernel.function.module.unit.notes if note not in notes]
+    for one in caught:
+        if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
+            notes.append(str(one.message))
+    return Checked(list(found.values()), notes, len(requests), schedules)
+
+
+def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
+    modules: dict[tuple[Any, ...], CModule] = {}
+    made = []
+    for request in requests:
+        suffix = request.file.suffix
+        if suffix == ".py":
+            made.append(_python(request))
+            continue
+        if suffix not in (".cu", ".cl", ".cuh", ".cpp", ".c"):
+            raise InputError(
+                "no kernel file",
+                where=Location(str(request.file)),
+                expected="FILE.cu, FILE.cl, FILE.py or LAUNCHES.yaml",
+            )
+        instance = "".join(request.kernel.split()) if request.kernel is not None and "<" in request.kernel else None
+        key = (str(request.file), tuple(request.defines), tuple(request.include), instance)
+        if key not in modules:
+            modules[key] = CModule(request.file, request.defines, request.include, instance=instance)
+        function = modules[key].kernel(instance or request.kernel)
+        made.append(_Kernel(function, function.__name__, _parameters(function)))
+    return made
+
+
+def _parameters(function: CFunction) -> list[CheckParameter]:
+    made = []
+    for parameter in function.parameters:
+        kind = parameter.type
+        pointee = getattr(kind, "pointee", None)
+        element = kind if pointee is None else pointee
+        dtypes = tuple(stored(leaf).dtype for _, leaf in element.leaves) or (np.dtype(np.uint8),)
+        role = "local" if parameter.space == "local" else "pointer" if parameter.space else "number"
+        made.append(CheckParameter(parameter.name, role, dtypes, max(element.size, 1)))
+    return made
+
+
+def _python(request: LaunchRequest) -> _Kernel:
+    from windtunnel.codegen.load import kernels_in
+    from windtunnel.codegen.load import load as load_kernel
+
+    name = request.kernel
+    if name is None:
+        known = kernels_in(request.file)
+        if len(known) != 1:
+            problem = f"{len(known)} kernels" if known else "no kernel"
+            listed = f"--kernel, one of {', '.join(known)}" if known else "a function marked @windtunnel.kernel"
+            raise InputError(problem, where=Location(str(request.file)), expected=listed)
+        name = known[0]
+    function = load_kernel(f"{request.file}:{name}")
+    parameters = []
+    for parameter in parameters_of(function):
+        kind = parameter.annotation
+        if isinstance(kind, Array):
+            dtype = kind.element.dtype
+            parameters.append(CheckParameter(parameter.name, "pointer", (dtype,), dtype.itemsize, kind.dimensions))
+        elif isinstance(kind, Scalar):
+            parameters.append(CheckParameter(parameter.name, "number", (kind.dtype,), kind.dtype.itemsize))
+        else:
+            where = Location(str(request.file), parameter.line, field=parameter.name)
+            raise InputError(
+                f"'{parameter.name}' has no type", where=where, expected=f"such as {parameter.name}: f32[:]"
+            )
+    return _Kernel(function, name, parameters)
+
+
+def _run(
+    kernels: Sequence[_Kernel], requests: Sequence[LaunchRequest], device: str, schedule: int | None, *, strict: bool
+) -> Found | None:
+    try:
+        with open_device(device, schedule=schedule, strict=strict) as accelerator:
+            buffers: dict[str, Buffer] = {}
+            for kernel, request in zip(kernels, requests, strict=True):
+                arguments = _arguments(accelerator, kernel, request, buffers)
+                accelerator.launch(
+                    Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=request.shared_bytes
+                )
+            accelerator.synchronize()
+    except Finding as finding:
+        return Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, str(finding))
+    except DeviceError as error:
+        raise InputError(str(error), where=requests[0].where) from None
+    return None
+
+
+def _arguments(
+    accelerator: Accelerator, kernel: _Kernel, request: LaunchRequest, buffers: dict[str, Buffer]
+) -> list[Any]:
+    check_names(request.arguments, kernel.parameters, request.where)
+    threads = math.prod(request.grid) * math.prod(request.block)
+    made: list[Any] = []
+    for parameter in kernel.parameters:
+        text = request.arguments.get(parameter.name)
+        where = Location(request.where.file, request.where.line, request.where.column, f"--arg {parameter.name}")
+        spec = None if text is None else parsed(text, where)
+        if parameter.kind == "number":
+            made.append(_number(parameter, spec, threads, where))
+        elif parameter.kind == "local":
+            made.append(_local(parameter, spec, math.prod(request.block), where))
+        else:
+            made.append(_buffer(accelerator, parameter, spec, request, buffers, where))
+    return made
+
+
+def _number(parameter: CheckParameter, spec: Spec | None, threads: int, where: Location) -> Any:
+    if spec is None:
+        return default_number(parameter, threads)
+    if spec.kind != "number" or len(parameter.dtypes) > 1:
+        raise InputError(f"'{parameter.name}' is a number, not an array", where=where, expected="such as 64 or 0.5")
+    dtype = parameter.dtypes[0]
+    if dtype.kind in "iu" and isinstance(spec.value, float) and not spec.value.is_integer():
+        raise InputError(f"{spec.value} for '{parameter.name}', an integer", where=where, expected="a whole number")
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        if not int(info.min) <= int(spec.value) <= 2 ** (8 * dtype.itemsize) - 1:
+            raise InputError(
+                f"{spec.value} does not fit into {dtype}", where=where, expected=f"{info.min} to {info.max}"
+            )
+        return int(spec.value)
+    return spec.value
+
+
+def _local(parameter: CheckParameter, spec: Spec | None, threads: int, where: Location) -> int:
+    if spec is None:
+        return threads * parameter.size
+    if spec.kind not in ("local", "empty"):
+        raise InputError(f"'{parameter.name}' is local memory of a group", where=where, expected="local:N")
+    return spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
+
+
+def _buffer(
+    accelerator: Accelerator,
+    parameter: CheckParameter,
+    spec: Spec | None,
+    request: LaunchRequest,
+    buffers: dict[str, Buffer],
+    where: Location,
+) -> Any:
+    if spec is not None and spec.kind == "number":
+        if spec.value == 0:
+            return 0
+        raise InputError(
+            f"'{parameter.name}' is a pointer, not a number", where=where, expected="such as zeros:64, or 0"
+        )
+    if spec is not None and spec.kind == "local":
+        raise InputError(f"'{parameter.name}' is no local memory", where=where, expected="such as zeros:64")
+    name = parameter.name if spec is None or spec.kind != "name" else spec.name
+    if name in buffers:
+        return buffers[name]
+    if spec is not None and spec.kind == "name":
+        raise InputError(f"no buffer '{name}'", where=where, expected="the name of a buffer of an earlier launch")
+    if spec is None:
+        made = accelerator.to_device(default_array(parameter, request.grid, request.block))
+    else:
+        contents = array_of(spec, parameter, where)
+        if contents is None:
+            single = spec.dtype or (parameter.dtypes[0] if len(set(parameter.dtypes)) == 1 else np.dtype(np.uint8))
+            size = spec.count * (parameter.size if spec.dtype is None else spec.dtype.itemsize)
+            made = accelerator.empty(max(size // single.itemsize, 1), single)
+        else:
+            made = accelerator.to_device(contents)
+    buffers[name] = made
+    return made

@@ -1,0 +1,112 @@
+"""`windtunnel check`: kernels under all detectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windtunnel.cli.console import pairs, print_json, print_notes
+
+if TYPE_CHECKING:
+    from windtunnel.app.check import Checked, LaunchRequest
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.cu|FILE.cl|FILE.py|LAUNCHES.yaml")
+@click.option("--kernel", metavar="NAME", help="The kernel, where the file has several.")
+@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Define a macro. Repeatable.")
+@click.option("-I", "include", multiple=True, metavar="DIR", help="A folder of headers. Repeatable.")
+@click.option("--grid", metavar="X[,Y[,Z]]", help="The number of blocks (groups of OpenCL).")
+@click.option("--block", metavar="X[,Y[,Z]]", help="The number of threads of a block.")
+@click.option("--arg", "arguments", multiple=True, metavar="NAME=SPEC", help="An argument of the kernel. Repeatable.")
+@click.option(
+    "--shared-bytes", type=click.IntRange(0), default=0, metavar="N", help="Dynamic shared memory of a block."
+)
+@click.option("--device", metavar="SKU", help="The emulated device.  [default: h100-sxm-80gb]")
+@click.option(
+    "--schedules", type=click.IntRange(0), default=0, metavar="N", help="Also run N other orders of the threads."
+)
+@click.option("--strict", is_flag=True, help="Also report unordered writes of one equal value.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True,
+    help="The output format.",
+)  # fmt: skip
+def check(file: Path, grid: str | None, block: str | None, form: str, **options: Any) -> int:
+    """Run a kernel under all detectors: races, bounds, uninitialised reads, barriers, deadlocks.
+
+    SPEC is a number, or zeros:N, ones:N, arange:N, empty:N (uninitialised), random:N[:SEED] (integers from 0 to
+    N - 1), local:N (local memory of OpenCL), each with an optional :dtype last. What is not given is made from the
+    signature: pointers to one random element for each thread, integers the number of threads, floats 1.
+
+    Exit codes: 0 nothing was found, 1 a finding, 2 the source or an argument is wrong.
+
+    \b
+    windtunnel check saxpy.cu --grid 4 --block 256 --arg n=1000 --arg x=random:1000 --arg y=zeros:1000
+    windtunnel check launches.yaml --format sarif
+    """  # noqa: D301
+    from windtunnel.app.check import check as run
+
+    requests = _requests(file, grid, block, options)
+    checked = run(
+        requests, options["device"], schedules=options["schedules"], strict=options["strict"], quiet=form != "text"
+    )
+    if form == "json":
+        print_json(
+            [
+                {"finding": f.finding, "file": f.file, "lines": list(f.lines), "message": f.message}
+                for f in checked.findings
+            ]
+        )
+    elif form == "sarif":
+        from windtunnel.report.sarif import sarif
+
+        print_json(sarif(checked.findings))
+    else:
+        _print(checked)
+    print_notes(checked.notes)
+    return 1 if checked.findings else 0
+
+
+def _requests(file: Path, grid: str | None, block: str | None, options: dict[str, Any]) -> Sequence[LaunchRequest]:
+    from windtunnel.app.check import LaunchRequest, dims, launches_of
+    from windtunnel.core.errors import InputError, Location
+
+    if file.suffix in (".yaml", ".yml"):
+        stated = {"--grid": grid, "--block": block, "--kernel": options["kernel"], "--arg": options["arguments"]}
+        for option, value in stated.items():
+            if value:
+                raise InputError(
+                    f"{option} beside a list of launches", where=Location(field=option), expected="it in the list"
+                )
+        return launches_of(file)
+    for option, value in (("--grid", grid), ("--block", block)):
+        if value is None:
+            raise InputError(f"no {option}", where=Location(field=option), expected=f"{option} X[,Y[,Z]]")
+    arguments = {name: str(value) for name, value in pairs(options["arguments"]).items()}
+    return [
+        LaunchRequest(
+            file,
+            options["kernel"],
+            dims(str(grid), "--grid"),
+            dims(str(block), "--block"),
+            arguments,
+            options["shared_bytes"],
+            options["defines"],
+            options["include"],
+        )
+    ]
+
+
+def _print(checked: Checked) -> None:
+    for found in checked.findings:
+        place = f"{found.file}:{found.lines[0]}" if found.lines else found.file
+        if found.columns:
+            place += f":{found.columns[0]}"
+        click.echo(f"{place}: {found.finding}: {found.message}")
+    if not checked.findings:
+        launches = "1 launch" if checked.launches == 1 else f"{checked.launches} launches"
+        orders = f", {checked.schedules + 1} orders of threads" if checked.schedules else ""
+        click.echo(f"nothing found ({launches}{orders})")

@@ -1,0 +1,555 @@
+"""Calls: functions, methods and lambdas are translated in place of their call; the device's own are `intrinsics`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from windtunnel.csource import build
+from windtunnel.csource.clang import Node
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
+from windtunnel.csource.expressions import Expressions
+from windtunnel.csource.places import bare, operands
+from windtunnel.csource.values import (
+    NULL,
+    Aggregate,
+    Closure,
+    Frame,
+    Given,
+    Mem,
+    Place,
+    Ptr,
+    Reg,
+    Swizzle,
+    Value,
+    Var,
+)
+from windtunnel.language import ir
+from windtunnel.language.types import BOOL
+
+_MAX_DEPTH = 40
+"""The largest depth of calls; a larger one means recursion."""
+_METHODS = ("CXX_METHOD", "CONSTRUCTOR", "CONVERSION_FUNCTION", "DESTRUCTOR")
+
+
+class Calls(Expressions):
+    """Translates calls."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.stack: list[int] = []
+        self._in_memory: dict[int, frozenset[int]] = {}
+        self._assigned: dict[int, frozenset[int]] = {}
+        self.code: dict[str, Node] = {}
+        """The functions of which a pointer is taken, by the name of their object."""
+        self._swapped: dict[int, frozenset[int]] = {}
+        self.functions: list[Node] = []
+        """The functions that are being translated, innermost last."""
+
+    def intrinsic(self, node: Node, name: str, arguments: Sequence[Node]) -> Value | None:
+        """Translate a call of one of the device's own functions; NotImplemented if there is none of this name."""
+        raise NotImplementedError
+
+    def statements(self, node: Node) -> None:
+        """Translate the body of a function."""
+        raise NotImplementedError
+
+    # Long: one case for each kind of callee.
+    def call(self, node: Node, target: Place | None = None) -> Value | Place:
+        """Translate a call; a reference that it returns is a place. ``target``: where a constructor builds."""
+        given = [Node(node.unit, one) for one in node.cursor.get_arguments()]
+        declared = node.referred
+        if (
+            (declared is None or declared.kind in ("VAR_DECL", "PARM_DECL", "FIELD_DECL"))
+            and node.kids
+            and (isinstance(node.kids[0].type, Pointer))
+        ):
+            return self._through_pointer(node, given)
+        if declared is None:
+            if not node.kids and isinstance(node.type, (Record, Number, Vector)):
+                return self.zero(node, node.type)
+            if len(given) == 1 and not isinstance(node.type, Void) and len(operands(node)) == 1:
+                return self.value(given[0])
+            raise node.refused(f"this call of '{node.name}'", "a call of a function by its name")
+        if declared.kind == "CONSTRUCTOR":
+            return self._construct(node, declared, given, target)
+        if declared.kind in ("VAR_DECL", "PARM_DECL", "FIELD_DECL"):
+            raise node.refused(f"a call through the pointer '{declared.name}'", "a call of a function by its name")
+        definition = self._definition(declared)
+        if declared.kind == "DESTRUCTOR":
+            return None
+        if declared.kind in _METHODS:
+            return self._method(node, declared, definition, given)
+        if definition is None:
+            made = self.intrinsic(node, declared.name, given)
+            if made is NotImplemented:
+                raise node.refused(
+                    f"the function '{declared.name}', which is not known",
+                    "a function with a body, or one of docs/check.md",
+                )
+            return made
+        return self.inlined(node, definition, given, None)
+
+    # Functions as values.
+
+    def function_pointer(self, node: Node, function: Node) -> Ptr:
+        """Return the pointer to a function."""
+        definition = self._definition(function)
+        if definition is None:
+            raise node.refused(f"a pointer to '{function.name}', which has no body")
+        known = next((name for name, one in self.code.items() if one.key == definition.key), None)
+        if known is None:
+            made = self.new_object(f"function_{function.name}", "code", 0, Void(), self.line(node))
+            self.code[made.name] = definition
+            known = made.name
+        return Ptr(frozenset({known}))
+
+    def _through_pointer(self, node: Node, given: Sequence[Node]) -> Value | Place:
+        """Translate a call through a pointer: of each function that it may point to."""
+        at = self.hold_pointer(self.pointer(node.kids[0]))
+        if not at.bases:  # not known in this pass
+            return None if isinstance(node.type, Void) else self.zero(node, node.type)
+        unknown = [base for base in at.bases if base != NULL and base not in self.code]
+        if unknown:
+            raise node.refused("a call through a pointer that may point to something else than a known function")
+        if len(at.bases) == 1 and NULL not in at.bases:
+            return self.inlined(node, self.code[next(iter(at.bases))], given, None)
+        line, result = self.line(node), None
+        if not isinstance(node.type, Void):
+            result = self.variable("called", node.type)
+
+        def call(base: str) -> None:
+            if base == NULL:
+                self.fail_null(line)
+                return
+            value = self.inlined(node, self.code[base], given, None)
+            if isinstance(value, (Reg, Mem, Swizzle, Given)):
+                value = self.load(line, value)
+            if result is not None:
+                self.store(line, Reg(result, 0, result.type), value)
+
+        self._dispatch(line, at, call)
+        return None if result is None else self.load(line, Reg(result, 0, result.type))
+
+    def _definition(self, declared: Node) -> Node | None:
+        """Return a function's definition; None if it has no body."""
+        for one in (
+            declared,
+            *(declared.unit.declaration(c) for c in [declared.cursor.get_definition()] if c is not None),
+        ):
+            if any(kid.kind == "COMPOUND_STMT" for kid in one.kids):
+                return one
+        return None
+
+    # Long: one case for each way of naming a method and its object.
+    def _method(self, node: Node, declared: Node, definition: Node | None, given: list[Node]) -> Value | Place:
+        callee = bare(node.kids[0]) if node.kids else node
+        while callee.kind == "UNEXPOSED_EXPR" and callee.kids and callee.name == declared.name:
+            callee = bare(callee.kids[0])
+        stated = len(list(declared.cursor.type.argument_types()))
+        operator = declared.name.startswith("operator") and len(given) == stated + 1
+        if operator and given:
+            whole, given = given[0], given[1:]
+        elif callee.kind == "MEMBER_REF_EXPR" and operands(callee):
+            whole = operands(callee)[0]
+        else:
+            whole = None
+        if whole is None:
+            this = None if declared.cursor.is_static_method() else self._this(node)
+        else:
+            inner = bare(whole)
+            if isinstance(inner.type, Record) and inner.type.is_lambda:
+                return self._lambda(node, inner, given, definition)
+            if isinstance(inner.type, Pointer) and not inner.type.reference:
+                this = (
+                    self._this(inner) if inner.kind == "CXX_THIS_EXPR" else Mem(self.pointer(inner), inner.type.pointee)
+                )
+            else:
+                this = self.place(inner)
+        if declared.cursor.is_virtual_method() and (whole is None or isinstance(this, Mem)):
+            raise node.refused(f"a call of the virtual method '{declared.name}'", "a method that is not virtual")
+        if (
+            declared.name == "operator="
+            and (definition is None or _is_implicit(declared))
+            and this is not None
+            and given
+        ):
+            self.store(self.line(node), this, self.value(given[0]))
+            return this
+        if definition is None:
+            made = self.intrinsic(node, f"{_class_of(declared)}::{declared.name}", given)
+            if made is NotImplemented:
+                raise node.refused(f"the method '{declared.name}', which has no body")
+            return made
+        if this is not None:
+            this = self.fixed(this)
+        return self.inlined(node, definition, given, this)
+
+    def _lambda(self, node: Node, whole: Node, given: list[Node], body: Node | None) -> Value | Place:
+        value = self.value(whole)
+        while isinstance(value, Closure) and value.node.kind != "LAMBDA_EXPR":
+            value = self.value(value.node)
+        if not isinstance(value, Closure):
+            raise node.refused("a call of something that is no lambda here")
+        # Of a generic lambda, only the instance that is called has types.
+        return self.inlined(node, body or value.node, given, None, outer=value.frame)
+
+    def _captured(self, node: Node) -> Frame:
+        """Return the frame of a lambda: names captured by value hold what they are now."""
+        frame = Frame("lambda", outer=self.frame)
+        text = node.unit.text_of(node.place[0], node.place[1])
+        default_copy = "[=" in text
+        kids = [kid for kid in node.kids if kid.kind == "VARIABLE_REF"]
+        del default_copy
+        for kid in kids:
+            target = kid.referred
+            bound = None if target is None else self.frame.find(target.key)
+            by_reference = f"&{kid.name}" in text.replace(" ", "") or "[&]" in text
+            if target is None or not isinstance(bound, Var) or by_reference:
+                continue
+            copy = self.variable(kid.name, bound.type)
+            line = self.line(kid)
+            self.store(line, Reg(copy, 0, copy.type), self.load(line, Reg(bound, 0, bound.type)))
+            frame.bound[target.key] = copy
+        return frame
+
+    # Functions in place of their calls.
+
+    # Long: the steps of a call, in order.
+    def inlined(
+        self, node: Node, function: Node, given: Sequence[Node], this: Place | None, outer: Frame | None = None
+    ) -> Value | Place:
+        """Translate a function's body in place of a call of it."""
+        if len(self.stack) >= _MAX_DEPTH or self.stack.count(function.key) > 0:
+            raise node.refused(f"'{function.name or 'the lambda'}' calls itself", "a loop")
+        line = self.line(node)
+        frame = Frame(function.name, this=this, outer=outer)
+        parameters = [kid for kid in function.kids if kid.kind == "PARM_DECL"]
+        fixed = self.assigned_in(function)
+        for number, parameter in enumerate(parameters):
+            argument = given[number] if number < len(given) else None
+            if argument is None or (argument.kind == "UNEXPOSED_EXPR" and not argument.kids and parameter.kids):
+                argument = operands(parameter)[-1] if operands(parameter) else None
+            if argument is None:
+                raise node.refused(f"no argument for '{parameter.name}'")
+            frame.bound[parameter.key] = self._argument(parameter, argument, function, fixed)
+        returned = _returned(function, node)
+        frame.returns = returned
+        if isinstance(returned, Pointer) and returned.reference:
+            frame.by_reference = True
+        elif not isinstance(returned, Void) and not (isinstance(returned, Record) and returned.is_lambda):
+            result = self.variable(f"{function.name or 'lambda'}_result", returned)
+            frame.result = Reg(result, 0, result.type)
+        caller, self.frame = self.frame, frame
+        self.stack.append(function.key)
+        self.functions.append(function)
+        self._initialised(function)
+        self.function_body(line, function)
+        self.stack.pop()
+        self.functions.pop()
+        self.frame = caller
+        if frame.by_reference:
+            if frame.place is None:
+                raise node.refused(f"'{function.name}' returns no reference")
+            return frame.place
+        if frame.closure is not None:
+            return frame.closure
+        return None if frame.result is None else self.load(line, frame.result)
+
+    def function_body(self, line: int, function: Node) -> None:
+        """Translate a body; its returns leave a loop around it, unless they all end it anyway."""
+        body = next(kid for kid in function.kids if kid.kind == "COMPOUND_STMT")
+        frame = self.frame
+        if not returns_early(body):
+            self.statements(body)
+            return
+        frame.jumps = True
+        with self.block() as inner:
+            self.statements(body)
+            self.emit(ir.Break(line))
+        first: list[ir.Stmt] = []
+        if frame.returned is not None:
+            first.append(ir.Assign(line, frame.returned, build.literal(line, False, BOOL)))
+        self.body += first
+        self.emit(ir.While(line, build.literal(line, True, BOOL), inner))
+
+    def _argument(
+        self, parameter: Node, argument: Node, function: Node, assigned: frozenset[int]
+    ) -> Var | Place | Ptr | Closure:
+        kind, line = parameter.type, self.line(argument)
+        if isinstance(kind, Pointer) and kind.reference:
+            inner = bare(argument)
+            if isinstance(kind.pointee, Record) and kind.pointee.is_lambda:
+                return self._closure(inner)
+            return self.fixed(self.place(argument))
+        if isinstance(kind, Record) and kind.is_lambda:
+            return self._closure(bare(argument))
+        value = self._to(argument, self.value(argument), argument.type, kind)
+        if isinstance(kind, Pointer) and isinstance(value, Ptr) and parameter.key not in assigned:
+            return self.hold_pointer(value)
+        if isinstance(kind, Number) and isinstance(value, ir.Literal) and parameter.key not in assigned:
+            return Given(Aggregate(kind, {0: value}), 0, kind)
+        return self.bind(parameter, kind, value, line, function)
+
+    def _closure(self, node: Node) -> Closure:
+        while node.kind in ("UNEXPOSED_EXPR", "CALL_EXPR") and len(node.kids) == 1:
+            node = bare(node.kids[0])
+        value = self.value(node)
+        if not isinstance(value, Closure):
+            raise node.refused("a value that is no lambda here")
+        return value
+
+    def bind(self, declared: Node, kind: CType, value: Value, line: int, function: Node) -> Var | Place:
+        """Return a new variable with a value: in memory if its address is taken."""
+        made = self.new_place(declared, kind, line, function)
+        place: Place = Reg(made, 0, kind) if isinstance(made, Var) else made
+        self.store(line, place, value)
+        return made
+
+    def new_place(self, declared: Node, kind: CType, line: int, function: Node) -> Var | Mem:
+        """Return the place of a new variable: in memory if it is an array or its address is taken."""
+        in_memory = isinstance(kind, Array) or (isinstance(kind, Record) and kind.in_memory)
+        if in_memory or declared.key in self.in_memory(function):
+            made = self.new_object(declared.name, "local", kind.size, kind, line)
+            return Mem(self.start_of(made), kind)
+        return self.variable(declared.name, kind)
+
+    # What functions do with their variables.
+
+    def in_memory(self, function: Node) -> frozenset[int]:
+        """Return the variables of a function whose address is taken, or of which an element is asked by number."""
+        found = self._in_memory.get(function.key)
+        if found is None:
+            taken = {key for one in _walk(function) if (key := _addressed(one)) is not None}
+            found = self._in_memory[function.key] = frozenset(taken)
+        return found
+
+    def assigned_in(self, function: Node) -> frozenset[int]:
+        """Return the variables that a function assigns to after their declaration, or whose address it takes."""
+        found = self._assigned.get(function.key)
+        if found is None:
+            changed = {key for one in _walk(function) for key in (_changed(one), _addressed(one)) if key is not None}
+            found = self._assigned[function.key] = frozenset(changed)
+        return found
+
+    def swapped_in(self, function: Node) -> frozenset[int]:
+        """Return the pointers through which a function compares and swaps (``atomicCAS``)."""
+        found = self._swapped.get(function.key)
+        if found is None:
+            keys = set()
+            for one in _walk(function):
+                if one.kind == "CALL_EXPR" and one.name in ("atomicCAS", "atomic_cmpxchg", "atom_cmpxchg"):
+                    target = _pointer_of(Node(one.unit, next(iter(one.cursor.get_arguments()))))
+                    keys |= set() if target is None else {target}
+            found = self._swapped[function.key] = frozenset(keys)
+        return found
+
+    # Constructors.
+
+    def _construct(self, node: Node, declared: Node, given: list[Node], target: Place | None) -> Value | Place:
+        kind, line = node.type, self.line(node)
+        if isinstance(kind, Record) and kind.is_lambda:
+            return self._closure(bare(given[0]))
+        definition = self._definition(declared)
+        if isinstance(kind, Array):
+            return None  # an array of records that need no constructor
+        if definition is None or _is_implicit(declared):
+            if given:
+                return self.value(given[0])
+            return self._defaults(node, declared, kind, target)
+        if target is None:
+            made = self.variable("made", kind) if not (isinstance(kind, Record) and kind.in_memory) else None
+            target = (
+                Reg(made, 0, kind)
+                if made is not None
+                else Mem(self.start_of(self.new_object("made", "local", kind.size, kind, line)), kind)
+            )
+        self.inlined(node, definition, given, target)
+        return target
+
+    def _defaults(
+        self, node: Node, declared: Node, kind: CType, target: Place | None, but: Collection[str] = ()
+    ) -> Value | Place:
+        """Initialise members by their default values; without any, the object stays as it is."""
+        record = declared.cursor.semantic_parent
+        values = [Node(node.unit, c) for c in record.get_children() if c.kind.name == "FIELD_DECL"]
+        initial = {one.name: found for one in values if (found := _default_of(one)) is not None}
+        if not initial or not isinstance(kind, Record):
+            return target if target is not None else Aggregate(kind, {})
+        if target is None:
+            target = Reg(self.variable("made", kind), 0, kind)
+        for name, value in initial.items():
+            member = kind.member(name)
+            if member is not None and name not in but:
+                place = self.part(target, member.offset, member.type)
+                if bare(value).kind == "INIT_LIST_EXPR":
+                    made = self.listed(bare(value), member.type)
+                else:
+                    made = self._to(value, self.value(value), value.type, member.type)
+                self.store(self.line(value), place, made)
+        return target
+
+    # Long: one case for each kind of entry of a list of members.
+    def _initialised(self, function: Node) -> None:
+        """Translate a constructor's list of members."""
+        if function.kind != "CONSTRUCTOR":
+            return
+        this = self.frame.this
+        if this is not None:
+            named = {kid.name for kid in function.kids if kid.kind == "MEMBER_REF"}
+            self._defaults(function, function, this.type, this, named)
+        kids = [
+            kid for kid in function.kids if kid.kind not in ("PARM_DECL", "COMPOUND_STMT") and "ATTR" not in kid.kind
+        ]
+        member: Node | None = None
+        for kid in kids:
+            if kid.kind in ("MEMBER_REF", "TYPE_REF"):
+                member = kid
+                continue
+            if member is None or this is None or not isinstance(this.type, Record):
+                continue
+            line = self.line(kid)
+            if member.kind == "TYPE_REF":  # a base class, or a call of another constructor
+                self.call(kid, this)
+                member = None
+                continue
+            found = this.type.member(member.name)
+            if found is None:
+                raise kid.refused(f"the member '{member.name}'")
+            place = self.part(this, found.offset, found.type)
+            if bare(kid).kind == "CALL_EXPR" and isinstance(found.type, Record):
+                value = self.call(bare(kid), place)
+                if isinstance(value, (Reg, Mem, Swizzle, Given)):
+                    value = None if value == place else self.load(line, value)
+            elif bare(kid).kind == "INIT_LIST_EXPR":
+                value = self.listed(bare(kid), found.type)
+            else:
+                value = self._to(kid, self.value(kid), kid.type, found.type)
+            if value is not None:
+                self.store(line, place, value)
+            member = None
+
+
+def _is_implicit(declared: Node) -> bool:
+    """Return whether Clang wrote a constructor itself: to copy, to move, or to do nothing."""
+    parent = declared.cursor.semantic_parent
+    return bool(declared.cursor.is_default_method()) or (
+        parent is not None and parent.location == declared.cursor.location
+    )
+
+
+def _default_of(field: Node) -> Node | None:
+    kids = [kid for kid in operands(field) if "ATTR" not in kid.kind and not kid.kind.endswith("_DECL")]
+    if not kids or isinstance(field.type, Array):
+        return None
+    return kids[-1]
+
+
+def _class_of(declared: Node) -> str:
+    parent = declared.cursor.semantic_parent
+    return str(parent.spelling).split("<")[0] if parent is not None else ""
+
+
+def _returned(function: Node, call: Node) -> CType:
+    kind = function.cursor.result_type
+    if function.kind == "LAMBDA_EXPR":
+        declared = call.referred
+        assert declared is not None  # noqa: S101  the call names its operator()
+        return call.unit.type_of(declared.cursor.result_type, function)
+    if function.kind == "CONSTRUCTOR":
+        return Void()
+    return function.unit.type_of(kind, function)
+
+
+def _walk(node: Node) -> list[Node]:
+    found, pending = [], [node]
+    while pending:
+        one = pending.pop()
+        found.append(one)
+        pending += one.kids
+    return found
+
+
+def _pointer_of(node: Node) -> int | None:
+    """Return the variable that a pointer is, perhaps in another type; None for another expression."""
+    node = bare(node)
+    while node.kind in ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR") and operands(node):
+        node = bare(operands(node)[-1])
+    target = node.referred if node.kind == "DECL_REF_EXPR" else None
+    return None if target is None else target.key
+
+
+def pointed(node: Node) -> int | None:
+    """Return the pointer variable whose first number an expression is: ``*p`` or ``p[0]``."""
+    if node.kind == "UNARY_OPERATOR" and node.unary == "*":
+        return _pointer_of(operands(node)[0])
+    if node.kind == "ARRAY_SUBSCRIPT_EXPR" and operands(node)[1].evaluated() == 0:
+        return _pointer_of(operands(node)[0])
+    return None
+
+
+def _root(node: Node) -> Node | None:
+    """Return the name of the variable that a place is, or is a part of."""
+    node = bare(node)
+    while True:
+        if node.kind == "MEMBER_REF_EXPR" and operands(node):
+            inner = bare(operands(node)[0])
+            if isinstance(inner.type, Pointer) and not inner.type.reference:
+                return None
+            node = inner
+        elif node.kind == "ARRAY_SUBSCRIPT_EXPR":
+            node = bare(operands(node)[0])
+            if node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1 and isinstance(node.type, Pointer):
+                node = bare(node.kids[0])
+            if not isinstance(node.type, (Array, Vector)):
+                return None  # an element of what a pointer points to
+        elif node.kind == "UNEXPOSED_EXPR" and len(node.kids) == 1:
+            node = bare(operands(node)[0])
+        elif node.kind == "DECL_REF_EXPR":
+            return node.referred
+        else:
+            return None
+
+
+def _addressed(node: Node) -> int | None:
+    """Return the variable of which a node takes the address."""
+    if node.kind == "UNARY_OPERATOR" and node.unary == "&":
+        found = _root(operands(node)[0])
+        return None if found is None else found.key
+    if node.kind == "ARRAY_SUBSCRIPT_EXPR":  # an element of a vector by a number that is not known
+        first = bare(operands(node)[0])
+        if isinstance(first.type, Vector) and operands(node)[1].evaluated() is None:
+            found = _root(first)
+            return None if found is None else found.key
+    return None
+
+
+def _changed(node: Node) -> int | None:
+    """Return the variable that a node assigns to."""
+    if (
+        (node.kind == "BINARY_OPERATOR" and node.binary == "=")
+        or node.kind == "COMPOUND_ASSIGNMENT_OPERATOR"
+        or (node.kind == "UNARY_OPERATOR" and node.unary in ("x++", "x--", "++x", "--x"))
+    ):
+        found = _root(operands(node)[0])
+        return None if found is None else found.key
+    return None
+
+
+def returns_early(body: Node) -> bool:
+    """Return whether a function has a return that is not its last statement."""
+    last = body.kids[-1] if body.kids else None
+    returns = [one for one in _statements(body) if one.kind == "RETURN_STMT"]
+    if not returns:
+        return False
+    return not (len(returns) == 1 and last is not None and last.kind == "RETURN_STMT")
+
+
+def _statements(node: Node) -> list[Node]:
+    """Return the statements within a statement, without the bodies of lambdas."""
+    found, pending = [], [node]
+    while pending:
+        one = pending.pop()
+        found.append(one)
+        if one.kind.endswith("_STMT"):
+            pending += one.kids
+    return found

@@ -1,0 +1,62 @@
+"""What a C file may include: headers of its own folder, of the folders given, and our own that stand for the vendors'.
+
+The includes are followed before Clang reads anything, so that no other file is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from windtunnel.core.errors import InputError, Location
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
+_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+
+
+def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) -> None:
+    """Raise InputError if a file, or one that it includes, includes a file from elsewhere."""
+    own = Path(file).resolve().parent
+    allowed = [own, *(Path(folder).resolve() for folder in folders), prelude.resolve()]
+    pending, seen = [(Path(file), text)], set[Path]()
+    while pending:
+        path, source = pending.pop()
+        # A line that a backslash continues is one line to the preprocessor.
+        joined = re.sub(r"\\[ \t]*\n", " ", without_comments(source))
+        for found in _INCLUDE.finditer(joined):
+            line = joined.count("\n", 0, found.start()) + 1
+            where = Location(str(path), line)
+            named = _NAMED.match(found[2])
+            if named is None or found[1] != "include":
+                raise InputError(f"#{found[1]} {found[2]}", where=where, expected='#include "name" or <name>')
+            name = named[1] or named[2]
+            # A name in quotes is searched beside the file that includes it first.
+            places = [path.parent, *allowed[1:]] if named[1] else allowed[1:]
+            target = next((place / name for place in places if (place / name).is_file()), None)
+            if target is None:
+                if any((place / name).exists() for place in places):
+                    raise InputError(f"'{name}' is not a file", where=where, expected="a header")
+                continue  # Clang reports it if it is really included
+            resolved = target.resolve()
+            if not any(resolved.is_relative_to(place) for place in allowed):
+                raise InputError(
+                    f"the include of '{name}', which is outside of the source's folder and those of -I",
+                    where=where,
+                    expected="a header in one of these folders",
+                )
+            if resolved not in seen:
+                seen.add(resolved)
+                if not resolved.is_relative_to(prelude.resolve()):
+                    pending.append((target, target.read_text(encoding="utf-8", errors="replace")))
+
+
+def without_comments(text: str) -> str:
+    """Return a text with blanks in place of comments, and the same lines."""
+
+    def blank(found: re.Match[str]) -> str:
+        whole = found[0]
+        return whole if whole.startswith('"') else " " + "\n" * whole.count("\n")
+
+    return _COMMENT.sub(blank, text)

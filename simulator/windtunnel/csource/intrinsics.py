@@ -1,0 +1,552 @@
+"""The device's own functions: barriers, atomics, exchanges of a warp, bits and mathematics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from windtunnel.csource import build
+from windtunnel.csource.clang import Node
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Vector
+from windtunnel.csource.memory import ASSERTION, stored
+from windtunnel.csource.places import bare, operands
+from windtunnel.csource.statements import Statements
+from windtunnel.csource.values import Aggregate, Mem, Ptr, Value
+from windtunnel.language import ir, types
+from windtunnel.language.types import BOOL, F32, F64, I32, I64, U32, Scalar
+
+_UNARY = (
+    "sqrt", "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+    "floor", "ceil", "trunc", "fabs", "erf", "erfc", "expm1", "log1p", "cbrt", "rint", "round", "asinh", "acosh",
+    "atanh", "exp10", "lgamma", "tgamma", "erfinv", "erfcinv", "normcdf", "rsqrt", "sinpi", "cospi", "tanpi", "j0",
+    "j1", "y0", "y1", "logb", "rcbrt", "asinpi", "acospi", "atanpi",
+)  # fmt: skip
+_OTHER = ("atan2", "pow", "fmod", "copysign", "hypot", "nextafter", "remainder", "fdim", "ldexp", "atan2pi")
+_TESTS = ("isnan", "isinf", "isfinite", "signbit", "isnormal")
+_FAST = ("sin", "cos", "tan", "exp", "exp2", "exp10", "log", "log2", "log10", "sqrt", "rsqrt", "powr")
+MATH: Mapping[str, str] = {
+    **{name: f"math.{name}" for name in (*_UNARY, *_OTHER)},
+    "nearbyint": "math.rint", "powr": "math.pow", "pown": "math.pow", "fma": "fma",
+    **{f"__{name}f": f"math.{name}" for name in ("sin", "cos", "tan", "exp", "log", "log2", "log10", "pow", "exp10")},
+    **{f"{kind}_{name}": f"math.{'pow' if name == 'powr' else name}" for kind in ("native", "half") for name in _FAST},
+}  # fmt: skip
+_ATOMICS = {
+    "Add": "add", "Sub": "sub", "Min": "min", "Max": "max", "And": "and_", "Or": "or_", "Xor": "xor", "Exch": "exch",
+    "CAS": "cas", "Inc": "inc", "Dec": "dec",
+}  # fmt: skip
+_BITS = {"popc": "popc", "clz": "clz", "ffs": "ffs", "brev": "brev"}
+_AS = {"int": I32, "uint": U32, "float": F32, "double": F64, "longlong": I64}
+_ATOMIC = re.compile(r"atomic(Add|Sub|Min|Max|And|Or|Xor|Exch|CAS|Inc|Dec)(_block|_system)?$")
+_SHUFFLE = re.compile(r"__shfl(?:_(up|down|xor))?(_sync)?$")
+_ROUNDED = re.compile(r"__[fd](add|sub|mul|div|sqrt|rcp|maf|ma)_(rn|rz|ru|rd)$|__(fmaf|fma)_(rn|rz|ru|rd)$")
+_FENCES = {
+    "__threadfence": "fence.device", "__threadfence_system": "fence.device", "__threadfence_block": "fence.block",
+}  # fmt: skip
+_ASSEMBLY = {
+    "bar.sync 0": "block", "barrier.sync 0": "block", "bar.warp.sync 0xffffffff": "warp", "membar.gl": "fence.device",
+    "membar.sys": "fence.device", "membar.cta": "fence.block", "fence.acq_rel.gpu": "fence.device",
+    "fence.sc.gpu": "fence.device", "fence.acq_rel.cta": "fence.block",
+}  # fmt: skip
+"""Instructions of assembly that are barriers and fences."""
+
+
+class Intrinsics(Statements):
+    """Translates calls of the device's own functions."""
+
+    def intrinsic(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
+        """Translate a call of one of the device's own functions; NotImplemented if there is none of this name."""
+        special: Mapping[str, Callable[[Node, Sequence[Node]], Value]] = {
+            "__syncthreads": self._barrier, "__syncwarp": self._warp_barrier, "__wt_grid_sync": self._grid_barrier,
+            "__syncthreads_count": self._counted, "__syncthreads_and": self._counted,
+            "__syncthreads_or": self._counted, "printf": self._printf, "__wt_assert_fail": self._assertion,
+            "__wt_active": self._active, "__trap": self._trap, "memcpy": self._memcpy, "memset": self._memset,
+            "memmove": self._memcpy,
+            "__wt_copy_async": self._copy_async, "__wt_async_commit": self._commit,
+            "__wt_async_wait": self._wait,
+            "__all_sync": self._vote, "__any_sync": self._vote, "__ballot_sync": self._vote,
+            "__wt_lane": self._lane, "__nanosleep": self._nothing, "__builtin_assume": self._nothing,
+            "__builtin_unreachable": self._nothing, "__wt_nothing": self._nothing,
+            "sincosf": self._sincos, "sincos": self._sincos, "__sincosf": self._sincos,
+            "__builtin_expect": lambda n, a: self.value(a[0]),
+            "modff": self._modf, "modf": self._modf, "__wt_dynamic_smem": self._nothing,
+        }  # fmt: skip
+        if name in special:
+            return special[name](node, arguments)
+        line = self.line(node)
+        if name in _FENCES:
+            self.emit(ir.Barrier(line, _FENCES[name]))
+            return None
+        found = _ATOMIC.match(name)
+        if found is not None:
+            return self._atomic(node, _ATOMICS[found[1]], arguments, of_block=found[2] == "_block")
+        found = _SHUFFLE.match(name)
+        if found is not None:
+            return self._shuffle(node, found[1] or "index", arguments, masked=bool(found[2]))
+        made = self._reinterpreted(node, name, arguments)
+        if made is not NotImplemented:
+            return made
+        return self._mathematics(node, name, arguments)
+
+    # Numbers.
+
+    def _reinterpreted(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
+        """Translate ``__float_as_int`` and its kin, and functions of bits."""
+        line = self.line(node)
+        if name == "__wt_h2f":
+            return build.converted(build.bits_as(self.number(arguments[0]), types.F16), F32)
+        if name == "__wt_f2h":
+            half = build.converted(build.converted(self.number(arguments[0]), F32), types.F16)
+            return build.bits_as(half, types.U16)
+        parts = name.strip("_").split("_as_")
+        if name.startswith("__") and len(parts) == 2 and parts[0] in _AS and parts[1] in _AS:
+            return build.bits_as(self._cast_to(self.number(arguments[0]), _AS[parts[0]]), _AS[parts[1]])
+        if name.startswith("__wt_bits_"):
+            return build.bits_as(self.number(arguments[0]), _number(node.type))
+        stem = name.strip("_").removesuffix("ll")
+        if name.startswith("__") and stem in _BITS and len(arguments) == 1:
+            value = self.number(arguments[0])
+            kind = value.type if stem == "brev" else I32
+            made = ir.Call(line, f"bits.{stem}", [value], type=kind)
+            return build.converted(made, _number(node.type))
+        return NotImplemented
+
+    def _cast_to(self, e: ir.Expr, kind: Scalar) -> ir.Expr:
+        return build.converted(e, kind)
+
+    def elementwise(
+        self, node: Node, arguments: Sequence[Value], act: Callable[[list[ir.Expr], Scalar], ir.Expr]
+    ) -> Value:
+        """Apply a function of numbers to numbers, or to each element of vectors."""
+        kind = node.type
+        if not isinstance(kind, Vector):
+            return act([one for one in arguments if isinstance(one, ir.Expr)], _number(kind))
+        parts: dict[int, ir.Expr | Ptr] = {}
+        held = [self.hold_value(one) for one in arguments]
+        for number in range(kind.count):
+            row: list[ir.Expr] = []
+            for one in held:
+                if isinstance(one, Aggregate) and isinstance(one.type, Vector):
+                    part = one.parts[number * one.type.element.size]
+                    assert isinstance(part, ir.Expr)  # noqa: S101  vectors are of numbers
+                    row.append(part)
+                elif isinstance(one, ir.Expr):
+                    row.append(one)
+            parts[number * kind.element.size] = act(row, kind.element.scalar)
+        return Aggregate(kind, parts)
+
+    # Long: one case for each group of functions.
+    def _mathematics(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
+        line = self.line(node)
+        values = [self.value(one) for one in arguments]
+        plain = name if name in MATH else name.removesuffix("f")
+        if plain in MATH and not any(isinstance(one, Ptr) for one in values):
+            op = MATH[plain]
+
+            def function(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
+                given = row if op == "math.ldexp" else [build.converted(one, kind) for one in row]
+                return ir.Call(line, op, given, type=kind)
+
+            return self.elementwise(node, values, function)
+        if plain in ("fmin", "fmax", "min", "max", "umin", "umax", "llmin", "llmax", "ullmin", "ullmax"):
+            which = plain[-3:]
+            return self.elementwise(
+                node,
+                values,
+                lambda row, kind: ir.Binary(line, which, *(build.converted(one, kind) for one in row), type=kind),
+            )
+        if name in ("abs", "labs", "llabs"):
+            # OpenCL's abs of an int is a uint.
+            def absolute(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
+                e = row[0]
+                assert e.type is not None  # noqa: S101  all expressions here have types
+                return build.converted(e if e.type.kind == "uint" else ir.Unary(line, "abs", e, type=e.type), kind)
+
+            return self.elementwise(node, values, absolute)
+        if name in _TESTS or name.removeprefix("__").removesuffix("f") in _TESTS:
+            test = name.removeprefix("__") if name in _TESTS else name.removeprefix("__").removesuffix("f")
+
+            def tested(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
+                made = ir.Call(line, f"math.{test}", [row[0]], type=BOOL)
+                if isinstance(node.type, Vector):
+                    return build.select(line, made, build.literal(line, -1, kind), build.literal(line, 0, kind))
+                return build.converted(made, kind)
+
+            return self.elementwise(node, values, tested)
+        return self._rounded(node, name, values)
+
+    def _rounded(self, node: Node, name: str, values: Sequence[Value]) -> Any:
+        """Translate operations and conversions that round in a stated direction."""
+        line = self.line(node)
+        row = [one for one in values if isinstance(one, ir.Expr)]
+        found = _ROUNDED.match(name)
+        if found is not None:
+            op, mode = (found[1] or "ma"), found[2] or found[4]
+            kind = _number(node.type)
+            row = [build.converted(one, kind) for one in row]
+            if mode == "rn":
+                return self._operation(line, op, row, kind)
+            if kind == F64:
+                raise node.refused(f"'{name}': doubles are rounded to nearest only", name[:-2] + "rn")
+            wide = self._operation(line, op, [build.converted(one, F64) for one in row], F64)
+            return ir.Call(line, f"round.f32_{mode}", [wide], type=F32)
+        found = re.match(r"__(\w+)2(\w+)_(rn|rz|ru|rd)$", name)
+        if found is not None and row:
+            return self._conversion(node, found[2], found[3], row[0])
+        found = re.match(r"(?:ll|l)(rint|round)f?$", name)
+        if found is not None:
+            whole = ir.Call(line, f"math.{found[1]}", [row[0]], type=row[0].type)
+            return build.converted(whole, _number(node.type))
+        return NotImplemented
+
+    def _operation(self, line: int, op: str, row: Sequence[ir.Expr], kind: Scalar) -> ir.Expr:
+        if op in ("ma", "maf"):
+            return ir.Call(line, "fma", list(row), type=kind)
+        if op == "sqrt":
+            return ir.Call(line, "math.sqrt", list(row), type=kind)
+        if op == "rcp":
+            return build.binary(line, "/", build.literal(line, 1, kind), row[0])
+        return build.binary(line, {"add": "+", "sub": "-", "mul": "*", "div": "/"}[op], row[0], row[1])
+
+    def _conversion(self, node: Node, to: str, mode: str, value: ir.Expr) -> ir.Expr:
+        line, kind = self.line(node), _number(node.type)
+        if kind.kind != "float":
+            op = {"rn": "rint", "rz": "trunc", "ru": "ceil", "rd": "floor"}[mode]
+            return build.converted(ir.Call(line, f"math.{op}", [value], type=value.type), kind)
+        if mode == "rn" or kind == F64:
+            return build.converted(value, kind)
+        return ir.Call(line, f"round.f32_{mode}", [build.converted(value, F64)], type=F32)
+
+    def _sincos(self, node: Node, arguments: Sequence[Node]) -> Value:
+        line = self.line(node)
+        value = self.hold(self.number(arguments[0]))
+        for op, to in zip(("sin", "cos"), arguments[1:], strict=True):
+            kind = Number(value.type or F32)
+            self.store(line, Mem(self.pointer(to), kind), ir.Call(line, f"math.{op}", [value], type=value.type))
+        return None
+
+    def _modf(self, node: Node, arguments: Sequence[Node]) -> Value:
+        line = self.line(node)
+        value = self.hold(self.number(arguments[0]))
+        whole = self.hold(ir.Call(line, "math.trunc", [value], type=value.type))
+        self.store(line, Mem(self.pointer(arguments[1]), Number(value.type or F32)), whole)
+        return build.binary(line, "-", value, whole)
+
+    def _nothing(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del node, arguments
+        return None
+
+    # Barriers.
+
+    def asm(self, node: Node) -> None:
+        """Translate a statement of assembly: barriers and fences of a whole block, warp or device."""
+        text = "".join(token.spelling[1:-1] for token in node.cursor.get_tokens() if token.spelling.startswith('"'))
+        line = self.line(node)
+        instructions = [
+            part.strip() for part in text.replace("\\n", " ").replace("\\t", " ").split(";") if part.strip()
+        ]
+        for instruction in instructions:
+            if instruction == "memory":
+                continue
+            scope = _ASSEMBLY.get(instruction.removesuffix("memory").strip())
+            if scope is None:
+                raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")
+            self.emit(ir.Barrier(line, scope))
+
+    def _barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del arguments
+        self.emit(ir.Barrier(self.line(node), "block"))
+        return None
+
+    def _grid_barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del arguments
+        self.emit(ir.Barrier(self.line(node), "grid"))
+        return None
+
+    def _warp_barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
+        mask = build.converted(self.number(arguments[0]), U32) if arguments else None
+        if isinstance(mask, ir.Literal) and mask.value == 0xFFFFFFFF:
+            mask = None
+        if mask is not None:
+            mask = self._named_by(self.line(node), mask)
+        self.emit(ir.Barrier(self.line(node), "warp", mask))
+        return None
+
+    def _counted(self, node: Node, arguments: Sequence[Node]) -> Value:
+        """Translate ``__syncthreads_count`` and its kin: a count in shared memory, between barriers."""
+        line = self.line(node)
+        declared = node.referred
+        which = (
+            "count" if declared is None else declared.name.rpartition("_")[2].replace("all", "and").replace("any", "or")
+        )
+        condition = self.hold(self.condition(arguments[0]), "predicate")
+        key = -1
+        if key not in self.statics:
+            self.statics[key] = self.new_object("threads_that_hold", "shared", 4, Number(I32), line)
+        place = Mem(self.start_of(self.statics[key]), Number(I32))
+        first: ir.Expr | None = None
+        for axis in range(3):
+            index = ir.Index(line, "thread", axis, type=I32)
+            zero = build.binary(line, "==", index, build.literal(line, 0, I32))
+            first = zero if first is None else ir.Logic(line, "and", first, zero, type=BOOL)
+        assert first is not None  # noqa: S101  there are three axes
+        self.emit(ir.Barrier(line, "block"))
+        with self.block() as clears:
+            self.store(line, place, build.literal(line, 0, I32))
+        self.emit(ir.If(line, first, clears, []))
+        self.emit(ir.Barrier(line, "block"))
+        value = build.converted(condition if which != "and" else build.unary(line, "not", condition), I32)
+        self.atomic(node, "add", place.at, Number(I32), [value])
+        self.emit(ir.Barrier(line, "block"))
+        count = self.load(line, place)
+        assert isinstance(count, ir.Expr)  # noqa: S101  it is a number
+        count = self.hold(count, "count")
+        if which == "count":
+            return count
+        zero = build.literal(line, 0, I32)
+        return build.converted(build.binary(line, "==" if which == "and" else "!=", count, zero), I32)
+
+    # Memory.
+
+    def _atomic(self, node: Node, op: str, arguments: Sequence[Node], *, of_block: bool) -> Value:
+        pointer = arguments[0].type
+        kind = pointer.pointee if isinstance(pointer, Pointer) else None
+        if not isinstance(kind, Number):
+            raise node.refused("an atomic operation on something that is no number")
+        at = self.pointer(arguments[0])
+        values = [build.converted(self.number(one), kind.scalar) for one in arguments[1:]]
+        return self.atomic(node, op, at, kind, values, of_block=of_block)
+
+    def _memcpy(self, node: Node, arguments: Sequence[Node]) -> Value:
+        to, source, count = arguments[:3]
+        target, origin = self.hold_pointer(self.pointer(to)), self.hold_pointer(self.pointer(source))
+        size = self.number(count)
+        unit = self._copied_type(to, source)
+        self.copy(node, target, origin, size, unit)
+        return target
+
+    def _copied_type(self, *pointers: Node) -> Number:
+        """Return the type of the numbers that a copy of bytes moves: that of the memory, where it is known."""
+        for one in pointers:
+            inner = bare(one)
+            while inner.kind in ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR") and operands(inner):
+                inner = bare(operands(inner)[-1])
+            kind = inner.type
+            target = kind.pointee if isinstance(kind, Pointer) else kind.element if isinstance(kind, Array) else kind
+            leaves = {leaf for _, leaf in target.leaves}
+            if len(leaves) == 1 and isinstance(only := leaves.pop(), Number):
+                return only
+        return Number(types.U8)
+
+    def copy(self, node: Node, target: Ptr, origin: Ptr, size: ir.Expr, unit: Number) -> None:
+        """Emit a copy of ``size`` bytes, in steps of one number."""
+        line = self.line(node)
+        if isinstance(size, ir.Literal) and size.value % unit.size:
+            unit = Number(types.U8)
+        steps = build.binary(line, "/", build.converted(size, types.U64), build.literal(line, unit.size, types.U64))
+        if isinstance(size, ir.Literal):
+            count = int(size.value) // unit.size
+            if count <= 16:
+                for number in range(count):
+                    at = Mem(origin.moved(number, unit.size), unit)
+                    self.store(line, Mem(target.moved(number, unit.size), unit), self.load(line, at))
+                return
+            steps = build.literal(line, count, I32)
+        counter = self.fresh("copied")
+        self.variables[counter] = I32
+        variable = ir.Variable(line, counter, type=I32)
+        with self.block() as body:
+            value = self.load(line, Mem(origin.moved(variable, unit.size), unit))
+            self.store(line, Mem(target.moved(variable, unit.size), unit), value)
+        zero, one = build.literal(line, 0, I32), build.literal(line, 1, I32)
+        self.emit(ir.For(line, counter, zero, build.converted(steps, I32), one, body))
+
+    def _copy_async(self, node: Node, arguments: Sequence[Node]) -> Value:
+        """Translate an asynchronous copy of a few bytes: it is done at once, and in flight until a wait."""
+        line = self.line(node)
+        target, origin = (self.hold_pointer(self.pointer(one)) for one in arguments[:2])
+        size = self.number(arguments[2])
+        if not isinstance(size, ir.Literal):
+            raise node.refused("an asynchronous copy of a size that is not constant", "4, 8 or 16 bytes")
+        unit = Number(U32 if size.value % 4 == 0 else types.U8)
+        declared = {stored(leaf) for at in (target, origin) for base in at.bases if base in self.objects
+                    for _, leaf in self.objects[base].type.leaves[:1]}  # fmt: skip
+        if len(declared) == 1 and size.value % ((only := declared.pop()).bits // 8) == 0:
+            unit = Number(only)
+        for number in range(int(size.value) // unit.size):
+            to, read = target.moved(number, unit.size), origin.moved(number, unit.size)
+            self.store(line, Mem(to, unit), self.load(line, Mem(read, unit)))
+        for number in range(int(size.value) // unit.size):
+            self.in_flight(line, "write", target.moved(number, unit.size), unit)
+            self.in_flight(line, "read", origin.moved(number, unit.size), unit)
+        return None
+
+    def _commit(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del arguments
+        self.emit(ir.Flight(self.line(node), "commit"))
+        return None
+
+    def _wait(self, node: Node, arguments: Sequence[Node]) -> Value:
+        left = self.number(arguments[0])
+        if not isinstance(left, ir.Literal):
+            raise node.refused("a wait for a number of groups that is not constant", "a constant")
+        self.emit(ir.Flight(self.line(node), "wait", left=int(left.value)))
+        return None
+
+    def _memset(self, node: Node, arguments: Sequence[Node]) -> Value:
+        line = self.line(node)
+        target = self.hold_pointer(self.pointer(arguments[0]))
+        value, size = self.number(arguments[1]), self.number(arguments[2])
+        unit = self._copied_type(arguments[0])
+        if not (isinstance(value, ir.Literal) and value.value == 0):
+            unit = Number(types.U8)
+        byte = self.hold(build.converted(value, unit.scalar))
+        steps = build.binary(line, "/", build.converted(size, types.U64), build.literal(line, unit.size, types.U64))
+        counter = self.fresh("set")
+        self.variables[counter] = I32
+        with self.block() as body:
+            at = target.moved(ir.Variable(line, counter, type=I32), unit.size)
+            self.store(line, Mem(at, unit), byte)
+        zero, one = build.literal(line, 0, I32), build.literal(line, 1, I32)
+        self.emit(ir.For(line, counter, zero, build.converted(steps, I32), one, body))
+        return target
+
+    # Warps.
+
+    def _mask(self, node: Node) -> ir.Expr:
+        return self._named_by(self.line(node), build.converted(self.number(node), U32))
+
+    def _named_by(self, line: int, mask: ir.Expr) -> ir.Expr:
+        """Emit the check that a mask names the lane that executes the operation, and return the mask."""
+        if isinstance(mask, ir.Literal) and mask.value == 0xFFFFFFFF:
+            return mask
+        mask = self.hold(mask, "mask")
+        lane = build.converted(ir.Warp(line, "lane", [], type=I32), U32)
+        bit = build.binary(line, "&", build.binary(line, ">>", mask, lane), build.literal(line, 1, U32))
+        message = "the mask of a warp's operation does not name the lane that executes it"
+        self.emit(ir.Require(line, build.truth(bit), "BarrierDivergence", message))
+        return mask
+
+    def _exchange(self, line: int, op: str, arguments: list[ir.Expr], kind: Scalar) -> ir.Expr:
+        """Return the result of an exchange, which happens now."""
+        result = self.fresh("exchanged")
+        self.variables[result] = kind
+        self.emit(ir.Assign(line, result, ir.Warp(line, op, arguments, type=kind)))
+        return ir.Variable(line, result, type=kind)
+
+    def _lane(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del arguments
+        return ir.Warp(self.line(node), "lane", [], type=I32)
+
+    def _active(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del arguments
+        return self._exchange(self.line(node), "active", [], U32)
+
+    def _vote(self, node: Node, arguments: Sequence[Node]) -> Value:
+        declared, line = node.referred, self.line(node)
+        assert declared is not None  # noqa: S101  the call was found by its name
+        mode = declared.name.removeprefix("__").removesuffix("_sync")
+        mask, predicate = self.hold(self._mask(arguments[0])), self.hold(self.condition(arguments[1]))
+        made = self._exchange(line, f"vote.{mode}", [mask, predicate], U32 if mode == "ballot" else BOOL)
+        return build.converted(made, _number(node.type))
+
+    def _shuffle(self, node: Node, how: str, arguments: Sequence[Node], *, masked: bool) -> Value:
+        line = self.line(node)
+        mask: ir.Expr = build.literal(line, 0xFFFFFFFF, U32)
+        if masked:
+            mask, arguments = self.hold(self._mask(arguments[0])), arguments[1:]
+        value = self.hold(self.number(arguments[0]))
+        lane = self.hold(build.converted(self.number(arguments[1]), I32))
+        width = build.converted(self.number(arguments[2]), I32) if len(arguments) > 2 else build.literal(line, 32, I32)
+        assert value.type is not None  # noqa: S101  all expressions here have types
+        if how == "index" and not (isinstance(mask, ir.Literal) and mask.value == 0xFFFFFFFF):
+            place = build.converted(build.binary(line, "&", lane, build.literal(line, 31, I32)), U32)
+            bit = build.binary(line, "&", build.binary(line, ">>", mask, place), build.literal(line, 1, U32))
+            message = "a shuffle reads the value of a lane that its mask does not name"
+            full = isinstance(width, ir.Literal) and width.value == 32
+            if full:
+                self.emit(ir.Require(line, build.truth(bit), "UninitializedRead", message))
+        if isinstance(width, ir.Literal) and width.value == 32:
+            return self._exchange(line, f"shuffle.{how}", [mask, value, lane], value.type)
+        source = self.hold(self._source(line, how, lane, self.hold(width)), "source")
+        return self._exchange(line, "shuffle.index", [mask, value, source], value.type)
+
+    def _source(self, line: int, how: str, by: ir.Expr, width: ir.Expr) -> ir.Expr:
+        """Return the lane that a shuffle within groups of ``width`` lanes reads."""
+        own = ir.Warp(line, "lane", [], type=I32)
+        within = build.binary(line, "&", own, build.binary(line, "-", width, build.literal(line, 1, I32)))
+        first = build.binary(line, "-", own, within)
+        if how == "index":
+            inner = build.binary(line, "&", by, build.binary(line, "-", width, build.literal(line, 1, I32)))
+            return build.binary(line, "+", first, inner)
+        op = {"up": "-", "down": "+", "xor": "^"}[how]
+        inner = self.hold(build.binary(line, op, within, by))
+        inside = ir.Logic(
+            line,
+            "and",
+            build.binary(line, ">=", inner, build.literal(line, 0, I32)),
+            build.binary(line, "<", inner, width),
+            type=BOOL,
+        )
+        return build.select(line, inside, build.binary(line, "+", first, inner), own)
+
+    # Messages.
+
+    def _printf(self, node: Node, arguments: Sequence[Node]) -> Value:
+        form = _text(arguments[0])
+        if form is None:
+            raise node.refused("a format of printf that is no literal")
+        given: list[ir.Expr | str] = []
+        for one in arguments[1:]:
+            text = _text(one)
+            if text is not None:
+                given.append(text)
+                continue
+            value = self.value(one)
+            if isinstance(value, Ptr):
+                value = self.encoded(self.line(node), value)
+            if isinstance(value, Aggregate):
+                value = self.hold_value(value)
+                assert isinstance(value, Aggregate)  # noqa: S101  holding keeps the kind
+                given += [part for part in value.parts.values() if isinstance(part, ir.Expr)]
+            elif isinstance(value, ir.Expr):
+                given.append(self.hold(value))
+        texts = [one if isinstance(one, str) else None for one in given]
+        numbers = [one for one in given if isinstance(one, ir.Expr)]
+        self.emit(ir.Print(self.line(node), form, numbers, texts))
+        return build.literal(self.line(node), 0, I32)
+
+    def _assertion(self, node: Node, arguments: Sequence[Node]) -> Value:
+        text = _text(arguments[0]) or "..."
+        line = self.line(node)
+        self.emit(ir.Require(line, build.literal(line, False, BOOL), ASSERTION, f"the assertion '{text}' fails"))
+        return None
+
+    def _trap(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del arguments
+        line = self.line(node)
+        self.emit(ir.Require(line, build.literal(line, False, BOOL), ASSERTION, "the trap is reached"))
+        return None
+
+
+def _text(node: Node) -> str | None:
+    inner = bare(node)
+    while inner.kind in ("UNEXPOSED_EXPR", "CSTYLE_CAST_EXPR", "PAREN_EXPR") and len(inner.kids) == 1:
+        inner = inner.kids[0]
+    if inner.kind != "STRING_LITERAL":
+        return None
+    found = inner.evaluated()
+    if isinstance(found, str):
+        return found
+    spelled = inner.name
+    return bytes(spelled[1:-1], "utf-8").decode("unicode_escape") if spelled.startswith('"') else spelled
+
+
+def _number(kind: CType) -> Scalar:
+    if isinstance(kind, Pointer) and kind.reference:
+        kind = kind.pointee
+    if isinstance(kind, Number):
+        return kind.scalar
+    if isinstance(kind, Vector):
+        return kind.element.scalar
+    return I32

@@ -1,0 +1,584 @@
+"""Variables and memory: where values are, how they are read and written, and what each object in memory consists of.
+
+An object is one array of the tree. The size of its elements is the largest that all accesses to it are multiples of,
+so that a number is one element, or several that are put together. What pointers point into, and how memory is
+accessed, is collected while a kernel is translated, and known in the next pass (`Facts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import gcd
+
+from windtunnel.csource import build
+from windtunnel.csource.clang import Node, Unit
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
+from windtunnel.csource.values import (
+    NULL,
+    Aggregate,
+    Closure,
+    Frame,
+    Given,
+    Mem,
+    Obj,
+    Place,
+    Ptr,
+    Reg,
+    Swizzle,
+    Value,
+    Var,
+)
+from windtunnel.language import ir, types
+from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
+
+OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
+
+
+@dataclass
+class Facts:
+    """What one pass finds and the next one uses.
+
+    Attributes:
+        bases: For each pointer variable, the objects that it may point into.
+        units: For each pointer variable, the number of bytes of which its offset is a multiple.
+        accessed: For each object, the types of the numbers accessed in it, and whether atomically.
+        escaped: The objects of which a pointer is stored in memory.
+    """
+
+    bases: dict[str, frozenset[str]] = field(default_factory=dict)
+    units: dict[str, int] = field(default_factory=dict)
+    accessed: dict[str, set[tuple[Scalar, bool]]] = field(default_factory=dict)
+    escaped: frozenset[str] = frozenset()
+
+    def storage(self, name: str, declared: CType) -> Scalar:
+        """Return the type of the elements of an object."""
+        used = self.accessed.get(name, set())
+        kinds = {kind for kind, _ in used}
+        if not kinds:
+            kinds = {stored(leaf) for _, leaf in declared.leaves[:1]} or {U8}
+        size = gcd(*(kind.bits for kind in kinds))
+        if len({kind.bits for kind in kinds}) > 1:
+            return types.SCALARS[f"u{size}"]
+        atomic = [kind for kind, is_atomic in used if is_atomic]
+        own = [stored(leaf) for _, leaf in declared.leaves[:1] if stored(leaf) in kinds]
+        ordered = sorted(atomic, key=lambda kind: (kind.kind != "float", kind.name)) or own
+        return ordered[0] if ordered else min(kinds, key=lambda kind: (kind.kind == "float", kind.name))
+
+
+def stored(leaf: Number | Pointer) -> Scalar:
+    """Return the type that a number or a pointer has in memory."""
+    if isinstance(leaf, Pointer):
+        return types.U64
+    return U8 if leaf.scalar == BOOL else leaf.scalar
+
+
+class Memory:
+    """The state of translating one kernel, its variables, and its memory."""
+
+    def __init__(self, unit: Unit, facts: Facts) -> None:
+        self.unit, self.facts, self.found = unit, facts, Facts()
+        self.body: list[ir.Stmt] = []
+        """The statements that are being emitted."""
+        self.variables: dict[str, Scalar] = {}
+        self.scalars: dict[str, Scalar] = {}
+        self.objects: dict[str, Obj] = {}
+        self.ids: dict[str, int] = {NULL: 0}
+        self.places: list[tuple[str, int, int]] = [(unit.file, 0, 0)]
+        self._lines: dict[tuple[str, int, int], int] = {}
+        self.names: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self.statics: dict[int, Obj] = {}
+        self.frame = Frame("")
+
+    # Lines, names, statements.
+
+    def line(self, node: Node) -> int:
+        """Return the number that stands for a node's file, line and column in the tree."""
+        place = node.place
+        number = self._lines.get(place)
+        if number is None:
+            number = self._lines[place] = len(self.places)
+            self.places.append(place)
+        return number
+
+    def fresh(self, name: str) -> str:
+        """Return a name that nothing else has."""
+        name = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "value"
+        made, number = name, self._numbers.get(name, 1)
+        while made in self.names:
+            made, number = f"{name}_{number}", number + 1
+        self._numbers[name] = number
+        self.names.add(made)
+        return made
+
+    def emit(self, statement: ir.Stmt) -> None:
+        """Append a statement."""
+        self.body.append(statement)
+
+    @contextmanager
+    def block(self) -> Iterator[list[ir.Stmt]]:
+        """Collect the statements that are emitted within."""
+        outer, self.body = self.body, []
+        try:
+            yield self.body
+        finally:
+            self.body = outer
+
+    def hold(self, e: ir.Expr, name: str = "held") -> ir.Expr:
+        """Return an expression's value as of now: a variable that it is assigned to."""
+        if isinstance(e, (ir.Literal, ir.Index)) or build.is_plain(e):
+            return e
+        assert e.type is not None  # noqa: S101  all expressions here have types
+        made = self.fresh(name)
+        self.variables[made] = e.type
+        self.emit(ir.Assign(e.line, made, e))
+        return ir.Variable(e.line, made, type=e.type)
+
+    def hold_value(self, value: Value) -> Value:
+        """Return any value as of now."""
+        if isinstance(value, ir.Expr):
+            return self.hold(value)
+        if isinstance(value, Ptr):
+            return self.hold_pointer(value)
+        if isinstance(value, Aggregate):
+            return Aggregate(value.type, {at: self.hold_value(part) for at, part in value.parts.items()})  # type: ignore[misc]
+        return value
+
+    def hold_pointer(self, at: Ptr) -> Ptr:
+        """Return a pointer's value as of now."""
+        which = None if at.which is None else self.hold(at.which, "of")
+        return Ptr(at.bases, at.const, tuple((self.hold(e, "at"), scale) for e, scale in at.parts), which)
+
+    def fixed(self, place: Place) -> Place:
+        """Return the same place as of now: the expressions in it are evaluated once."""
+        if isinstance(place, Mem):
+            return Mem(self.hold_pointer(place.at), place.type)
+        if isinstance(place, Swizzle):
+            return Swizzle(self.fixed(place.of), place.numbers, place.type)
+        return place
+
+    # Variables.
+
+    def variable(self, name: str, kind: CType) -> Var:
+        """Return a new variable that is not in memory."""
+        made = Var(self.fresh(name), kind)
+        single = len(kind.leaves) == 1 and kind.leaves[0][0] == 0 and not isinstance(kind, Record)
+        for offset, leaf in kind.leaves:
+            own = made.name if single else self.fresh(f"{made.name}_{member_name(kind, offset)}")
+            made.leaves[offset] = own
+            if isinstance(leaf, Number):
+                self.variables[own] = leaf.scalar
+        return made
+
+    def new_object(self, name: str, space: str, size: int | None, kind: CType, line: int) -> Obj:
+        """Return a new object in memory."""
+        made = Obj(self.fresh(name), space, size, kind, line)
+        self.objects[made.name] = made
+        self.ids[made.name] = len(self.ids)
+        return made
+
+    def start_of(self, made: Obj) -> Ptr:
+        """Return the pointer to an object."""
+        return Ptr(frozenset({made.name}))
+
+    # Pointers in variables.
+
+    def read_pointer(self, line: int, name: str) -> Ptr:
+        """Return the pointer that a variable holds."""
+        bases = self.facts.bases.get(name, frozenset())
+        # A scale of 0 leaves open what is not known yet; a pointer that never moves stays at 0.
+        unit = self.facts.units.get(name, 0)
+        self.variables.setdefault(name, I64)
+        at = ir.Variable(line, name, type=I64)
+        which = None
+        if len(bases) > 1:
+            which = ir.Variable(line, self._which(name), type=I32)
+        return Ptr(bases, 0, ((at, unit),), which)
+
+    def _which(self, name: str) -> str:
+        self.variables.setdefault(f"{name}_of", I32)
+        return f"{name}_of"
+
+    def write_pointer(self, line: int, name: str, value: Ptr) -> None:
+        """Assign a pointer to a variable."""
+        self.found.bases[name] = self.found.bases.get(name, frozenset()) | value.bases
+        self.found.units[name] = gcd(self.found.units.get(name, 0), value.unit)
+        unit = self.facts.units.get(name, 0) or 1
+        self.variables.setdefault(name, I64)
+        if len(self.facts.bases.get(name, frozenset())) > 1:
+            which = self.hold(self.which(line, value), "of")
+            at = self.linear(line, value, unit)
+            self.emit(ir.Assign(line, name, at))
+            self.emit(ir.Assign(line, self._which(name), which))
+            return
+        self.emit(ir.Assign(line, name, self.linear(line, value, unit)))
+
+    def which(self, line: int, value: Ptr) -> ir.Expr:
+        """Return the number of the object that a pointer points into."""
+        if value.which is not None:
+            return value.which
+        base = next(iter(value.bases), NULL)
+        return build.literal(line, self.ids[base], I32)
+
+    def linear(self, line: int, at: Ptr, unit: int) -> ir.Expr:
+        """Return a pointer's offset in units of bytes of which it is a multiple."""
+        if any(scale % unit for _, scale in at.parts) or at.const % unit:
+            whole = self.linear(line, at, 1)
+            return ir.Call(line, "index.divided", [whole, build.literal(line, unit, I64)], type=I64)
+        parts = [(build.as_index(e), scale // unit) for e, scale in at.parts]
+        const = at.const // unit
+        if not parts:
+            return build.literal(line, const, I64)
+        if len(parts) == 1 and parts[0][1] == 1 and const == 0:
+            return parts[0][0]
+        arguments: list[ir.Expr] = [build.literal(line, const, I64)]
+        for e, scale in parts:
+            arguments += [e, build.literal(line, scale, I64)]
+        return ir.Call(line, "index.linear", arguments, type=I64)
+
+    def encoded(self, line: int, value: Ptr) -> ir.Expr:
+        """Return a pointer as the number that stands for it in memory."""
+        self.found.escaped |= value.bases
+        which = build.converted(self.which(line, value), I64)
+        high = build.binary(line, "<<", which, build.literal(line, 48, I64))
+        low = ir.Call(line, "index.exact", [self.linear(line, value, 1)], type=I64)
+        kept = build.binary(line, "&", low, build.literal(line, 2**48 - 1, I64))
+        return build.converted(build.binary(line, "|", high, kept), types.U64)
+
+    def decoded(self, line: int, value: ir.Expr) -> Ptr:
+        """Return the pointer that a number stands for."""
+        whole = self.hold(build.converted(value, I64), "address")
+        sixteen = build.literal(line, 16, I64)
+        low = build.binary(line, ">>", build.binary(line, "<<", whole, sixteen), sixteen)
+        bases = self.facts.escaped or frozenset({NULL})
+        which = None
+        if len(bases) > 1:
+            which = build.converted(build.binary(line, ">>", whole, build.literal(line, 48, I64)), I32)
+            which = self.hold(which, "of")
+        return Ptr(bases, 0, ((self.hold(low, "at"), 1),), which)
+
+    # Places.
+
+    # Long: one case for each kind of place and type.
+    def load(self, line: int, place: Place) -> Value:
+        """Return the value at a place."""
+        kind = place.type
+        if isinstance(place, Swizzle):
+            whole = self.load(line, place.of)
+            assert isinstance(whole, Aggregate) and isinstance(place.of.type, Vector)  # noqa: S101
+            size = place.of.type.element.size
+            if isinstance(kind, Number):
+                return whole.parts[place.numbers[0] * size]
+            return Aggregate(kind, {i * size: whole.parts[n * size] for i, n in enumerate(place.numbers)})
+        if isinstance(place, Given):
+            return _part(place.value, place.offset, kind)
+        if isinstance(kind, Array):
+            if not isinstance(place, Mem):
+                raise TypeError("an array is in memory")
+            return place.at
+        if isinstance(kind, Number):
+            if isinstance(place, Reg):
+                return ir.Variable(line, place.var.leaves[place.offset], type=kind.scalar)
+            return self.load_number(line, place.at, kind)
+        if isinstance(kind, Pointer):
+            if isinstance(place, Reg):
+                return self.read_pointer(line, place.var.leaves[place.offset])
+            return self.decoded(line, self.load_number(line, place.at, Number(types.U64)))
+        if isinstance(place, Mem) and len(kind.leaves) > 1:
+            place = Mem(self.hold_pointer(place.at), kind)
+            self.aligned(line, place.at, kind.align)
+        parts = {o: self.load(line, self.part(place, o, leaf)) for o, leaf in kind.leaves}
+        if isinstance(kind, Record) and not (isinstance(place, Mem) and self._is_shared(place.at)):
+            for value in parts.values():
+                for e in ir.inside(value) if isinstance(value, ir.Expr) else ():
+                    if isinstance(e, ir.Variable) and isinstance(place, Reg):
+                        e.copied = e.name in place.var.leaves.values()
+                    elif isinstance(e, ir.Load) and self.objects[e.array].space == "local":
+                        e.copied = True
+        return Aggregate(kind, parts)  # type: ignore[arg-type]
+
+    def _is_global(self, at: Ptr) -> bool:
+        """Return whether a pointer points into the grid's memory."""
+        return any(base in self.objects and self.objects[base].space in ("parameter", "global") for base in at.bases)
+
+    def _is_shared(self, at: Ptr) -> bool:
+        """Return whether a pointer may point into memory that threads share."""
+        return any(base not in self.objects or self.objects[base].space != "local" for base in at.bases)
+
+    def part(self, place: Place, offset: int, kind: CType) -> Place:
+        """Return the place of a part, at an offset in bytes."""
+        match place:
+            case Reg():
+                return Reg(place.var, place.offset + offset, kind)
+            case Mem():
+                return Mem(place.at.moved(offset, 1) if offset else place.at, kind)
+            case Given():
+                return Given(place.value, place.offset + offset, kind)
+            case Swizzle():
+                assert isinstance(place.of.type, Vector)  # noqa: S101  only vectors have swizzles
+                number = offset // place.of.type.element.size
+                return Swizzle(place.of, (place.numbers[number],), kind)
+
+    def store(self, line: int, place: Place, value: Value) -> None:
+        """Assign a value of the place's type."""
+        kind = place.type
+        if isinstance(value, Aggregate):
+            if isinstance(place, Mem) and self._is_global(place.at):
+                _require_set(value)
+            if len(value.parts) > 1:
+                if isinstance(place, (Reg, Swizzle)):
+                    value = self.hold_value(value)
+                elif isinstance(place, Mem):
+                    place = Mem(self.hold_pointer(place.at), kind)
+                    self.aligned(line, place.at, kind.align)
+            assert isinstance(value, Aggregate)  # noqa: S101  holding keeps the kind
+            for offset, leaf in kind.leaves:
+                if offset in value.parts:
+                    self.store(line, self.part(place, offset, leaf), value.parts[offset])
+            return
+        if isinstance(place, Swizzle):
+            assert isinstance(place.of.type, Vector)  # noqa: S101  only vectors have swizzles
+            place = self.part(place.of, place.numbers[0] * place.of.type.element.size, place.of.type.element)
+            self.store(line, place, value)
+            return
+        if isinstance(value, Ptr):
+            if isinstance(place, Reg):
+                self.write_pointer(line, place.var.leaves[place.offset], value)
+            elif isinstance(place, Mem):
+                self.store_number(line, place.at, Number(types.U64), self.encoded(line, value))
+            return
+        assert isinstance(value, ir.Expr)  # noqa: S101  nothing else is left
+        if isinstance(place, Reg):
+            assert isinstance(kind, Number)  # noqa: S101  as the value
+            self.emit(ir.Assign(line, place.var.leaves[place.offset], build.converted(value, kind.scalar)))
+        elif isinstance(place, Mem):
+            assert isinstance(kind, Number)  # noqa: S101  as the value
+            self.store_number(line, place.at, kind, build.converted(value, kind.scalar))
+
+    # Numbers in memory.
+
+    def each_base(self, at: Ptr) -> Sequence[str]:
+        """Return the objects that a pointer may point into, those that exist last."""
+        return sorted(at.bases, key=lambda name: (name == NULL, self.ids[name]))
+
+    def storage_of(self, base: str) -> Scalar:
+        """Return the type of the elements of an object."""
+        return self.facts.storage(base, self.objects[base].type)
+
+    def _accessed(self, base: str, kind: Scalar, *, atomic: bool = False) -> None:
+        self.found.accessed.setdefault(base, set()).add((kind, atomic))
+
+    def aligned(self, line: int, at: Ptr, size: int) -> None:
+        """Emit the check that an address is a multiple of the size of what is accessed, if that is not certain."""
+        if at.unit % size == 0:
+            return
+        if at.unit == at.const == 0:
+            return
+        whole = ir.Call(line, "index.exact", [self.linear(line, at, 1)], type=I64)
+        rest = build.binary(line, "&", whole, build.literal(line, size - 1, I64))
+        condition = build.binary(line, "==", rest, build.literal(line, 0, I64))
+        message = f"an access of {size} bytes at an address that is no multiple of {size}"
+        self.emit(ir.Require(line, condition, MISALIGNED, message))
+
+    def fail_null(self, line: int) -> None:
+        """Emit the finding that a null pointer is followed."""
+        condition = build.literal(line, False, BOOL)
+        self.emit(ir.Require(line, condition, OUT_OF_BOUNDS, "the null pointer is followed"))
+
+    def load_number(self, line: int, at: Ptr, kind: Number) -> ir.Expr:
+        """Return a number in memory."""
+        scalar = stored(kind)
+        if not at.bases:  # not known in this pass
+            return build.literal(line, 0, kind.scalar)
+        self.aligned(line, at, kind.size)
+        if len(at.bases) == 1:
+            (base,) = at.bases
+            if base == NULL:
+                self.fail_null(line)
+                return build.literal(line, 0, kind.scalar)
+            return build.converted(self._load(line, base, at, scalar), kind.scalar)
+        at = self.hold_pointer(at)
+        result = self.fresh("loaded")
+        self.variables[result] = scalar
+
+        def read(base: str) -> None:
+            value = build.literal(line, 0, scalar) if base == NULL else self._load(line, base, at, scalar)
+            if base == NULL:
+                self.fail_null(line)
+            self.emit(ir.Assign(line, result, value))
+
+        self._dispatch(line, at, read)
+        return build.converted(ir.Variable(line, result, type=scalar), kind.scalar)
+
+    def _dispatch(self, line: int, at: Ptr, act: Callable[[str], None]) -> None:
+        """Emit what is to be done for the object that a pointer points into."""
+        bases = list(self.each_base(at))
+        which = self.which(line, at)
+
+        def cases(rest: list[str]) -> None:
+            if len(rest) == 1:
+                act(rest[0])
+                return
+            condition = build.binary(line, "==", which, build.literal(line, self.ids[rest[0]], I32))
+            with self.block() as yes:
+                act(rest[0])
+            with self.block() as no:
+                cases(rest[1:])
+            self.emit(ir.If(line, condition, yes, no))
+
+        cases(bases)
+
+    def _load(self, line: int, base: str, at: Ptr, scalar: Scalar) -> ir.Expr:
+        self._accessed(base, scalar)
+        storage = self.storage_of(base)
+        if storage.bits >= scalar.bits:
+            index = self.linear(line, at, storage.bits // 8)
+            loaded = ir.Load(line, base, [index], type=storage)
+            return loaded if storage.bits != scalar.bits else build.bits_as(loaded, scalar)
+        whole = types.SCALARS[f"u{scalar.bits}"]
+        at = self.hold_pointer(at)
+        result: ir.Expr | None = None
+        for number in range(scalar.bits // storage.bits):
+            index = self.linear(line, at.moved(number, storage.bits // 8), storage.bits // 8)
+            unsigned = types.SCALARS[f"u{storage.bits}"]
+            piece = build.converted(build.bits_as(ir.Load(line, base, [index], type=storage), unsigned), whole)
+            moved = build.binary(line, "<<", piece, build.literal(line, number * storage.bits, whole))
+            result = piece if result is None else build.binary(line, "|", result, moved)
+        assert result is not None  # noqa: S101  a number has a piece
+        return build.bits_as(self.hold(result, "loaded"), scalar)
+
+    def store_number(self, line: int, at: Ptr, kind: Number, value: ir.Expr) -> None:
+        """Set a number in memory."""
+        scalar = stored(kind)
+        value = build.converted(value, scalar)
+        if not at.bases:
+            return
+        self.aligned(line, at, kind.size)
+        if len(at.bases) == 1:
+            (base,) = at.bases
+            if base == NULL:
+                self.fail_null(line)
+            else:
+                self._store(line, base, at, scalar, value)
+            return
+        at, value = self.hold_pointer(at), self.hold(value)
+
+        def write(base: str) -> None:
+            if base == NULL:
+                self.fail_null(line)
+            else:
+                self._store(line, base, at, scalar, value)
+
+        self._dispatch(line, at, write)
+
+    def _store(self, line: int, base: str, at: Ptr, scalar: Scalar, value: ir.Expr) -> None:
+        self._accessed(base, scalar)
+        storage = self.storage_of(base)
+        if storage.bits == scalar.bits:
+            index = self.linear(line, at, storage.bits // 8)
+            self.emit(ir.Store(line, base, [index], build.bits_as(value, storage)))
+            return
+        if storage.bits > scalar.bits:  # the facts of the next pass have smaller elements
+            return
+        whole, unsigned = types.SCALARS[f"u{scalar.bits}"], types.SCALARS[f"u{storage.bits}"]
+        at, bits = self.hold_pointer(at), self.hold(build.bits_as(value, whole))
+        for number in range(scalar.bits // storage.bits):
+            moved = build.binary(line, ">>", bits, build.literal(line, number * storage.bits, whole))
+            index = self.linear(line, at.moved(number, storage.bits // 8), storage.bits // 8)
+            piece = build.bits_as(build.converted(moved, unsigned), storage)
+            self.emit(ir.Store(line, base, [index], piece))
+
+    def in_flight(self, line: int, what: str, at: Ptr, kind: Number) -> None:
+        """Emit that an asynchronous copy reads or writes a number from now on."""
+
+        def mark(base: str) -> None:
+            if base == NULL:
+                return
+            storage = self.storage_of(base)
+            for number in range(max(stored(kind).bits // storage.bits, 1)):
+                index = self.linear(line, at.moved(number, storage.bits // 8), storage.bits // 8)
+                self.emit(ir.Flight(line, what, base, [index]))
+
+        if at.bases:
+            at = self.hold_pointer(at)
+            self._dispatch(line, at, mark)
+
+    def atomic(
+        self, node: Node, op: str, at: Ptr, kind: Number, values: Sequence[ir.Expr], *, of_block: bool = False
+    ) -> ir.Expr:
+        """Emit an atomic operation, and return the number that was there before."""
+        line, scalar = self.line(node), stored(kind)
+        result = self.fresh("before")
+        self.variables[result] = scalar
+        values = [self.hold(value) for value in values]
+
+        def change(base: str) -> None:
+            if base == NULL:
+                self.fail_null(line)
+                self.emit(ir.Assign(line, result, build.literal(line, 0, scalar)))
+                return
+            self._accessed(base, scalar, atomic=True)
+            storage = self.storage_of(base)
+            if storage.bits > scalar.bits:
+                return
+            if storage.bits < scalar.bits:
+                raise node.refused(f"an atomic operation on memory that is also accessed in parts of {storage}")
+            if (
+                storage != scalar
+                and op in ("add", "sub", "min", "max", "inc", "dec")
+                and (op in ("min", "max") or "float" in (storage.kind, scalar.kind))
+            ):
+                raise node.refused(f"atomic operations on one object as {storage} and as {scalar}")
+            index = self.linear(line, at, storage.bits // 8)
+            given = [build.bits_as(build.converted(value, scalar), storage) for value in values]
+            scoped = of_block and self.objects[base].space != "shared"
+            made = ir.Atomic(line, op, base, [index], given, scoped, type=storage)
+            self.emit(ir.Assign(line, result, build.bits_as(made, scalar)))
+
+        if at.bases:
+            self.aligned(line, at, kind.size)
+            at = self.hold_pointer(at)
+            self._dispatch(line, at, change)
+        else:
+            self.emit(ir.Assign(line, result, build.literal(line, 0, scalar)))
+        return build.converted(ir.Variable(line, result, type=scalar), kind.scalar)
+
+
+def _require_set(value: Aggregate) -> None:
+    """Let all parts of a struct be checked: what was never set must not get into the grid's memory."""
+    for part in value.parts.values():
+        for e in ir.inside(part) if isinstance(part, ir.Expr) else ():
+            if isinstance(e, (ir.Variable, ir.Load)):
+                e.copied = False
+
+
+def _part(value: Aggregate, offset: int, kind: CType) -> Value:
+    if isinstance(kind, (Number, Pointer)):
+        found = value.parts.get(offset)
+        if found is None:
+            raise KeyError(offset)
+        return found
+    return Aggregate(kind, {at: value.parts[offset + at] for at, _ in kind.leaves if offset + at in value.parts})
+
+
+def member_name(kind: CType, offset: int) -> str:
+    """Return the name of the member at an offset."""
+    if isinstance(kind, Record):
+        for one in kind.fields:
+            if one.offset <= offset < one.offset + max(one.type.size, 1):
+                inner = (
+                    member_name(one.type, offset - one.offset) if isinstance(one.type, (Record, Array, Vector)) else ""
+                )
+                return "_".join(part for part in (one.name, inner) if part) or str(offset)
+    if isinstance(kind, Vector):
+        number = offset // kind.element.size
+        return "xyzw"[number] if kind.count <= 4 else f"s{number:x}"
+    return str(offset)
+
+
+def closure_of(value: Value) -> Closure:
+    """Return a value that is a lambda."""
+    assert isinstance(value, Closure)  # noqa: S101  the caller has seen its type
+    return value

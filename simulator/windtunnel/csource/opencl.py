@@ -1,0 +1,335 @@
+"""The built-in functions of OpenCL C: work-items, barriers, atomics, vectors in memory, conversions, copies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from windtunnel.csource import build
+from windtunnel.csource.clang import Node
+from windtunnel.csource.ctype import Number, Pointer, Vector
+from windtunnel.csource.opencl_numbers import OpenCLNumbers
+from windtunnel.csource.values import Mem, Ptr, Value
+from windtunnel.language import ir, types
+from windtunnel.language.types import BOOL, I32, I64, U32, U64
+
+_ATOMIC = re.compile(r"atom(?:ic)?_(add|sub|xchg|inc|dec|cmpxchg|min|max|and|or|xor)$")
+_C11 = re.compile(
+    r"atomic_(fetch_(?:add|sub|min|max|and|or|xor)|load|store|exchange|compare_exchange_(?:strong|weak)|init)(_explicit)?$"
+)
+_FLAG = re.compile(r"atomic_flag_(test_and_set|clear)(_explicit)?$")
+_OPS = {"add": "add", "sub": "sub", "xchg": "exch", "cmpxchg": "cas", "min": "min", "max": "max", "and": "and_",
+        "or": "or_", "xor": "xor", "inc": "add", "dec": "sub"}  # fmt: skip
+_VECTORS = re.compile(r"v(load|store)(a?)(_half)?(2|3|4|8|16)?(_rte|_rtz|_rtp|_rtn)?$")
+_CONVERTS = re.compile(r"convert_(?:u?char|u?short|u?int|u?long|half|float|double)\d*(_sat)?(_rte|_rtz|_rtp|_rtn)?$")
+_IDS = {
+    "get_local_id": "thread", "get_group_id": "block", "get_local_size": "block_size",
+    "get_enqueued_local_size": "block_size", "get_num_groups": "grid_size",
+}  # fmt: skip
+_ROUND = {"_rte": "rint", "_rtz": "trunc", "_rtp": "ceil", "_rtn": "floor"}
+
+
+class OpenCL(OpenCLNumbers):
+    """Translates what OpenCL C has beside C."""
+
+    # Long: one case for each group of functions.
+    def intrinsic(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
+        """Translate a call of one of the device's own functions; NotImplemented if there is none of this name."""
+        if not self.unit.opencl:
+            return super().intrinsic(node, name, arguments)
+        line = self.line(node)
+        special: Mapping[str, Callable[[Node, Sequence[Node]], Value]] = {
+            "barrier": self._group_barrier, "work_group_barrier": self._group_barrier,
+            "mem_fence": self._fence, "read_mem_fence": self._fence, "write_mem_fence": self._fence,
+            "atomic_work_item_fence": self._fence, "get_global_id": self._global_id,
+            "get_global_size": self._global_size, "get_work_dim": self._work_dim,
+            "get_global_offset": self._zero, "get_global_linear_id": self._linear_id,
+            "get_local_linear_id": self._linear_id, "prefetch": self._nothing,
+            "async_work_group_copy": self._group_copy, "async_work_group_strided_copy": self._group_copy,
+            "wait_group_events": self._group_wait,
+            "work_group_all": self._counted, "work_group_any": self._counted,
+            "printf": self._printf,
+        }  # fmt: skip
+        if name in special:
+            return special[name](node, arguments)
+        if name in _IDS:
+            return self._index(node, _IDS[name], self._axis(node, arguments))
+        found = _ATOMIC.match(name)
+        if found is not None:
+            return self._old_atomic(node, found[1], arguments)
+        found = _C11.match(name) or _FLAG.match(name)
+        if found is not None:
+            return self._new_atomic(node, found[1], arguments)
+        found = _VECTORS.match(name)
+        if found is not None:
+            return self._vector_in_memory(node, found, arguments)
+        found = _CONVERTS.match(name)
+        if found is not None:
+            return self._convert(node, found, arguments)
+        if name.startswith("as_") and len(arguments) == 1 and isinstance(node.type, (Number, Vector)):
+            return self.reinterpreted(node, self.value(arguments[0]), node.type)
+        if name in ("modf", "fract", "sincos", "frexp", "remquo", "lgamma_r"):
+            return self._two_results(node, name, arguments)
+        made = self.opencl_numbers(node, name, arguments)
+        if made is not NotImplemented:
+            return made
+        if name.startswith(("read_image", "write_image", "get_image")):
+            raise node.refused(f"'{name}': images are not supported", "buffers")
+        del line
+        return super().intrinsic(node, name, arguments)
+
+    # Work-items. Sizes and numbers are size_t, of 64 bits.
+
+    def _axis(self, node: Node, arguments: Sequence[Node]) -> int | ir.Expr:
+        found = build.converted(self.number(arguments[0]), I32)
+        return int(found.value) if isinstance(found, ir.Literal) else self.hold(found, "axis")
+
+    def _index(self, node: Node, what: str, axis: int | ir.Expr) -> ir.Expr:
+        line = self.line(node)
+        rest = 1 if what.endswith("size") else 0
+        if isinstance(axis, ir.Expr):
+            result: ir.Expr = build.literal(line, rest, U64)
+            for number in range(3):
+                here = build.binary(line, "==", axis, build.literal(line, number, I32))
+                result = build.select(line, here, self._index(node, what, number), result)
+            return result
+        if not 0 <= axis <= 2:
+            return build.literal(line, rest, U64)
+        return ir.Convert(line, U64, ir.Index(line, what, axis, type=I32), type=U64)
+
+    def _global_id(self, node: Node, arguments: Sequence[Node]) -> Value:
+        return self._along(node, self._axis(node, arguments))
+
+    def _along(self, node: Node, axis: int | ir.Expr) -> ir.Expr:
+        line = self.line(node)
+        if isinstance(axis, int) and 0 <= axis <= 2:
+            block, size, thread = (ir.Index(line, what, axis, type=I32) for what in ("block", "block_size", "thread"))
+            first = ir.Binary(line, "*", block, size, type=I32)
+            return ir.Convert(line, U64, ir.Binary(line, "+", first, thread, type=I32), type=U64)
+        first64 = build.binary(line, "*", self._index(node, "block", axis), self._index(node, "block_size", axis))
+        return build.binary(line, "+", first64, self._index(node, "thread", axis))
+
+    def _global_size(self, node: Node, arguments: Sequence[Node]) -> Value:
+        return self._size(node, self._axis(node, arguments))
+
+    def _size(self, node: Node, axis: int | ir.Expr) -> ir.Expr:
+        line = self.line(node)
+        if isinstance(axis, int) and 0 <= axis <= 2:
+            sides = (ir.Index(line, what, axis, type=I32) for what in ("grid_size", "block_size"))
+            return ir.Convert(line, U64, ir.Binary(line, "*", *sides, type=I32), type=U64)
+        return build.binary(line, "*", self._index(node, "grid_size", axis), self._index(node, "block_size", axis))
+
+    def _linear_id(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del arguments
+        declared, line = node.referred, self.line(node)
+        whole = declared is not None and declared.name == "get_global_linear_id"
+        result: ir.Expr | None = None
+        for axis in (2, 1, 0):
+            place = self._along(node, axis) if whole else self._index(node, "thread", axis)
+            size = self._size(node, axis) if whole else self._index(node, "block_size", axis)
+            result = place if result is None else build.binary(line, "+", build.binary(line, "*", result, size), place)
+        return result
+
+    def _work_dim(self, node: Node, arguments: Sequence[Node]) -> Value:
+        """Return the axes of the launch: the last one with more than one work-item."""
+        del arguments
+        line = self.line(node)
+        result: ir.Expr = build.literal(line, 1, U32)
+        for axis in (1, 2):
+            more = build.binary(line, ">", self._size(node, axis), build.literal(line, 1, U64))
+            result = build.select(line, more, build.literal(line, axis + 1, U32), result)
+        return result
+
+    def _zero(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del arguments
+        return build.literal(self.line(node), 0, U64)
+
+    # Barriers and fences.
+
+    def _group_barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
+        for one in arguments[1:]:
+            self.discarded(one)
+        flags = build.converted(self.number(arguments[0]), I32)
+        scope = "block"
+        if isinstance(flags, ir.Literal):
+            scope = {0: "block.none", 1: "block.shared", 2: "block.global"}.get(int(flags.value) & 3, "block")
+        self.emit(ir.Barrier(self.line(node), scope))
+        return None
+
+    def _fence(self, node: Node, arguments: Sequence[Node]) -> Value:
+        flags = self.number(arguments[0]) if arguments else None
+        local = isinstance(flags, ir.Literal) and flags.value == 1
+        self.emit(ir.Barrier(self.line(node), "fence.block" if local else "fence.device"))
+        return None
+
+    # Atomic operations.
+
+    def _target(self, node: Node) -> tuple[Ptr, Number]:
+        kind = node.type.pointee if isinstance(node.type, Pointer) else None
+        if not isinstance(kind, Number):
+            raise node.refused("an atomic operation on something that is no number")
+        return self.pointer(node), kind
+
+    def _old_atomic(self, node: Node, name: str, arguments: Sequence[Node]) -> Value:
+        at, kind = self._target(arguments[0])
+        given = [build.converted(self.number(one), kind.scalar) for one in arguments[1:]]
+        if name in ("inc", "dec"):
+            given = [build.literal(self.line(node), 1, kind.scalar)]
+        return self.atomic(node, _OPS[name], at, kind, given)
+
+    # Long: one case for each operation.
+    def _new_atomic(self, node: Node, name: str, arguments: Sequence[Node]) -> Value:
+        line = self.line(node)
+        at, kind = self._target(arguments[0])
+        zero, one = build.literal(line, 0, kind.scalar), build.literal(line, 1, kind.scalar)
+        if name == "load":
+            return self.atomic_read(node, at, kind)
+        if name == "init":
+            self.store(line, Mem(at, kind), self.number(arguments[1]))
+            return None
+        if name in ("store", "clear"):
+            value = zero if name == "clear" else build.converted(self.number(arguments[1]), kind.scalar)
+            self.emit(ir.Barrier(line, "fence.device"))
+            self.atomic(node, "exch", at, kind, [value])
+            return None
+        if name == "test_and_set":
+            before = self.atomic(node, "exch", at, kind, [one])
+            return build.converted(before, BOOL)
+        if name.startswith("compare_exchange"):
+            expected = self.hold_pointer(self.pointer(arguments[1]))
+            old = self.load(line, Mem(expected, kind))
+            assert isinstance(old, ir.Expr)  # noqa: S101  it is a number
+            old = self.hold(old, "expected")
+            wanted = build.converted(self.number(arguments[2]), kind.scalar)
+            self.emit(ir.Barrier(line, "fence.device"))
+            before = self.hold(self.atomic(node, "cas", at, kind, [old, wanted]))
+            equal = self.hold(build.binary(line, "==", before, old), "equal")
+            with self.block() as failed:
+                self.store(line, Mem(expected, kind), before)
+            self.emit(ir.If(line, build.unary(line, "not", equal), failed, []))
+            return equal
+        op = "exch" if name == "exchange" else _OPS[name.removeprefix("fetch_")]
+        value = build.converted(self.number(arguments[1]), kind.scalar)
+        if len(arguments) == 2:  # the default order is sequentially consistent
+            self.emit(ir.Barrier(line, "fence.device"))
+        return self.atomic(node, op, at, kind, [value])
+
+    # Vectors in memory.
+
+    def _vector_in_memory(self, node: Node, found: re.Match[str], arguments: Sequence[Node]) -> Value:
+        line, stores = self.line(node), found[1] == "store"
+        value = self.hold_value(self.value(arguments[0])) if stores else None
+        offset, pointer = arguments[1:] if stores else arguments
+        count = int(found[4] or 1)
+        number = self.number(offset)
+        step = 4 if found[2] and count == 3 else count
+        element = Number(types.F16) if found[3] else pointer.type.pointee if isinstance(pointer.type, Pointer) else None
+        if not isinstance(element, Number):
+            raise node.refused("a vector of something that is no number")
+        at = self.hold_pointer(self.pointer(pointer).moved(number, step * element.size))
+        if stores:
+            for place, part in enumerate(self.parts_of(node, value, count)):
+                self.store(line, Mem(at.moved(place, element.size), element), build.converted(part, element.scalar))
+            return None
+        parts = [self.load(line, Mem(at.moved(place, element.size), element)) for place in range(count)]
+        numbers = [part for part in parts if isinstance(part, ir.Expr)]
+        if isinstance(node.type, Vector):
+            return self.vector(node.type, numbers)
+        assert isinstance(node.type, Number)  # noqa: S101  a vload returns a vector or a number
+        return build.converted(numbers[0], node.type.scalar)
+
+    # Conversions.
+
+    def _convert(self, node: Node, found: re.Match[str], arguments: Sequence[Node]) -> Value:
+        line, saturates, mode = self.line(node), bool(found[1]), found[2]
+
+        def act(row: list[ir.Expr], kind: types.Scalar) -> ir.Expr:
+            e = row[0]
+            assert e.type is not None  # noqa: S101  all expressions here have types
+            if e.type.kind == "float" and kind.kind != "float":
+                whole = e if mode in (None, "_rtz") else ir.Call(line, f"math.{_ROUND[mode]}", [e], type=e.type)
+                return build.converted(whole, kind)
+            if saturates and kind.kind in ("int", "uint"):
+                return self.saturated(line, e, kind)
+            if kind.kind == "float" and mode in ("_rtz", "_rtp", "_rtn") and kind.bits == 32:
+                direction = {"_rtz": "rz", "_rtp": "ru", "_rtn": "rd"}[mode]
+                return ir.Call(line, f"round.f32_{direction}", [build.converted(e, types.F64)], type=kind)
+            return build.converted(e, kind)
+
+        return self.elementwise(node, [self.value(arguments[0])], act)
+
+    def _two_results(self, node: Node, name: str, arguments: Sequence[Node]) -> Value:
+        """Translate functions that also store a result through a pointer."""
+        line = self.line(node)
+        if name not in ("modf", "fract", "sincos"):
+            raise node.refused(f"the function '{name}'", "another function")
+        value = self.hold_value(self.value(arguments[0]))
+        other = {"modf": "trunc", "fract": "floor", "sincos": "cos"}[name]
+        second = self.elementwise(node, [value], lambda row, kind: ir.Call(line, f"math.{other}", [row[0]], type=kind))
+        second = self.hold_value(second)
+        self.store(line, Mem(self.pointer(arguments[1]), node.type), second)
+        if name == "sincos":
+            return self.elementwise(node, [value], lambda row, kind: ir.Call(line, "math.sin", [row[0]], type=kind))
+        return self.elementwise(node, [value, second], lambda row, _: build.binary(line, "-", row[0], row[1]))
+
+    # Copies of a group.
+
+    def _group_copy(self, node: Node, arguments: Sequence[Node]) -> Value:
+        """Translate a copy by all work-items of a group: each copies every element of its number."""
+        line = self.line(node)
+        target, origin = (self.hold_pointer(self.pointer(one)) for one in arguments[:2])
+        pointer = arguments[0].type
+        element = pointer.pointee if isinstance(pointer, Pointer) else None
+        if element is None or not element.size:
+            raise node.refused("a copy of elements of no size")
+        count = self.hold(build.converted(self.number(arguments[2]), I64), "count")
+        strided = len(arguments) == 5
+        stride = self.hold(build.converted(self.number(arguments[3]), I64)) if strided else None
+        to_global = isinstance(pointer, Pointer) and pointer.space == "global"
+        first = build.converted(self._linear_local(node), I64)
+        threads: ir.Expr = build.literal(line, 1, I64)
+        for axis in range(3):
+            threads = build.binary(line, "*", threads, build.converted(self._index(node, "block_size", axis), I64))
+        counter = self.fresh("copied")
+        self.variables[counter] = I64
+        here = ir.Variable(line, counter, type=I64)
+        far = here if stride is None else build.binary(line, "*", here, stride)
+        with self.block() as body:
+            read = Mem(origin.moved(far if strided and not to_global else here, element.size), element)
+            write = Mem(target.moved(far if strided and to_global else here, element.size), element)
+            self.store(line, write, self.load(line, read))
+            for what, place in (("write", write), ("read", read)):
+                for offset, leaf in element.leaves:
+                    if isinstance(leaf, Number):
+                        self.in_flight(line, what, place.at.moved(offset, 1), leaf)
+        # All work-items of a group must come to the copy.
+        self.emit(ir.Barrier(line, "block.none"))
+        self.emit(ir.For(line, counter, first, count, self.hold(threads, "threads"), body))
+        self.emit(ir.Flight(line, "commit"))
+        # The whole copy has begun, and so is done, before a work-item goes on.
+        self.emit(ir.Barrier(line, "block.none"))
+        return build.literal(line, 1, I32)
+
+    def _linear_local(self, node: Node) -> ir.Expr:
+        line = self.line(node)
+        result: ir.Expr | None = None
+        for axis in (2, 1, 0):
+            place = self._index(node, "thread", axis)
+            if result is None:
+                result = place
+                continue
+            result = build.binary(
+                line, "+", build.binary(line, "*", result, self._index(node, "block_size", axis)), place
+            )
+        assert result is not None  # noqa: S101  there are three axes
+        return result
+
+    def _group_wait(self, node: Node, arguments: Sequence[Node]) -> Value:
+        """Translate a wait for copies: what the group has copied is there for all its work-items."""
+        for one in arguments:
+            if not isinstance(one.type, Pointer):
+                self.discarded(one)
+        self.emit(ir.Flight(self.line(node), "wait", left=0))
+        self.emit(ir.Barrier(self.line(node), "block"))
+        return None

@@ -1,0 +1,81 @@
+/* Cooperative groups: blocks, tiles of a warp, coalesced threads and the grid. */
+#pragma once
+#include "cuda.h"
+namespace cooperative_groups {
+__WT_D__ unsigned __wt_rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+__WT_D__ unsigned __wt_threads() { return blockDim.x * blockDim.y * blockDim.z; }
+struct thread_block {
+  __device__ void sync() const { __syncthreads(); }
+  __device__ unsigned thread_rank() const { return __wt_rank(); }
+  __device__ unsigned size() const { return __wt_threads(); }
+  __device__ unsigned num_threads() const { return __wt_threads(); }
+  __device__ dim3 group_index() const { return dim3(blockIdx.x, blockIdx.y, blockIdx.z); }
+  __device__ dim3 thread_index() const { return dim3(threadIdx.x, threadIdx.y, threadIdx.z); }
+  __device__ dim3 group_dim() const { return dim3(blockDim.x, blockDim.y, blockDim.z); }
+  __device__ dim3 dim_threads() const { return dim3(blockDim.x, blockDim.y, blockDim.z); }
+};
+struct grid_group {
+  __device__ void sync() const { __wt_grid_sync(); }
+  __device__ bool is_valid() const { return true; }
+  __device__ unsigned long long thread_rank() const {
+    unsigned long long block = blockIdx.x + (unsigned long long)gridDim.x * (blockIdx.y + (unsigned long long)gridDim.y * blockIdx.z);
+    return block * __wt_threads() + __wt_rank();
+  }
+  __device__ unsigned long long size() const { return (unsigned long long)gridDim.x * gridDim.y * gridDim.z * __wt_threads(); }
+  __device__ unsigned long long num_threads() const { return size(); }
+  __device__ unsigned long long num_blocks() const { return (unsigned long long)gridDim.x * gridDim.y * gridDim.z; }
+  __device__ dim3 group_dim() const { return dim3(gridDim.x, gridDim.y, gridDim.z); }
+};
+__WT_D__ thread_block this_thread_block() { thread_block b; return b; }
+__WT_D__ grid_group this_grid() { grid_group g; return g; }
+template <unsigned N, typename Parent = void> struct thread_block_tile {
+  __device__ unsigned mask() const { return N >= 32 ? 0xffffffffu : ((1u << (N & 31u)) - 1u) << (__wt_lane() / (int)N * (int)N); }
+  __device__ void sync() const { __syncwarp(mask()); }
+  __device__ unsigned thread_rank() const { return __wt_rank() % N; }
+  __device__ unsigned size() const { return N; }
+  __device__ unsigned num_threads() const { return N; }
+  __device__ unsigned meta_group_rank() const { return __wt_rank() / N; }
+  __device__ unsigned meta_group_size() const { return (__wt_threads() + N - 1) / N; }
+  template <typename T> __device__ T shfl(T v, int lane) const { return __shfl_sync(mask(), v, lane, N); }
+  template <typename T> __device__ T shfl_down(T v, unsigned by) const { return __shfl_down_sync(mask(), v, by, N); }
+  template <typename T> __device__ T shfl_up(T v, unsigned by) const { return __shfl_up_sync(mask(), v, by, N); }
+  template <typename T> __device__ T shfl_xor(T v, int lanes) const { return __shfl_xor_sync(mask(), v, lanes, N); }
+  __device__ int any(int p) const { return __any_sync(mask(), p); }
+  __device__ int all(int p) const { return __all_sync(mask(), p); }
+  __device__ unsigned ballot(int p) const {
+    return __ballot_sync(mask(), p) >> (__wt_lane() / (int)N * (int)N) & (N >= 32 ? 0xffffffffu : (1u << (N & 31u)) - 1u);
+  }
+};
+struct coalesced_group {
+  unsigned lanes;
+  __device__ void sync() const { __syncwarp(lanes); }
+  __device__ unsigned size() const { return __popc(lanes); }
+  __device__ unsigned num_threads() const { return __popc(lanes); }
+  __device__ unsigned thread_rank() const { return __popc(lanes & ((1u << __wt_lane()) - 1u)); }
+  __device__ int nth(unsigned n) const {
+    int found = 0;
+    for (int k = 0, seen = 0; k < 32; ++k)
+      if (lanes >> k & 1u) { if (seen == (int)n) found = k; ++seen; }
+    return found;
+  }
+  template <typename T> __device__ T shfl(T v, unsigned rank) const { return __shfl_sync(lanes, v, nth(rank)); }
+  template <typename T> __device__ T shfl_down(T v, unsigned by) const {
+    unsigned rank = thread_rank() + by;
+    return __shfl_sync(lanes, v, nth(rank < size() ? rank : thread_rank()));
+  }
+  template <typename T> __device__ T shfl_up(T v, unsigned by) const {
+    int rank = (int)thread_rank() - (int)by;
+    return __shfl_sync(lanes, v, nth(rank >= 0 ? rank : thread_rank()));
+  }
+  __device__ int any(int p) const { return __any_sync(lanes, p); }
+  __device__ int all(int p) const { return __all_sync(lanes, p); }
+};
+__WT_D__ coalesced_group coalesced_threads() { coalesced_group g; g.lanes = __activemask(); return g; }
+template <unsigned N> static inline __device__ thread_block_tile<N> tiled_partition(const thread_block &) { thread_block_tile<N> t; return t; }
+template <unsigned N, unsigned M> static inline __device__ thread_block_tile<N> tiled_partition(const thread_block_tile<M> &) { thread_block_tile<N> t; return t; }
+template <typename G> static inline __device__ void sync(const G &group) { group.sync(); }
+__WT_D__ void sync(const grid_group &group) { __wt_grid_sync(); }
+template <typename T> struct plus { __device__ T operator()(T a, T b) const { return a + b; } };
+template <typename T> struct less { __device__ T operator()(T a, T b) const { return a < b ? a : b; } };
+template <typename T> struct greater { __device__ T operator()(T a, T b) const { return a > b ? a : b; } };
+}  // namespace cooperative_groups

@@ -1,0 +1,313 @@
+/* CUDA C++ as the translator of Windtunnel knows it. Functions without a body are its intrinsics. */
+#pragma once
+#define __CUDACC__ 1
+#define __NVCC__ 1
+#ifndef __CUDA_ARCH__
+#define __CUDA_ARCH__ 800
+#endif
+#define CUDART_VERSION 12040
+#define __host__ __attribute__((host))
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
+#define __managed__ __attribute__((device))
+#define __launch_bounds__(...)
+#define __forceinline__ inline
+#define __noinline__
+#define __grid_constant__
+#define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __attribute__((aligned(n)))
+#define __restrict__
+#define __restrict
+#define restrict
+#define __WT_D__ static inline __attribute__((device)) __attribute__((host))
+#define NULL 0
+typedef __SIZE_TYPE__ size_t;
+typedef __PTRDIFF_TYPE__ ptrdiff_t;
+typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;
+typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t; typedef unsigned long uint64_t;
+typedef long intptr_t; typedef unsigned long uintptr_t;
+typedef unsigned int uint; typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned long ulong;
+typedef unsigned long long cudaTextureObject_t; typedef unsigned long long clock_t__;
+
+#define __WT_V1(T, N, A) struct __align__(A) N##1 { T x; }; __WT_D__ N##1 make_##N##1(T x) { N##1 v; v.x = x; return v; }
+#define __WT_V2(T, N, A) struct __align__(A) N##2 { T x, y; }; \
+  __WT_D__ N##2 make_##N##2(T x, T y) { N##2 v; v.x = x; v.y = y; return v; }
+#define __WT_V3(T, N) struct N##3 { T x, y, z; }; \
+  __WT_D__ N##3 make_##N##3(T x, T y, T z) { N##3 v; v.x = x; v.y = y; v.z = z; return v; }
+#define __WT_V4(T, N, A) struct __align__(A) N##4 { T x, y, z, w; }; \
+  __WT_D__ N##4 make_##N##4(T x, T y, T z, T w) { N##4 v; v.x = x; v.y = y; v.z = z; v.w = w; return v; }
+#define __WT_V(T, N, S) __WT_V1(T, N, S) __WT_V2(T, N, 2 * S) __WT_V3(T, N)
+__WT_V(char, char, 1) __WT_V4(char, char, 4) __WT_V(unsigned char, uchar, 1) __WT_V4(unsigned char, uchar, 4)
+__WT_V(short, short, 2) __WT_V4(short, short, 8) __WT_V(unsigned short, ushort, 2) __WT_V4(unsigned short, ushort, 8)
+__WT_V(int, int, 4) __WT_V4(int, int, 16) __WT_V(unsigned int, uint, 4) __WT_V4(unsigned int, uint, 16)
+__WT_V(long, long, 8) __WT_V4(long, long, 16) __WT_V(unsigned long, ulong, 8) __WT_V4(unsigned long, ulong, 16)
+__WT_V(long long, longlong, 8) __WT_V4(long long, longlong, 16)
+__WT_V(unsigned long long, ulonglong, 8) __WT_V4(unsigned long long, ulonglong, 16)
+__WT_V(float, float, 4) __WT_V4(float, float, 16) __WT_V(double, double, 8) __WT_V4(double, double, 16)
+struct dim3 {
+  unsigned int x, y, z;
+  __host__ __device__ dim3(unsigned int a = 1, unsigned int b = 1, unsigned int c = 1) : x(a), y(b), z(c) {}
+  __host__ __device__ dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+};
+extern const __device__ uint3 threadIdx;
+extern const __device__ uint3 blockIdx;
+extern const __device__ dim3 blockDim;
+extern const __device__ dim3 gridDim;
+extern const __device__ int warpSize;
+
+extern "C" {
+__device__ void __syncthreads(void);
+__device__ int __syncthreads_count(int predicate);
+__device__ int __syncthreads_and(int predicate);
+__device__ int __syncthreads_or(int predicate);
+__device__ void __threadfence(void);
+__device__ void __threadfence_block(void);
+__device__ void __threadfence_system(void);
+__device__ void __wt_grid_sync(void);
+__device__ unsigned __wt_active(void);
+__device__ int __wt_lane(void);
+__device__ void __wt_assert_fail(const char *text);
+__device__ void __trap(void);
+__device__ void __nanosleep(unsigned ns);
+__host__ __device__ int printf(const char *form, ...);
+__host__ __device__ void *memcpy(void *to, const void *from, size_t size);
+__host__ __device__ void *memmove(void *to, const void *from, size_t size);
+__host__ __device__ void *memset(void *to, int value, size_t size);
+}
+__device__ void __syncwarp(unsigned mask = 0xffffffffu);
+__WT_D__ void __brkpt() {}
+__WT_D__ long long clock64() { return 0; }
+__WT_D__ long clock() { return 0; }
+#define assert(e) ((e) ? (void)0 : __wt_assert_fail(#e))
+#define static_assert_(...)
+
+/* Atomic operations */
+#define __WT_A2(NAME, T) __device__ T NAME(T *at, T value); __device__ T NAME##_block(T *at, T value); \
+  __device__ T NAME##_system(T *at, T value); \
+  static inline __device__ T NAME(volatile T *at, T value) { return NAME((T *)at, value); }
+#define __WT_A2I(NAME) __WT_A2(NAME, int) __WT_A2(NAME, unsigned) __WT_A2(NAME, unsigned long long)
+__WT_A2I(atomicAdd) __WT_A2(atomicAdd, float) __WT_A2(atomicAdd, double)
+__WT_A2(atomicSub, int) __WT_A2(atomicSub, unsigned)
+__WT_A2I(atomicMin) __WT_A2(atomicMin, long long) __WT_A2I(atomicMax) __WT_A2(atomicMax, long long)
+__WT_A2I(atomicAnd) __WT_A2I(atomicOr) __WT_A2I(atomicXor) __WT_A2I(atomicExch) __WT_A2(atomicExch, float)
+__WT_A2(atomicInc, unsigned) __WT_A2(atomicDec, unsigned)
+#define __WT_A3(T) __device__ T atomicCAS(T *at, T expected, T value); \
+  __device__ T atomicCAS_block(T *at, T expected, T value); __device__ T atomicCAS_system(T *at, T expected, T value); \
+  static inline __device__ T atomicCAS(volatile T *at, T e, T value) { return atomicCAS((T *)at, e, value); }
+__WT_A3(int) __WT_A3(unsigned) __WT_A3(unsigned long long)
+__device__ unsigned short atomicCAS(unsigned short *at, unsigned short expected, unsigned short value);
+
+/* Warps */
+#define __WT_S(T) \
+  __device__ T __shfl_sync(unsigned m, T v, int lane, int width = 32); \
+  __device__ T __shfl_up_sync(unsigned m, T v, unsigned by, int width = 32); \
+  __device__ T __shfl_down_sync(unsigned m, T v, unsigned by, int width = 32); \
+  __device__ T __shfl_xor_sync(unsigned m, T v, int lanes, int width = 32); \
+  __device__ T __shfl(T v, int lane, int width = 32); __device__ T __shfl_up(T v, unsigned by, int width = 32); \
+  __device__ T __shfl_down(T v, unsigned by, int width = 32); __device__ T __shfl_xor(T v, int lanes, int width = 32);
+__WT_S(int) __WT_S(unsigned) __WT_S(long) __WT_S(unsigned long) __WT_S(long long) __WT_S(unsigned long long)
+__WT_S(float) __WT_S(double)
+__device__ int __all_sync(unsigned mask, int predicate);
+__device__ int __any_sync(unsigned mask, int predicate);
+__device__ unsigned __ballot_sync(unsigned mask, int predicate);
+__WT_D__ int __all(int p) { return __all_sync(0xffffffffu, p); }
+__WT_D__ int __any(int p) { return __any_sync(0xffffffffu, p); }
+__WT_D__ unsigned __ballot(int p) { return __ballot_sync(0xffffffffu, p); }
+__WT_D__ unsigned __activemask() { return __wt_active(); }
+__WT_D__ unsigned __lanemask_lt() { return (1u << __wt_lane()) - 1u; }
+#define __WT_MATCH(T) \
+  __WT_D__ unsigned __match_any_sync(unsigned mask, T value) { \
+    unsigned found = 0; \
+    for (int k = 0; k < 32; ++k) { \
+      T other = __shfl_sync(mask, value, k); \
+      if ((mask >> k & 1u) && other == value) found |= 1u << k; \
+    } \
+    return found; \
+  } \
+  __WT_D__ unsigned __match_all_sync(unsigned mask, T value, int *all) { \
+    unsigned found = __match_any_sync(mask, value); \
+    *all = found == mask; \
+    return *all ? mask : 0u; \
+  }
+__WT_MATCH(int) __WT_MATCH(unsigned) __WT_MATCH(long long) __WT_MATCH(unsigned long long) __WT_MATCH(float) __WT_MATCH(double)
+#define __WT_REDUCE(NAME, T, E) \
+  __WT_D__ T __reduce_##NAME##_sync(unsigned mask, T value) { \
+    T a = value; \
+    for (int k = 0; k < 32; ++k) { \
+      T b = __shfl_sync(mask, value, k); \
+      if ((mask >> k & 1u) && k != __wt_lane()) a = E; \
+    } \
+    return a; \
+  }
+__WT_REDUCE(add, int, a + b) __WT_REDUCE(add, unsigned, a + b)
+__WT_REDUCE(min, int, (a < b ? a : b)) __WT_REDUCE(min, unsigned, (a < b ? a : b))
+__WT_REDUCE(max, int, (a > b ? a : b)) __WT_REDUCE(max, unsigned, (a > b ? a : b))
+__WT_REDUCE(and, unsigned, a & b) __WT_REDUCE(or, unsigned, a | b) __WT_REDUCE(xor, unsigned, a ^ b)
+
+/* Bits and integers */
+#define __WT_I(T, NAME, ...) __host__ __device__ T NAME(__VA_ARGS__);
+extern "C" {
+__WT_I(int, __popc, unsigned) __WT_I(int, __popcll, unsigned long long) __WT_I(int, __clz, int) __WT_I(int, __clzll, long long)
+__WT_I(int, __ffs, int) __WT_I(int, __ffsll, long long) __WT_I(unsigned, __brev, unsigned) __WT_I(unsigned long long, __brevll, unsigned long long)
+__WT_I(int, __float_as_int, float) __WT_I(unsigned, __float_as_uint, float) __WT_I(float, __int_as_float, int)
+__WT_I(float, __uint_as_float, unsigned) __WT_I(long long, __double_as_longlong, double)
+__WT_I(double, __longlong_as_double, long long)
+}
+__WT_D__ int __mulhi(int a, int b) { return (int)(((long long)a * b) >> 32); }
+__WT_D__ unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((unsigned long long)a * b) >> 32); }
+__WT_D__ unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  unsigned long long al = (unsigned)a, ah = a >> 32, bl = (unsigned)b, bh = b >> 32;
+  unsigned long long m = ah * bl + (al * bl >> 32), n = al * bh + (unsigned)m;
+  return ah * bh + (m >> 32) + (n >> 32);
+}
+__WT_D__ long long __mul64hi(long long a, long long b) {
+  return (long long)__umul64hi((unsigned long long)a, (unsigned long long)b) - (a < 0 ? b : 0) - (b < 0 ? a : 0);
+}
+__WT_D__ int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
+__WT_D__ unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffffu) * (b & 0xffffffu); }
+__WT_D__ unsigned __sad(int a, int b, unsigned c) { return (a > b ? (unsigned)a - (unsigned)b : (unsigned)b - (unsigned)a) + c; }
+__WT_D__ unsigned __usad(unsigned a, unsigned b, unsigned c) { return (a > b ? a - b : b - a) + c; }
+__WT_D__ int __hadd(int a, int b) { return (int)(((long long)a + b) >> 1); }
+__WT_D__ int __rhadd(int a, int b) { return (int)(((long long)a + b + 1) >> 1); }
+__WT_D__ unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
+  unsigned long long both = (unsigned long long)y << 32 | x;
+  unsigned result = 0;
+  for (int k = 0; k < 4; ++k) {
+    unsigned selector = s >> (4 * k) & 0xfu, byte = (unsigned)(both >> (8 * (selector & 7u))) & 0xffu;
+    if (selector & 8u) byte = byte & 0x80u ? 0xffu : 0u;
+    result |= byte << (8 * k);
+  }
+  return result;
+}
+__WT_D__ unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned by) {
+  return (unsigned)((((unsigned long long)hi << 32 | lo) << (by & 31u)) >> 32);
+}
+__WT_D__ unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned by) {
+  return (unsigned)(((unsigned long long)hi << 32 | lo) >> (by & 31u));
+}
+__WT_D__ unsigned __funnelshift_lc(unsigned lo, unsigned hi, unsigned by) {
+  return by >= 32u ? lo : (unsigned)((((unsigned long long)hi << 32 | lo) << by) >> 32);
+}
+__WT_D__ unsigned __funnelshift_rc(unsigned lo, unsigned hi, unsigned by) {
+  return by >= 32u ? hi : (unsigned)(((unsigned long long)hi << 32 | lo) >> by);
+}
+__WT_D__ float saturate(float x) { return x < 0.0f ? 0.0f : x > 1.0f ? 1.0f : x; }
+__WT_D__ float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
+#define __WT_MINMAX(T) __host__ __device__ T min(T a, T b); __host__ __device__ T max(T a, T b);
+__WT_MINMAX(int) __WT_MINMAX(unsigned) __WT_MINMAX(long) __WT_MINMAX(unsigned long) __WT_MINMAX(long long)
+__WT_MINMAX(unsigned long long) __WT_MINMAX(float) __WT_MINMAX(double)
+#define __WT_MIXED(A, B, T) __WT_D__ T min(A a, B b) { return min((T)a, (T)b); } __WT_D__ T max(A a, B b) { return max((T)a, (T)b); }
+__WT_MIXED(int, unsigned, unsigned) __WT_MIXED(unsigned, int, unsigned) __WT_MIXED(float, double, double) __WT_MIXED(double, float, double)
+__host__ __device__ int abs(int); __host__ __device__ long abs(long); __host__ __device__ long long abs(long long);
+__host__ __device__ long labs(long); __host__ __device__ long long llabs(long long);
+
+/* Mathematics */
+#define __WT_M1(NAME) __host__ __device__ double NAME(double); __host__ __device__ float NAME##f(float); \
+  __host__ __device__ float NAME(float);
+#define __WT_M2(NAME) __host__ __device__ double NAME(double, double); __host__ __device__ float NAME##f(float, float); \
+  __host__ __device__ float NAME(float, float);
+__WT_M1(sqrt) __WT_M1(exp) __WT_M1(exp2) __WT_M1(exp10) __WT_M1(expm1) __WT_M1(log) __WT_M1(log2) __WT_M1(log10) __WT_M1(log1p)
+__WT_M1(sin) __WT_M1(cos) __WT_M1(tan) __WT_M1(asin) __WT_M1(acos) __WT_M1(atan) __WT_M1(sinh) __WT_M1(cosh) __WT_M1(tanh)
+__WT_M1(asinh) __WT_M1(acosh) __WT_M1(atanh) __WT_M1(floor) __WT_M1(ceil) __WT_M1(trunc) __WT_M1(rint) __WT_M1(round)
+__WT_M1(nearbyint) __WT_M1(fabs) __WT_M1(erf) __WT_M1(erfc) __WT_M1(erfinv) __WT_M1(erfcinv) __WT_M1(normcdf) __WT_M1(cbrt)
+__WT_M1(rcbrt) __WT_M1(rsqrt) __WT_M1(lgamma) __WT_M1(tgamma) __WT_M1(sinpi) __WT_M1(cospi) __WT_M1(logb) __WT_M1(j0) __WT_M1(j1)
+__WT_M1(y0) __WT_M1(y1)
+__WT_M2(pow) __WT_M2(atan2) __WT_M2(fmod) __WT_M2(copysign) __WT_M2(hypot) __WT_M2(fmin) __WT_M2(fmax) __WT_M2(fdim)
+__WT_M2(nextafter) __WT_M2(remainder)
+__WT_D__ float pow(float x, int n) { return pow(x, (float)n); }
+__WT_D__ double pow(double x, int n) { return pow(x, (double)n); }
+__WT_D__ double pow(int x, int n) { return pow((double)x, (double)n); }
+__WT_D__ double pow(float x, double n) { return pow((double)x, n); }
+__WT_D__ double pow(double x, float n) { return pow(x, (double)n); }
+__WT_D__ double sqrt(int x) { return sqrt((double)x); }
+__WT_D__ float abs(float x) { return fabsf(x); }
+__WT_D__ double abs(double x) { return fabs(x); }
+__host__ __device__ double fma(double, double, double); __host__ __device__ float fmaf(float, float, float);
+__host__ __device__ float fma(float, float, float);
+__host__ __device__ double ldexp(double, int); __host__ __device__ float ldexpf(float, int);
+__host__ __device__ void sincosf(float, float *, float *); __host__ __device__ void sincos(double, double *, double *);
+__host__ __device__ void __sincosf(float, float *, float *);
+__host__ __device__ float modff(float, float *); __host__ __device__ double modf(double, double *);
+__host__ __device__ long lrintf(float); __host__ __device__ long lrint(double); __host__ __device__ long lroundf(float);
+__host__ __device__ long lround(double); __host__ __device__ long long llrintf(float); __host__ __device__ long long llroundf(float);
+#define __WT_T(NAME) __host__ __device__ bool NAME(float); __host__ __device__ bool NAME(double);
+__WT_T(isnan) __WT_T(isinf) __WT_T(isfinite) __WT_T(signbit)
+extern "C" {
+__WT_I(float, __sinf, float) __WT_I(float, __cosf, float) __WT_I(float, __tanf, float) __WT_I(float, __expf, float)
+__WT_I(float, __exp10f, float) __WT_I(float, __logf, float) __WT_I(float, __log2f, float) __WT_I(float, __log10f, float)
+__WT_I(float, __powf, float, float)
+#define __WT_R(M) \
+  __WT_I(float, __fadd_##M, float, float) __WT_I(float, __fsub_##M, float, float) __WT_I(float, __fmul_##M, float, float) \
+  __WT_I(float, __fdiv_##M, float, float) __WT_I(float, __fsqrt_##M, float) __WT_I(float, __frcp_##M, float) \
+  __WT_I(float, __fmaf_##M, float, float, float) __WT_I(double, __dadd_##M, double, double) \
+  __WT_I(double, __dsub_##M, double, double) __WT_I(double, __dmul_##M, double, double) __WT_I(double, __ddiv_##M, double, double) \
+  __WT_I(double, __dsqrt_##M, double) __WT_I(double, __fma_##M, double, double, double) \
+  __WT_I(int, __float2int_##M, float) __WT_I(unsigned, __float2uint_##M, float) __WT_I(long long, __float2ll_##M, float) \
+  __WT_I(int, __double2int_##M, double) __WT_I(unsigned, __double2uint_##M, double) __WT_I(long long, __double2ll_##M, double) \
+  __WT_I(float, __double2float_##M, double) __WT_I(float, __int2float_##M, int) __WT_I(float, __uint2float_##M, unsigned) \
+  __WT_I(float, __ll2float_##M, long long) __WT_I(double, __ll2double_##M, long long)
+__WT_R(rn) __WT_R(rz) __WT_R(ru) __WT_R(rd)
+}
+__WT_D__ double __int2double_rn(int x) { return x; }
+__WT_D__ double __uint2double_rn(unsigned x) { return x; }
+__WT_D__ float fdividef(float a, float b) { return a / b; }
+__WT_D__ float __fdividef(float a, float b) { return a / b; }
+__WT_D__ float __frsqrt_rn(float x) { return rsqrtf(x); }
+__WT_D__ float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
+
+/* Loads through caches, and state spaces */
+template <typename T> static inline __device__ T __ldg(const T *at) { return *at; }
+template <typename T> static inline __device__ T __ldcg(const T *at) { return *at; }
+template <typename T> static inline __device__ T __ldca(const T *at) { return *at; }
+template <typename T> static inline __device__ T __ldcs(const T *at) { return *at; }
+template <typename T> static inline __device__ void __stcg(T *at, T value) { *at = value; }
+template <typename T> static inline __device__ void __stcs(T *at, T value) { *at = value; }
+#define INFINITY (__builtin_inff())
+#define NAN (__builtin_nanf(""))
+#define CUDART_INF_F (__builtin_inff())
+#define CUDART_NAN_F (__builtin_nanf(""))
+#define CUDART_INF (__builtin_inf())
+#define CUDART_PI_F 3.141592654f
+#define CUDART_PI 3.1415926535897931e+0
+#define M_PI 3.14159265358979323846
+#define M_E 2.7182818284590452354
+#define FLT_MAX 3.402823466e+38f
+#define FLT_MIN 1.175494351e-38f
+#define FLT_EPSILON 1.192092896e-07f
+#define DBL_MAX 1.7976931348623158e+308
+#define DBL_MIN 2.2250738585072014e-308
+#define DBL_EPSILON 2.2204460492503131e-16
+#define CHAR_BIT 8
+#define INT_MAX 2147483647
+#define INT_MIN (-2147483647 - 1)
+#define UINT_MAX 4294967295u
+#define SHRT_MAX 32767
+#define SHRT_MIN (-32768)
+#define USHRT_MAX 65535
+#define LONG_MAX 9223372036854775807l
+#define ULONG_MAX 18446744073709551615ul
+#define LLONG_MAX 9223372036854775807ll
+#define LLONG_MIN (-9223372036854775807ll - 1)
+#define ULLONG_MAX 18446744073709551615ull
+#define UINT64_MAX 18446744073709551615ul
+#define UINT32_MAX 4294967295u
+#define INT32_MAX 2147483647
+
+/* What host functions call, so that they compile. They are never run. */
+typedef int cudaError_t; typedef struct __wt_stream *cudaStream_t; typedef struct __wt_event *cudaEvent_t;
+#define cudaSuccess 0
+enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
+extern "C" cudaError_t cudaConfigureCall(dim3, dim3, size_t = 0, cudaStream_t = 0);
+extern "C" unsigned __cudaPushCallConfiguration(dim3, dim3, size_t = 0, void * = 0);
+#define __WT_H(NAME) template <typename... A> cudaError_t NAME(A...);
+__WT_H(cudaMalloc) __WT_H(cudaMallocManaged) __WT_H(cudaMallocHost) __WT_H(cudaHostAlloc) __WT_H(cudaFree) __WT_H(cudaFreeHost)
+__WT_H(cudaMemcpy) __WT_H(cudaMemcpyAsync) __WT_H(cudaMemset) __WT_H(cudaMemcpyToSymbol) __WT_H(cudaMemcpyFromSymbol)
+__WT_H(cudaDeviceSynchronize) __WT_H(cudaThreadSynchronize) __WT_H(cudaGetLastError) __WT_H(cudaPeekAtLastError)
+__WT_H(cudaStreamCreate) __WT_H(cudaStreamDestroy) __WT_H(cudaStreamSynchronize) __WT_H(cudaEventCreate)
+__WT_H(cudaEventRecord) __WT_H(cudaEventSynchronize) __WT_H(cudaEventElapsedTime) __WT_H(cudaEventDestroy)
+__WT_H(cudaSetDevice) __WT_H(cudaGetDevice) __WT_H(cudaGetDeviceCount) __WT_H(cudaDeviceReset) __WT_H(cudaLaunchCooperativeKernel)
+__WT_H(cudaFuncSetAttribute) __WT_H(cudaFuncSetCacheConfig) __WT_H(cudaDeviceSetLimit)
+const char *cudaGetErrorString(cudaError_t);
+extern "C" { void *malloc(size_t); void free(void *); void exit(int); int rand(void); void srand(unsigned); int atoi(const char *); }

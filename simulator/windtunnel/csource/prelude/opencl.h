@@ -1,0 +1,119 @@
+/* OpenCL C as the translator of Windtunnel knows it; Clang itself declares its built-in functions. */
+#pragma once
+#if __OPENCL_C_VERSION__ >= 200
+#define __opencl_c_generic_address_space 1
+#define __opencl_c_atomic_order_acq_rel 1
+#define __opencl_c_atomic_order_seq_cst 1
+#define __opencl_c_atomic_scope_device 1
+#define __opencl_c_atomic_scope_all_devices 1
+#define __opencl_c_work_group_collective_functions 1
+#define __opencl_c_subgroups 1
+#define __opencl_c_program_scope_global_variables 1
+#else
+#define __opencl_c_named_address_space_builtins 1
+#endif
+#define __opencl_c_fp64 1
+#define __opencl_c_int64 1
+#define __opencl_c_images 1
+#define __opencl_c_read_write_images 1
+typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;
+typedef __SIZE_TYPE__ size_t; typedef __PTRDIFF_TYPE__ ptrdiff_t;
+typedef __INTPTR_TYPE__ intptr_t; typedef __UINTPTR_TYPE__ uintptr_t;
+#define __WT_V(T) \
+  typedef T T##2 __attribute__((ext_vector_type(2))); typedef T T##3 __attribute__((ext_vector_type(3))); \
+  typedef T T##4 __attribute__((ext_vector_type(4))); typedef T T##8 __attribute__((ext_vector_type(8))); \
+  typedef T T##16 __attribute__((ext_vector_type(16)));
+__WT_V(char) __WT_V(uchar) __WT_V(short) __WT_V(ushort) __WT_V(int) __WT_V(uint) __WT_V(long) __WT_V(ulong)
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+__WT_V(half) __WT_V(float) __WT_V(double)
+typedef uint cl_mem_fence_flags;
+#define CLK_LOCAL_MEM_FENCE 1
+#define CLK_GLOBAL_MEM_FENCE 2
+#define CLK_IMAGE_MEM_FENCE 4
+typedef enum memory_scope {
+  memory_scope_work_item = 0, memory_scope_work_group = 1, memory_scope_device = 2, memory_scope_all_svm_devices = 3,
+  memory_scope_sub_group = 4
+} memory_scope;
+typedef enum memory_order {
+  memory_order_relaxed = 0, memory_order_acquire = 2, memory_order_release = 3, memory_order_acq_rel = 4,
+  memory_order_seq_cst = 5
+} memory_order;
+typedef struct __wt_ndrange { int dim; } ndrange_t;
+typedef int clk_profiling_info; typedef int kernel_enqueue_flags_t;
+#define ATOMIC_VAR_INIT(x) (x)
+#define ATOMIC_FLAG_INIT 0
+int printf(__constant const char *form, ...);
+#define NULL ((void *)0)
+#define INFINITY (__builtin_inff())
+#define NAN (__builtin_nanf(""))
+#define HUGE_VALF (__builtin_huge_valf())
+#define HUGE_VAL (__builtin_huge_val())
+#define MAXFLOAT 0x1.fffffep127f
+#define FLT_MAX 0x1.fffffep127f
+#define FLT_MIN 0x1.0p-126f
+#define FLT_EPSILON 0x1.0p-23f
+#define FLT_DIG 6
+#define FLT_MANT_DIG 24
+#define FLT_RADIX 2
+#define DBL_MAX 0x1.fffffffffffffp1023
+#define DBL_MIN 0x1.0p-1022
+#define DBL_EPSILON 0x1.0p-52
+#define CHAR_BIT 8
+#define CHAR_MAX 127
+#define CHAR_MIN (-128)
+#define SCHAR_MAX 127
+#define SCHAR_MIN (-128)
+#define UCHAR_MAX 255
+#define SHRT_MAX 32767
+#define SHRT_MIN (-32768)
+#define USHRT_MAX 65535
+#define INT_MAX 2147483647
+#define INT_MIN (-2147483647 - 1)
+#define UINT_MAX 0xffffffffu
+#define LONG_MAX 0x7fffffffffffffffl
+#define LONG_MIN (-0x7fffffffffffffffl - 1)
+#define ULONG_MAX 0xffffffffffffffffUL
+#define M_E_F 2.71828182845904523536028747135266250f
+#define M_LOG2E_F 1.44269504088896340735992468100189214f
+#define M_LOG10E_F 0.434294481903251827651128918916605082f
+#define M_LN2_F 0.693147180559945309417232121458176568f
+#define M_LN10_F 2.30258509299404568401799145468436421f
+#define M_PI_F 3.14159265358979323846264338327950288f
+#define M_PI_2_F 1.57079632679489661923132169163975144f
+#define M_PI_4_F 0.785398163397448309615660845819875721f
+#define M_1_PI_F 0.318309886183790671537767526745028724f
+#define M_2_PI_F 0.636619772367581343075535053490057448f
+#define M_2_SQRTPI_F 1.12837916709551257389615890312154517f
+#define M_SQRT2_F 1.41421356237309504880168872420969808f
+#define M_SQRT1_2_F 0.707106781186547524400844362104849039f
+#define M_E 2.71828182845904523536028747135266250
+#define M_PI 3.14159265358979323846264338327950288
+#define M_PI_2 1.57079632679489661923132169163975144
+#define M_PI_4 0.785398163397448309615660845819875721
+#define M_LN2 0.693147180559945309417232121458176568
+#define M_SQRT2 1.41421356237309504880168872420969808
+#define cl_khr_fp64 1
+#define cl_khr_fp16 1
+#define cl_khr_byte_addressable_store 1
+#define cl_khr_global_int32_base_atomics 1
+#define cl_khr_local_int32_base_atomics 1
+#define cl_khr_int64_base_atomics 1
+#define __ENDIAN_LITTLE__ 1
+/* Reinterpretations: from every type of the same size. */
+#define __WT_AS(T, A) T __attribute__((overloadable)) as_##T(A);
+#define __WT_ALL0(T) __WT_AS(T, char) __WT_AS(T, uchar)
+__WT_ALL0(char) __WT_ALL0(uchar)
+#define __WT_ALL1(T) __WT_AS(T, short) __WT_AS(T, ushort) __WT_AS(T, half) __WT_AS(T, char2) __WT_AS(T, uchar2)
+__WT_ALL1(short) __WT_ALL1(ushort) __WT_ALL1(half) __WT_ALL1(char2) __WT_ALL1(uchar2)
+#define __WT_ALL2(T) __WT_AS(T, int) __WT_AS(T, uint) __WT_AS(T, float) __WT_AS(T, char4) __WT_AS(T, uchar4) __WT_AS(T, short2) __WT_AS(T, ushort2) __WT_AS(T, half2) __WT_AS(T, char3) __WT_AS(T, uchar3)
+__WT_ALL2(int) __WT_ALL2(uint) __WT_ALL2(float) __WT_ALL2(char4) __WT_ALL2(uchar4) __WT_ALL2(short2) __WT_ALL2(ushort2) __WT_ALL2(half2) __WT_ALL2(char3) __WT_ALL2(uchar3)
+#define __WT_ALL3(T) __WT_AS(T, long) __WT_AS(T, ulong) __WT_AS(T, double) __WT_AS(T, int2) __WT_AS(T, uint2) __WT_AS(T, float2) __WT_AS(T, short4) __WT_AS(T, ushort4) __WT_AS(T, half4) __WT_AS(T, char8) __WT_AS(T, uchar8) __WT_AS(T, short3) __WT_AS(T, ushort3)
+__WT_ALL3(long) __WT_ALL3(ulong) __WT_ALL3(double) __WT_ALL3(int2) __WT_ALL3(uint2) __WT_ALL3(float2) __WT_ALL3(short4) __WT_ALL3(ushort4) __WT_ALL3(half4) __WT_ALL3(char8) __WT_ALL3(uchar8) __WT_ALL3(short3) __WT_ALL3(ushort3)
+#define __WT_ALL4(T) __WT_AS(T, long2) __WT_AS(T, ulong2) __WT_AS(T, double2) __WT_AS(T, int4) __WT_AS(T, uint4) __WT_AS(T, float4) __WT_AS(T, int3) __WT_AS(T, uint3) __WT_AS(T, float3) __WT_AS(T, short8) __WT_AS(T, ushort8) __WT_AS(T, char16) __WT_AS(T, uchar16)
+__WT_ALL4(long2) __WT_ALL4(ulong2) __WT_ALL4(double2) __WT_ALL4(int4) __WT_ALL4(uint4) __WT_ALL4(float4) __WT_ALL4(int3) __WT_ALL4(uint3) __WT_ALL4(float3) __WT_ALL4(short8) __WT_ALL4(ushort8) __WT_ALL4(char16) __WT_ALL4(uchar16)
+#define __WT_ALL5(T) __WT_AS(T, long4) __WT_AS(T, ulong4) __WT_AS(T, double4) __WT_AS(T, long3) __WT_AS(T, ulong3) __WT_AS(T, double3) __WT_AS(T, int8) __WT_AS(T, uint8) __WT_AS(T, float8) __WT_AS(T, short16) __WT_AS(T, ushort16)
+__WT_ALL5(long4) __WT_ALL5(ulong4) __WT_ALL5(double4) __WT_ALL5(long3) __WT_ALL5(ulong3) __WT_ALL5(double3) __WT_ALL5(int8) __WT_ALL5(uint8) __WT_ALL5(float8) __WT_ALL5(short16) __WT_ALL5(ushort16)
+#define __WT_ALL6(T) __WT_AS(T, long8) __WT_AS(T, ulong8) __WT_AS(T, double8) __WT_AS(T, int16) __WT_AS(T, uint16) __WT_AS(T, float16)
+__WT_ALL6(long8) __WT_ALL6(ulong8) __WT_ALL6(double8) __WT_ALL6(int16) __WT_ALL6(uint16) __WT_ALL6(float16)
+#define __WT_ALL7(T) __WT_AS(T, long16) __WT_AS(T, ulong16) __WT_AS(T, double16)
+__WT_ALL7(long16) __WT_ALL7(ulong16) __WT_ALL7(double16)

@@ -1,0 +1,167 @@
+"""What C expressions stand for while they are translated: numbers, pointers, records, places and functions.
+
+A pointer is the object that it points into and an offset in bytes. The offset is a sum, so that an element's index can
+be had without a division. Where a pointer may point into several objects, ``which`` says into which one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import gcd
+from typing import TYPE_CHECKING
+
+from windtunnel.csource.ctype import CType
+from windtunnel.language import ir
+
+if TYPE_CHECKING:
+    from windtunnel.csource.clang import Node
+
+NULL = "null"
+"""The object of a null pointer."""
+
+
+@dataclass(frozen=True)
+class Ptr:
+    """A pointer: into one of ``bases``, ``const`` bytes plus the sum of ``parts`` (number, bytes) from its start."""
+
+    bases: frozenset[str]
+    const: int = 0
+    parts: tuple[tuple[ir.Expr, int], ...] = ()
+    which: ir.Expr | None = None
+
+    def moved(self, by: ir.Expr | int, scale: int) -> Ptr:
+        """Return the pointer moved by a number of steps of ``scale`` bytes."""
+        if isinstance(by, ir.Literal):
+            by = int(by.value)
+        if isinstance(by, int):
+            return replace(self, const=self.const + by * scale)
+        return replace(self, parts=(*self.parts, (by, scale)))
+
+    @property
+    def unit(self) -> int:
+        """The number of bytes of which the offset is certainly a multiple; 0 for the start of an object."""
+        return gcd(self.const, *(scale for _, scale in self.parts))
+
+
+@dataclass
+class Var:
+    """A variable that is not in memory: for each number or pointer in it, by its offset, the name in the tree."""
+
+    name: str
+    type: CType
+    leaves: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reg:
+    """A place in a variable: the part of ``type`` at an offset."""
+
+    var: Var
+    offset: int
+    type: CType
+
+
+@dataclass(frozen=True)
+class Mem:
+    """A place in memory."""
+
+    at: Ptr
+    type: CType
+
+
+@dataclass(frozen=True)
+class Swizzle:
+    """Some elements of a vector, in an order: ``v.xz``."""
+
+    of: Place
+    numbers: tuple[int, ...]
+    type: CType
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value without a place, of which a part is asked."""
+
+    value: Aggregate
+    offset: int
+    type: CType
+
+
+Place = Reg | Mem | Swizzle | Given
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A record or a vector: its numbers and pointers by their offsets. What is absent was never set."""
+
+    type: CType
+    parts: Mapping[int, ir.Expr | Ptr]
+
+
+@dataclass
+class Closure:
+    """A lambda: its expression, and the frame of the function that it stands in."""
+
+    node: Node
+    frame: Frame
+
+
+Value = ir.Expr | Ptr | Aggregate | Closure | None
+
+
+@dataclass
+class Frame:
+    """A function that is being translated, in place of its call.
+
+    Attributes:
+        bound: What the names that it declares stand for, by the key of the declaration.
+        this: The object of a method.
+        outer: The frame around a lambda.
+        result: Where its value goes; None if it returns nothing.
+        returns: The type that it returns.
+        by_reference: Whether it returns a reference; ``place`` is then the result.
+        jumps: Whether returns leave an enclosing loop, which exists only for that.
+        returned: The variable that says that it has returned, for returns in loops within it.
+        depth: How many loops of the tree stand around a statement, within the function.
+    """
+
+    name: str
+    bound: dict[int, Var | Place | Ptr | Closure] = field(default_factory=dict)
+    this: Place | None = None
+    outer: Frame | None = None
+    result: Reg | None = None
+    returns: CType | None = None
+    by_reference: bool = False
+    place: Place | None = None
+    closure: Closure | None = None
+    kernel: bool = False
+    jumps: bool = False
+    returned: str | None = None
+    depth: int = 0
+
+    def find(self, key: int) -> Var | Place | Ptr | Closure | None:
+        """Return what a declaration stands for; None if it is not of this function or one around it."""
+        frame: Frame | None = self
+        while frame is not None:
+            if key in frame.bound:
+                return frame.bound[key]
+            frame = frame.outer
+        return None
+
+
+@dataclass
+class Obj:
+    """Memory that pointers may point into.
+
+    ``space``: parameter, global, shared, local. ``bytes``: its size; None if the launch states it. ``type``: what it is
+    declared as.
+    """
+
+    name: str
+    space: str
+    bytes: int | None
+    type: CType
+    line: int
+    initial: Sequence[tuple[int, float | int, str]] = ()
+    """Offset, number and type of the numbers that it begins with."""

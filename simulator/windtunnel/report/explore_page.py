@@ -1,0 +1,28 @@
+"""The page of `windtunnel explore`: what does not change. Its script fills in the controls and what is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from windtunnel.report import page
+
+
+def render(
+    *,
+    name: str,
+    lead: str | None,
+    file: str,
+    controls: Sequence[Mapping[str, object]],
+    timed: Sequence[str],
+) -> tuple[str, str]:
+    """Return the page as an HTML document, and its Content-Security-Policy.
+
+    Args:
+        name: The scenario.
+        lead: Its description.
+        file: Its file.
+        controls: The controls, as the script reads them.
+        timed: The figures of times that the scenario's targets limit, such as ``ttft p99``.
+    """
+    data = {"controls": controls, "timed": timed, "file": file}
+    return page.render_live(name=name, lead=lead, file=file, data=data)

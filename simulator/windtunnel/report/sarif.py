@@ -1,0 +1,66 @@
+"""Findings in the Static Analysis Results Interchange Format (SARIF 2.1.0, OASIS), for annotations of code reviews."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from windtunnel.core import errors
+from windtunnel.core.version import __version__
+
+
+class PlacedFinding(Protocol):
+    """A finding: its class, its place and its message."""
+
+    @property
+    def finding(self) -> str:
+        """The class in `windtunnel.errors`."""
+
+    @property
+    def file(self) -> str:
+        """The file."""
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The lines."""
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns of the lines, where they are known."""
+
+    @property
+    def message(self) -> str:
+        """The message."""
+
+
+def sarif(findings: Sequence[PlacedFinding]) -> dict[str, Any]:
+    """Return a SARIF log of one run."""
+    names = sorted({one.finding for one in findings})
+    rules = [{"id": name, "shortDescription": {"text": _described(name)}} for name in names]
+    driver = {"name": "windtunnel", "version": __version__, "rules": rules}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": [_result(one) for one in findings]}],
+    }
+
+
+def _described(name: str) -> str:
+    return " ".join((getattr(errors, name).__doc__ or name).split())
+
+
+def _result(found: PlacedFinding) -> dict[str, Any]:
+    result: dict[str, Any] = {"ruleId": found.finding, "level": "error", "message": {"text": found.message}}
+    places = []
+    for number, line in enumerate(found.lines):
+        region = {"startLine": line}
+        if number < len(found.columns):
+            region["startColumn"] = found.columns[number]
+        places.append({"physicalLocation": {"artifactLocation": {"uri": found.file}, "region": region}})
+    if places:
+        result["locations"] = places[:1]
+        if places[1:]:
+            result["relatedLocations"] = places[1:]
+    elif found.file:
+        result["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": found.file}}}]
+    return result

@@ -1,0 +1,280 @@
+"""C as kernels use it: each program has the numbers that C gives it, in lockstep and thread by thread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import windtunnel
+from windtunnel import errors
+
+PROGRAMS: dict[str, tuple[str, Any]] = {
+    "classes": (
+        """
+        struct Base { int x; __device__ int get() const { return x; } };
+        struct Derived : Base { int y; __device__ Derived(int a, int b) : y(b) { x = a; }
+                                __device__ int sum() { return get() + y + x; } };
+        class Counter { int value = 2; public: __device__ Counter &up() { ++value; return *this; }
+                        __device__ operator int() const { return value; } };
+        __global__ void k(int *out) {
+            Derived d(threadIdx.x, 2);
+            Counter c;
+            c.up().up();
+            out[threadIdx.x] = d.sum() + c;
+        }
+        """,
+        lambda t: 2 * t + 6,
+    ),
+    "templates": (
+        """
+        template <typename T, int N> struct Vec {
+            T v[N];
+            __device__ T &operator[](int i) { return v[i]; }
+            __device__ Vec operator+(const Vec &o) const { Vec r; for (int i = 0; i < N; ++i) r.v[i] = v[i] + o.v[i]; return r; }
+        };
+        template <typename T> __device__ T total(T x) { return x; }
+        template <typename T, typename... R> __device__ T total(T x, R... r) { return x + total<T>(r...); }
+        template <bool B> __device__ int pick(int a) { if constexpr (B) return a; else return -a; }
+        __global__ void k(int *out) {
+            Vec<int, 3> a, b;
+            for (int i = 0; i < 3; ++i) { a[i] = i; b[i] = threadIdx.x; }
+            Vec<int, 3> c = a + b;
+            out[threadIdx.x] = total(c[0], c[1], c[2]) + pick<true>(5) + pick<false>(2);
+        }
+        """,
+        lambda t: 3 * t + 6,
+    ),
+    "pointers": (
+        """
+        struct Node { Node *next; int value; };
+        __device__ void swap(int &a, int &b) { int kept = a; a = b; b = kept; }
+        __device__ int *past(int *p, int i) { if (i < 0) return p; return p + i; }
+        __device__ int twice(int x) { return 2 * x; }
+        __device__ int negated(int x) { return -x; }
+        __global__ void k(int *out) {
+            int v[4] = {3, 1, 2, 0}, other = 9;
+            swap(v[0], v[3]);
+            int *both[2] = {v, v + 2}, **rows = both;
+            int *chosen = threadIdx.x & 1 ? &other : past(v, 3);
+            int (*f)(int) = threadIdx.x & 2 ? twice : negated;
+            Node last = {nullptr, 5}, first = {&last, 6};
+            out[threadIdx.x] = *rows[1] * 100 + *chosen * 10 + f(1) + (first.next ? first.next->value : 0) + int(&v[3] - v);
+        }
+        """,
+        lambda t: 200 + np.where(t & 1, 90, 30) + np.where(t & 2, 2, -1) + 8,
+    ),
+    "lambdas": (
+        """
+        template <typename F> __device__ void each(int n, F f) { for (int i = 0; i < n; ++i) f(i); }
+        __global__ void k(int *out) {
+            int sum = 0, by = threadIdx.x;
+            auto scaled = [by](int x) { return by * x; };
+            by = 1000;
+            each(4, [&](int i) { sum += scaled(i); });
+            auto plus = [=](auto a) { return a + sum; };
+            out[threadIdx.x] = plus(1);
+        }
+        """,
+        lambda t: 6 * t + 1,
+    ),
+    "memory": (
+        """
+        union Word { float f; unsigned u; unsigned char b[4]; struct { unsigned short lo, hi; } h; };
+        __constant__ float table[4] = {1, 2};
+        __device__ int shared_by_all = 7;
+        __global__ void k(int *out) {
+            __shared__ struct { int held[32]; short n; } block;
+            if (threadIdx.x == 0) block.n = 3;
+            block.held[threadIdx.x] = threadIdx.x;
+            __syncthreads();
+            Word w;
+            w.f = 1.0f;
+            w.b[0] = 5;
+            char bytes[8];
+            *(int *)(bytes + 4) = 0x01020304;
+            float4 v = make_float4(1, 2, 3, 4);
+            float *p = (float *)&v;
+            p[1] = 20;
+            out[threadIdx.x] = block.held[31 - threadIdx.x] + block.n + (w.u == 0x3f800005) + w.h.hi + bytes[5] * 1000
+                + int(v.y + table[1] + table[3]) + shared_by_all;
+        }
+        """,
+        lambda t: 31 - t + 3 + 1 + 0x3F80 + 3000 + 22 + 7,
+    ),
+    "jumps": (
+        """
+        __device__ int first_factor(int n) {
+            for (int i = 2; i < n; ++i)
+                for (int j = 2; j < n; ++j)
+                    if (i * j == n) return i;
+            return 0;
+        }
+        __device__ int kind(int x) {
+            switch (x & 7) {
+            case 0: return 5;
+            case 1: case 2: x += 3;
+            case 3: x *= 2; break;
+            default: x = -x;
+            }
+            return x;
+        }
+        __global__ void k(int *out) {
+            int n = threadIdx.x, sum = 0, row[3] = {1, 2, 3};
+            for (int j = 0; j < 10; ++j) {
+                if (j == (n & 7)) continue;
+                if (j > 7) break;
+                switch (j) {
+                case 2: continue;
+                case 4: sum += 100; break;
+                case 5: { sum += 7; break; }
+                default: ++sum;
+                }
+            }
+            int tries = 0;
+            do { if (++tries == 2) continue; sum += 1; } while (tries < 4);
+            for (int &r : row) { r *= 2; sum += r; }
+            out[n] = sum * 1000 + first_factor(n) * 100 + kind(n);
+        }
+        """,
+        None,
+    ),
+}
+
+
+def jumps(t: int) -> int:
+    """Return what the kernel of `jumps` computes, in Python."""
+    total = 0
+    for j in range(10):
+        if j == (t & 7):
+            continue
+        if j > 7:
+            break
+        total += {2: 0, 4: 100, 5: 7}.get(j, 1)
+    total += 3 + 12
+    factor = next((i for i in range(2, t) for j in range(2, t) if i * j == t), 0)
+    low = t & 7
+    kind = 5 if low == 0 else 2 * (t + 3) if low in (1, 2) else 2 * t if low == 3 else -t
+    return total * 1000 + factor * 100 + kind
+
+
+@pytest.mark.parametrize("schedule", [None, 3])
+def test_programs_have_the_numbers_of_c(tmp_path: Path, schedule: int | None) -> None:
+    threads = np.arange(32)
+    for name, (source, expected) in PROGRAMS.items():
+        (tmp_path / f"{name}.cu").write_text(source)
+        module = windtunnel.load(tmp_path / f"{name}.cu")
+        with windtunnel.device("l4", schedule=schedule) as accelerator:
+            out = accelerator.to_device(np.zeros(32, np.int32))
+            accelerator.launch(module.k, 1, 32, out)
+            result = accelerator.to_host(out)
+        wanted = np.array([jumps(t) for t in range(32)]) if expected is None else expected(threads)
+        assert result.tolist() == wanted.tolist(), name
+
+
+FLIGHTS = """
+#include <cuda_pipeline.h>
+__global__ void own(const int *in, int *out) {
+    __shared__ int held[32];
+    int t = threadIdx.x;
+    __pipeline_memcpy_async(&held[t], &in[t], 4);
+    __pipeline_commit();
+#ifdef WAIT
+    __pipeline_wait_prior(0);
+#endif
+    out[t] = held[t];
+}
+__global__ void source(int *in, int *out) {
+    __shared__ int held[32];
+    int t = threadIdx.x;
+    __pipeline_memcpy_async(&held[t], &in[t], 4);
+    __pipeline_commit();
+#ifdef WAIT
+    __pipeline_wait_prior(0);
+#endif
+    in[t] = 0;
+    __pipeline_wait_prior(0);
+    out[t] = held[t];
+}
+"""
+GROUPS = """
+__kernel void copied(__global int *data) {
+    __local int held[32];
+    event_t event = async_work_group_copy(held, data, 32, 0);
+#ifdef WAIT
+    wait_group_events(1, &event);
+#endif
+    int value = held[31 - get_local_id(0)];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    data[get_local_id(0)] = value;
+}
+__kernel void ordered(__global int *data) {
+    data[get_local_id(0)] = 3;
+    barrier(FENCE);
+    data[31 - get_local_id(0)] += 1;
+}
+__kernel void some(__global int *data) {
+    __local int held[32];
+    if (get_local_id(0) < 16) {
+        event_t event = async_work_group_copy(held, data, 32, 0);
+        wait_group_events(1, &event);
+    }
+}
+"""
+
+
+def verdict(file: Path, kernel: str, defines: dict[str, str], schedule: int | None, arrays: int) -> str | None:
+    """Return the class of what a launch of 32 threads finds."""
+    module = windtunnel.load(file, defines=defines)
+    with windtunnel.device("l4", schedule=schedule) as accelerator:
+        buffers = [accelerator.to_device(np.arange(32, dtype=np.int32)) for _ in range(arrays)]
+        try:
+            accelerator.launch(getattr(module, kernel), 1, 32, *buffers)
+        except errors.Finding as finding:
+            return type(finding).__name__
+    return None
+
+
+@pytest.mark.parametrize("schedule", [None, 3])
+def test_copies_in_flight_race_until_their_thread_waits(tmp_path: Path, schedule: int | None) -> None:
+    (tmp_path / "flights.cu").write_text(FLIGHTS)
+    (tmp_path / "groups.cl").write_text(GROUPS)
+    for kernel in ("own", "source"):
+        assert verdict(tmp_path / "flights.cu", kernel, {}, schedule, 2) == "DataRace"
+        assert verdict(tmp_path / "flights.cu", kernel, {"WAIT": "1"}, schedule, 2) is None
+    given = {"FENCE": "CLK_GLOBAL_MEM_FENCE"}
+    assert verdict(tmp_path / "groups.cl", "copied", given, schedule, 1) == "DataRace"
+    assert verdict(tmp_path / "groups.cl", "copied", {**given, "WAIT": "1"}, schedule, 1) is None
+    assert verdict(tmp_path / "groups.cl", "some", given, schedule, 1) == "BarrierDivergence"
+
+
+@pytest.mark.parametrize("schedule", [None, 3])
+def test_a_barrier_orders_the_memory_that_it_names(tmp_path: Path, schedule: int | None) -> None:
+    (tmp_path / "groups.cl").write_text(GROUPS)
+    for fence, expected in (
+        ("CLK_GLOBAL_MEM_FENCE", None),
+        ("CLK_LOCAL_MEM_FENCE", "DataRace"),
+        ("CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE", None),
+    ):
+        assert verdict(tmp_path / "groups.cl", "ordered", {"FENCE": fence}, schedule, 1) == expected, fence
+
+
+def test_variables_of_the_file_keep_their_values_as_long_as_the_module(tmp_path: Path) -> None:
+    (tmp_path / "count.cu").write_text(
+        "__device__ int calls = 5;\n__global__ void k(int *out) { if (threadIdx.x == 0) out[0] = ++calls; }\n"
+    )
+    module = windtunnel.load(tmp_path / "count.cu")
+    with windtunnel.device("l4") as accelerator:
+        out = accelerator.empty(1, np.int32)
+        for expected in (6, 7):
+            accelerator.launch(module.k, 1, 32, out)
+            assert accelerator.to_host(out)[0] == expected
+
+
+def test_a_kernel_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "one.cu").write_text("__global__ void scale(int *a) { a[0] *= 2; }\n")
+    module = windtunnel.load(tmp_path / "one.cu")
+    with pytest.raises(AttributeError, match="has no kernel 'scales'; it has scale; did you mean 'scale'"):
+        _ = module.scales

@@ -1,0 +1,262 @@
+"""`windtunnel check`: what it finds, its formats and exit codes, its arguments, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windtunnel.cli.main import main
+
+Command = Callable[..., tuple[int, str, str]]
+
+SAXPY = """
+__global__ void saxpy(int n, float a, const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+NEIGHBOUR = """
+#define NEXT(i) ((i) + 1)
+__global__ void neighbour(int *data) {
+    data[threadIdx.x] = data[NEXT(threadIdx.x)];
+}
+"""
+TWO = """
+__global__ void fill(int *data, int value) { data[threadIdx.x] = value; }
+__global__ void sum(const int *data, int *total) { atomicAdd(total, data[threadIdx.x]); }
+"""
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Return a function that writes a source and checks it, and returns the exit code and what was printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(source: str | None, *words: str, file: str = "kernel.cu") -> tuple[int, str, str]:
+        if source is not None:
+            Path(file).write_text(source)
+        with pytest.raises(SystemExit) as ended:
+            main(["check", file, *words])
+        captured = capsys.readouterr()
+        code = ended.value.code
+        return code if isinstance(code, int) else 0, captured.out, captured.err
+
+    return run
+
+
+def test_a_clean_kernel_ends_with_0_and_a_finding_with_1(check: Command) -> None:
+    assert check(SAXPY, "--grid", "2", "--block", "64")[0] == 0
+    code, out, _ = check(NEIGHBOUR, "--grid", "1", "--block", "64", "--arg", "data=arange:65")
+    assert code == 1
+    assert out.startswith("kernel.cu:4:5: DataRace: ")
+
+
+def test_json_lists_the_class_the_file_the_lines_and_the_message(check: Command) -> None:
+    code, out, _ = check(NEIGHBOUR, "--grid", "1", "--block", "64", "--format", "json")
+    (found,) = json.loads(out)
+    assert (code, found["finding"], found["file"], found["lines"]) == (1, "OutOfBounds", "kernel.cu", [4])
+    assert "data" in found["message"]
+    assert set(found) == {"finding", "file", "lines", "message"}
+    assert json.loads(check(SAXPY, "--grid", "1", "--block", "64", "--format", "json")[1]) == []
+
+
+def test_sarif_names_the_rule_and_the_place_with_its_column(check: Command) -> None:
+    out = check(NEIGHBOUR, "--grid", "1", "--block", "64", "--arg", "data=arange:65", "--format", "sarif")[1]
+    log: dict[str, Any] = json.loads(out)
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    (result,) = run["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert result["ruleId"] == run["tool"]["driver"]["rules"][0]["id"] == "DataRace"
+    assert place["artifactLocation"]["uri"] == "kernel.cu"
+    assert place["region"] == {"startLine": 4, "startColumn": 5}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--arg", "m=5"], "no parameter 'm'; expected one of n, a, x, y"),
+        (["--arg", "x=zeroes:5"], "did you mean 'zeros'?"),
+        (["--arg", "x=zeros:5:int23"], "'int23' is no type of numbers"),
+        (["--arg", "n=zeros:5"], "'n' is a number, not an array"),
+        (["--arg", "n=0.5"], "0.5 for 'n', an integer"),
+        (["--arg", "x=7"], "'x' is a pointer, not a number"),
+        (["--arg", "x=local:7"], "'x' is no local memory"),
+        (["--kernel", "saxpi"], "no kernel 'saxpi'; expected one of saxpy; did you mean 'saxpy'?"),
+        (["--block", "2048"], "2,048"),
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_ends_with_2_and_says_what_was_expected(
+    check: Command, words: list[str], message: str
+) -> None:
+    given = ["--grid", "1", *([] if "--block" in words else ["--block", "32"]), *words]
+    code, _, err = check(SAXPY, *given)
+    assert code == 2
+    assert message in err
+
+
+def test_a_missing_size_and_a_missing_file_end_with_2(check: Command) -> None:
+    assert check(SAXPY, "--block", "32")[0] == 2
+    assert check(SAXPY, "--grid", "0", "--block", "32")[0] == 2
+    code, _, err = check(None, "--grid", "1", "--block", "1", file="absent.cu")
+    assert (code, "absent.cu" in err) == (2, True)
+
+
+def test_what_clang_rejects_ends_with_2_its_message_and_its_line(check: Command) -> None:
+    code, _, err = check("__global__ void k(int *a) {\n    a[0] = b;\n}\n", "--grid", "1", "--block", "1")
+    assert code == 2
+    assert err == "windtunnel: kernel.cu:2:12: use of undeclared identifier 'b'\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("if (a[0]) goto end; a[0] = 1; end:;", "goto"),
+        ("a[0] = recursive(3);", "'recursive' calls itself"),
+        ('asm("mov.u32 %0, 1;" : "=r"(a[0]));', "the assembly 'mov.u32 %0, 1'"),
+        ("static int counter; a[0] = counter++;", "the static variable 'counter'"),
+        ("a[0] = host_only;", "'host_only'"),
+        ("struct { int low : 3; } s; s.low = 1; a[0] = s.low;", "the bit-field 'low'"),
+    ],
+)  # fmt: skip
+def test_what_is_not_supported_is_named_with_its_line(check: Command, body: str, message: str) -> None:
+    head = "int host_only;\n__device__ int recursive(int n) { return n ? recursive(n - 1) : 0; }\n"
+    code, _, err = check(head + "__global__ void k(int *a) {\n" + body + "\n}\n", "--grid", "1", "--block", "1")
+    assert code == 2
+    assert message in err
+    assert err.startswith("windtunnel: kernel.cu:")
+
+
+def test_no_header_outside_of_the_folders_is_read(check: Command, tmp_path: Path) -> None:
+    kernel = "__global__ void k(int *a) { a[threadIdx.x] = N; }\n"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "size.h").write_text("#define N 3\n")
+    launch = ("--grid", "1", "--block", "4")
+    (tmp_path / "source").mkdir()
+    file = "source/kernel.cu"
+    for name in ("../outside/size.h", str(outside / "size.h")):
+        code, _, err = check(f'#include "{name}"\n' + kernel, *launch, file=file)
+        assert code == 2
+        assert "outside of the source's folder and those of -I" in err
+        assert "source/kernel.cu:1" in err
+    code, _, err = check("#define HEADER <size.h>\n#include HEADER\n" + kernel, *launch, file=file)
+    assert (code, "#include HEADER" in err) == (2, True)
+    assert check("#include <size.h>\n" + kernel, *launch, file=file)[0] == 2
+    assert check("#include <size.h>\n" + kernel, *launch, "-I", str(outside), file=file)[0] == 0
+    assert check(kernel, *launch, "-D", "N=4", file=file)[0] == 0
+
+
+def test_errors_in_functions_of_the_host_are_notes_and_the_kernel_is_checked(check: Command) -> None:
+    host = """
+    #include <iostream>
+    #include <vector>
+    int main() {
+        std::vector<float> x(64);
+        float *device;
+        cudaMalloc(&device, 256);
+        neighbour<<<1, 64>>>((int *)device);
+        std::cout << "done" << std::endl;
+    }
+    """
+    code, out, err = check(NEIGHBOUR + host, "--grid", "1", "--block", "64", "--arg", "data=arange:65")
+    assert (code, "DataRace" in out) == (1, True)
+    assert "note: kernel.cu:10: in a function of the host, which is not run: no member named 'vector'" in err
+    code, _, err = check(NEIGHBOUR + "__device__ void f() { std::cout; }\n", "--grid", "1", "--block", "64")
+    assert (code, "kernel.cu:6" in err) == (2, True)
+
+
+def test_a_finding_in_a_header_bears_the_header_and_its_line(check: Command, tmp_path: Path) -> None:
+    (tmp_path / "part.cuh").write_text("\n__device__ void put(int *a) {\n    a[threadIdx.x + 1] = 1;\n}\n")
+    source = '#include "part.cuh"\n__global__ void k(int *a) { put(a); }\n'
+    found = json.loads(check(source, "--grid", "1", "--block", "4", "--format", "json")[1])[0]
+    assert (Path(found["file"]).name, found["lines"]) == ("part.cuh", [3])
+
+
+def test_arguments_that_are_not_given_are_made_from_the_signature(check: Command) -> None:
+    source = """
+    #include <assert.h>
+    __global__ void k(const float *x, const int *index, int n, float scale, unsigned char *bytes, int2 pair) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        assert(n == 128 && scale == 1.0f && pair.x == 128 && pair.y == 128);
+        assert(index[i] >= 0 && index[i] < 128 && x[127] >= 0.0f && x[127] < 1.0f);
+        bytes[i] = 1;
+    }
+    """
+    assert check(source, "--grid", "2", "--block", "64")[:1] == (0,)
+
+
+def test_an_assertion_that_fails_is_a_finding(check: Command) -> None:
+    source = "#include <cassert>\n__global__ void k(int n) {\n    assert(n < 3);\n}\n"
+    code, out, _ = check(source, "--grid", "1", "--block", "2", "--arg", "n=3", "--format", "json")
+    assert (code, json.loads(out)[0]["finding"], json.loads(out)[0]["lines"]) == (1, "AssertionFailed", [3])
+    assert check(source, "--grid", "1", "--block", "2", "--arg", "n=2")[0] == 0
+
+
+def test_dynamic_shared_memory_and_local_memory_have_the_sizes_that_are_given(check: Command) -> None:
+    source = """
+    __global__ void k(int *out) {
+        extern __shared__ int held[];
+        held[threadIdx.x] = 1;
+        out[threadIdx.x] = held[threadIdx.x];
+    }
+    """
+    launch = ("--grid", "1", "--block", "32")
+    assert check(source, *launch, "--shared-bytes", "128")[0] == 0
+    assert check(source, *launch, "--shared-bytes", "64")[0] == 1
+    kernel = """
+    __kernel void k(__local int *held, __global int *out) {
+        held[get_local_id(0)] = 1;
+        out[get_global_id(0)] = held[get_local_id(0)];
+    }
+    """
+    assert check(kernel, *launch, file="k.cl")[0] == 0
+    assert check(kernel, *launch, "--arg", "held=local:16", file="k.cl")[0] == 1
+
+
+def test_a_list_of_launches_shares_buffers_by_name(check: Command, tmp_path: Path) -> None:
+    (tmp_path / "two.cu").write_text(TWO)
+    fill = "- {file: two.cu, kernel: fill, grid: 1, block: 8, args: {data: 'empty:8', value: 3}}\n"
+    add = "- {file: two.cu, kernel: sum, grid: 1, block: 8, args: {data: %s, total: 'zeros:1'}}\n"
+    assert check(fill + add % "data", file="launches.yaml")[0] == 0
+    assert check(fill.replace("block: 8", "block: 4") + add % "data", file="launches.yaml")[0] == 1
+    code, _, err = check(fill + add % "dato", file="launches.yaml")
+    assert (code, "no buffer 'dato'" in err) == (2, True)
+    code, _, err = check(fill.replace("kernel:", "kernal:"), file="launches.yaml")
+    assert (code, "no key 'kernal'" in err, "launches.yaml:1" in err) == (2, True, True)
+
+
+def test_schedules_are_further_orders_of_the_threads(check: Command) -> None:
+    source = """
+    __global__ void crossed(int *locks, int *total) {
+        int first = blockIdx.x;
+        while (atomicCAS(&locks[first], 0, 1) != 0) {}
+        while (atomicCAS(&locks[1 - first], 0, 1) != 0) {}
+        atomicAdd(total, 1);
+        atomicExch(&locks[1 - first], 0);
+        atomicExch(&locks[first], 0);
+    }
+    """
+    words = ("--grid", "2", "--block", "1", "--arg", "locks=zeros:2", "--arg", "total=zeros:1")
+    code, out, _ = check(source, *words, "--schedules", "40", "--format", "json")
+    assert (code, {found["finding"] for found in json.loads(out)}) == (1, {"Deadlock"})
+
+
+def test_what_a_kernel_prints_is_no_part_of_the_json(check: Command) -> None:
+    source = '#include <cstdio>\n__global__ void k() { printf("thread %d\\n", threadIdx.x); }\n'
+    code, out, err = check(source, "--grid", "1", "--block", "2", "--format", "json")
+    assert (code, json.loads(out), err) == (0, [], "thread 0\nthread 1\n")
+
+
+def test_python_kernels_are_checked_too(check: Command) -> None:
+    source = (
+        "import windtunnel\nfrom windtunnel import grid, i32\n\n\n@windtunnel.kernel\ndef shifted(data: i32[:]):\n"
+        "    data[grid(1)] = data[grid(1) + 1]\n"
+    )
+    words = ("--grid", "1", "--block", "8", "--arg", "data=arange:9", "--format", "json")
+    code, out, _ = check(source, *words, file="kernels.py")
+    assert (code, json.loads(out)[0]["finding"], json.loads(out)[0]["lines"]) == (1, "DataRace", [7])

@@ -1,0 +1,553 @@
+"""`windtunnel explore`: controls, designs, looks, and the server that guards them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from tornado.websocket import websocket_connect
+
+from windtunnel.app.explore import explore
+from windtunnel.core.errors import InputError
+from windtunnel.core.yamlfile import Document, dump, dump_line, parse
+from windtunnel.explore import design, lanes, session
+from windtunnel.explore.controls import controls
+from windtunnel.explore.look import Look, Looker
+from windtunnel.explore.server import serve
+from windtunnel.scenario.changes import apply_change, read_document
+from windtunnel.scenario.read import check_scenario
+from windtunnel.simulation.run import run
+from windtunnel_models.catalogue import shipped_catalogue
+
+SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
+SERVING: dict[str, Any] = {
+    "schema": 1,
+    "name": "small",
+    "models": {"chat": {"catalogue": "llama-3.1-8b"}},
+    "fleet": [{"device": "h100-sxm-80gb", "count": 2, "price": "2.99 USD/h", "engine": "vllm"}],
+    "workload": [
+        {
+            "name": "chat",
+            "arrivals": {"process": "poisson", "rate": "4 /s"},
+            "ops": [{"generate": {"model": "chat", "prompt": 300, "output": 30}}],
+        }
+    ],
+    "policy": {"name": "least-loaded", "batch": {"kind": "continuous", "size": 64, "tokens": 2048}},
+    "stop": {"jobs": 40},
+    "targets": ["ttft p99 <= 1 s", "slo_attainment >= 90 %"],
+}
+QUEUE: dict[str, Any] = {
+    "schema": 1,
+    "name": "queue",
+    "fleet": [{"device": "server", "count": 4}],
+    "workload": [
+        {
+            "name": "calls",
+            "arrivals": {"process": "poisson", "rate": "300 /s"},
+            "ops": [{"service": {"distribution": "exponential", "mean": "10 ms"}}],
+        }
+    ],
+    "policy": "fifo",
+    "stop": {"jobs": 2000},
+    "targets": ["latency p99 <= 1 s"],
+}
+
+
+def document(data: dict[str, Any], folder: Path) -> Document:
+    path = folder / "mine.yaml"
+    path.write_text("# a comment\n" + yaml.safe_dump(data, sort_keys=False))
+    return read_document(path)
+
+
+def looker(data: dict[str, Any], folder: Path) -> Looker:
+    return Looker(document(data, folder), shipped_catalogue())
+
+
+def offered(of: Looker) -> dict[str, Any]:
+    return {control.name: control for control in controls(of.scenario({}), of.catalogue)}
+
+
+def test_controls_of_a_serving_scenario_are_those_of_load_model_device_group_tokens_and_targets(tmp_path: Path) -> None:
+    found = offered(looker(SERVING, tmp_path))
+    assert {
+        "load", "models.chat.catalogue", "models.chat.weights", "fleet[0].device", "fleet[0].replicas",
+        "fleet[0].group.tensor", "fleet[0].price", "policy.batch.tokens", "policy.name", "targets[0]", "targets[1]",
+    } <= set(found)  # fmt: skip
+    for control in found.values():  # what the scenario states is one of the values
+        assert control.kind == "text" or control.value in [option.value for option in control.options], control.name
+    assert found["fleet[0].replicas"].value == 2
+    assert found["targets[1]"].value == "90%"
+
+
+def test_a_queueing_scenario_has_no_controls_of_decoders(tmp_path: Path) -> None:
+    found = offered(looker(QUEUE, tmp_path))
+    assert "fleet[0].device" in found and "policy" in found
+    assert not [name for name in found if "group" in name or "models" in name or "batch" in name]
+
+
+@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("**/*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_scenario_has_controls_or_says_why_not(path: Path) -> None:
+    of = Looker(read_document(path), shipped_catalogue())
+    try:
+        scenario = of.scenario({})
+    except InputError as error:
+        assert "placement" in str(error) or "device of this host" in str(error)
+        return
+    changes = {control.name: control.value for control in controls(scenario, of.catalogue) if control.name != "load"}
+    same = check_scenario(design.design(of.document, changes))
+    # Stating what a scenario has already changes nothing.
+    assert {**same.resolved(), "targets": None} == {**scenario.resolved(), "targets": None}
+    limits = [[(t.metric, t.statistic, t.workload, t.limit) for t in s.parsed_targets()] for s in (same, scenario)]
+    assert limits[0] == limits[1]
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"load": 1.5},
+    {"load": "150%", "fleet[0].replicas": 3},
+    {"models.chat.catalogue": "qwen3-32b", "fleet[0].group.tensor": 2},
+    {"models.chat.weights": "fp8", "policy.batch.tokens": None, "policy.batch.size": 128},
+    {"fleet[0].device": "h200-sxm-141gb", "fleet[0].price": "3.79 USD/h", "fleet[0].engine": "sglang"},
+    {"targets[0]": "500 ms", "policy.name": "shortest-expected-completion"},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: next(iter(changes)))
+def test_a_design_its_settings_and_its_file_are_the_same_scenario(changes: dict[str, Any], tmp_path: Path) -> None:
+    original = document(SERVING, tmp_path)
+    varied = check_scenario(design.design(original, changes))
+    assert varied.resolved() != check_scenario(original).resolved()
+    again = document(SERVING, tmp_path)
+    for text in design.settings(original, design.design(original, changes)):
+        apply_change(again, text)
+    assert check_scenario(again).resolved() == varied.resolved()
+    path = design.write(original, changes)
+    assert check_scenario(read_document(path)).resolved() == varied.resolved()
+    assert original.data == SERVING  # the document itself is as it was
+
+
+def test_load_multiplies_the_arrivals_of_every_process(tmp_path: Path) -> None:
+    def arrivals(process: dict[str, Any]) -> Any:
+        data = {**QUEUE, "workload": [{**QUEUE["workload"][0], "arrivals": process}], "stop": {"time": "10 s"}}
+        return check_scenario(design.design(document(data, tmp_path), {"load": 0.5})).workload[0].arrivals
+
+    assert arrivals({"process": "gamma", "rate": "300 /s", "cv": 2}).rate == 150
+    closed = arrivals({"process": "closed", "users": 8, "think": {"mean": "1 s"}})
+    assert closed.users == 4
+    burst = {"process": "burst", "rate": "10 /s", "burst_rate": "40 /s", "every": "5 s", "duration": "1 s"}
+    assert (arrivals(burst).rate, arrivals(burst).burst_rate) == (5, 20)
+    mix = arrivals({"process": "mix", "processes": [burst, {"process": "poisson", "rate": "2 /s"}]})
+    assert mix.mean_rate_per_s() == pytest.approx((16 + 2) / 2)
+
+
+def test_a_group_keeps_the_number_of_devices_unless_replicas_are_chosen(tmp_path: Path) -> None:
+    data = {**SERVING, "fleet": [{**SERVING["fleet"][0], "count": 8, "group": {"tensor": 4}}]}
+    original = document(data, tmp_path)
+
+    def entry(changes: dict[str, Any]) -> Any:
+        return check_scenario(design.design(original, changes)).fleet[0]
+
+    assert (entry({}).count, entry({}).replicas) == (8, 2)
+    assert (entry({"fleet[0].group.tensor": 2}).count, entry({"fleet[0].group.tensor": 2}).replicas) == (8, 4)
+    assert entry({"fleet[0].group.tensor": 16}).count == 16
+    both = {"fleet[0].group.tensor": 2, "fleet[0].replicas": 3}
+    assert (entry(both).count, entry(both).replicas) == (6, 3)
+    varied = design.design(original, {"fleet[0].group.tensor": 2})
+    assert design.effective(varied, {"fleet[0].group.tensor": 2})["fleet[0].replicas"] == 4
+
+
+def test_another_device_has_its_own_price_or_none(tmp_path: Path) -> None:
+    fleet = [SERVING["fleet"][0], {"device": "l40s", "price": "0.9 USD/h", "power": {"max": "300 W"}}]
+    original = document({**SERVING, "fleet": fleet}, tmp_path)
+    priced = design.design(original, {"fleet[0].device": "l40s"}).data["fleet"][0]
+    assert (priced["device"], priced["price"]) == ("l40s", "0.9 USD/h")
+    unknown = check_scenario(design.design(original, {"fleet[1].device": "l4"})).fleet[1]
+    assert unknown.price is None and unknown.power.max is None
+
+
+def test_an_entry_without_devices_leaves_the_fleet_and_one_has_to_stay(tmp_path: Path) -> None:
+    original = document({**QUEUE, "fleet": [{"device": "server"}, {"device": "server", "name": "more"}]}, tmp_path)
+    assert len(check_scenario(design.design(original, {"fleet[0].replicas": 0})).fleet) == 1
+    with pytest.raises(InputError, match="no device is left"):
+        design.design(original, {"fleet[0].replicas": 0, "fleet[1].replicas": 0})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([], "no changes"),
+        ({"fleet[0].devise": "l4"}, "did you mean 'fleet\\[0\\].device'"),
+        ({"load": True}, "no value of a control"),
+        ({"load": {"a": 1}}, "no value of a control"),
+        ({"load": "x" * 300}, "too long"),
+        ({"load": "much"}, "load"),
+        ({"load": 0}, "0.001 to 1000"),
+        ({"fleet[0].replicas": "two"}, "a number of replicas"),
+    ],
+)
+def test_values_that_are_none_of_a_control_are_refused(changes: Any, message: str, tmp_path: Path) -> None:
+    of = looker(SERVING, tmp_path)
+    with pytest.raises(InputError, match=message):
+        design.design(of.document, design.checked_changes(changes, list(offered(of))))
+
+
+def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
+    original = document(QUEUE, tmp_path)
+    first, second = design.write(original, {"load": 0.5}), design.write(original, {"load": 0.5})
+    assert [path.name for path in (first, second)] == ["mine-explored.yaml", "mine-explored-2.yaml"]
+    assert "#   workload[0].arrivals.rate=150 /s" in first.read_text()
+    (tmp_path / "mine.yaml").unlink()
+    tmp_path.chmod(0o500)
+    try:
+        if not _may_write(tmp_path):  # root may, whatever the mode
+            with pytest.raises(InputError, match="cannot be written"):
+                design.write(original, {})
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def _may_write(folder: Path) -> bool:
+    try:
+        (folder / "probe").touch()
+    except OSError:
+        return False
+    return True
+
+
+def test_plain_data_is_written_as_it_is_read() -> None:
+    texts = [
+        "1e12",
+        "12:30",
+        "no",
+        "true",
+        "null",
+        "~",
+        "",
+        "0x1f",
+        "1_000",
+        " x ",
+        "a: b",
+        "- a",
+        "3",
+        "#1",
+        "2 s",
+        "ü",
+    ]
+    data = {"texts": texts, "numbers": [1, 1.5, 1e-7, 1e20], "rest": [None, True, False], "nested": {"a": [{"b": {}}]}}
+    assert parse(dump(data), "x").data == data
+    for value in (*texts, *data["numbers"], None, True, {"a": [1, {"b": "c"}]}):
+        assert parse(dump_line(value), "x").data == value and "\n" not in dump_line(value)
+
+
+def test_a_first_look_is_of_the_first_jobs_and_says_so(tmp_path: Path) -> None:
+    of = looker({**QUEUE, "stop": {"jobs": 300_000}}, tmp_path)
+    first = of.see(Look({}))
+    assert (first.jobs, first.whole, first.engine) == (100, False, "process")
+    assert first.basis == "the first 100 jobs"
+    assert first.values()["latency p99"] > 0
+    assert first.rate_per_s == pytest.approx(300, rel=0.5)
+
+
+def test_the_whole_scenario_has_the_figures_of_run(tmp_path: Path) -> None:
+    of = looker(SERVING, tmp_path)
+    changes = {"fleet[0].replicas": 1, "load": 2.0}
+    seen = of.see(Look(changes, whole=True, intervals=True))
+    path = design.write(of.document, changes)
+    result: Any = run(path).result
+    values = seen.values()
+    assert seen.whole and seen.jobs == result.jobs.arrived == 40
+    assert values["ttft p99"] == result.serving.ttft_s.p99.value
+    assert values["power"] == result.average_power_w and values["cost"] == result.cost_usd_per_h
+    assert values["million"] == result.serving.cost_per_million_usd.output
+    assert [target.text for target in seen.targets] == ["ttft p99 ≤ 1 s", "slo_attainment ≥ 90%"]
+    assert "assumed" in seen.inputs
+
+
+def test_coarse_tables_change_a_look_by_little(tmp_path: Path) -> None:
+    of = looker(SERVING, tmp_path)
+    first, whole = of.see(Look({})).values(), of.see(Look({}, whole=True)).values()
+    for name in ("ttft p50", "tpot p50", "e2e p50", "tokens", "power"):
+        assert first[name] == pytest.approx(whole[name], rel=0.03), name
+
+
+def test_values_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path) -> None:
+    of = looker({**SERVING, "models": {"chat": {"catalogue": "llama-3.1-70b"}}}, tmp_path)
+    changes = {"fleet[0].group.tensor": 2}
+    groups = of.refusals(changes, "fleet[0].group.tensor", [1, 2, 4, 3])
+    assert set(groups) == {"1", "3"}
+    assert "does not fit" in groups["1"]
+    formats = of.refusals(changes, "models.chat.weights", ["fp8", "nvfp4", None])
+    assert list(formats) == ["nvfp4"] and "no unit" in formats["nvfp4"]
+    devices = of.refusals(changes, "fleet[0].device", ["h200-sxm-141gb", "l4", "qat-8970", "server"])
+    assert set(devices) == {"l4", "qat-8970", "server"}
+    policies = of.refusals(changes, "policy.name", ["least-loaded", "cheapest-that-meets-the-deadline"])
+    assert list(policies) == ["cheapest-that-meets-the-deadline"]
+
+
+def test_of_several_entries_each_is_judged_alone(tmp_path: Path) -> None:
+    fleet = [SERVING["fleet"][0], {"device": "l40s", "price": "0.9 USD/h"}]
+    of = looker({**SERVING, "fleet": fleet}, tmp_path)
+    assert set(of.refusals({}, "fleet[1].device", ["l4", "qat-8970"])) == {"qat-8970"}
+
+
+def test_a_design_that_cannot_run_has_the_message_of_the_command_line(tmp_path: Path) -> None:
+    of = looker(SERVING, tmp_path)
+    with pytest.raises(InputError) as found:
+        of.see(Look({"fleet[0].group.tensor": 3}))
+    again = document(SERVING, tmp_path)
+    for text in design.settings(of.document, design.design(of.document, {"fleet[0].group.tensor": 3})):
+        apply_change(again, text)
+    with pytest.raises(InputError) as expected:
+        run(check_scenario(again))
+    assert (found.value.problem, found.value.expected) == (expected.value.problem, expected.value.expected)
+    assert "fleet[0].group" in str(found.value)
+
+
+def test_scenarios_on_devices_of_this_host_are_refused(tmp_path: Path) -> None:
+    of = looker({**QUEUE, "fleet": [{"real": "cpu:0"}]}, tmp_path)
+    with pytest.raises(InputError, match="a device of this host"):
+        of.scenario({})
+
+
+def test_without_tornado_the_message_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document(QUEUE, tmp_path)
+    monkeypatch.delitem(sys.modules, "windtunnel.explore.server", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tornado"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match="Tornado, which is not installed.*windtunnel\\[explore\\]"):
+        explore(tmp_path / "mine.yaml", catalogue=shipped_catalogue(), announce=lambda _: None)
+
+
+# The worker processes and the server.
+
+
+class FakeLane:
+    """Answers in the event loop, in the order of the calls, when it is told to."""
+
+    def __init__(self, of: Looker) -> None:
+        self.looker = of
+        self.calls: list[str] = []
+        self.stopped = 0
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        self.calls.append(method)
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.stopped += 1
+            raise
+        if method == "make_ready":
+            return False
+        if method == "see":  # first looks do not wait for the compiled engine
+            arguments = (replace(arguments[0], whole=False),)
+        return getattr(self.looker, method)(*arguments)
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_newest_change_wins_and_what_was_seen_is_remembered(tmp_path: Path) -> None:
+    of = looker(QUEUE, tmp_path)
+    lane: Any = FakeLane(of)
+    sent: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        shop = session.Workshop(lane, lane, [])
+        page = session.Session(shop, sent.append)
+        for number, load in enumerate((0.5, 0.6, 0.7)):
+            page.change("A", number, {"load": load})
+        await _until(lambda: any(m["kind"] == "seen" and m["stage"] == "whole" for m in sent))
+        assert {m["number"] for m in sent if m["kind"] == "seen"} == {2}
+        page.close()
+        before = len(lane.calls)
+        await shop.see(lane, Look({"load": 0.7}, compiled=frozenset(shop.compiled)))
+        assert len(lane.calls) == before
+
+    asyncio.run(main())
+
+
+def test_a_control_of_which_no_value_fits_is_not_the_one_at_fault(tmp_path: Path) -> None:
+    of = looker(SERVING, tmp_path)
+    lane: Any = FakeLane(of)
+    shop = session.Workshop(lane, lane, list(offered(of).values()))
+    formats = offered(of)["models.chat.weights"]
+    assert set(asyncio.run(shop.refusals({}, formats))) == {"nvfp4"}
+    assert asyncio.run(shop.refusals({"fleet[0].price": "3"}, formats)) == {}
+
+
+async def _until(done: Callable[[], bool]) -> None:
+    while not done():
+        await asyncio.sleep(0.001)
+
+
+def test_a_worker_gives_up_what_nobody_waits_for_and_answers_the_next_call(tmp_path: Path) -> None:
+    of = looker({**QUEUE, "stop": {"jobs": 3_000_000}}, tmp_path)
+
+    async def main() -> None:
+        lane = lanes.Lane(of.document, of.catalogue)
+        try:
+            assert await lane.call("refusals", {}, "fleet[0].device", ["server"]) == {}
+            # Two million jobs in the process engine would take minutes.
+            endless = asyncio.create_task(lane.call("see", Look({}, jobs=2_000_000)))
+            await asyncio.sleep(0.05)
+            endless.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await endless
+            seen = await lane.call("see", Look({"load": 0.5}))
+            assert seen.jobs == 100
+            with pytest.raises(InputError, match="0.001 to 1000"):
+                await lane.call("see", Look({"load": 0}))
+        finally:
+            lane.close()
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_died_is_replaced(tmp_path: Path) -> None:
+    of = looker(QUEUE, tmp_path)
+
+    async def main() -> None:
+        lane = lanes.Lane(of.document, of.catalogue)
+        try:
+            await lane.call("see", Look({}))
+            lane._process.kill()
+            lane._process.join()
+            with pytest.raises(lanes.LaneError, match="ended"):
+                await lane.call("see", Look({}))
+            assert (await lane.call("see", Look({}))).jobs == 100
+        finally:
+            lane.close()
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """A server whose lanes answer in its own process."""
+    of = looker(SERVING, tmp_path)
+    found: list[str] = []
+    ready, loop = threading.Event(), asyncio.new_event_loop()
+
+    def announce(text: str) -> None:
+        found.append(text)
+        ready.set()
+
+    async def main() -> None:
+        lane: Any = FakeLane(of)
+        shop = session.Workshop(lane, lane, list(offered(of).values()))
+        await serve(
+            port=0, original=of.document, workshop=shop, page="<p>the page", policy="default-src 'none'",
+            announce=announce,
+        )  # fmt: skip
+
+    task = loop.create_task(main())
+
+    def work() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait()
+    yield found[0]
+    loop.call_soon_threadsafe(task.cancel)
+    thread.join()
+    loop.close()
+
+
+def ask(address: str, path: str | None = None, method: str = "GET", body: Any = None, **headers: str) -> Any:
+    parts = urlsplit(address)
+    connection = HTTPConnection(parts.hostname or "", parts.port)
+    names = {key.replace("_", "-"): value for key, value in headers.items()}
+    with contextlib.closing(connection):
+        connection.request(method, parts.path if path is None else path, body, names)
+        reply = connection.getresponse()
+        return reply, reply.read().decode()
+
+
+def test_the_page_needs_the_token_and_the_name_of_this_host(address: str) -> None:
+    parts = urlsplit(address)
+    assert parts.hostname == "127.0.0.1" and len(parts.path) > 30
+    reply, text = ask(address)
+    assert (reply.status, text) == (200, "<p>the page")
+    assert reply.getheader("Content-Security-Policy") == "default-src 'none'"
+    assert reply.getheader("Cache-Control") == "no-store" and reply.getheader("Referrer-Policy") == "no-referrer"
+    for path in ("/", "/wrong/", "/wrong/live", "/wrong/write", "/wrong/other", parts.path[:-2] + "/"):
+        assert ask(address, path)[0].status == 403, path
+    assert ask(address, parts.path + "other")[0].status == 404
+    assert ask(address, Host="evil.example")[0].status == 403
+    assert ask(address, Host=f"evil.example:{parts.port}")[0].status == 403
+    assert ask(address, Host=f"localhost:{parts.port}")[0].status == 200
+    assert ask(address, Origin="http://evil.example")[0].status == 403
+
+
+def test_a_design_is_written_by_a_request_of_the_page_only(address: str, tmp_path: Path) -> None:
+    path = urlsplit(address).path + "write"
+    body = json.dumps({"changes": {"fleet[0].replicas": 1}})
+    assert ask(address, "/wrong/write", "POST", body)[0].status == 403
+    assert ask(address, path, "POST", body, Origin="http://evil.example")[0].status == 403
+    assert not list(tmp_path.glob("*-explored*"))
+    reply, text = ask(address, path, "POST", body)
+    written = Path(json.loads(text)["path"])
+    assert reply.status == 200 and check_scenario(read_document(written)).fleet[0].count == 1
+    for wrong in (
+        "no JSON",
+        "[]",
+        json.dumps({"changes": {"fleet[0].replicas": "many"}}),
+        json.dumps({"changes": {"x": 1}}),
+    ):
+        reply, text = ask(address, path, "POST", wrong)
+        assert reply.status == 400 and json.loads(text)["message"], wrong
+    with contextlib.suppress(ConnectionError):  # a large body is not read, and the connection may end before the answer
+        assert ask(address, path, "POST", body.ljust(10_000_000))[0].status in (400, 413)
+    assert len(list(tmp_path.glob("*-explored*"))) == 1
+
+
+def test_changes_are_answered_over_one_connection(address: str) -> None:
+    live = address.replace("http", "ws") + "live"
+
+    async def main() -> None:
+        connection = await websocket_connect(live)
+        await connection.write_message(json.dumps({"slot": "A", "number": 7, "changes": {"fleet[0].replicas": 1}}))
+        seen: list[dict[str, Any]] = []
+        while not any(m["kind"] == "seen" for m in seen):
+            seen.append(json.loads(await connection.read_message()))
+        assert {m["number"] for m in seen} == {7}
+        assert seen[0]["settings"] == ["fleet[0].count=1"]
+        assert seen[0]["values"] == {"fleet[0].replicas": 1, "fleet[0].price": "2.99 USD/h"}
+        await connection.write_message(json.dumps({"slot": "A", "number": 8, "changes": {"fleet[0].replicas": "x"}}))
+        while seen[-1]["number"] != 8:
+            seen.append(json.loads(await connection.read_message()))
+        assert seen[-1]["kind"] == "refused" and "a number of replicas" in seen[-1]["message"]
+        await connection.write_message("nonsense")
+        while await connection.read_message() is not None:
+            pass
+        assert connection.close_code == 1003
+        connection.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+def test_a_port_in_use_is_an_error_of_the_input(address: str, tmp_path: Path) -> None:
+    of = looker(QUEUE, tmp_path)
+    port = urlsplit(address).port
+    assert port is not None
+
+    async def main() -> None:
+        lane: Any = FakeLane(of)
+        shop = session.Workshop(lane, lane, [])
+        await serve(port=port, original=of.document, workshop=shop, page="", policy="", announce=lambda _: None)
+
+    with pytest.raises(InputError, match=f"port {port} is in use"):
+        asyncio.run(main())

@@ -1,0 +1,237 @@
+"""What a plan says beside its fleets: rates, lengths, prices, assumptions and the load curve; sessions and tiers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from windtunnel.app.plan import plan
+from windtunnel.core.errors import InputError
+from windtunnel.core.results.plan import PlanResult
+from windtunnel.planning.bounds import Counts
+from windtunnel.planning.load_curve import LOADS, fleet_load_curve
+from windtunnel.planning.simulate import Case, variant
+from windtunnel.report import plan as report
+from windtunnel.report import plan_page
+from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.fleet import device_model
+from windtunnel.simulation.redrawn import replication_seed
+from windtunnel.simulation.run import simulate
+from windtunnel_models.catalogue import shipped_catalogue
+
+KNOWN = shipped_catalogue()
+CHAT: dict[str, Any] = {
+    "schema": 1, "name": "chat", "seed": 1,
+    "fleet": [
+        {"device": "h100-sxm-80gb", "price": "2.99 USD/h", "engine": "vllm"},
+        {"device": "l40s", "price": "1.55 USD/h", "engine": "vllm"},
+    ],
+    "models": {"chat": {"catalogue": "llama-3.1-8b"}},
+    "workload": [
+        {"name": "chat", "arrivals": {"process": "poisson", "rate": "6 /s"},
+         "ops": [{"generate": {"model": "chat", "prompt": 300, "output": 30}}]}
+    ],
+    "policy": {"name": "least-loaded", "batch": {"kind": "continuous", "tokens": 512, "size": 32}},
+    "stop": {"jobs": 250},
+    "targets": ["ttft p95 <= 1 s", "tpot p95 <= 50 ms"],
+    "plan": {"max": 2, "loads": [0.5, 1, 2, 4]},
+}  # fmt: skip
+
+
+def planned(objective: str | None = None, **keys: Any) -> PlanResult:
+    return plan(scenario_from_data({**CHAT, **keys}), workers=1, catalogue=KNOWN, objective=objective)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def process_engine() -> Iterator[None]:
+    """These runs are too short to compile variants of the transitions for them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("windtunnel.engine.choice.unsupported_by_compiled", lambda _prepared: "a short test")
+        yield
+
+
+@pytest.fixture(scope="module")
+def found() -> PlanResult:
+    return planned()
+
+
+def test_the_rates_are_those_of_the_fleets_and_the_frontier_has_what_nothing_beats(found: PlanResult) -> None:
+    assert found.rates and {p.load for p in found.rates} == {0.5, 1.0, 2.0, 4.0}
+    for point in (p for p in found.rates if p.searched):
+        fleet = next(f for f in found.simulated if f.text == point.fleet)
+        devices = sum(fleet.devices.values())
+        assert point.per_device == fleet.throughput_per_s_per_device == pytest.approx(6 * 30 / devices, rel=0.2)
+    for point in found.rates:
+        better = [o for o in found.rates if o.per_device >= point.per_device and o.per_user >= point.per_user]
+        assert point.on_frontier == all(
+            (o.per_device, o.per_user) == (point.per_device, point.per_user) for o in better
+        )
+    # More load on a fleet is more per device and less per user.
+    of_load = sorted((p for p in found.rates if not p.searched), key=lambda p: p.load)
+    assert [p.per_device for p in of_load] == sorted(p.per_device for p in of_load)
+    assert of_load[0].per_user > of_load[-1].per_user
+
+
+def test_the_objective_throughput_counts_devices_and_its_bound_is_from_above() -> None:
+    best = planned("throughput", plan={"max": 2, "loads": []}, targets=["ttft p95 <= 1 s"])
+    rates = [f.throughput_per_s_per_device for f in best.fleets]
+    assert rates == sorted(rates, reverse=True) and sum(best.fleets[0].devices.values()) == 1
+    assert best.lower_bound.objective_unit == "tokens/s per device"
+    assert best.lower_bound.objective is not None and best.lower_bound.objective >= rates[0] * (1 - 1e-9)
+    assert best.gap == pytest.approx(1 - rates[0] / best.lower_bound.objective, abs=1e-6)
+    # Of fleets that are as productive the cheapest is first.
+    assert best.fleets[0].devices == {"l40s": 1}
+    assert "tokens/s per device" in report.text(best) and "can be higher" in report.text(best)
+
+
+def test_users_are_served_faster_by_faster_devices_and_the_bound_holds_for_them() -> None:
+    users = {
+        "name": "chat",
+        "arrivals": {"process": "closed", "users": 8, "think": {"mean": "0.1 s"}},
+        "ops": CHAT["workload"][0]["ops"],
+    }
+    keys = {"workload": [users], "targets": ["ttft p95 <= 5 s"], "plan": {"max": 1, "max_entries": 1, "loads": []}}
+    best = planned("throughput", **keys)
+    assert best.fleets[0].devices == {"h100-sxm-80gb": 1}, "the faster of two single devices produces more"
+    assert best.lower_bound.objective is not None
+    assert all(f.throughput_per_s_per_device <= best.lower_bound.objective for f in best.simulated)
+
+
+def test_carbon_needs_an_intensity_and_orders_fleets_by_it() -> None:
+    with pytest.raises(InputError, match="carbon intensity"):
+        planned("carbon")
+    best = planned("carbon", site={"carbon": "300 g/kWh"}, plan={"max": 1, "loads": []})
+    carbon = [f.carbon_kg_per_h for f in best.fleets]
+    assert carbon == sorted(carbon) and best.lower_bound.objective <= carbon[0]  # type: ignore[operator, type-var]
+
+
+def test_longer_prompts_and_outputs_are_simulated_as_such(found: PlanResult) -> None:
+    effects = {effect.change: effect for effect in found.explanation.changes}
+    longer = effects["Outputs 20% longer"]
+    assert (longer.prompt, longer.output, longer.load) == (1.0, 1.2, 1.0)
+    scenario = scenario_from_data(CHAT)
+    one, _ = simulate(variant(scenario, Case((1, 0), prompt=1.2, output=1.2)), 1, "process", KNOWN)
+    stated = json.loads(json.dumps(CHAT))
+    stated["workload"][0]["ops"][0]["generate"] |= {"prompt": 360, "output": 36}
+    stated["fleet"] = stated["fleet"][:1]
+    same, _ = simulate(scenario_from_data(stated), 1, "process", KNOWN)
+    assert one.serving == same.serving and one.latency_s == same.latency_s
+
+
+def test_a_price_beyond_the_break_even_changes_the_answer_and_one_before_it_does_not(found: PlanResult) -> None:
+    assert found.fleets[found.recommended].devices == {"l40s": 1}
+    effect = next(e for e in found.explanation.prices if e.entry == "l40s")
+    assert effect.break_even > effect.price and effect.fleet == "1 × h100-sxm-80gb"
+    for factor, cheapest in ((0.99, "l40s"), (1.01, "h100-sxm-80gb")):
+        fleet = [CHAT["fleet"][0], {**CHAT["fleet"][1], "price": f"{effect.break_even * factor} USD/h"}]
+        again = planned(fleet=fleet, plan={"max": 1, "max_entries": 1, "loads": []}, targets=["ttft p95 <= 1 s"])
+        assert set(again.fleets[0].devices) == {cheapest}
+
+
+def test_assumed_inputs_are_ranked_by_what_their_ranges_do_to_the_binding_target(found: PlanResult) -> None:
+    ranked = found.explanation.assumptions
+    assert ranked is not None and ranked.inputs and ranked.simulations == found.replications * 2 * len(ranked.inputs)
+    moved = [row.influence(ranked.value) for row in ranked.inputs]
+    assert moved == sorted(moved, reverse=True)
+    assert all(max(abs(r.step_low), abs(r.step_high)) >= ranked.others_step for r in ranked.inputs)
+    # The figures are those of a device with that value and no other change.
+    first = next(row for row in ranked.inputs if row.value_low is not None)
+    sourced = device_model("l40s", KNOWN).values[first.parameter]
+    other = KNOWN.replaced({"l40s": {first.parameter: float(sourced.low or 0.0)}})
+    changed, _ = simulate(variant(scenario_from_data(CHAT), Case((0, 1))), 1, "auto", other)
+    value = next(t.value for t in changed.targets if t.text == ranked.target)
+    assert value == first.value_low
+    assert device_model("l40s", KNOWN).values[first.parameter] == sourced, "the catalogue itself is as it was"
+
+
+def test_the_next_cheaper_fleet_names_what_it_breaks_and_by_how_much() -> None:
+    tight = planned(targets=["ttft p95 <= 100 ms"], plan={"max": 1, "max_entries": 1, "loads": []})
+    below = tight.explanation.next_cheapest
+    assert below is not None and below.cost_usd_per_h < tight.fleets[0].cost_usd_per_h
+    (target,) = below.targets
+    assert target.value is not None and target.value > target.limit
+    assert re.fullmatch(r"[\d.]+ times the limit|[\d.]+% beyond the limit", report.excess(target))
+    page = plan_page.render(tight)
+    assert "What the next cheaper fleet breaks" in page and report.excess(target) in page
+
+
+def test_the_page_begins_with_one_sentence_that_has_the_fleet_the_price_and_the_certainty(found: PlanResult) -> None:
+    said = report.recommendation(found)
+    assert said == "Rent 1 × l40s, for 1,132 USD a month: it meets both targets with 95% confidence"
+    page = plan_page.render(found)
+    assert page.index(said) < page.index("Cost a month") < page.index("Average power") < page.index("Binding target")
+    headings = re.findall(r"<h2 id=\"(\w+)\"", page)
+    order = ["verdict", "figures", "fleets", "curve", "rates", "moves", "assumptions", "search"]
+    assert [h for h in headings if h in order] == order
+    assert plan_page.charts(found)["rates"]["names"]
+
+
+def test_the_load_curve_of_a_scenarios_own_fleet_needs_no_plan_and_goes_on_to_the_first_miss() -> None:
+    alone = {key: value for key, value in CHAT.items() if key != "plan"}
+    fleet = [{key: value for key, value in CHAT["fleet"][1].items() if key != "price"}]
+    curve = fleet_load_curve(scenario_from_data({**alone, "fleet": fleet, "stop": {"jobs": 150}}), catalogue=KNOWN)
+    assert [p.load for p in curve.points][: len(LOADS)] == list(LOADS)
+    *met, last = curve.points
+    assert all(p.meets.value for p in met) and curve.most == met[-1].load
+    assert not last.meets.value or len(curve.points) == len(LOADS) + 8
+    stated = fleet_load_curve(scenario_from_data({**alone, "fleet": fleet}), [0.5, 1.0], catalogue=KNOWN)
+    assert [p.load for p in stated.points] == [0.5, 1.0] and stated.knee is None
+
+
+@pytest.mark.parametrize("tiers", [False, True], ids=["sessions", "cache tiers"])
+def test_plans_take_sessions_and_tiers_of_prefix_caches_and_agree_with_runs(tiers: bool) -> None:
+    cache: dict[str, Any] = {"block": 16, "blocks": 200}
+    if tiers:
+        cache["host"] = {"size": "20 GB", "bandwidth": "20 GB/s"}
+    session = {"turns": 3, "think": {"mean": "2 s"}, "new_tokens": 200}
+    workload = {**CHAT["workload"][0], "arrivals": {"process": "poisson", "rate": "3 /s"}, "session": session}
+    policy = {"name": "least-loaded", "batch": {**CHAT["policy"]["batch"], "prefix_cache": cache}}
+    best = planned(
+        workload=[workload],
+        policy=policy,
+        plan={"max": 1, "max_entries": 1, "loads": [1], "replications": 2},
+        stop={"jobs": 120},
+    )
+    chosen = best.fleets[best.recommended]
+    counts: Counts = (chosen.devices.get("h100-sxm-80gb", 0), chosen.devices.get("l40s", 0))
+    scenario = scenario_from_data({**CHAT, "workload": [workload], "policy": policy, "stop": {"jobs": 120}})
+    seeds = (scenario.seed, replication_seed(scenario.seed, 1))
+    runs = [simulate(variant(scenario.reseeded(seed), Case(counts)), 1, "process", KNOWN)[0] for seed in seeds]
+    for run in runs:
+        assert run.serving is not None and run.serving.prefix_hit_rate and bool(run.serving.prefix_tiers) == tiers
+    for i, target in enumerate(chosen.targets):
+        assert target.value == pytest.approx(np.mean([run.targets[i].value for run in runs]))
+    assert best.lower_bound.cost_usd_per_h is not None and best.lower_bound.cost_usd_per_h <= chosen.cost_usd_per_h
+    assert any(effect.change == "Prompts 20% longer" for effect in best.explanation.changes)
+
+
+def test_a_change_that_the_scenario_does_not_allow_is_named_with_its_reason(tmp_path: Path) -> None:
+    rows = [
+        {"timestamp": 200 * i, "input_length": 1000, "output_length": 20, "hash_ids": [0, i + 1]} for i in range(250)
+    ]
+    file = tmp_path / "trace.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    generate = {"generate": {"model": "chat", "prompt": "$input_length", "output": "$output_length"}}
+    workload = {
+        "name": "chat",
+        "arrivals": {"process": "trace", "file": str(file), "format": "mooncake"},
+        "ops": [generate],
+    }
+    policy = {"name": "least-loaded", "batch": {**CHAT["policy"]["batch"], "prefix_cache": {"block": 512}}}
+    keys = {
+        **CHAT,
+        "workload": [workload],
+        "policy": policy,
+        "plan": {"max": 1, "max_entries": 1, "loads": [], "replications": 2},
+    }
+    del keys["stop"]
+    best = plan(scenario_from_data(keys, str(tmp_path / "chat.yaml")), workers=1, catalogue=KNOWN)
+    assert any(note.startswith("Prompts 20% longer: not known, because") for note in best.notes)
+    changes = [effect.change for effect in best.explanation.changes]
+    assert "Outputs 20% longer" in changes and "Prompts 20% longer" not in changes
