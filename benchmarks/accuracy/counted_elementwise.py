@@ -14,6 +14,7 @@ import gzip
 import math
 import statistics
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from windtunnel import f32, grid, i32
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.emulator.device.context import EmulatedContext
 from windtunnel.emulator.device.kernels import KernelLaunch
+from windtunnel.runtime.interface import Interval
 from windtunnel.runtime.kernels import Kernel
 from windtunnel_models.catalogue import shipped_catalogue
 
@@ -124,21 +126,28 @@ KERNELS: dict[str, Kernel] = {
 }  # fmt: skip
 
 
-def priced(context: EmulatedContext, kernel: Kernel, n: int) -> tuple[float, float, float]:
+INTERVALS: tuple[Interval, ...] = ("low", "best", "high")
+
+
+def priced(contexts: Mapping[Interval, EmulatedContext], kernel: Kernel, n: int) -> tuple[float, float, float]:
     """Return the low, best and high time of a launch (s)."""
     two = len(kernel.function.__annotations__) == 4
     arrays: list[Any] = [np.zeros(n, np.float32) for _ in range(3 if two else 2)]
     arrays.append(n)
     launch = KernelLaunch(kernel, (-(-n // 256), 1, 1), (256, 1, 1), arrays, arrays, 0)
-    context.kernels.check(launch)
-    counts = context.work.counts(launch)
+    contexts["best"].kernels.check(launch)
+    counts = contexts["best"].work.counts(launch)
     assert counts is not None
-    work = context.work.work_of_counts(launch, counts)
-    assert isinstance(work, dict)
-    columns = {**work, "dispatch": "eager"}
-    columns.pop("op")
-    cost = context.device.cost(one_row(OPERATIONS.find("kernel"), columns))
-    return float(cost.duration_low_s[0]), float(cost.duration_s[0]), float(cost.duration_high_s[0])
+    costs = {}
+    for interval, context in contexts.items():
+        context.kernels.check(launch)
+        work = context.work.work_of_counts(launch, counts)
+        assert isinstance(work, dict)
+        columns = {**work, "dispatch": "eager"}
+        columns.pop("op")
+        costs[interval] = context.device.cost(one_row(OPERATIONS.find("kernel"), columns))
+    low, best, high = costs["low"].duration_low_s, costs["best"].duration_s, costs["high"].duration_high_s
+    return float(low[0]), float(best[0]), float(high[0])
 
 
 def main() -> None:
@@ -152,7 +161,11 @@ def main() -> None:
             if row["op"] in KERNELS:
                 size = int(row["rows"]) * int(row["width"])
                 groups[SKUS[row["device"]], row["op"]].append((size, float(row["latency_s"])))
-    contexts = {sku: EmulatedContext(shipped_catalogue().device(sku), counted=True) for sku in SKUS.values()}
+    catalogue = shipped_catalogue()
+    contexts = {
+        sku: {one: EmulatedContext(catalogue.device(sku), None, one, counted=True) for one in INTERVALS}
+        for sku in SKUS.values()
+    }
     lines, every, clear, inside, total = [], [], [], 0, 0
     for (sku, op), rows in sorted(groups.items()):
         factors, covered = [], 0

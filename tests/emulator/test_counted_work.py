@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.backends.fake_compilers import nvrtc
 
 import windtunnel
 from windtunnel import atomic, blockIdx, errors, f32, f64, grid, i32, shared, syncthreads, threadfence, threadIdx
+from windtunnel.emulator.work.operations import EXPANSIONS
 from windtunnel.runtime.work_counts import WorkCounts
 from windtunnel_models.catalogue import shipped_catalogue
 
@@ -114,7 +118,48 @@ def test_atomic_operations_on_one_element_take_turns() -> None:
     one, many = (counted(spread, np.zeros(N, np.int32), floats(1), elements) for elements in (2, N))
     assert one.atomics.conflicts == WARPS * (30 + 31)
     assert many.atomics.conflicts == WARPS * 31
-    assert one.atomic_clocks == many.atomic_clocks == pytest.approx(N * 3.5)  # those of the float
+    assert one.atomic_turns == many.atomic_turns == 2 * N  # those of the float
+
+
+FLOAT_OPCODES = {0x020: "mul", 0x021: "add", 0x023: "fma", 0x108: "special"}
+EXIT = 0x14D
+
+
+def instructions(cubin: bytes, kernel: str) -> dict[str, int]:
+    """Return the instructions of a kernel on floats, up to its exit (compute capability 9.0: 16 bytes each).
+
+    The opcode is in the lowest 9 bits, and the predicate, 7 for none, in bits 12 to 15.
+    """
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    count, names = struct.unpack_from("<HH", cubin, 0x3C)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, table + 64 * i) for i in range(count)]
+    text = sections[names][4]
+    (code,) = (s for s in sections if cubin[text + s[0] :].split(b"\0", 1)[0] == b".text." + kernel.encode())
+    found: Counter[str] = Counter()
+    for (word,) in struct.iter_unpack("<Q8x", cubin[code[4] : code[4] + code[5]]):
+        if word & 0x1FF == EXIT and word >> 12 & 15 == 7:
+            return dict(found)
+        if word & 0x1FF in FLOAT_OPCODES:
+            found[FLOAT_OPCODES[word & 0x1FF]] += 1
+    raise AssertionError("no exit")
+
+
+def test_functions_are_the_instructions_that_nvrtc_makes_of_them() -> None:
+    expressions = {}
+    for name in EXPANSIONS:
+        function = name.removeprefix("math.") + "f"
+        two = name in ("math.atan2", "math.hypot", "math.pow")
+        expressions[function] = "x / y" if name == "/" else f"{function}(x, y)" if two else f"{function}(x)"
+    names = {function: f"k{i}" for i, function in enumerate(expressions)}
+    source = "\n".join(
+        f'extern "C" __global__ void {names[function]}(const float *a, float *c)'
+        f"{{ float x = a[threadIdx.x], y = a[threadIdx.x + 32]; c[threadIdx.x] = {expression}; }}"
+        for function, expression in expressions.items()
+    )
+    cubin, problem = nvrtc(source, ("--gpu-architecture=sm_90",))
+    assert not problem
+    for (name, expected), function in zip(EXPANSIONS.items(), expressions, strict=True):
+        assert instructions(cubin, names[function]) == expected, name
 
 
 def test_a_sample_of_blocks_stands_for_all() -> None:
@@ -159,6 +204,42 @@ def test_the_clock_follows_the_counted_work_on_request() -> None:
     assert times(True, long, floats(), 100_000) > 10 * times(True, long, floats(), 10)
     assert times(False, long, floats(), 1000) == times(False, long, floats(), 10)
     assert times(True, strided, floats(N * 8), floats(), 8) <= times(False, strided, floats(N * 8), floats(), 8)
+
+
+@windtunnel.kernel
+def on_one_float(f: f32[:]):
+    atomic.add(f, threadIdx.x % 2, 1.0)
+
+
+@windtunnel.kernel
+def loads(a: f32[:], c: f32[:]):
+    if a[threadIdx.x % 8] > 0.0:
+        c[0] = 1.0
+
+
+@windtunnel.kernel
+def begins(c: f32[:]):
+    if blockIdx.x < 0:
+        c[0] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "threads", "below", "above"),
+    [(on_one_float, 256, 2.0, 2.0), (loads, 1024, 1.5, 1.0 / 0.6), (begins, 32, 2.5, 2.0)],
+    ids=["atomics", "residence", "starts of blocks"],
+)
+def test_an_interval_contains_the_ranges_of_assumed_times(
+    kernel: Any, threads: int, below: float, above: float
+) -> None:
+    taken_s = {}
+    for interval in ("low", "best", "high"):
+        with windtunnel.device("h200-sxm-141gb", counted=True, interval=interval) as accelerator:
+            given = [accelerator.to_device(floats(8)) for _ in kernel.function.__annotations__]
+            with accelerator.profile() as profile:
+                accelerator.launch(kernel, 1 << 14, threads, *given)
+            taken_s[interval] = profile.launches[0].duration_s
+    assert taken_s["best"] > 1e-5  # and so not the time of a launch
+    assert taken_s["best"] / taken_s["low"] > below and taken_s["high"] / taken_s["best"] > above
 
 
 def stated(a: Any) -> None:

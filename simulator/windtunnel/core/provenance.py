@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Literal
 
 
 class Provenance(IntEnum):
@@ -48,6 +49,11 @@ class SourcedValue:
             raise ValueError(f"an assumed number needs a range and a reason: {self.value!r} ({self.source})")
         if self.low is not None and self.high is not None and not self.low <= self.value <= self.high:
             raise ValueError(f"{self.value!r} lies outside its range {self.low!r} to {self.high!r}")
+
+    def end(self, interval: Literal["low", "best", "high"]) -> float:
+        """Return the best value or an end of the range; the value itself if there is no range."""
+        value = {"low": self.low, "best": self.value, "high": self.high}[interval]
+        return self.value if value is None else value
 
     def at(self, value: float) -> SourcedValue:
         """Return the same number with another ``value`` and no range, for sensitivity analysis."""

@@ -80,8 +80,8 @@ class WorkCounts:
     shared_stores: Traffic = field(default_factory=Traffic)
     shared_atomics: Traffic = field(default_factory=Traffic)
     arrays: dict[str, ArrayTraffic] = field(default_factory=dict)
-    atomic_clocks: float = 0.0
-    """Clocks for which the cache line with the most atomic operations is busy."""
+    atomic_turns: float = 0.0
+    """Atomic operations that the cache line with the most of them executes one after another."""
     cache_size: float = 0.0
     """Bytes of the device's last-level cache."""
 

@@ -91,8 +91,7 @@ class DeviceCosts:
         sourced = self.device.api.values.get(name)
         if sourced is None:
             return 0
-        value = {"low": sourced.low, "best": sourced.value, "high": sourced.high}[interval or self.interval]
-        return to_ticks(sourced.value if value is None else value)
+        return to_ticks(sourced.end(interval or self.interval))
 
     def note_overhead(self, name: str) -> None:
         """Record that an overhead of the API was spent."""

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.device import Parameters
+from windtunnel.core.provenance import assumed
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.device.base import EmulatedDevice
 from windtunnel.emulator.device.costs import Price
@@ -29,7 +30,9 @@ from windtunnel.emulator.device.executable import CompiledKernel, with_size
 from windtunnel.emulator.device.kernels import KernelLaunch, Kernels
 from windtunnel.emulator.device.occupancy import resident_blocks
 from windtunnel.emulator.device.timeline import Span
+from windtunnel.emulator.work.counter import ATOMIC_TURN_CLOCKS
 from windtunnel.emulator.work.launch import compile_counted, count_work
+from windtunnel.runtime.interface import Interval
 from windtunnel.runtime.kernels import Kernel, Work
 from windtunnel.runtime.profile import LaunchProfile
 from windtunnel.runtime.work_counts import WorkCounts
@@ -39,13 +42,20 @@ _SPECIAL_SLOTS = 4
 _FLOAT64_SLOTS = {True: 2, False: 64}
 """Turns of a float64 operation on GPUs with and without stacked memory whose SKU does not state its float64 rate: as
 compute capabilities 8.0 and 9.0, and 8.6, 8.9 and 12.0 (CUDA C++ Programming Guide, "Arithmetic Instructions")."""
-_LOAD_S, _BLOCK_S = 0.8e-6, 80e-9
-"""The time for which a thread that loads an element and stores another is resident, and the time from block to block of
-a compute unit. From two launches on an H200 ("copy", and "copy in blocks of 64"; reports/validation/h200-sxm-141gb/
-2026-11-26/kernels); assumed for other GPUs (0.5 to 1.2 us, 40 to 160 ns)."""
-_BASE_REGISTERS, _REGISTERS_OF_VARIABLE = 16, 2
-"""An estimate of a thread's registers: 16 (what the smallest of 79 kernels on an H200 have), and two for each variable
-(assumed: 1 to 4)."""
+_RESIDENCE_S = assumed(
+    0.6e-6,
+    0.4e-6,
+    1.0e-6,
+    "a load from device memory takes 0.4 to 0.8 us in published microbenchmarks; a store follows",
+)
+"""The time for which a thread that loads an element and stores another is resident."""
+_BLOCK_S = assumed(
+    100e-9, 40e-9, 200e-9, "a block begins some hundred clocks after another has ended; no published figure is known"
+)
+"""The time from block to block of a compute unit."""
+_BASE_REGISTERS = assumed(16, 8, 32, "addresses, indices and arguments that every kernel holds; compilers differ")
+_REGISTERS_OF_VARIABLE = assumed(2, 1, 4, "a variable of 64 bits takes two registers; compilers copy and unroll")
+"""Registers of a thread: so many, and so many for each variable of the kernel."""
 
 
 class LaunchWork:
@@ -85,7 +95,7 @@ class LaunchWork:
         if self.profile is None:
             return
         kernel = self.kernels.compiled(launch)
-        registers = launch.function.registers or self._registers(kernel)
+        registers = launch.function.registers or self._registers(kernel, "best")
         self.profile.append(
             LaunchProfile(
                 launch.function.name,
@@ -123,8 +133,11 @@ class LaunchWork:
         return self._counts[key]
 
     @staticmethod
-    def _registers(kernel: CompiledKernel | None) -> int:
-        return 0 if kernel is None else _BASE_REGISTERS + _REGISTERS_OF_VARIABLE * len(kernel.program.variables)
+    def _registers(kernel: CompiledKernel | None, interval: Interval) -> int:
+        if kernel is None:
+            return 0
+        variables = len(kernel.program.variables)
+        return round(_BASE_REGISTERS.end(interval) + _REGISTERS_OF_VARIABLE.end(interval) * variables)
 
     def _occupancy(self, launch: KernelLaunch, kernel: CompiledKernel | None, registers: int) -> float | None:
         """Return the resident threads of a compute unit as a share of the most; None if the SKU does not say."""
@@ -138,7 +151,11 @@ class LaunchWork:
         return min(blocks * threads / unit_threads, 1.0)
 
     def work_of_counts(self, launch: KernelLaunch, counts: WorkCounts) -> Work:
-        """Return the operation that takes as long as the counted work."""
+        """Return the operation that takes as long as the counted work.
+
+        At an end of the 90% interval, the assumed times of this module are at that end of their ranges, in addition to
+        the interval of the operation.
+        """
         threads = math.prod(launch.grid) * math.prod(launch.block)
         moved, flops = counts.memory_bytes, sum(counts.flops.values())
         device = self.device.device
@@ -150,20 +167,22 @@ class LaunchWork:
 
     def _latency_s(self, launch: KernelLaunch, counts: WorkCounts) -> float:
         """Return the time for which blocks begin, and in which resident blocks wait for one load each (s)."""
-        kernel = self.kernels.compiled(launch)
-        registers = launch.function.registers or self._registers(kernel)
+        kernel, interval = self.kernels.compiled(launch), self.device.costs.interval
+        registers = launch.function.registers or self._registers(kernel, interval)
         shared = launch.shared + (0 if kernel is None else kernel.shared_bytes)
         device, limits = self.device.device, self.device.info.limits
         resident = resident_blocks(device, limits, launch.block, shared, registers)
         # A launch that is resident at once takes the floor of the model, which has one latency.
         waves = max(launch.blocks / resident - 1.0, 0.0) if counts.loads.requests else 0.0
-        return max(waves * _LOAD_S, launch.blocks / self.device.units * _BLOCK_S)
+        starts = launch.blocks / self.device.units
+        return max(waves * _RESIDENCE_S.end(interval), starts * _BLOCK_S.end(interval))
 
     def _slowest_memory(self, p: Parameters, counts: WorkCounts) -> float:
         """Return the bytes that memory moves in the time of the slowest part."""
         clock, memory = p("boost_clock_hz"), p("memory_bandwidth_bytes_per_s")
         cache = p("l2_bytes_per_clock") * clock * self.device.units
-        return max(counts.memory_bytes, counts.cache_bytes * memory / cache, counts.atomic_clocks / clock * memory)
+        atomics_s = counts.atomic_turns * ATOMIC_TURN_CLOCKS.end(self.device.costs.interval) / clock
+        return max(counts.memory_bytes, counts.cache_bytes * memory / cache, atomics_s * memory)
 
     def _slowest_arithmetic(self, p: Parameters, counts: WorkCounts) -> float:
         """Return the FLOP of float32 fused multiply-adds in the time of the slowest part."""

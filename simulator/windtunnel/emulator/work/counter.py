@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.core.provenance import assumed
 from windtunnel.emulator.common import lanes as lane_functions
 from windtunnel.emulator.common.lanes import Lanes, Side, Value
 from windtunnel.emulator.common.launch import Launch
@@ -23,12 +24,17 @@ from windtunnel.emulator.lockstep.arrays import GlobalArray, LockstepArray, Shar
 from windtunnel.runtime.work_counts import SECTOR_BYTES, ArrayTraffic, Traffic, WorkCounts
 
 _BANKS, _WORD_BYTES, _LINE_BYTES = 32, 4, 128
-_SECTOR_CLOCKS, _INTEGER_CLOCKS, _FLOAT_CLOCKS = 1.15, 1.45, 3.5
-"""Clocks of a cache line for a sector of an atomic request, and for each thread of a warp at one element, by type.
-
-Fitted to four launches on an H200 (reports/validation/h200-sxm-141gb/2026-11-26/kernels: "atomic on one address", on 2
-and on 32 addresses, and "float atomic on one address"); assumed for other devices.
-"""
+ATOMIC_TURN_CLOCKS = assumed(
+    1.0,
+    0.5,
+    2.0,
+    "an atomic operation on one address each clock, as NVIDIA's whitepaper on Kepler GK110 states; a sector each clock",
+)
+"""Clocks for which a cache line is busy with a sector of an atomic request, or with a thread of a warp at an element
+that others of the warp change too."""
+_FLOAT_TURNS = 2.0
+"""Turns of such a thread that changes a float, assumed: an addition of floats takes longer than one of integers. With
+the range of a turn these are 1 to 4 clocks."""
 _SPAN = 1 << 44
 """More than any address or word, so that warp and address make one number."""
 
@@ -51,7 +57,7 @@ class WorkCounter:
         self.counts = counts
         self.operations: dict[str, float] = defaultdict(float)
         self.busy: dict[str, np.ndarray] = {}
-        """For each array of the device, the clocks of atomic operations on each cache line; shape (lines,)."""
+        """For each array of the device, the turns of atomic operations at each cache line; shape (lines,)."""
         self._stamps: dict[tuple[str, bool], np.ndarray] = {}
         """By array and whether it is stored to, the group that touched each sector last; shape (sectors,)."""
         self._group = 0
@@ -156,11 +162,11 @@ class WorkCounter:
         lines = elements // _SPAN * _SPAN + elements % _SPAN * size // _LINE_BYTES
         requests, first = np.unique(lines, return_index=True)
         in_line = np.bincount(np.searchsorted(requests, sectors // _SPAN * _SPAN + sectors % _SPAN // 4))
-        each = _FLOAT_CLOCKS if array.flat.dtype.kind == "f" else _INTEGER_CLOCKS
+        each = _FLOAT_TURNS if array.flat.dtype.kind == "f" else 1.0
         again = np.maximum.reduceat(repeats, first)
-        clocks = np.maximum(in_line * _SECTOR_CLOCKS, np.where(again > 1, each, _INTEGER_CLOCKS) * again)
+        turns = np.maximum(in_line, np.where(again > 1, each, 1.0) * again)
         busy = self.busy.setdefault(array.name, np.zeros(array.flat.nbytes // _LINE_BYTES + 1))
-        np.add.at(busy, requests % _SPAN, clocks)
+        np.add.at(busy, requests % _SPAN, turns)
 
     @staticmethod
     def _sectors(traffic: Traffic, warps: np.ndarray, places: np.ndarray, size: int) -> None:
@@ -173,7 +179,8 @@ class WorkCounter:
     def _shared(traffic: Traffic, warps: np.ndarray, places: np.ndarray, size: int, *, is_atomic: bool) -> None:
         words = places * size // _WORD_BYTES
         keys = warps * _SPAN + words
-        # Integer additions to one word are combined, as a histogram of one value on an H200 shows; those of floats not.
+        # Integer additions to one word are combined: NVRTC 12.9 makes ATOMS.POPC.INC of those of 1 (assumed for all).
+        # It makes a loop with a compare-and-swap, ATOMS.CAST.SPIN, of additions of floats.
         distinct = np.sort(keys) if is_atomic else np.unique(keys)
         banks, in_bank = np.unique(distinct // _SPAN * _BANKS + distinct % _SPAN % _BANKS, return_counts=True)
         requests, first = np.unique(banks // _BANKS, return_index=True)
@@ -218,6 +225,7 @@ class CountedArray:
     ) -> Value:
         """Change elements."""
         places = self._array.position(lanes, line, indices)
+        # Where all threads change one element, NVRTC 12.9 makes one operation of a warp (VOTE, POPC or REDUX).
         is_integer = self._array.flat.dtype.kind != "f" and op not in ("exch", "cas")
         is_one = isinstance(places, int) or isinstance(self._array, SharedArray)
         self._counter.memory(self._array, "atomic", lanes, line, indices, is_combined=is_integer and is_one)

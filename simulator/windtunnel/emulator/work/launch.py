@@ -164,8 +164,8 @@ def _total(counted: Sequence[tuple[WorkCounter, float]]) -> WorkCounts:
             known = total.arrays.setdefault(name, ArrayTraffic(one.size))
             known.loaded += one.loaded * factor
             known.stored += one.stored * factor
-        for name, clocks in counter.busy.items():
-            busy[name] = busy.get(name, 0.0) + clocks * factor
+        for name, turns in counter.busy.items():
+            busy[name] = busy.get(name, 0.0) + turns * factor
     total.operations = dict(sorted(operations.items()))
-    total.atomic_clocks = max((float(clocks.max()) for clocks in busy.values()), default=0.0)
+    total.atomic_turns = max((float(turns.max()) for turns in busy.values()), default=0.0)
     return total
