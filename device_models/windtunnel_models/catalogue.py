@@ -21,7 +21,7 @@ from windtunnel_models.host import host_spec
 from windtunnel_models.hypothetical import changed
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.learned.overlay import Overlay
-from windtunnel_models.learned.read import calibrated_skus, shipped_overlay
+from windtunnel_models.learned.read import calibrated_skus, read_overlay, shipped_overlay
 from windtunnel_models.learned.residuals import TransferredResidual, TransferSource, bind
 from windtunnel_models.learned.transfer import (
     SAME_DIE,
@@ -295,6 +295,28 @@ class Catalogue:
 def shipped_catalogue() -> Catalogue:
     """Return the catalogue of the shipped devices, the same at every call: its devices are built once a process."""
     return Catalogue()
+
+
+def device_model(
+    name: str, catalogue: Catalogue, calibration: str | None = None, changes: Changes | None = None
+) -> Device:
+    """Return the device ``SKU`` or ``SKU@API``.
+
+    ``calibration`` is an overlay's path, or "none". ``changes`` are other values of the SKU's parameters, for hardware
+    that is not for sale. Raises InputError for both, because such a device has no measurements.
+    """
+    if changes:
+        if calibration is not None:
+            raise InputError(
+                f"{name} with other values has no measurements, and so no calibration", expected="one of the two"
+            )
+        return catalogue.device(name, changes=changes)
+    if calibration == "none":
+        return catalogue.device(name, calibrated=False)
+    if calibration is None:
+        return catalogue.device(name)
+    spec = catalogue.spec(name.partition("@")[0])
+    return catalogue.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
 
 
 def _defaults(kind: Kind) -> dict[str, SourcedValue]:

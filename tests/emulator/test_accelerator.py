@@ -24,7 +24,7 @@ from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.budget import BudgetExceeded
 from windtunnel.runtime.codes import _tables, code_of
 from windtunnel.runtime.limits import dims, launch_configuration, limits_of
-from windtunnel.simulation.fleet import device_model
+from windtunnel_models.catalogue import device_model
 
 MILLION = 1_000_000
 

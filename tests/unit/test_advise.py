@@ -28,8 +28,8 @@ from windtunnel.planning.launch_or_persist import (
     crossover_steps,
     primitives,
 )
-from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import one_job_s
+from windtunnel_models.catalogue import device_model
 
 KNOWN = windtunnel.catalogue()
 ADA = device_model("rtx-6000-ada", KNOWN)

@@ -50,7 +50,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "simulation", "sweep", "deployment", "planning", "validation", "library", "claims", "report", "explore",
         "emulate", "windtunnel_models",
     },
-    "cli": {"app", "core", "scenario", "placement", "backends", "simulation", "library", "report"},
+    "cli": {
+        "app", "core", "scenario", "placement", "backends", "simulation", "library", "report", "windtunnel_models",
+    },
     "pytest_plugin": {"core", "runtime", "simulation", "library", "emulate"},
     "__main__": {"cli"},
 }  # fmt: skip

@@ -28,8 +28,8 @@ from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.results.claims import ClaimVerdict
 from windtunnel.examples import EXAMPLES, unified_memory
 from windtunnel.library.devices import emulator
-from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import one_job_s
+from windtunnel_models.catalogue import device_model
 
 KNOWN = windtunnel.catalogue()
 

@@ -23,8 +23,7 @@ from windtunnel.app.predict import predict_table
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.results.data import to_data
-from windtunnel.simulation.fleet import device_model
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, device_model
 
 ROOT = Path(__file__).resolve().parents[2]
 SKUS = [

@@ -28,10 +28,10 @@ from windtunnel.policies import own
 from windtunnel.policies.bounded import compile_bounded
 from windtunnel.scenario.read import check_scenario, read_scenario, scenario_from_data
 from windtunnel.scenario.scenario import Scenario
-from windtunnel.simulation.fleet import device_model, policy_of
+from windtunnel.simulation.fleet import policy_of
 from windtunnel.simulation.run import check, prepare_run
 from windtunnel.validation.rows import read_file
-from windtunnel_models.catalogue import Catalogue, shipped_catalogue
+from windtunnel_models.catalogue import Catalogue, device_model, shipped_catalogue
 
 SERVICE = [{"service": {"mean": "1 us"}}]
 ONE = {"process": "poisson", "rate": "1 /s"}

@@ -15,8 +15,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Copy, FloatArray, Gemm, Operation, Rows
 from windtunnel.report.calibration import lines
-from windtunnel.simulation.fleet import device_model
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, device_model
 from windtunnel_models.learned.calibrate import clearly_better
 from windtunnel_models.learned.linear_model import LINEAR_OPERATIONS, LinearCostModel, fit_linear_model, terms
 from windtunnel_models.learned.process import Scales

@@ -27,7 +27,7 @@ from windtunnel.placement.recording import PlacementRecording
 from windtunnel.placement.scenario import placement_from_data
 from windtunnel.placement.tasks import prepare_placement
 from windtunnel.report.placement import placement_summary, write_tasks
-from windtunnel.simulation.fleet import device_model
+from windtunnel_models.catalogue import device_model
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 NODES, PODS = SCENARIOS / "traces" / "openb_nodes.csv.gz", SCENARIOS / "traces" / "openb_pods_default.csv.gz"

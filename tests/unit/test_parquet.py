@@ -23,9 +23,8 @@ from windtunnel.core.csvfile import read_table, write_table
 from windtunnel.core.errors import InputError, Location
 from windtunnel.report.tables import COLUMNS
 from windtunnel.scenario.read import scenario_from_data
-from windtunnel.simulation.fleet import device_model
 from windtunnel.validation.rows import read_file
-from windtunnel_models.catalogue import shipped_catalogue
+from windtunnel_models.catalogue import device_model, shipped_catalogue
 
 SHAPES = [(256, "float32"), (4096, "float16"), (100_000, "float32")]
 

@@ -20,10 +20,9 @@ from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
 from windtunnel.report import plan_page
 from windtunnel.scenario.read import scenario_from_data
-from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.redrawn import replication_seed
 from windtunnel.simulation.run import simulate
-from windtunnel_models.catalogue import shipped_catalogue
+from windtunnel_models.catalogue import device_model, shipped_catalogue
 
 KNOWN = shipped_catalogue()
 CHAT: dict[str, Any] = {

@@ -17,11 +17,10 @@ from windtunnel.core.ops import OPERATIONS, FloatArray, Gemm, Rows, VectorAdd
 from windtunnel.core.provenance import assumed
 from windtunnel.core.results.data import to_data
 from windtunnel.core.spec import DeviceSpec, Parameter
-from windtunnel.simulation.fleet import device_model
 from windtunnel.validation.compare import halves
 from windtunnel.validation.rows import Measurement
 from windtunnel_models import catalogue as catalogue_module
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, device_model
 from windtunnel_models.learned import read as read_module
 
 FLOOR_S, RATE = 8e-6, 20e12

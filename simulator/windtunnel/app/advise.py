@@ -11,8 +11,8 @@ from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.results.advice import LaunchAdvice
 from windtunnel.core.units import format_quantity as show
 from windtunnel.planning.launch_or_persist import BENCHMARK, Workload, advise
-from windtunnel.simulation.fleet import device_model as device
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
+from windtunnel_models.catalogue import device_model as device
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from windtunnel.core.results.calibration import BeyondDatasheet, CalibrationResu
 from windtunnel.core.step_op import Step
 from windtunnel.core.units import format_quantity as quantity
 from windtunnel.core.version import __version__
-from windtunnel.simulation.fleet import device_model
-from windtunnel_models.catalogue import HOST, Catalogue, shipped_catalogue
+from windtunnel_models.catalogue import HOST, Catalogue, device_model, shipped_catalogue
 from windtunnel_models.learned.read import shipped_overlay
 
 

@@ -7,9 +7,9 @@ from functools import partial
 
 from windtunnel.core.results.claims import ClaimVerdict
 from windtunnel.library.devices import emulator
-from windtunnel.simulation.fleet import device_model as device
 from windtunnel.simulation.run import one_job_s
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
+from windtunnel_models.catalogue import device_model as device
 
 
 def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[ClaimVerdict]:

@@ -20,7 +20,6 @@ from windtunnel.core.version import __version__
 from windtunnel.library.closed_loop import ClosedLoop, LoopTimes, errors, loop_times
 from windtunnel.library.steps import StepPricing
 from windtunnel.report.measured_serving import Means
-from windtunnel.simulation.fleet import device_model
 from windtunnel.validation.serving import (
     MeasuredLoop,
     is_log,
@@ -31,7 +30,7 @@ from windtunnel.validation.serving import (
 )
 from windtunnel.validation.serving import means as mean_errors
 from windtunnel_models.campaigns import published_cache, published_formats
-from windtunnel_models.catalogue import Catalogue, shipped_catalogue
+from windtunnel_models.catalogue import Catalogue, device_model, shipped_catalogue
 from windtunnel_models.engines import serving_engine
 from windtunnel_models.engines.fit import EngineFit, fit_times
 from windtunnel_models.models import find_architecture

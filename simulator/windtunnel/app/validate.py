@@ -32,7 +32,6 @@ from windtunnel.core.results.validation import (
 from windtunnel.library import predict as predict_library
 from windtunnel.report.numbers import plural
 from windtunnel.report.validation_page import render
-from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.versions import made_with
 from windtunnel.validation import page, rows
 from windtunnel.validation.budget import Budget
@@ -41,7 +40,7 @@ from windtunnel.validation.compare import Comparison, halves
 from windtunnel.validation.compare import compare as _compare
 from windtunnel.validation.rows import Measurement, MeasurementDocument
 from windtunnel_models import labels
-from windtunnel_models.catalogue import Catalogue, shipped_catalogue
+from windtunnel_models.catalogue import Catalogue, device_model, shipped_catalogue
 
 MAX_IN_JSON = 2_000
 """The most measurements that validation.json contains; more are in the CSV files only."""

@@ -59,7 +59,7 @@ def predict(
     from windtunnel.core.ops import one_row
     from windtunnel.core.step_op import PREDICTED, Step
     from windtunnel.library import predict as predict_library
-    from windtunnel.simulation.fleet import device_model
+    from windtunnel_models.catalogue import device_model
 
     catalogue = predict_library.catalogue(catalogs)
     target = device_model(device_name, catalogue, calibration, _changes(device_name, hypothetical))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
-from windtunnel.simulation.fleet import device_model
-from windtunnel_models.catalogue import Catalogue, shipped_catalogue
+from windtunnel_models.catalogue import Catalogue, device_model, shipped_catalogue
 from windtunnel_models.kinds import kind_names
 from windtunnel_models.specs import api_names
 

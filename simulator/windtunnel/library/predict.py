@@ -10,8 +10,8 @@ from windtunnel.core.ops import one_row
 from windtunnel.core.results.catalogue import Prediction
 from windtunnel.core.step_op import PREDICTED, Step
 from windtunnel.library.steps import StepPricing
-from windtunnel.simulation.fleet import device_model as device
 from windtunnel_models.catalogue import Catalogue, shipped_catalogue
+from windtunnel_models.catalogue import device_model as device
 
 
 def catalogue(folders: Sequence[str | Path] = ()) -> Catalogue:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from windtunnel import policies
@@ -14,36 +13,12 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Batch, CacheTier, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
-from windtunnel.core.spec import Changes
 from windtunnel.policies.weighted import weighted_route
 from windtunnel.scenario.prefix_cache import StatedPrefixCache
 from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario, WeightedRoute
-from windtunnel_models.catalogue import Catalogue
-from windtunnel_models.learned.read import read_overlay
+from windtunnel_models.catalogue import Catalogue, device_model
 
 _Part = TypeVar("_Part")
-
-
-def device_model(
-    name: str, catalogue: Catalogue, calibration: str | None = None, changes: Changes | None = None
-) -> Device:
-    """Return the device ``SKU`` or ``SKU@API``.
-
-    ``calibration`` is an overlay's path, or "none". ``changes`` are other values of the SKU's parameters, for hardware
-    that is not for sale. Raises InputError for both, because such a device has no measurements.
-    """
-    if changes:
-        if calibration is not None:
-            raise InputError(
-                f"{name} with other values has no measurements, and so no calibration", expected="one of the two"
-            )
-        return catalogue.device(name, changes=changes)
-    if calibration == "none":
-        return catalogue.device(name, calibrated=False)
-    if calibration is None:
-        return catalogue.device(name)
-    spec = catalogue.spec(name.partition("@")[0])
-    return catalogue.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
 
 
 def _prefix_cache(stated: StatedPrefixCache) -> PrefixCache:

@@ -26,14 +26,13 @@ from windtunnel.core.recording import COMPLETED
 from windtunnel.core.results.validation import Environment, Makespan, OmittedPoints
 from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.scenario.read import scenario_from_data
-from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import simulate
 from windtunnel.simulation.versions import made_with
 from windtunnel.validation import suite
 from windtunnel.validation.budget import Budget
 from windtunnel.validation.measure import Measured, Point, Session
 from windtunnel.validation.rows import Measurement
-from windtunnel_models.catalogue import Catalogue, shipped_catalogue
+from windtunnel_models.catalogue import Catalogue, device_model, shipped_catalogue
 
 _SHARES: Mapping[str, float] = {"packets": 0.2, "offload": 0.6}
 """The weight of a back end with few operations when the budget is divided; the others have 1."""

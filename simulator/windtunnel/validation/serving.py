@@ -17,11 +17,10 @@ from windtunnel.core.results.measured_serving import TIMES, ReplayResult, Servin
 from windtunnel.core.serving_engine import ENGINE_NAMES, Bounds, ServingEngine
 from windtunnel.core.ticks import FloatArray, to_second_array
 from windtunnel.scenario.read import scenario_from_data
-from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import record
 from windtunnel.validation.serving_files import SUFFIXES, read_results
 from windtunnel_models.campaigns import lengths_differ, polling_steps, published_cache, published_formats
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, device_model
 from windtunnel_models.engines import is_engine_overlay, read_engine_overlay, serving_engine
 from windtunnel_models.models import find_architecture
 
