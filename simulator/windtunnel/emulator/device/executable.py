@@ -75,11 +75,11 @@ class Executable:
 
         ``typed`` is the tree of a kernel of another language, which has its types and the sizes of its arrays already.
         """
-        if typed is None and isinstance(self.function, ir.TypedKernel):
-            typed = self.function.program
         if typed is not None:
+            return self._kernel((id(typed),), lambda: typed)
+        if isinstance(self.function, ir.TypedKernel):
             # Another executable may have other number formats, so the tree is not changed.
-            return self._kernel((id(typed),), partial(deepcopy, typed))
+            return self._kernel((), partial(deepcopy, self.function.program))
         program, types = specialised(self.function, arguments)
         return self._kernel(tuple(types.values()), partial(infer, program, types))
 
