@@ -92,7 +92,7 @@ async def measure(address: str, rounds: int) -> tuple[dict[str, list[float]], di
 
 def processor_s(rounds: int) -> dict[str, list[float]]:
     """Return the processor time (s) of each change's first look in this process."""
-    from windtunnel.explore.look import Look, Looker
+    from windtunnel.explorer.look import Look, Looker
     from windtunnel.scenario.changes import read_document
     from windtunnel_models.catalogue import shipped_catalogue
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from playwright.sync_api import Browser, Page
 
-from windtunnel.explore.figures import figures
+from windtunnel.explorer.figures import figures
 from windtunnel.simulation.run import run
 
 SCENARIO: dict[str, Any] = {

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from radon.complexity import cc_visit_ast
 
+import windtunnel
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {
     "windtunnel": ROOT / "simulator" / "windtunnel",
@@ -44,10 +46,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"core", "errors", "language", "runtime", "emulator", "simulation", "library"},
     "examples": {"", "core", "runtime"},
     "claims": {"core", "runtime", "examples"},
-    "explore": {"core", "scenario", "engine", "simulation", "sweep", "planning", "report", "windtunnel_models"},
+    "explorer": {"core", "scenario", "engine", "simulation", "sweep", "planning", "report", "windtunnel_models"},
     "app": {
         "core", "scenario", "engine", "placement", "codegen", "csource", "language", "runtime", "backends",
-        "simulation", "sweep", "deployment", "planning", "validation", "library", "claims", "report", "explore",
+        "simulation", "sweep", "deployment", "planning", "validation", "library", "claims", "report", "explorer",
         "emulate", "windtunnel_models",
     },
     "cli": {
@@ -250,3 +252,9 @@ def test_a_long_and_a_complex_function_are_reported() -> None:
     complex_ = "def f(x):\n" + "    if x: x += 1\n" * 20
     assert len(long_functions(long)) == 1 and len(long_functions(complex_)) == 1
     assert long_functions("# Long: one table.\n" + long) == long_functions("# Long: one table.\n" + complex_) == []
+
+
+def test_no_package_has_a_public_name_of_the_library() -> None:
+    """Importing `windtunnel.NAME` would put the module in the place of the function."""
+    submodules = {name.split(".")[1] for name in MODULES if name.startswith("windtunnel.")}
+    assert submodules & set(windtunnel.__all__) == {"errors"}  # the name of the module itself

@@ -21,10 +21,10 @@ from tornado.websocket import websocket_connect
 from windtunnel.app.explore import explore
 from windtunnel.core.errors import InputError
 from windtunnel.core.yamlfile import Document, dump, dump_line, parse
-from windtunnel.explore import design, lanes, session
-from windtunnel.explore.controls import controls
-from windtunnel.explore.look import Look, Looker
-from windtunnel.explore.server import serve
+from windtunnel.explorer import design, lanes, session
+from windtunnel.explorer.controls import controls
+from windtunnel.explorer.look import Look, Looker
+from windtunnel.explorer.server import serve
 from windtunnel.scenario.changes import apply_change, read_document
 from windtunnel.scenario.read import check_scenario
 from windtunnel.simulation.run import run
@@ -321,7 +321,7 @@ def test_scenarios_on_devices_of_this_host_are_refused(tmp_path: Path) -> None:
 
 def test_without_tornado_the_message_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     document(QUEUE, tmp_path)
-    monkeypatch.delitem(sys.modules, "windtunnel.explore.server", raising=False)
+    monkeypatch.delitem(sys.modules, "windtunnel.explorer.server", raising=False)
     for name in [name for name in sys.modules if name.partition(".")[0] == "tornado"]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match="Tornado, which is not installed.*windtunnel\\[explore\\]"):

@@ -9,12 +9,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 import windtunnel
 from windtunnel.app import validate as validating
-from windtunnel.cli.main import main
+from windtunnel.cli.main import cli, main
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.validation import ModelBasis, OmittedPoints, OperationResult
 from windtunnel.validation.budget import Budget
@@ -307,3 +308,10 @@ def test_a_calibration_that_fits_nothing_is_exit_1_with_the_reasons(truth: Path)
     for device in ("l4", "t4"):
         assert f"vector_add on {device} was not fitted: " in err
     assert "too few for a fit" in err and "MAPE" in out
+
+
+def test_a_subcommand_is_no_command_of_its_own() -> None:
+    group = cli.commands["validate"]
+    assert isinstance(group, click.Group)
+    assert "serving" in group.commands
+    assert "serving" not in cli.commands

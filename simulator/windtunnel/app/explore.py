@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from windtunnel.core.errors import InputError, Location
-from windtunnel.explore.controls import controls, data_of
-from windtunnel.explore.lanes import Lane
-from windtunnel.explore.look import Looker
-from windtunnel.explore.session import Workshop
+from windtunnel.explorer.controls import controls, data_of
+from windtunnel.explorer.lanes import Lane
+from windtunnel.explorer.look import Looker
+from windtunnel.explorer.session import Workshop
 from windtunnel.report import explore_page
 from windtunnel.scenario.changes import read_document
 from windtunnel_models.catalogue import Catalogue
@@ -39,7 +39,7 @@ def explore(
         InputError: The scenario is not valid or cannot be varied, the port is in use, or Tornado is not installed.
     """
     try:
-        from windtunnel.explore.server import serve
+        from windtunnel.explorer.server import serve
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "tornado":
             raise

@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     help="The output format.",
 )  # fmt: skip
 def check(file: Path, grid: str | None, block: str | None, form: str, **options: Any) -> int:
-    """Run a kernel under all detectors: races, bounds, uninitialised reads, barriers, deadlocks.
+    """Run a kernel under all detectors: data races, bounds, uninitialised reads, barriers, deadlocks.
 
     SPEC is a number, or zeros:N, ones:N, arange:N, empty:N (uninitialised), random:N[:SEED] (integers from 0 to
-    N - 1), local:N (local memory of OpenCL), each with an optional :dtype last. What is not given is made from the
-    signature: pointers to one random element for each thread, integers the number of threads, floats 1.
+    N - 1), local:N (local memory of OpenCL), each with an optional :dtype last. An argument that is not given is made
+    from the signature: a pointer to one random element for each thread, the number of threads for an integer, 1 for a
+    float.
 
-    Exit codes: 0 nothing was found, 1 a finding, 2 the source or an argument is wrong.
+    Exit codes: 0 if nothing was found, 1 if there is a finding, 2 if the source or an argument is wrong.
 
     \b
     windtunnel check saxpy.cu --grid 4 --block 256 --arg n=1000 --arg x=random:1000 --arg y=zeros:1000

@@ -19,8 +19,9 @@ import click
 def emulate(device: str, strict: bool, script: Path, arguments: Sequence[str]) -> None:
     """Run SCRIPT, a program written for Numba CUDA, on an emulated device.
 
-    `numba.cuda` is Windtunnel's, whether or not a GPU or numba-cuda is present. Exit codes: 1 if a finding was
-    reported (a data race, an index out of bounds ...), else the script's own status; 2 if the device is unknown.
+    `numba.cuda` is Windtunnel's implementation, whether or not a GPU or numba-cuda is present. Exit codes: 1 if a
+    finding was reported (a data race, an index out of bounds, ...), otherwise the script's own; 2 if the device is
+    unknown.
     """
     from windtunnel.app.emulate import emulate as run
 

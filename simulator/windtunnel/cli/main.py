@@ -24,16 +24,16 @@ from windtunnel.core.version import __version__
 def cli() -> None:
     """Simulate fleets of accelerators: latency, throughput, power and cost.
 
-    Exit codes: 0 done, 1 a target was missed, 2 the input is wrong, 3 a device that was asked for by name is not
-    present, 70 a bug in Windtunnel.
+    Exit codes: 0 done, 1 a target was missed or a finding was reported, 2 the input is wrong, 3 a device that was
+    asked for by name is not present, 70 a bug in Windtunnel.
     """
 
 
-# Every command of these modules. A new command needs no line here.
-for _group in (catalogue, checking, emulation, files, planning, predict, simulate, validation):
-    for _command in vars(_group).values():
-        if isinstance(_command, click.Command):
-            cli.add_command(_command)
+# Every command of these modules, except subcommands such as `validate serving`. A new command needs no line here.
+_MODULES = (catalogue, checking, emulation, files, planning, predict, simulate, validation)
+_COMMANDS = {value for module in _MODULES for value in vars(module).values() if isinstance(value, click.Command)}
+for _command in _COMMANDS - {sub for one in _COMMANDS if isinstance(one, click.Group) for sub in one.commands.values()}:
+    cli.add_command(_command)
 
 
 def script() -> None:

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(path_type=Path), help="Write plan.json, plan.html and deploy/ to this folder.")
 @SEED
 @click.option(
-    "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={max_entries: 1}."
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change the scenario: plan={max_entries: 1}. Repeatable.",
 )
 @click.option(
     "--objective",
@@ -104,7 +108,7 @@ def explore(
 ) -> None:
     """Open a local page on which a scenario is varied while it is simulated. Ctrl-C ends it.
 
-    The page prints its address, is reached from this host only, and makes no request to any other one.
+    The address of the page is printed. The page can be reached from this host only, and makes no request to another.
     """
     from windtunnel.app import explore as explore_command
     from windtunnel.library import predict as predict_library
@@ -133,7 +137,11 @@ def explore(
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write the files to deploy/ in this folder.")
 @click.option(
-    "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: fleet[0].engine=sglang."
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change the scenario: fleet[0].engine=sglang. Repeatable.",
 )
 @OUTSIDE_CODE
 @CATALOG
@@ -146,7 +154,7 @@ def deploy(
     catalogs: Sequence[str],
     form: str,
 ) -> None:
-    """Print the commands of the serving engines that deploy the fleet of a scenario. Nothing is simulated.
+    """Print the commands that start the serving engines of a scenario's fleet. Nothing is simulated.
 
     \b
     windtunnel deploy scenarios/serving/disaggregation.yaml --out deployments

@@ -20,11 +20,11 @@ from typing import Any
 
 from windtunnel.core.errors import InputError, InvariantError, WindtunnelError
 from windtunnel.core.yamlfile import Document
-from windtunnel.explore.look import Looker
+from windtunnel.explorer.look import Looker
 from windtunnel.sweep.workers import end_with_parent, one_thread
 from windtunnel_models.catalogue import Catalogue
 
-_PRELOAD = ("windtunnel.explore.look", "windtunnel.engine.compiled.run", "scipy.special", "scipy.optimize")
+_PRELOAD = ("windtunnel.explorer.look", "windtunnel.engine.compiled.run", "scipy.special", "scipy.optimize")
 """Modules that workers need. They are forked from a process that has imported them once."""
 _KEPT = ("make_ready",)
 """Calls that are not given up, because what they compile is needed sooner or later."""

@@ -23,8 +23,8 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.yamlfile import Document
-from windtunnel.explore import design
-from windtunnel.explore.session import Session, Workshop
+from windtunnel.explorer import design
+from windtunnel.explorer.session import Session, Workshop
 
 HOST = "127.0.0.1"
 LARGEST = 64 * 1024

@@ -18,9 +18,9 @@ from windtunnel.engine.compiled.support import unsupported_feature
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results import invariants
 from windtunnel.engine.results.metrics import notes_of, summarise
-from windtunnel.explore.controls import Value
-from windtunnel.explore.design import Changes, design
-from windtunnel.explore.figures import Seen, figures, inputs_text, targets_of
+from windtunnel.explorer.controls import Value
+from windtunnel.explorer.design import Changes, design
+from windtunnel.explorer.figures import Seen, figures, inputs_text, targets_of
 from windtunnel.report.numbers import plural
 from windtunnel.scenario.changes import parse_path
 from windtunnel.scenario.read import check_scenario

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from windtunnel.core.errors import InputError
-from windtunnel.explore.controls import Control
-from windtunnel.explore.design import Changes
-from windtunnel.explore.figures import Seen
-from windtunnel.explore.lanes import Lane, LaneError
-from windtunnel.explore.look import FINER, Look, points
+from windtunnel.explorer.controls import Control
+from windtunnel.explorer.design import Changes
+from windtunnel.explorer.figures import Seen
+from windtunnel.explorer.lanes import Lane, LaneError
+from windtunnel.explorer.look import FINER, Look, points
 from windtunnel.planning.load_curve import knee
 
 _QUIET_S = 0.4

@@ -11,7 +11,7 @@ from typing import Any
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.units import parse_quantity
 from windtunnel.core.yamlfile import Document, dump, dump_line, format_path, parse
-from windtunnel.explore.controls import Value
+from windtunnel.explorer.controls import Value
 from windtunnel.scenario.changes import NodePath, copied, parse_path, put_value
 from windtunnel.scenario.read import check_scenario
 
