@@ -113,7 +113,7 @@ def recommendation(plan: PlanResult) -> str:
     return f"Rent {fleet}, for {month}: it meets {targets} with {_confidence(plan)}{spare}"
 
 
-def how_sure(plan: PlanResult) -> str:
+def uncertainty(plan: PlanResult) -> str:
     """Return what the confidence covers, and the error of the models of the recommended fleet's devices."""
     best, errors = plan.fleets[plan.recommended], {entry.name: entry.time_error for entry in plan.entries}
     parts = [f"The {plan.confidence * 100:.3g}% confidence covers chance in arrivals and work"]

@@ -23,7 +23,6 @@ from windtunnel.report.plan import (
     excluded_rows,
     fleet_rows,
     how,
-    how_sure,
     listed,
     measured,
     objective_of,
@@ -31,6 +30,7 @@ from windtunnel.report.plan import (
     proof,
     recommendation,
     target_line_of,
+    uncertainty,
 )
 from windtunnel.report.run_text import METRICS
 from windtunnel.report.targets import with_signs
@@ -68,7 +68,7 @@ def _answer(plan: PlanResult) -> Markup:
         best = plan.fleets[plan.recommended]
         status = "met" if best.meets.confidence else "inconclusive"
         targets = [target_line_of(target) for target in best.targets]
-    rows = [page.remark("How sure", how_sure(plan))] if plan.fleets else []
+    rows = [page.remark("Uncertainty", uncertainty(plan))] if plan.fleets else []
     rows += [page.remark("Not for sale", note) for note in plan.notes if " is not for sale: " in note]
     if plan.explanation.price_of_confidence is not None:
         rows.insert(0, page.remark("By value", with_signs(plan.explanation.price_of_confidence.text)))
