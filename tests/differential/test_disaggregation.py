@@ -34,10 +34,10 @@ def moving(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     longest = max(row["input_length"] + row["output_length"] for row in rows)
     size, tokens = draw(st.sampled_from([1, 2, 5])), draw(st.sampled_from([256, 1024, 8192]))
     fleet = []
+    engine = draw(st.sampled_from(["generic", "generic", "sglang", "trtllm"]))
     for role in ["prefill", "decode", *draw(st.sampled_from([[], [], ["both"], ["decode"]]))]:
-        room = longest + draw(st.sampled_from([0, 100, 700, 3000]))
+        room = -(-(longest + draw(st.sampled_from([0, 100, 700, 3000]))) // 32) * 32  # whole blocks of every engine
         memory = draw(st.sampled_from([{}, {"memory": memory_of(SMALL, room, tokens, size, 1.0)}]))
-        engine = draw(st.sampled_from(["generic", "generic", "sglang", "trtllm"]))
         entry = {"device": draw(st.sampled_from(["l4", "h100-sxm-80gb"])), "name": f"{role}{len(fleet)}", "role": role}
         fleet.append({**entry, "count": draw(st.integers(1, 3)), "engine": engine, **memory})
     chat = served(Path("rows.jsonl"), {})["workload"][0]

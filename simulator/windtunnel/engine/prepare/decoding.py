@@ -334,9 +334,10 @@ class DecoderCosts:
         Each copy of the attention has a part of the cache, and holds whole requests.
         """
         memory = self.memory
-        # A step reserves room for the drafted tokens of each sequence.
-        cached = (tokens + self.query_tokens - 1) * memory.kv_bytes_per_token + memory.state_bytes_per_sequence
-        return self.reserved_bytes + cached * self.group.devices
+        # A step reserves room for the drafted tokens of each sequence. Memory is reserved in whole blocks.
+        cached = np.ceil((tokens + self.query_tokens - 1) / memory.block_tokens) * memory.block_tokens
+        cached_bytes = cached * memory.kv_bytes_per_token + memory.state_bytes_per_sequence
+        return self.reserved_bytes + cached_bytes * self.group.devices
 
     @property
     def capacity_tokens(self) -> int:
