@@ -69,6 +69,18 @@ class Arguments:
         documented = self.known.flags.get(name) or self.known.options[name]
         return documented.values.get(ours)
 
+    def kv_dtype(self, name: str, wanted: str | None) -> None:
+        """State the number format of the KV cache by a flag or a key of options; None leaves it to the engine."""
+        if wanted is None:
+            return
+        value = self.value(name, wanted)
+        if value is None:
+            self.note("kv_dtype", f"{wanted}: {self.known.title} has no such format of the KV cache")
+        elif name in self.known.flags:
+            self.flag(name, value)
+        else:
+            self.option(name, value)
+
     @property
     def expressed(self) -> set[str]:
         """The keys of the scenario that are expressed or named so far."""

@@ -92,13 +92,7 @@ def _limits(replicas: Replicas, arguments: Arguments) -> None:
 
 
 def _cache(replicas: Replicas, arguments: Arguments) -> None:
-    wanted = replicas.checkpoint.stated_kv_dtype
-    if wanted is not None:
-        value = arguments.value("--kv-cache-dtype", wanted)
-        if value is not None:
-            arguments.flag("--kv-cache-dtype", value)
-        else:
-            arguments.note("kv_dtype", f"{wanted}: SGLang has no such format of the KV cache")
+    arguments.kv_dtype("--kv-cache-dtype", replicas.checkpoint.stated_kv_dtype)
     cache = replicas.prefix_cache
     if cache is None:
         arguments.flag("--disable-radix-cache")

@@ -87,13 +87,7 @@ def _limits(replicas: Replicas, arguments: Arguments) -> None:
 
 
 def _cache(replicas: Replicas, arguments: Arguments) -> None:
-    wanted = replicas.checkpoint.stated_kv_dtype
-    if wanted is not None:
-        value = arguments.value("kv_cache_config.dtype", wanted)
-        if value is not None:
-            arguments.option("kv_cache_config.dtype", value)
-        else:
-            arguments.note("kv_dtype", f"{wanted}: TensorRT-LLM has no such format of the KV cache")
+    arguments.kv_dtype("kv_cache_config.dtype", replicas.checkpoint.stated_kv_dtype)
     cache = replicas.prefix_cache
     arguments.option("kv_cache_config.enable_block_reuse", cache is not None)
     if cache is None:

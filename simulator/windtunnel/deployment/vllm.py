@@ -91,13 +91,7 @@ def context_note(replicas: Replicas, why: str) -> str:
 
 
 def _cache(replicas: Replicas, arguments: Arguments) -> None:
-    wanted = replicas.checkpoint.stated_kv_dtype
-    if wanted is not None:
-        value = arguments.value("--kv-cache-dtype", wanted)
-        if value is not None:
-            arguments.flag("--kv-cache-dtype", value)
-        else:
-            arguments.note("kv_dtype", f"{wanted}: vLLM has no such format of the KV cache")
+    arguments.kv_dtype("--kv-cache-dtype", replicas.checkpoint.stated_kv_dtype)
     cache = replicas.prefix_cache
     arguments.flag("--no-enable-prefix-caching" if cache is None else "--enable-prefix-caching")
     if cache is None:
