@@ -360,7 +360,9 @@ def _translated(translator: Translator) -> CProgram:
         RecursionError,
     ) as error:
         at = translator.current or translator.kernel
-        raise at.refused(f"this statement is not supported ({type(error).__name__}: {error})") from error
+        raise at.refused(
+            f"internal error while this statement was translated ({type(error).__name__}: {error}). Please report it."
+        ) from error
 
 
 def _joined(old: Facts, new: Facts) -> Facts:
