@@ -20,7 +20,7 @@ from windtunnel.csource.places import operands
 from windtunnel.csource.values import Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir, types
 from windtunnel.language import types as kinds
-from windtunnel.language.source import CompiledSource
+from windtunnel.language.source import KernelSource
 
 BENIGN = re.compile(r"//\s*windtunnel:\s*benign\b")
 """The comment of a line whose accesses may race."""
@@ -144,7 +144,7 @@ class Translator(OpenCL):
             if made.space not in ("shared", "local"):
                 continue
             element = self.storage_of(made.name)
-            size = self.sizes.get(made.name, self.sizes.get("", 0)) if made.bytes is None else made.bytes
+            size = self.sizes.get(made.name, 0) if made.bytes is None else made.bytes
             count = -(-size // (element.bits // 8)) if made.bytes is not None else size // (element.bits // 8)
             declared[made.name] = ir.Declare(made.line, made.name, made.space, (max(count, 0),), element)
             arrays[made.name] = types.Array(element, 1)
@@ -219,8 +219,8 @@ def _constants(node: Node, kind: CType, translator: Translator) -> list[tuple[in
     return [(at, part.value, leaves[at]) for at, part in value.parts.items() if isinstance(part, ir.Literal)]
 
 
-class CFunction(CompiledSource):
-    """A kernel of a C file, as `runtime.kernels.Kernel` holds it.
+class CFunction(KernelSource):
+    """A kernel of a C file.
 
     Args:
         module: The file's kernels, which share its variables.
@@ -229,14 +229,12 @@ class CFunction(CompiledSource):
 
     def __init__(self, module: CModule, node: Node) -> None:
         self.module, self.node = module, node
-        self.__name__ = self.__qualname__ = node.name
+        self.name = self.__name__ = self.__qualname__ = node.name
         self.__doc__ = None
         self._programs: dict[Any, CProgram] = {}
         self._facts = Facts()
-        unit = module.unit
-        del unit
 
-    @property
+    @cached_property
     def parameters(self) -> list[KernelParameter]:
         """The parameters, in order."""
         found = []
@@ -255,16 +253,23 @@ class CFunction(CompiledSource):
         """Raise InputError: a kernel in C runs on a device only."""
         raise InputError(f"'{self.__name__}' is a kernel in C", expected="accelerator.launch(...)")
 
-    def typed(self, arguments: Sequence[Any], shared_bytes: int) -> CProgram:
-        """Return the typed tree for the arguments of a launch. Raises InputError for what is not supported."""
-        local = (int(a) for a, parameter in zip(arguments, self.parameters, strict=False) if parameter.space == "local")
-        key = (shared_bytes, *local)
+    def typed(self, arguments: Sequence[Any]) -> CProgram:
+        """Return the typed tree, which depends on the sizes of ``__local`` arguments only.
+
+        Dynamic shared memory is a shared array without a size. Raises InputError for what is not supported.
+        """
+        stated = self.parameters
+        if len(arguments) != len(stated):
+            raise InputError(
+                f"{len(arguments)} arguments for kernel '{self.name}'",
+                where=Location(*self.node.place),
+                expected=f"{len(stated)}: {', '.join(p.name for p in stated)}",
+            )
+        pairs = zip(arguments, stated, strict=True)
+        sizes = {parameter.name: _bytes_of(given, parameter) for given, parameter in pairs if parameter.space == "local"}
+        key = tuple(sizes.values())
         program = self._programs.get(key)
         if program is None:
-            sizes = {"": shared_bytes}
-            for given, parameter in zip(arguments, self.parameters, strict=False):
-                if parameter.space == "local":
-                    sizes[parameter.name] = int(given)
             for _ in range(_PASSES):
                 translator = Translator(self.module.unit, self._facts, self.node, sizes)
                 program = _translated(translator)
@@ -279,20 +284,12 @@ class CFunction(CompiledSource):
             self.module.prepare(translator)
         return program
 
-    # Long: one case for each kind of parameter.
-    def adapted(self, arguments: Sequence[Any], shared_bytes: int) -> list[tuple[int | None, Any]]:
+    def adapted(self, arguments: Sequence[Any]) -> list[tuple[int | None, Any]]:
         """Return the arguments of the tree's parameters: arrays of its elements, numbers, the file's variables.
 
         Raises InputError for a wrong number of arguments, or an argument that is no number where one is asked.
         """
-        stated = self.parameters
-        if len(arguments) != len(stated):
-            raise InputError(
-                f"{len(arguments)} arguments for kernel '{self.__name__}'",
-                where=Location(*self.node.place),
-                expected=f"{len(stated)}: {', '.join(p.name for p in stated)}",
-            )
-        program = self.typed(arguments, shared_bytes)
+        program, stated = self.typed(arguments), self.parameters
         made: list[tuple[int | None, Any]] = []
         parameters = iter(program.parameters)
         for number, (given, parameter) in enumerate(zip(arguments, stated, strict=True)):
@@ -309,8 +306,10 @@ class CFunction(CompiledSource):
         made += [(None, self.module.variable(p.name, program.arrays[p.name].element.dtype)) for p in parameters]
         return made
 
-    def _viewed(self, given: Any, dtype: np.dtype[Any], parameter: KernelParameter) -> np.ndarray:
+    def _viewed(self, given: Any, dtype: np.dtype[Any], parameter: KernelParameter) -> Any:
         if not isinstance(given, np.ndarray):
+            if hasattr(given, "memory"):
+                return given  # a buffer of a real device, which has no type
             if isinstance(given, (int, np.integer)) and int(given) == 0:
                 return np.zeros(0, dtype)  # a null pointer: any access is out of bounds
             raise InputError(
@@ -318,6 +317,12 @@ class CFunction(CompiledSource):
             )
         flat = given.reshape(-1).view(np.uint8)
         return flat[: len(flat) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def _bytes_of(given: Any, parameter: KernelParameter) -> int:
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 0:
+        raise InputError(f"the argument '{parameter.name}' is {given!r}", expected="bytes of __local memory")
+    return int(given)
 
 
 def _numbers(given: Any, parameter: KernelParameter) -> list[Any]:
