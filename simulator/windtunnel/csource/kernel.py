@@ -284,6 +284,22 @@ class CFunction(KernelSource):
             self.module.prepare(translator)
         return program
 
+    def declared(self, local_bytes: Mapping[str, int]) -> CProgram:
+        """Return the typed tree. Raises InputError for what is not supported, and without the size of ``__local``."""
+        known = [parameter.name for parameter in self.parameters if parameter.space == "local"]
+        for name in local_bytes:
+            if name not in known:
+                problem = f"'{name}' is no __local parameter of '{self.name}'"
+                raise InputError(problem, where=Location(*self.node.place), expected=list_choices(known) or "none")
+        for name in known:
+            if name not in local_bytes:
+                raise InputError(
+                    f"the size of the __local parameter '{name}' is not known",
+                    where=Location(*self.node.place),
+                    expected=f"--arg {name}=local:N",
+                )
+        return self.typed([local_bytes.get(parameter.name, 0) for parameter in self.parameters])
+
     def adapted(self, arguments: Sequence[Any]) -> list[tuple[int | None, Any]]:
         """Return the arguments of the tree's parameters: arrays of its elements, numbers, the file's variables.
 

@@ -78,6 +78,14 @@ class KernelSource:
         """
         raise NotImplementedError
 
+    def declared(self, local_bytes: Mapping[str, int]) -> Program:
+        """Return the typed tree by the declaration of the kernel alone.
+
+        ``local_bytes`` are the sizes of ``__local`` parameters. Raises KernelError or InputError, with the line, for a
+        kernel that is not supported, and for a parameter whose type or size is not stated.
+        """
+        raise NotImplementedError
+
     def adapted(self, arguments: Sequence[Any]) -> Sequence[tuple[int | None, Any]]:
         """Return the arguments of the tree's parameters for those of a launch.
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.stencil import form_of
 from windtunnel.language import ir
 from windtunnel.language.infer import infer, types_of
 from windtunnel.language.parameters import parameters_of
 from windtunnel.language.parse import header, parse
-from windtunnel.language.source import KernelError, KernelSource
-from windtunnel.language.types import Type
+from windtunnel.language.source import KernelError, KernelSource, source_of
+from windtunnel.language.types import Array, Type
 
 
 class PythonSource(KernelSource):
@@ -44,6 +44,22 @@ class PythonSource(KernelSource):
         return self._typed[key]
 
 
+    def declared(self, local_bytes: Mapping[str, int]) -> ir.Program:
+        """Return the typed tree by the annotations. Raises KernelError if a parameter has none."""
+        del local_bytes
+        parameters = parameters_of(self.function)
+        for parameter in parameters:
+            if parameter.annotation is None:
+                raise KernelError(
+                    f"parameter '{parameter.name}' has no type, but the target's language needs one",
+                    where=Location(source_of(self.function).file, parameter.line, field=parameter.name),
+                    expected=f"an annotation: {parameter.name}: i32 for a number, {parameter.name}: f32[:] for an array",
+                )
+        types = {parameter.name: parameter.annotation for parameter in parameters if parameter.annotation is not None}
+        arrays = frozenset(name for name, kind in types.items() if isinstance(kind, Array))
+        return infer(parse(self.function, arrays), types)
+
+
 class TypedKernel(KernelSource):
     """A kernel that another front end has read and typed. A launch takes it in the place of a Python function."""
 
@@ -54,6 +70,11 @@ class TypedKernel(KernelSource):
     def typed(self, arguments: Sequence[Any]) -> ir.Program:
         """Return the tree."""
         del arguments
+        return self.program
+
+    def declared(self, local_bytes: Mapping[str, int]) -> ir.Program:
+        """Return the tree."""
+        del local_bytes
         return self.program
 
     def __call__(self, *_: object) -> NoReturn:
