@@ -14,6 +14,7 @@ from windtunnel.codegen.emitter import Emitter
 from windtunnel.codegen.expressions import Block
 from windtunnel.codegen.glsl import GLSL, GlslEmitter
 from windtunnel.codegen.hls import HLS, HlsEmitter
+from windtunnel.codegen.lowering import warp_line
 from windtunnel.codegen.metal import METAL
 from windtunnel.codegen.opencl import OPENCL
 from windtunnel.codegen.signature import Argument, Buffer, Bytes, GridSize, LocalBytes, Side, Signature, Value
@@ -67,6 +68,8 @@ class Emitted:
     """The kernel's parameters in the order of a launch; ``signature`` has another order."""
     shared_bytes: int = 0
     """The size of the shared arrays that the kernel declares (bytes)."""
+    warp: tuple[int, Location] | None = None
+    """The threads of a warp that the source needs, and the first line that does; None if it needs no number of them."""
     own: bool = False
     """Whether it is the kernel's own source, not a translation: compilers of C++ mangle its name."""
 
@@ -181,7 +184,10 @@ def _emit(program: ir.Program, target: str, block: Block, shared_bytes: int) -> 
     parameters = tuple(parameter.name for parameter in program.parameters)
     shared = [array for array in program.declared.values() if array.space == "shared"]
     size = sum(math.prod(array.shape) * array.element.dtype.itemsize for array in shared)
-    return Emitted(source, emitter.signature, tuple(tokens.options), parameters, size)
+    line = warp_line(program)
+    place = None if line is None else Location(*program.place_of(line), program.column_of(line))
+    warp = None if program.warp is None or place is None else (program.warp, place)
+    return Emitted(source, emitter.signature, tuple(tokens.options), parameters, size, warp)
 
 
 def _checked_block(form: StencilForm | None, block: Block | None) -> Block:

@@ -75,6 +75,8 @@ class Emitter(ExpressionEmitter):
             yield from (f"// {line.rstrip()}".rstrip().rstrip("\\") for line in doc.splitlines())
             yield "//"
         yield f"// Written by Windtunnel from the kernel '{self.program.name}': {self.tokens.title}."
+        if self.program.warp is not None and self.facts.has_warps:
+            yield f"// It is written for warps of {self.program.warp} threads."
         if self.tokens.options:
             yield f"// Compile with {' '.join(self.tokens.options)}: {self.tokens.option_note}"
         elif self.tokens.option_note:

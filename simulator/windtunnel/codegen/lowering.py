@@ -31,6 +31,17 @@ def lower(program: ir.Program) -> None:
         _Rewriter(narrow).statement(statement)
 
 
+def warp_line(program: ir.Program) -> int | None:
+    """Return the first line at which threads of a warp exchange values or wait for each other; None if there is none."""
+    for statement in ir.walk(program.body):
+        if isinstance(statement, ir.Barrier) and statement.scope == "warp":
+            return statement.line
+        for e in ir.expressions(statement):
+            if isinstance(e, ir.Warp) and e.op != "warp_size":
+                return e.line
+    return None
+
+
 def _kept(body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
     """Return the statements that are emitted."""
     made: list[ir.Stmt] = []

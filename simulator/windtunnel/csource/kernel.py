@@ -16,14 +16,17 @@ from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
 from windtunnel.csource.memory import Facts, member_name, stored
 from windtunnel.csource.opencl import OpenCL
+from windtunnel.csource.own import own_text
 from windtunnel.csource.places import operands
 from windtunnel.csource.values import Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir, types
 from windtunnel.language import types as kinds
-from windtunnel.language.source import KernelSource
+from windtunnel.language.source import KernelSource, OwnText
 
 BENIGN = re.compile(r"//\s*windtunnel:\s*benign\b")
 """The comment of a line whose accesses may race."""
+SUFFIXES = (".cu", ".cl", ".cuh", ".cpp", ".c")
+"""The ends of the names of files with kernels in C; those of ``.cl`` are in OpenCL C."""
 _PASSES = 24
 """Passes until what pointers point into no longer changes."""
 
@@ -151,6 +154,7 @@ class Translator(OpenCL):
         program = CProgram(
             node.name, self.unit.file, self.line(node), "", ordered, [*declared.values(), *self.body], (),
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
+            warp=None if self.unit.opencl else 32,
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
@@ -225,10 +229,12 @@ class CFunction(KernelSource):
     Args:
         module: The file's kernels, which share its variables.
         node: The kernel's declaration.
+        instance: The name of an instance of a template, such as ``scale<float>``.
     """
 
-    def __init__(self, module: CModule, node: Node) -> None:
+    def __init__(self, module: CModule, node: Node, instance: str | None = None) -> None:
         self.module, self.node = module, node
+        self._qualified = instance or _qualified(node)
         self.name = self.__name__ = self.__qualname__ = node.name
         self.__doc__ = None
         self._programs: dict[Any, CProgram] = {}
@@ -259,12 +265,7 @@ class CFunction(KernelSource):
         Dynamic shared memory is a shared array without a size. Raises InputError for what is not supported.
         """
         stated = self.parameters
-        if len(arguments) != len(stated):
-            raise InputError(
-                f"{len(arguments)} arguments for kernel '{self.name}'",
-                where=Location(*self.node.place),
-                expected=f"{len(stated)}: {', '.join(p.name for p in stated)}",
-            )
+        self._check_count(arguments)
         pairs = zip(arguments, stated, strict=True)
         sizes = {parameter.name: _bytes_of(given, parameter) for given, parameter in pairs if parameter.space == "local"}
         key = tuple(sizes.values())
@@ -283,6 +284,15 @@ class CFunction(KernelSource):
             self._programs[key] = program
             self.module.prepare(translator)
         return program
+
+    def _check_count(self, arguments: Sequence[Any]) -> None:
+        stated = self.parameters
+        if len(arguments) != len(stated):
+            raise InputError(
+                f"{len(arguments)} arguments for kernel '{self.name}'",
+                where=Location(*self.node.place),
+                expected=f"{len(stated)}: {', '.join(p.name for p in stated)}",
+            )
 
     def declared(self, local_bytes: Mapping[str, int]) -> CProgram:
         """Return the typed tree. Raises InputError for what is not supported, and without the size of ``__local``."""
@@ -322,6 +332,32 @@ class CFunction(KernelSource):
         made += [(None, self.module.variable(p.name, program.arrays[p.name].element.dtype)) for p in parameters]
         return made
 
+    def own_text(self, target: str) -> OwnText | None:
+        """Return the kernel's own source for CUDA, or for OpenCL, if it is written for it; None for other targets.
+
+        A struct with pointers is passed as its members, which only the tree takes.
+        """
+        opencl = self.module.unit.opencl
+        if target != ("opencl" if opencl else "cuda") or any("." in parameter.name for parameter in self.parameters):
+            return None
+        stated = [(parameter.name, parameter.type, parameter.space) for parameter in self.parameters]
+        return own_text(self.module.unit, self._qualified, stated, self.module.defines, self.module.include)
+
+    def own_arguments(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return what the kernel's own source takes: buffers (None for null), numbers, bytes of structs, sizes."""
+        self._check_count(arguments)
+        made: list[Any] = []
+        for given, parameter in zip(arguments, self.parameters, strict=True):
+            if parameter.space == "local":
+                made.append(_bytes_of(given, parameter))
+            elif parameter.space:
+                null = isinstance(given, (int, np.integer)) and int(given) == 0
+                made.append(None if null else self._viewed(given, np.dtype(np.uint8), parameter))
+            else:
+                numbers = _numbers(given, parameter)
+                made.append(numbers[0] if isinstance(parameter.type, Number) else _packed(numbers, parameter.type))
+        return made
+
     def _viewed(self, given: Any, dtype: np.dtype[Any], parameter: KernelParameter) -> Any:
         if not isinstance(given, np.ndarray):
             if hasattr(given, "memory"):
@@ -358,6 +394,24 @@ def _numbers(given: Any, parameter: KernelParameter) -> list[Any]:
             raise InputError(f"the argument '{parameter.name}' is a buffer", expected="a number")
         return [_cast(given, leaf) for _, leaf in leaves]
     return [data[at : at + leaf.bits // 8].view(leaf.dtype)[0] for at, leaf in leaves]
+
+
+def _packed(numbers: Sequence[Any], kind: CType) -> np.ndarray:
+    """Return the bytes of a struct or a vector."""
+    data = np.zeros(kind.size, np.uint8)
+    for number, (offset, leaf) in zip(numbers, kind.leaves, strict=True):
+        value = np.array([number], stored(leaf).dtype).view(np.uint8)
+        data[offset : offset + len(value)] = value
+    return data
+
+
+def _qualified(node: Node) -> str:
+    """Return a function's name with those of the namespaces that it stands in."""
+    names, at = [node.name], node.cursor.semantic_parent
+    while at is not None and at.kind.name == "NAMESPACE":
+        names += [at.spelling] if at.spelling else []
+        at = at.semantic_parent
+    return "::".join(reversed(names))
 
 
 def _cast(given: Any, kind: types.Scalar) -> Any:
@@ -405,6 +459,7 @@ class CModule:
         instance: str | None = None,
     ) -> None:
         self.unit = Unit(str(file), defines, include, text, instance)
+        self.defines, self.include = tuple(defines), tuple(include)
         self._memory: dict[str, np.ndarray] = {}
         self.kernels: dict[str, CFunction] = {}
         self.templates: list[str] = []
@@ -418,7 +473,7 @@ class CModule:
             elif node.kind == "FUNCTION_TEMPLATE" and node.has("CUDAGLOBAL_ATTR"):
                 self.templates.append(node.name)
         for name, node in self.unit.named_instances():
-            self.kernels[name] = CFunction(self, node)
+            self.kernels[name] = CFunction(self, node, name)
         # An instance may go by the template's name if there is no other.
         for name in self.templates:
             instances = [one for one in self.kernels if one.startswith(f"{name}<")]
@@ -463,6 +518,11 @@ class CModule:
         """Return the memory of a variable of the file, as an array."""
         memory = self._memory[name]
         return memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def instance_of(name: str | None) -> str | None:
+    """Return the instance of a template that a kernel's name asks for, without blanks; None for a plain name."""
+    return "".join(name.split()) if name is not None and "<" in name else None
 
 
 def _has_pointers(kind: CType) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from windtunnel.csource import build
-from windtunnel.csource.clang import Node, Unit
+from windtunnel.csource.clang import PRELUDE, Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
 from windtunnel.csource.values import (
     NULL,
@@ -34,6 +34,9 @@ from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
+
+
+_PRELUDE = str(PRELUDE)
 
 
 @dataclass
@@ -90,6 +93,8 @@ class Memory:
         self.names: set[str] = set()
         self._numbers: dict[str, int] = {}
         self.statics: dict[int, Obj] = {}
+        self.called_at: list[int] = []
+        """The lines of the calls of the functions that are being translated."""
         self.frame = Frame("")
 
     # Lines, names, statements.
@@ -97,6 +102,8 @@ class Memory:
     def line(self, node: Node) -> int:
         """Return the number that stands for a node's file, line and column in the tree."""
         place = node.place
+        if self.called_at and place[0].startswith(_PRELUDE):
+            return self.called_at[-1]  # of our own headers, the line that calls them
         number = self._lines.get(place)
         if number is None:
             number = self._lines[place] = len(self.places)

@@ -369,6 +369,8 @@ class Program:
     """The arrays that a stencil accesses through its position; set by inference."""
     helpers: Sequence[Helper] = ()
     """The functions whose calls were inlined."""
+    warp: int | None = None
+    """The threads of a warp that the source is written for; None if it asks for their number."""
 
     @property
     def _sources(self) -> list[tuple[int, Sequence[str]]]:

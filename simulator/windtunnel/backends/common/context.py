@@ -28,7 +28,7 @@ from windtunnel.core.errors import (
     UnsupportedOperationError,
     caller,
 )
-from windtunnel.language.source import by_thread
+from windtunnel.language.source import KernelError, by_thread
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.interface import DeviceInfo, Dims, MemoryKind
 from windtunnel.runtime.kernels import Kernel
@@ -373,12 +373,25 @@ class RealContext(Generic[Q, M]):
         if launch_mismatch is not None:
             raise self.error(LaunchError, operation, launch_mismatch, "configuration")
         emitted = function.texts.emitted(arguments, block, shared)
+        self._check_warp(function, emitted)
         kernel = function.built.get(id(emitted))
         if kernel is None:
             with self.driving(operation):
                 kernel = function.built[id(emitted)] = self.driver.build(emitted)
             self._building_s += time.perf_counter() - began_s
         return kernel, emitted
+
+    def _check_warp(self, function: RealFunction, emitted: Emitted) -> None:
+        """Raise KernelError if a kernel is written for warps of another size than this device has."""
+        if emitted.warp is None or emitted.warp[0] == self.info.limits.warp:
+            return
+        threads, where = emitted.warp
+        raise KernelError(
+            f"'{function.name}' is written for warps of {threads} threads, and {self.info.name} executes "
+            f"{self.info.limits.warp} together",
+            where=where,
+            expected="shared memory and a barrier of the block",
+        )
 
     def refuse_array_kernel(self, function: RealFunction) -> NoReturn:
         """Raise UnsupportedOperationError for a kernel over whole arrays, which is not device code."""
@@ -412,7 +425,7 @@ class RealContext(Generic[Q, M]):
         if given is None or hasattr(given, "memory"):
             return None if given is None else given.memory.handle
         # Such a variable lives as long as the device is open, and begins with the value that the file gives it.
-        key = (given.__array_interface__["data"][0], given.nbytes)
+        key = (given.__array_interface__["data"][0] if given.nbytes else 0, given.nbytes)
         if key not in self._variables:
             with self.driving("allocate a variable of the file", DeviceOutOfMemory):
                 handle = self.driver.allocate(max(given.nbytes, _EMPTY_BYTES), "device")
