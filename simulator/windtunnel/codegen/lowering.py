@@ -29,6 +29,8 @@ def lower(program: ir.Program) -> None:
         program.variables[name] = I32
     for statement in ir.walk(program.body):
         _Rewriter(narrow).statement(statement)
+    if program.temporaries:
+        program.body = _Temporaries(program).without(program.body)
 
 
 def warp_line(program: ir.Program) -> int | None:
@@ -231,3 +233,91 @@ def _literal(e: ir.Literal, kind: Scalar) -> ir.Literal:
 
 def _converted(e: ir.Expr, to: Scalar) -> ir.Expr:
     return e if e.type == to else ir.Convert(e.line, to, e, type=to)
+
+
+class _Temporaries:
+    """Puts the values of temporary variables where they are used, if the next statement does so once."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self.program = program
+        self.uses: dict[str, int] = {}
+        self.assigned: dict[str, int] = {}
+        for statement in ir.walk(program.body):
+            if isinstance(statement, ir.Assign):
+                self.assigned[statement.name] = self.assigned.get(statement.name, 0) + 1
+            for e in ir.expressions(statement):
+                if isinstance(e, ir.Variable):
+                    self.uses[e.name] = self.uses.get(e.name, 0) + 1
+
+    def without(self, body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
+        """Return the statements of a block."""
+        made: list[ir.Stmt] = []
+        for statement in reversed(body):
+            if isinstance(statement, ir.If):
+                statement.body, statement.orelse = self.without(statement.body), self.without(statement.orelse)
+            elif isinstance(statement, (ir.While, ir.For)):
+                statement.body = self.without(statement.body)
+            elif isinstance(statement, ir.Assign) and statement.name in self.program.temporaries:
+                used = self.uses.get(statement.name, 0)
+                if not used:
+                    made += self._effect(statement)
+                    continue
+                if used == 1 and self.assigned[statement.name] == 1 and made and self._moved(statement, made[-1]):
+                    self.program.variables.pop(statement.name)
+                    continue
+            made.append(statement)
+        return made[::-1]
+
+    def _effect(self, statement: ir.Assign) -> list[ir.Stmt]:
+        """Return what is left of an assignment whose value nobody uses."""
+        self.assigned[statement.name] -= 1
+        if not self.assigned[statement.name]:
+            self.program.variables.pop(statement.name)
+        value = statement.value
+        # Conversions of an atomic operation's result have no effect.
+        while isinstance(value, ir.Convert) or (isinstance(value, ir.Call) and value.op.startswith("bits.as_")):
+            value = value.operand if isinstance(value, ir.Convert) else value.arguments[0]
+        if _acts(value):
+            return [ir.ExpressionStatement(statement.line, value)]
+        for e in ir.inside(value):
+            if isinstance(e, ir.Variable):
+                self.uses[e.name] -= 1
+        return []
+
+    def _moved(self, statement: ir.Assign, follows: ir.Stmt) -> bool:
+        """Put the value into the next statement, if that evaluates it once; return whether it did."""
+        if not isinstance(follows, (ir.Assign, ir.Store, ir.ExpressionStatement, ir.If)):
+            return False
+        value = statement.value
+        if any(_acts(e) for e in (value, *_direct(follows))) and (_acts(value) or _reads(value)):
+            return False
+        kind = self.program.variables[statement.name]
+        return _replaced(follows, statement.name, _converted(value, kind))
+
+
+def _acts(e: ir.Expr) -> bool:
+    return any(isinstance(one, (ir.Atomic, ir.Warp)) for one in ir.inside(e))
+
+
+def _reads(e: ir.Expr) -> bool:
+    return any(isinstance(one, ir.Load) for one in ir.inside(e))
+
+
+def _replaced(holder: ir.Stmt | ir.Expr, name: str, value: ir.Expr) -> bool:
+    """Replace a variable in the expressions of a statement by a value; return whether it is there."""
+    for field, held in vars(holder).items():
+        if isinstance(held, ir.Variable) and held.name == name:
+            setattr(holder, field, value)
+            return True
+        if isinstance(held, ir.Expr) and _replaced(held, name, value):
+            return True
+        if isinstance(held, (list, tuple)):
+            items = list(held)
+            for number, item in enumerate(items):
+                if isinstance(item, ir.Variable) and item.name == name:
+                    items[number] = value
+                    setattr(holder, field, items)
+                    return True
+                if isinstance(item, ir.Expr) and _replaced(item, name, value):
+                    return True
+    return False

@@ -154,7 +154,7 @@ class Translator(OpenCL):
         program = CProgram(
             node.name, self.unit.file, self.line(node), "", ordered, [*declared.values(), *self.body], (),
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
-            warp=None if self.unit.opencl else 32,
+            temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32,
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program

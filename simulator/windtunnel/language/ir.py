@@ -7,7 +7,7 @@ are inlined, and chained comparisons and augmented assignments are expanded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -369,6 +369,8 @@ class Program:
     """The arrays that a stencil accesses through its position; set by inference."""
     helpers: Sequence[Helper] = ()
     """The functions whose calls were inlined."""
+    temporaries: Collection[str] = ()
+    """The variables that a front end made to hold the values of expressions."""
     warp: int | None = None
     """The threads of a warp that the source is written for; None if it asks for their number."""
 
