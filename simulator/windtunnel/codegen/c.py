@@ -269,6 +269,8 @@ class CEmitter(Emitter):
     def directed(self, mode: str, value: Piece, line: int) -> Piece:
         """Return an f64 as an f32, rounded in a direction."""
         name = self.tokens.directed.get(mode)
+        if name is None and "nextafter" in self.tokens.more_functions:
+            name = self.need(f"f32_{mode}")
         if name is None:
             self.refuse(line, f"{self.tokens.short_title or self.tokens.title} rounds to nearest only", "f32(...)")
         return self.function(name, value)
@@ -389,11 +391,15 @@ class CEmitter(Emitter):
         if "%v" in statement.form:
             self.refuse(statement.line, "vectors in the format of printf", "one number after another")
         numbers = iter(statement.numbers)
-        values = [
-            self.expression(next(numbers)).text if text is None else c_string(text) for text in statement.texts
-        ]
+        values = [c_string(text) if text is not None else self._printed(next(numbers)) for text in statement.texts]
         self.prints = True
         self.put(self.tokens.prints.format(form=c_string(statement.form), values="".join(f", {v}" for v in values)))
+
+    def _printed(self, e: ir.Expr) -> str:
+        """Return an argument of ``printf``, in its own type: a built-in index may be of another one."""
+        piece = self.expression(e)
+        assert e.type is not None  # noqa: S101  the tree is typed
+        return piece.text if isinstance(e, (ir.Literal, ir.Variable)) else self.cast(e.type, piece).text
 
     # Helper functions.
 

@@ -6,11 +6,12 @@ undefined has the emulator's numbers: a quotient by zero is 0, a float out of ra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
 from windtunnel.codegen.text import PRIMARY, Piece
-from windtunnel.language.types import F32, SCALARS, U32, U64, Scalar
+from windtunnel.language.types import F32, F64, SCALARS, U32, U64, Scalar
 
 TESTS = ("isnan", "isinf", "isfinite", "isnormal", "signbit")
 """The functions that test a float."""
@@ -43,6 +44,8 @@ def helper_text(dialect: Dialect, helper: str, name: str, words: str) -> str | N
     op, _, rest = helper.partition("_")
     if op in ("quotient", "remainder", "high"):
         return _TEXTS[op](dialect, name, words, SCALARS[rest])
+    if op == "f32":
+        return _directed(dialect, name, words, rest)
     if op in ("add", "sub") and rest.startswith("sat_"):
         return _saturating(dialect, name, words, SCALARS[rest.removeprefix("sat_")], "+" if op == "add" else "-")
     if op in ("saturated", "limited"):
@@ -152,6 +155,21 @@ def _high(dialect: Dialect, name: str, words: str, kind: Scalar) -> str:
         zero = dialect.literal(0, kind).text
         lines += [f"    if (a < {zero}) top -= y;", f"    if (b < {zero}) top -= x;"]
     return "\n".join((*lines, f"    return {dialect.cast(kind, Piece('top', PRIMARY)).text};", "}"))
+
+
+def _directed(dialect: Dialect, name: str, words: str, mode: str) -> str:
+    f32, f64, zero = dialect.value_type(F32), dialect.value_type(F64), dialect.literal(0.0, F64).text
+    target = dialect.literal({"rz": 0.0, "ru": math.inf, "rd": -math.inf}[mode], F32).text
+    beyond = {
+        "rz": f"(back < {zero} ? -back : back) > (x < {zero} ? -x : x)", "ru": "back < x", "rd": "back > x",
+    }[mode]  # fmt: skip
+    return "\n".join((
+        _head(dialect, words, F32, name, {"x": F64}),
+        f"    const {f32} near = {dialect.cast(F32, Piece('x', PRIMARY)).text};",
+        f"    const {f64} back = near;",
+        f"    return {beyond} ? nextafterf(near, {target}) : near;",
+        "}",
+    ))  # fmt: skip
 
 
 def _tested(dialect: Dialect, name: str, words: str, test: str, kind: Scalar) -> str:

@@ -107,10 +107,16 @@ HIP = replace(
     options=("-ffp-contract=off",),
     types={**CUDA.types, "bf16": "hip_bfloat16"},
     tf32_half=("0xfffu + ((b >> 13) & 1u)", "to even"),
-    helpers={**CUDA.helpers, "round_bf16": "$fn$ float $name$(float x) {\n    return float(hip_bfloat16(x));\n}"},
+    helpers={
+        **CUDA.helpers,
+        "round_bf16": "$fn$ float $name$(float x) {\n    return float(hip_bfloat16(x));\n}",
+        "bits_bf16": "$fn$ unsigned short $name$(float x) {\n    return hip_bfloat16(x).data;\n}",
+        "from_bits_bf16": "$fn$ float $name$(unsigned short x) {\n    return __uint_as_float((unsigned int)x << 16);\n}",
+    },
     headers=("hip/hip_runtime.h",),
     feature_headers={"grid": "hip/hip_cooperative_groups.h", "f16": "hip/hip_fp16.h", "bf16": "hip/hip_bfloat16.h"},
     prologue=("#pragma clang fp contract(off)",),
+    directed={},  # HIP's functions of these names round to nearest
     trap="__builtin_trap();",
     active=None,
     loads={**CUDA.loads, "bf16": "float({element})"},

@@ -236,7 +236,10 @@ def _converted(e: ir.Expr, to: Scalar) -> ir.Expr:
 
 
 class _Temporaries:
-    """Puts the values of temporary variables where they are used, if the next statement does so once."""
+    """Puts the values of temporary variables where they are used, if the next statement does so once.
+
+    Variables that nothing reads are left out.
+    """
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
@@ -257,12 +260,13 @@ class _Temporaries:
                 statement.body, statement.orelse = self.without(statement.body), self.without(statement.orelse)
             elif isinstance(statement, (ir.While, ir.For)):
                 statement.body = self.without(statement.body)
-            elif isinstance(statement, ir.Assign) and statement.name in self.program.temporaries:
+            elif isinstance(statement, ir.Assign) and statement.name in self.program.variables:
                 used = self.uses.get(statement.name, 0)
                 if not used:
                     made += self._effect(statement)
                     continue
-                if used == 1 and self.assigned[statement.name] == 1 and made and self._moved(statement, made[-1]):
+                once = used == 1 and self.assigned[statement.name] == 1 and statement.name in self.program.temporaries
+                if once and made and self._moved(statement, made[-1]):
                     self.program.variables.pop(statement.name)
                     continue
             made.append(statement)

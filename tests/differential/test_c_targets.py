@@ -1,0 +1,170 @@
+"""Kernels in C on every target and back end: refused at a line of their own, or the emulator's numbers.
+
+The kernels are those of `tests/corpus/cuda_c` without a mistake, and of `tests/corpus/opencl_c.py`. All are written for
+all targets; a sample is compiled and run here, and all of them by ``python -m tests.differential.test_c_targets``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.corpus.cuda_c import test_verdicts as cuda_c
+from tests.corpus.opencl_c import CASES as OPENCL_C
+from tests.corpus.opencl_c import LocalBytes
+from tests.differential import transpiled_kernels as runners
+
+import windtunnel
+from windtunnel.backends.cuda import context as cupy_context
+from windtunnel.codegen import TARGETS, Emitted, transpile
+from windtunnel.core.errors import InputError
+from windtunnel.library.devices import open_real_device
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel.runtime.kernels import Kernel
+
+FOLDER = Path(tempfile.mkdtemp())
+CUDA_C = {case["case"]: case for case in cuda_c.CASES if case["truth"] == "clean"}
+CASES = (*CUDA_C, *(case.name for case in OPENCL_C))
+F64 = ("dot_grid_stride_atomic", "dynamic_shared_two_arrays", "floats_as_in_c", "mandelbrot", "math_functions",
+       "prints_and_asserts", "lng", "dbl")  # fmt: skip
+FENCES = ("grid_barrier_by_atomics", "handover_by_flag", "lock_by_cas", "ticket_lock")
+WARPS = ("cooperative_groups_tile", "reduce_shuffle", "warp_votes", "syncwarp_last_warp")
+REFUSED: Mapping[str, Mapping[str, str]] = {
+    "cuda": {},
+    "hip": {},
+    "opencl": {},
+    "metal": {**dict.fromkeys(F64, "has no f64"), "atomics_and_scopes": "has no atomic operations on u64"},
+    "wgsl": {
+        **dict.fromkeys(F64, "has no f64"), **dict.fromkeys(FENCES, "has no fence without a barrier"),
+        **dict.fromkeys(("atomics_and_scopes", "collatz_while", "integers_as_in_c", "memcpy_async_waits"), "has no u64"),
+        **dict.fromkeys(("bytes_and_bits", "last_block_sum", "conv", "struct"), "has no u8"), "local": "has no u64",
+        **dict.fromkeys(("half_intrinsics", "shared_struct", "gstruct"), "has no u16"),
+        **dict.fromkeys(("pointer_arithmetic", "ints", "awg", "ptr", "lng"), "has no i64"), "ch": "has no i8",
+        "tern": "has no i16", "syncwarp_last_warp": "has no barrier of a warp",
+    },
+    "glsl": {
+        "floats_as_in_c": "rounds to nearest only", "math_functions": "has no erf", "prints_and_asserts": "has no printf",
+    },
+    "fpga": dict.fromkeys(WARPS, "has no warps"),
+}  # fmt: skip
+"""What each target refuses, and the words of it; all others are written."""
+COMPILED = (
+    "histogram_shared", "structs_and_references", "half_intrinsics", "atomics_and_scopes", "warp_votes",
+    "floats_as_in_c", "prints_and_asserts", "swz", "conv", "math",
+)  # fmt: skip
+SAMPLE: Mapping[str, tuple[str, ...]] = {
+    # Translated, and two whose own source PoCL compiles: with local memory, and with the number of axes.
+    "opencl:0": ("dynamic_shared_two_arrays", "constant_and_device_variables", "prints_and_asserts", "local", "dim2"),
+    "vulkan:0": ("histogram_shared", "integers_as_in_c", "half_intrinsics", "struct"),
+    "wgpu:0": ("histogram_shared", "switch_lambda_loop", "swz"),
+    "cpu:0": ("scan_hillis_steele", "pointer_arithmetic", "atomics_and_scopes", "gstruct"),
+}
+NEAR = ("math_functions", "floats_as_in_c", "math", "geo", "dbl")
+"""Whose last bits are those of the functions of a target, or of its contraction."""
+FEW_ULP = {"rtol": 2e-5, "atol": 1e-6, "equal_nan": True}
+
+
+HOST = SimpleNamespace(to_device=lambda array: array, empty=lambda count, dtype: np.zeros(count, dtype))
+"""A device that only makes arrays."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel and its launch: ``arguments`` are arrays, numbers, and ints for ``__local`` memory."""
+
+    kernel: Kernel
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    arguments: list[Any]
+    shared: int
+    file: str
+
+
+@cache
+def launch_of(name: str) -> Launch:
+    if name in CUDA_C:
+        case = CUDA_C[name]
+        file = cuda_c.HERE / case["file"]
+        arrays = [cuda_c.argument(HOST, spec) for spec in case["arguments"].values()]
+        kernel = getattr(windtunnel.load(file), case["kernel"])
+        return Launch(kernel, tuple(case["grid"]), tuple(case["block"]), arrays, case["shared_bytes"], str(file))
+    (case,) = (one for one in OPENCL_C if one.name == name)
+    path = FOLDER / f"{name}.cl"
+    path.write_text(case.source)
+    module = windtunnel.load(path)
+    grid = tuple(items // side for items, side in zip(case.items, case.group, strict=True))
+    arguments = [one.size if isinstance(one, LocalBytes) else one for one in case.arguments]
+    return Launch(getattr(module, dir(module)[0]), grid, case.group, arguments, 0, str(path))
+
+
+def emitted(name: str, target: str) -> Emitted:
+    launch = launch_of(name)
+    source: Any = launch.kernel.function
+    stated = zip(source.parameters, launch.arguments, strict=True)
+    local = {parameter.name: given for parameter, given in stated if parameter.space == "local"}
+    x, y, z = (*launch.block, 1, 1)[:3]
+    return transpile(launch.kernel, target, (x, y, z), shared_bytes=launch.shared, local_bytes=local)
+
+
+def run(name: str, device: Accelerator) -> list[np.ndarray]:
+    """What the arrays hold after a launch on an open device."""
+    launch = launch_of(name)
+    given = [device.to_device(one) if isinstance(one, np.ndarray) else one for one in launch.arguments]
+    device.launch(launch.kernel, launch.grid, launch.block, *given, shared_bytes=launch.shared)
+    return [device.to_host(one) for one in given if hasattr(one, "memory")]
+
+
+@cache
+def emulated(name: str) -> list[np.ndarray]:
+    with windtunnel.device("h200-sxm-141gb") as device:
+        return run(name, device)
+
+
+def check(name: str, found: list[np.ndarray]) -> None:
+    for number, (array, wanted) in enumerate(zip(found, emulated(name), strict=True)):
+        near = name in NEAR and array.dtype.kind == "f" and np.allclose(array, wanted, **FEW_ULP)
+        equal = np.array_equal(array, wanted, equal_nan=array.dtype.kind == "f")
+        assert near or equal, f"array {number}: {np.flatnonzero(array != wanted).size} of {array.size} differ"
+
+
+def test_kernels_are_written_for_targets_or_refused_at_their_own_lines() -> None:
+    """Each kernel for the targets that refuse it and for every third of the others, all for every one of them."""
+
+    def check_one(name: str) -> None:
+        some = TARGETS[CASES.index(name) % 3 :: 3]
+        for target in (one for one in TARGETS if one in some or name in REFUSED[one]):
+            reason = REFUSED[target].get(name)
+            if reason is None:
+                assert "Written by Windtunnel from the kernel" in emitted(name, target).source
+                continue
+            with pytest.raises(InputError, match=re.escape(reason)) as caught:
+                emitted(name, target)
+            where = caught.value.where
+            assert (where.file, (where.line or 0) > 0, (where.column or 0) > 0) == (launch_of(name).file, True, True)
+
+    runners.for_each(CASES, check_one)
+    assert {name for names in REFUSED.values() for name in names} <= set(CASES)
+
+
+@pytest.mark.parametrize("target", ["cuda", "hip", "metal", "opencl"])
+def test_a_real_compiler_takes_what_is_written(target: str) -> None:
+    def check_one(name: str) -> None:
+        found = runners.complaints(target, emitted(name, target))
+        assert not found, found
+
+    runners.for_each([name for name in COMPILED if name not in REFUSED[target]], check_one)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_back_end_gives_the_emulator_s_numbers(name: str) -> None:
+    with open_real_device(name) as device:
+        runners.for_each(SAMPLE[name], lambda case: check(case, run(case, device)))
