@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,12 +18,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.backends.fake_compilers import nvrtc
+from tests.backends.fake_cupy import FakeCupy
 from tests.corpus.cuda_c import test_verdicts as cuda_c
 from tests.corpus.opencl_c import CASES as OPENCL_C
 from tests.corpus.opencl_c import LocalBytes
 from tests.differential import transpiled_kernels as runners
 
 import windtunnel
+from windtunnel.app import transpile as app
 from windtunnel.backends.cuda import context as cupy_context
 from windtunnel.codegen import TARGETS, Emitted, transpile
 from windtunnel.core.errors import InputError
@@ -37,6 +40,8 @@ CASES = (*CUDA_C, *(case.name for case in OPENCL_C))
 F64 = ("dot_grid_stride_atomic", "dynamic_shared_two_arrays", "floats_as_in_c", "mandelbrot", "math_functions",
        "prints_and_asserts", "lng", "dbl")  # fmt: skip
 FENCES = ("grid_barrier_by_atomics", "handover_by_flag", "lock_by_cas", "ticket_lock")
+WAITING = FENCES[:1]
+"""Threads of several blocks wait for each other, which no real device promises to end."""
 WARPS = ("cooperative_groups_tile", "reduce_shuffle", "warp_votes", "syncwarp_last_warp")
 REFUSED: Mapping[str, Mapping[str, str]] = {
     "cuda": {},
@@ -168,3 +173,105 @@ def test_a_real_compiler_takes_what_is_written(target: str) -> None:
 def test_a_back_end_gives_the_emulator_s_numbers(name: str) -> None:
     with open_real_device(name) as device:
         runners.for_each(SAMPLE[name], lambda case: check(case, run(case, device)))
+
+
+def test_cuda_s_driver_compiles_a_kernel_s_own_source_without_what_runs_on_the_host(tmp_path: Path) -> None:
+    """By NVRTC, and run by the stand-in for CuPy. All of the corpus is compiled for an H100."""
+    cupy = FakeCupy()
+    with Accelerator(cupy_context.open_context(cupy, "cuda", 0)) as device:
+        runners.for_each(("histogram_shared",), lambda name: check(name, run(name, device)))
+        source = tmp_path / "host.cu"
+        source.write_text(
+            "#include <cstdio>\n#include <vector>\n"
+            "struct Pair { float a; int b; };\n"
+            "static int on_the_host() { std::vector<int> v(3); return (int)v.size(); }\n"
+            "__global__ void fill(float *x, Pair p, const int *left) { if (!left) x[threadIdx.x] = p.a + p.b; }\n"
+            'int main() { printf("%d", on_the_host()); fill<<<1, 1>>>(0, {}, 0); return 0; }\n'
+        )
+        x = device.empty(4, np.float32)
+        device.launch(windtunnel.load(source).fill, 1, 4, x, [0.5, 2], 0)
+        assert device.to_host(x).tolist() == [2.5] * 4
+
+
+def test_nvrtc_compiles_kernels_by_their_own_source() -> None:
+    def check_one(name: str) -> None:
+        own = launch_of(name).kernel.function.own_text("cuda")  # type: ignore[attr-defined]
+        headers = tuple(runners.nvrtc_headers())
+        code, said, names = nvrtc(own.text, (*own.options, *headers, "-arch=sm_90"), (own.name,))
+        assert code and not said and own.name in names[own.name], said
+
+    runners.for_each(("templates_instantiated", "half_intrinsics", "cooperative_groups_tile"), check_one)
+
+
+def test_a_device_with_warps_of_another_size_refuses_kernels_for_32_threads_at_their_line() -> None:
+    with open_real_device("vulkan:0") as device, pytest.raises(InputError, match="for warps of 32 threads") as caught:
+        run("reduce_shuffle", device)
+    assert (caught.value.where.file, caught.value.where.line) == (launch_of("reduce_shuffle").file, 4)
+
+
+def test_structs_null_pointers_and_variables_of_the_file_reach_a_device(tmp_path: Path) -> None:
+    source = tmp_path / "own.cu"
+    source.write_text(
+        "struct Pair { float a; int b; };\n__device__ int calls = 5;\n"
+        "__global__ void fill(float *x, Pair p, const int *left) {\n"
+        "    if (threadIdx.x == 0) atomicAdd(&calls, 1);\n    __syncthreads();\n"
+        "    x[threadIdx.x] = p.a + p.b + calls;\n}\n"
+    )
+    for opened in (windtunnel.device("l4"), open_real_device("cpu:0")):
+        fill = windtunnel.load(source).fill
+        with opened as device:
+            x = device.empty(4, np.float32)
+            for number in range(2):
+                device.launch(fill, 1, 4, x, [0.5, 2], 0)
+                assert device.to_host(x).tolist() == [8.5 + number] * 4, device.info.name
+            with pytest.raises(InputError, match="2 arguments for kernel 'fill'"):
+                device.launch(fill, 1, 4, x, 1)
+
+
+def test_transpile_takes_a_kernel_of_a_file_in_c_by_its_name(tmp_path: Path) -> None:
+    source = tmp_path / "two.cu"
+    source.write_text(
+        "template <typename T> __global__ void scale(T *x) { x[threadIdx.x] *= FACTOR; }\n"
+        "template __global__ void scale<float>(float *);\n__global__ void other(int *x) { *x = 1; }\n"
+    )
+    text = app.transpile(app.TranspileRequest(f"{source}:other", "opencl", defines=["FACTOR=2"])).source
+    assert "__kernel void other(__global int *x) {" in text
+    text = app.transpile(app.TranspileRequest(f"{source}:scale< float >", "wgsl", defines=["FACTOR=2"])).source
+    assert "fn scale(" in text
+    for wrong, request in {
+        "no kernel 'othr'.*did you mean 'other'": app.TranspileRequest(f"{source}:othr", "hip", defines=["FACTOR=2"]),
+        "undeclared identifier 'FACTOR'": app.TranspileRequest(f"{source}:other", "hip"),
+        "2 kernels|several": app.TranspileRequest(str(source), "hip", defines=["FACTOR=2"]),
+        "-D for a kernel that is not in C": app.TranspileRequest(f"{runners.KERNELS}:saxpy", "hip", defines=["A"]),
+        "the size of the __local parameter 't'": app.TranspileRequest(launch_of("local").file, "hip"),
+        "'x' is no __local parameter": app.TranspileRequest(f"{source}:other", "hip", defines=["FACTOR=2"],
+                                                            arguments={"x": "local:4"}),
+    }.items():  # fmt: skip
+        with pytest.raises(InputError, match=wrong):
+            app.transpile(request)
+
+
+def test_dynamic_shared_memory_gets_its_size_where_a_target_states_it() -> None:
+    assert "__local uint raw[96];" in emitted("dynamic_shared_two_arrays", "opencl").source
+    assert "extern __shared__ unsigned int raw[];" in emitted("dynamic_shared_two_arrays", "cuda").source
+
+
+def numbers_on(name: str) -> None:
+    """Run all kernels on a back end, and print which differ or are refused, and why."""
+    equal = 0
+    with open_real_device(name) as device:
+        for case in CASES:
+            if case in WAITING:
+                print(f"{name}: {case} is not run: its blocks wait for each other")
+                continue
+            try:
+                check(case, run(case, device))
+                equal += 1
+            except (Exception, pytest.fail.Exception) as error:
+                print(f"{name}: {case}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+    print(f"{name}: {equal} of {len(CASES)} kernels give the emulator's numbers", flush=True)
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or SAMPLE:
+        numbers_on(chosen)

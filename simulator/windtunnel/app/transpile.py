@@ -67,7 +67,9 @@ def _loaded(request: TranspileRequest) -> Callable[..., Any]:
     for option, given in (("-D", request.defines), ("-I", request.include), ("--arg", request.arguments)):
         if given:
             raise InputError(
-                f"{option} for a kernel that is not in C", where=Location(file, field=option), expected="FILE.cu, FILE.cl"
+                f"{option} for a kernel that is not in C",
+                where=Location(file, field=option),
+                expected="FILE.cu, FILE.cl",
             )
     return load(file if name is None else f"{file}:{name}")
 

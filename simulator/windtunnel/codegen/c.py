@@ -11,7 +11,7 @@ import numpy as np
 from windtunnel.codegen import c_helpers, c_numbers
 from windtunnel.codegen.emitter import Emitter
 from windtunnel.codegen.signature import Argument, Buffer, Value
-from windtunnel.codegen.text import EQUAL, PRIMARY, UNARY, WRAPS, Piece, bits_of, closes_last, folded_value
+from windtunnel.codegen.text import EQUAL, PRIMARY, UNARY, WRAPS, Piece, bits_of, c_string, closes_last, folded_value
 from windtunnel.codegen.tokens import AtomicRule, CTokens
 from windtunnel.language import ir
 from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I32, SCALARS, U32, U64, Scalar
@@ -181,7 +181,9 @@ class CEmitter(Emitter):
         if name in self.tokens.no_functions or (
             name in c_numbers.BEYOND_PYTHON and name not in self.tokens.more_functions
         ):
-            self.refuse(line, f"{self.tokens.short_title or self.tokens.title} has no {name}", "an approximation of your own")
+            self.refuse(
+                line, f"{self.tokens.short_title or self.tokens.title} has no {name}", "an approximation of your own"
+            )
         return name if kind == F64 else name + self.tokens.short_suffix
 
     def extreme(self, e: ir.Binary, kind: Scalar) -> Piece:
@@ -263,7 +265,8 @@ class CEmitter(Emitter):
             divisor = folded_value(e.arguments[1])
             if divisor is not None and divisor > 0 and self.tokens.truncates:
                 return self.narrowed(self.infix("/" if op == "quotient" else "%", *arguments), kind, op)
-        named = f"{op.split('_')[0]}_{worked}_{kind}" if op.startswith(("saturated", "limited")) else f"{op}_{kind}"
+        stem = op.partition("_")[0]
+        named = f"{stem}_{worked}_{kind}" if stem in ("saturated", "limited") else f"{op}_{kind}"
         return self.function(self.need(named), *arguments)
 
     def directed(self, mode: str, value: Piece, line: int) -> Piece:
@@ -595,13 +598,3 @@ class CEmitter(Emitter):
             return (lambda text: text), (lambda text: text)
         word = self.tokens.types[f"u{kind.bits}"]
         return (lambda text: f"({word}){text}"), (lambda text: f"({self.tokens.types[kind.name]}){text}")
-
-
-def c_string(text: str) -> str:
-    """Return a text as a literal of C."""
-    escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
-    made = "".join(
-        chr(byte) if 32 <= byte < 127 and chr(byte) not in escaped else escaped.get(chr(byte), f"\\{byte:03o}")
-        for byte in text.encode()
-    )
-    return f'"{made}"'

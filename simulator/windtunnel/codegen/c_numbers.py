@@ -70,7 +70,9 @@ def _quotient(dialect: Dialect, name: str, words: str, kind: Scalar) -> str:
     zero = dialect.literal(0, kind).text
     minus = dialect.literal(-1, kind).text
     u = _unsigned(kind)
-    negative = dialect.cast(kind, Piece(f"({dialect.literal(0, u).text} - {dialect.cast(u, Piece('a', PRIMARY)).text})", PRIMARY))
+    negative = dialect.cast(
+        kind, Piece(f"({dialect.literal(0, u).text} - {dialect.cast(u, Piece('a', PRIMARY)).text})", PRIMARY)
+    )
     return "\n".join((
         _head(dialect, words, kind, name, {"a": kind, "b": kind}),
         "    // Truncates, as C's; of the smallest number and -1 it wraps, of 0 it is 0.",
@@ -114,9 +116,13 @@ def _limited(dialect: Dialect, name: str, words: str, have: Scalar, to: Scalar) 
     own, limits = _range(have), _range(to)
     lines = [_head(dialect, words, to, name, {"x": have}), "    // Limited to the range of the type."]
     if limits[1] < own[1]:
-        lines.append(f"    if (x > {dialect.literal(limits[1], have).text}) return {dialect.literal(limits[1], to).text};")
+        lines.append(
+            f"    if (x > {dialect.literal(limits[1], have).text}) return {dialect.literal(limits[1], to).text};"
+        )
     if limits[0] > own[0]:
-        lines.append(f"    if (x < {dialect.literal(limits[0], have).text}) return {dialect.literal(limits[0], to).text};")
+        lines.append(
+            f"    if (x < {dialect.literal(limits[0], have).text}) return {dialect.literal(limits[0], to).text};"
+        )
     return "\n".join((*lines, f"    return {dialect.cast(to, Piece('x', PRIMARY)).text};", "}"))
 
 

@@ -111,7 +111,8 @@ HIP = replace(
         **CUDA.helpers,
         "round_bf16": "$fn$ float $name$(float x) {\n    return float(hip_bfloat16(x));\n}",
         "bits_bf16": "$fn$ unsigned short $name$(float x) {\n    return hip_bfloat16(x).data;\n}",
-        "from_bits_bf16": "$fn$ float $name$(unsigned short x) {\n    return __uint_as_float((unsigned int)x << 16);\n}",
+        "from_bits_bf16": "$fn$ float $name$(unsigned short x) {\n"
+        "    return __uint_as_float((unsigned int)x << 16);\n}",
     },
     headers=("hip/hip_runtime.h",),
     feature_headers={"grid": "hip/hip_cooperative_groups.h", "f16": "hip/hip_fp16.h", "bf16": "hip/hip_bfloat16.h"},

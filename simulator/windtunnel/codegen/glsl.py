@@ -28,8 +28,8 @@ _MATH = {"fabs": "abs", "rsqrt": "inversesqrt", "atan2": "atan", "rint": "roundE
 _BOTH = frozenset(("sqrt", "floor", "ceil", "trunc", "fabs", "rsqrt", "fma", "rint", "ldexp"))
 """Functions of f32 and f64."""
 _SINGLE = frozenset((
-    "exp", "exp2", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "atan2", "pow", "asinh",
-    "acosh", "atanh",
+    "exp", "exp2", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "atan2", "pow",
+    "asinh", "acosh", "atanh",
 ))  # fmt: skip
 """Functions of f32 alone."""
 _HELPED = frozenset(("fmin", "fmax", "fmod", "copysign", "round"))

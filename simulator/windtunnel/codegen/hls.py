@@ -128,8 +128,8 @@ class HlsEmitter(CEmitter):
         headers = ("math.h", "stdint.h", *(("stdio.h",) if self.prints else ()), "string.h")
         yield from (f"#include <{header}>" for header in headers)
         yield ""
-        for names, text in _BITS.items():
-            if any(f"{name}(" in line for line in (*helpers, *body) for name in names):
+        for functions, text in _BITS.items():
+            if any(f"{name}(" in line for line in (*helpers, *body) for name in functions):
                 yield from text.strip("\n").splitlines()
                 yield ""
         yield from helpers
@@ -332,8 +332,6 @@ static inline {number} {back}({word} b) {{
 """
 _BITS = {
     HLS.word: _WORD.format(word="unsigned int", number="float", size=4, to=HLS.word[0], back=HLS.word[1]),
-    HLS.long_word: _WORD.format(
-        word="uint64_t", number="double", size=8, to=HLS.long_word[0], back=HLS.long_word[1]
-    ),
+    HLS.long_word: _WORD.format(word="uint64_t", number="double", size=8, to=HLS.long_word[0], back=HLS.long_word[1]),
 }
 """The functions between floats and their bits, by their names."""

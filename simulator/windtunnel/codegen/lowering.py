@@ -34,7 +34,7 @@ def lower(program: ir.Program) -> None:
 
 
 def warp_line(program: ir.Program) -> int | None:
-    """Return the first line at which threads of a warp exchange values or wait for each other; None if there is none."""
+    """Return the first line at which threads of a warp exchange values or wait; None if there is none."""
     for statement in ir.walk(program.body):
         if isinstance(statement, ir.Barrier) and statement.scope == "warp":
             return statement.line

@@ -407,9 +407,9 @@ class WgslEmitter(Emitter):
         if op.startswith("limited") and (worked, kind) in ((I32, U32), (U32, I32)):
             limit = Piece("0", PRIMARY) if worked == I32 else Piece("2147483647u", PRIMARY)
             return self.cast(kind, self.function("max" if worked == I32 else "min", given[0], limit))
-        if worked == kind and op.startswith("limited"):
-            return given[0]
-        self.refuse(e.line, f"WGSL has no such function ({e.op})", "operators on i32, u32 and f32")
+        if worked != kind or not op.startswith("limited"):
+            self.refuse(e.line, f"WGSL has no such function ({e.op})", "operators on i32, u32 and f32")
+        return given[0]
 
     def _float_call(self, name: str, given: Sequence[Piece], line: int) -> Piece:
         """Return a function of f32."""

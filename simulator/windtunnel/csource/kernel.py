@@ -232,6 +232,8 @@ class CFunction(KernelSource):
         instance: The name of an instance of a template, such as ``scale<float>``.
     """
 
+    structs = True
+
     def __init__(self, module: CModule, node: Node, instance: str | None = None) -> None:
         self.module, self.node = module, node
         self._qualified = instance or _qualified(node)
@@ -267,7 +269,9 @@ class CFunction(KernelSource):
         stated = self.parameters
         self._check_count(arguments)
         pairs = zip(arguments, stated, strict=True)
-        sizes = {parameter.name: _bytes_of(given, parameter) for given, parameter in pairs if parameter.space == "local"}
+        sizes = {
+            parameter.name: _bytes_of(given, parameter) for given, parameter in pairs if parameter.space == "local"
+        }
         key = tuple(sizes.values())
         program = self._programs.get(key)
         if program is None:

@@ -26,7 +26,8 @@ _OPENCL_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt",)
 _C_HEADERS = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
 typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
-typedef unsigned long long uint64_t; typedef unsigned int uint; typedef unsigned short ushort; typedef unsigned long ulong;
+typedef unsigned long long uint64_t; typedef unsigned int uint; typedef unsigned short ushort;
+typedef unsigned long ulong;
 #ifndef assert
 #define assert(e) ((e) ? (void)0 : __trap())
 #endif

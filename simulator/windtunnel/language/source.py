@@ -64,11 +64,13 @@ class OwnText:
 class KernelSource:
     """A kernel of threads, in any language: its typed tree, which all devices and targets take.
 
-    ``name`` is the kernel's name, and ``form`` the tile and the halo of a stencil.
+    ``name`` is the kernel's name, and ``form`` the tile and the halo of a stencil (None for others).
     """
 
     name: str
     form: StencilForm | None = None
+    structs = False
+    """Whether an argument may be a sequence of numbers, for a struct that is passed by value."""
 
     def typed(self, arguments: Sequence[Any]) -> Program:
         """Return the typed tree for the arguments of a launch; the same object for launches that it fits.

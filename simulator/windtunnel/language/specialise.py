@@ -1,4 +1,4 @@
-"""Kernels as all devices take them: the typed tree for the arguments of a launch, whatever language it is written in."""
+"""Kernels as all devices take them: the typed tree for the arguments of a launch, in whatever language they are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ class PythonSource(KernelSource):
             self._typed[key] = infer(program, types)
         return self._typed[key]
 
-
     def declared(self, local_bytes: Mapping[str, int]) -> ir.Program:
         """Return the typed tree by the annotations. Raises KernelError if a parameter has none."""
         del local_bytes
@@ -53,7 +52,8 @@ class PythonSource(KernelSource):
                 raise KernelError(
                     f"parameter '{parameter.name}' has no type, but the target's language needs one",
                     where=Location(source_of(self.function).file, parameter.line, field=parameter.name),
-                    expected=f"an annotation: {parameter.name}: i32 for a number, {parameter.name}: f32[:] for an array",
+                    expected=f"an annotation: {parameter.name}: i32 for a number, "
+                    f"{parameter.name}: f32[:] for an array",
                 )
         types = {parameter.name: parameter.annotation for parameter in parameters if parameter.annotation is not None}
         arrays = frozenset(name for name, kind in types.items() if isinstance(kind, Array))

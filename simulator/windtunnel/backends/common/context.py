@@ -33,7 +33,6 @@ from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.interface import DeviceInfo, Dims, MemoryKind
 from windtunnel.runtime.kernels import Kernel
 
-
 _EMPTY_BYTES = 256
 """The memory that stands for a null pointer of a translated kernel, in which nothing may be accessed."""
 
@@ -400,9 +399,7 @@ class RealContext(Generic[Q, M]):
             f"{self.info.name} requires a kernel of threads: i = grid(1); a[i] = ..."
         )
 
-    def values(
-        self, function: RealFunction, emitted: Emitted, arguments: Sequence[Any], grid: Dims
-    ) -> list[Any]:
+    def values(self, function: RealFunction, emitted: Emitted, arguments: Sequence[Any], grid: Dims) -> list[Any]:
         """Return the values of a kernel's arguments as the driver takes them."""
         assert function.texts is not None  # noqa: S101  kernels over whole arrays are not built
         given = function.texts.given(emitted, arguments)

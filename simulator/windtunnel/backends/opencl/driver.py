@@ -108,7 +108,9 @@ class OpenClDriver:
         threads = tuple(blocks * side for blocks, side in zip(grid, block, strict=True))
         # A kernel of its own source may ask for the number of axes.
         axes = 3 if threads[2] > 1 else 2 if threads[1] > 1 else 1
-        return self.cl.enqueue_nd_range_kernel(queue, kernel, threads[:axes], block[:axes], wait_for=self._flushed(after))
+        return self.cl.enqueue_nd_range_kernel(
+            queue, kernel, threads[:axes], block[:axes], wait_for=self._flushed(after)
+        )
 
     def queue(self, *, non_blocking: bool) -> Any:
         """Create a command queue."""

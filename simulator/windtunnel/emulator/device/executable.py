@@ -78,7 +78,9 @@ class Executable:
         if kernel is None:
             # The tree is changed, and other devices have other number formats.
             lockstep = compile_lockstep(adapt_numbers(deepcopy(tree), self.numbers))
-            kernel = self._compiled[id(tree)] = CompiledKernel(lockstep, ThreadKernel(lockstep.program, lockstep.written))
+            kernel = self._compiled[id(tree)] = CompiledKernel(
+                lockstep, ThreadKernel(lockstep.program, lockstep.written)
+            )
             self._trees.append(tree)
         return kernel
 

@@ -76,9 +76,7 @@ class Kernels:
         hashes = self._trace_hashes
         return hashlib.blake2b("".join(hashes).encode(), digest_size=16).hexdigest() if hashes else ""
 
-    def launch(
-        self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], shared: int
-    ) -> KernelLaunch:
+    def launch(self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], shared: int) -> KernelLaunch:
         """Return a launch, with the arguments of the kernel's tree. Raises KernelError."""
         if function not in self._executables:
             plain = function.function
