@@ -32,7 +32,7 @@ _SINGLE = frozenset((
     "asinh", "acosh", "atanh",
 ))  # fmt: skip
 """Functions of f32 alone."""
-_HELPED = frozenset(("fmin", "fmax", "fmod", "copysign", "round"))
+_HELPED = frozenset(("fmin", "fmax", "fmod", "copysign", "round", "pow"))
 _INT64, _INT64_BITS = "GL_EXT_shader_explicit_arithmetic_types_int64", "GL_ARB_gpu_shader_int64"
 _SCOPES = "GL_KHR_memory_scope_semantics"
 _MEMORY = "gl_StorageSemanticsBuffer | gl_StorageSemanticsShared, gl_SemanticsAcquireRelease"
@@ -249,7 +249,7 @@ class GlslEmitter(CEmitter):
 
     def math(self, name: str, kind: Scalar, line: int) -> str:
         """Return the name of a function of floats, or of its helper."""
-        if name in _HELPED:
+        if name in _HELPED and (name != "pow" or kind != F64):
             return self.need(f"{name}_{'f64' if kind == F64 else 'f32'}")
         if name == "log10" and kind != F64:
             return self.need(name)

@@ -358,6 +358,8 @@ class WgslEmitter(Emitter):
     def math(self, name: str, kind: Scalar, line: int) -> str:
         """Return the name of a function of floats."""
         del kind
+        if name == "pow":
+            return self.need(name)
         asked, name = name, _MATH.get(name, name)
         if name not in _SAME and name not in ("abs", "inverseSqrt") and (name != "round" or _MATH.get(asked) != name):
             self.refuse(line, f"WGSL has no {name}", "an approximation of your own")

@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _TEXTS: Mapping[str, str] = {
+    "pow": """
+fn $name$(x: f32, y: f32) -> f32 {
+    // WGSL does not define the power of a number below 0.
+    if (y == 0.0f) { return 1.0f; }
+    if (!(x < 0.0f)) { return pow(x, y); }
+    let size = pow(-x, y);
+    if (floor(y) != y) { return (x - x) / (x - x); }
+    return select(size, -size, floor(y * 0.5f) * 2.0f != y);
+}
+""",
     "round": """
 fn $name$(x: f32) -> f32 {
     // Halves are rounded away from zero.
