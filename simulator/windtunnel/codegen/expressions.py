@@ -49,7 +49,7 @@ class ExpressionEmitter:
 
     def __init__(self, program: ir.Program, block: Block, tokens: Tokens) -> None:
         self.program = deepcopy(program)  # emitters rename variables and fold constants
-        lower(self.program)
+        lower(self.program, wide="i64" not in tokens.missing)
         self.block, self.tokens = block, tokens
         self.body = self.lower()
         self.facts = Facts(self.program, self.body)

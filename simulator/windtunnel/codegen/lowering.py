@@ -11,24 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from windtunnel.codegen.ranges import Ranges, in_elements, is_wide
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32, I64, Scalar
 
 _LOW = ("+", "-", "*", "&", "|", "^")
 """The operations whose low bits depend on the low bits of their operands only."""
+_COMPARED = ("<", "<=", ">", ">=", "==", "!=")
 _BARRIERS = ("block.shared", "block.global", "block.none")
 ASSERTION = "AssertionFailed"
 """The finding of a condition that the program states itself."""
 
 
-def lower(program: ir.Program) -> None:
-    """Change a typed tree in place."""
+def lower(program: ir.Program, *, wide: bool = True) -> None:
+    """Change a typed tree in place. Without ``wide``, the language has no integers of 64 bits."""
     program.body = _kept(program.body)
-    narrow = _narrow_variables(program)
+    ranges = Ranges(program, assumed=not wide)
+    narrow = _narrow_variables(program, ranges)
     for name in narrow:
         program.variables[name] = I32
     for statement in ir.walk(program.body):
-        _Rewriter(narrow).statement(statement)
+        _Rewriter(narrow, ranges).statement(statement)
     if program.temporaries:
         program.body = _Temporaries(program).without(program.body)
 
@@ -64,11 +67,7 @@ def _is_integer(kind: Scalar | None) -> bool:
     return kind is not None and kind.kind != "float" and kind != BOOL
 
 
-def _is_wide(kind: Scalar | None) -> bool:
-    return _is_integer(kind) and kind is not None and kind.bits == 64
-
-
-def _low_operands(e: ir.Expr) -> tuple[Sequence[ir.Expr], Sequence[ir.Expr]]:
+def _low_operands(e: ir.Expr, ranges: Ranges) -> tuple[Sequence[ir.Expr], Sequence[ir.Expr]]:
     """Return the operands of which only the low bits matter for the low bits of the result, and all others."""
     match e:
         case ir.Binary(op=op, left=left, right=right) if op in _LOW:
@@ -79,20 +78,28 @@ def _low_operands(e: ir.Expr) -> tuple[Sequence[ir.Expr], Sequence[ir.Expr]]:
             return (yes, no), (condition,)
         case ir.Convert(operand=operand) if _is_integer(operand.type):
             return (operand,), ()
+        case ir.Binary(left=left, right=right) if _fit(e, ranges):
+            return (left, right), ()
         case ir.Call(op="index.linear", arguments=arguments):
-            return arguments[::2], ()
+            return arguments[1::2], ()
         case ir.Call(op="index.exact", arguments=arguments):
             return arguments, ()
     return (), tuple(e.children())
 
 
-def _narrow_variables(program: ir.Program) -> frozenset[str]:
+def _fit(e: ir.Binary, ranges: Ranges) -> bool:
+    """Return whether a comparison or a division of 64-bit integers may be one of their low 32 bits."""
+    known = e.op in _COMPARED or (e.op in ("//", "%", ">>") and ranges.fits(e))
+    return known and is_wide(e.left.type) and ranges.fits(e.left) and ranges.fits(e.right)
+
+
+def _narrow_variables(program: ir.Program, ranges: Ranges) -> frozenset[str]:
     """Return the variables of 64 bits of which only the low 32 bits are used."""
-    wide = {name for name, kind in program.variables.items() if _is_wide(kind)}
+    wide = {name for name, kind in program.variables.items() if is_wide(kind)}
     if not wide:
         return frozenset()
     # A counter is compared with its bounds, so all of its bits matter.
-    wide -= {one.name for one in ir.walk(program.body) if isinstance(one, ir.For)}
+    wide -= {one.name for one in ir.walk(program.body) if isinstance(one, ir.For) and not ranges.counts(one)}
 
     def use(e: ir.Expr, low: bool, used: set[str]) -> None:
         if isinstance(e, ir.Variable):
@@ -103,11 +110,11 @@ def _narrow_variables(program: ir.Program) -> frozenset[str]:
             for index in e.indices:
                 use(index, True, used)
             for value in e.values if isinstance(e, ir.Atomic) else ():
-                use(value, not _is_wide(value.type), used)
+                use(value, not is_wide(value.type), used)
             return
         # A conversion to a narrower type drops the high bits itself.
-        low = _is_integer(e.type) and (low or not _is_wide(e.type))
-        mattering, rest = _low_operands(e)
+        low = (_is_integer(e.type) and (low or not is_wide(e.type))) or (isinstance(e, ir.Binary) and _fit(e, ranges))
+        mattering, rest = _low_operands(e, ranges)
         for operand in mattering:
             use(operand, low, used)
         for operand in rest:
@@ -118,14 +125,15 @@ def _narrow_variables(program: ir.Program) -> frozenset[str]:
         for statement in ir.walk(program.body):
             match statement:
                 case ir.Assign(name=name, value=value):
-                    use(value, name in wide or not _is_wide(program.variables.get(name, value.type)), used)
+                    use(value, name in wide or not is_wide(program.variables.get(name, value.type)), used)
                 case ir.Store(indices=indices, value=value):
                     for index in indices:
                         use(index, True, used)
-                    use(value, not _is_wide(value.type), used)
+                    use(value, not is_wide(value.type), used)
                 case _:
+                    counter = isinstance(statement, ir.For) and statement.name in wide
                     for e in _direct(statement):
-                        use(e, False, used)
+                        use(e, counter, used)
         if not used & wide:
             return frozenset(wide)
         wide -= used
@@ -145,13 +153,16 @@ def _direct(statement: ir.Stmt) -> list[ir.Expr]:
 class _Rewriter:
     """Rewrites expressions: offsets as sums, in 32 bits where only these matter."""
 
-    def __init__(self, narrow: frozenset[str]) -> None:
-        self.narrow = narrow
+    def __init__(self, narrow: frozenset[str], ranges: Ranges) -> None:
+        self.narrow, self.ranges = narrow, ranges
 
     def statement(self, statement: ir.Stmt) -> None:
         """Rewrite the expressions of a statement, without those of inner statements."""
         if isinstance(statement, ir.Assign) and statement.name in self.narrow:
             statement.value = self.low(statement.value)
+            return
+        if isinstance(statement, ir.For) and statement.name in self.narrow:
+            self._inside(statement, self.low)
             return
         self._inside(statement, self.whole)
 
@@ -165,17 +176,20 @@ class _Rewriter:
 
     def index(self, e: ir.Expr) -> ir.Expr:
         """Return the index of an element."""
-        return self.low(e) if _is_wide(e.type) else self.whole(e)
+        return self.low(e) if is_wide(e.type) else self.whole(e)
 
     def whole(self, e: ir.Expr) -> ir.Expr:
         """Return an expression of which all bits matter."""
         assert e.type is not None  # noqa: S101  the tree is typed
         if isinstance(e, ir.Variable) and e.name in self.narrow:
             return ir.Variable(e.line, e.name, type=I32)  # in a part of an expression that is narrow already
-        if isinstance(e, ir.Convert) and _is_integer(e.to) and e.to.bits <= 32 and _is_wide(e.operand.type):
+        if isinstance(e, ir.Convert) and _is_integer(e.to) and e.to.bits <= 32 and is_wide(e.operand.type):
             return _converted(self.low(e.operand), e.to)
         if isinstance(e, ir.Call) and e.op.startswith("index."):
             return self._offset(e)
+        if isinstance(e, ir.Binary) and e.op in _COMPARED and _fit(e, self.ranges):
+            left, right = in_elements(e.left, e.right)
+            return ir.Binary(e.line, e.op, self.low(left), self.low(right), type=BOOL)
         self._inside(e, self.whole)
         return e
 
@@ -215,13 +229,15 @@ class _Rewriter:
                 return self._sum(e, I32, self.low)
             case ir.Call(op="index.exact", arguments=arguments):
                 return self.low(arguments[0])
-            case ir.Convert(operand=operand) if _is_integer(operand.type) and _is_wide(e.type):
-                return self.low(operand) if _is_wide(operand.type) else _converted(self.whole(operand), I32)
-            case ir.Binary(op=op, left=left, right=right) if _is_wide(e.type) and op in _LOW:
+            case ir.Convert(operand=operand) if _is_integer(operand.type) and is_wide(e.type):
+                return self.low(operand) if is_wide(operand.type) else _converted(self.whole(operand), I32)
+            case ir.Binary(op=op, left=left, right=right) if is_wide(e.type) and op in _LOW:
                 return ir.Binary(e.line, op, self.low(left), self.low(right), type=I32)
-            case ir.Unary(op=op, operand=operand) if _is_wide(e.type) and op in ("-", "~", "+"):
+            case ir.Binary(op=op, left=left, right=right) if is_wide(e.type) and _fit(e, self.ranges):
+                return ir.Binary(e.line, op, self.low(left), self.low(right), type=I32)
+            case ir.Unary(op=op, operand=operand) if is_wide(e.type) and op in ("-", "~", "+"):
                 return ir.Unary(e.line, op, self.low(operand), type=I32)
-            case ir.Select(condition=condition, yes=yes, no=no) if _is_wide(e.type):
+            case ir.Select(condition=condition, yes=yes, no=no) if is_wide(e.type):
                 return ir.Select(e.line, self.whole(condition), self.low(yes), self.low(no), type=I32)
         return _converted(self.whole(e), I32)
 
