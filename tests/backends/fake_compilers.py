@@ -29,12 +29,16 @@ def _nvrtc_library() -> Any:
     return ctypes.CDLL(str(library))
 
 
-@cache
-def nvrtc(source: str, options: tuple[str, ...], names: tuple[str, ...] = ()) -> tuple[bytes, str, dict[str, str]]:
-    """(machine code, or PTX for an architecture that is ``compute_``; what was wrong; the names as they are mangled).
+def nvrtc(source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
+    """(machine code, or PTX for an architecture that is ``compute_``; what was wrong) by the real NVRTC."""
+    return nvrtc_named(source, options)[:2]
 
-    By the real NVRTC.
-    """
+
+@cache
+def nvrtc_named(
+    source: str, options: tuple[str, ...], names: tuple[str, ...] = ()
+) -> tuple[bytes, str, dict[str, str]]:
+    """The same, and the names as they are mangled."""
     library, program, size = _nvrtc_library(), ctypes.c_void_p(), ctypes.c_size_t()
     assert library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"", 0, None, None) == 0
     for name in names:

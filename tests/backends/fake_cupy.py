@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from tests.backends.fake_compilers import SIZES, built, hip_says, nvrtc
+from tests.backends.fake_compilers import SIZES, built, hip_says, nvrtc_named
 from tests.backends.fake_libraries import MODULES, libraries, memory, whole
 
 NAMES = {
@@ -511,7 +511,7 @@ def _cuda(fake: FakeCupy, there: SimpleNamespace) -> Any:
         else:
             # CuPy adds these two.
             given = (*options, "-arch=sm_90", "--device-as-default-execution-space")
-            code, said, names = nvrtc(source, given, tuple(name_expressions or ()))
+            code, said, names = nvrtc_named(source, given, tuple(name_expressions or ()))
         if said:
             raise CompileException(said, source, "", options, "hiprtc" if fake._hip else "nvrtc")
         fake._images[code] = source

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends.fake_compilers import nvrtc
+from tests.backends.fake_compilers import nvrtc_named
 from tests.backends.fake_cupy import FakeCupy
 from tests.corpus.cuda_c import test_verdicts as cuda_c
 from tests.corpus.opencl_c import CASES as OPENCL_C
@@ -197,7 +197,7 @@ def test_nvrtc_compiles_kernels_by_their_own_source() -> None:
     def check_one(name: str) -> None:
         own = launch_of(name).kernel.function.own_text("cuda")  # type: ignore[attr-defined]
         headers = tuple(runners.nvrtc_headers())
-        code, said, names = nvrtc(own.text, (*own.options, *headers, "-arch=sm_90"), (own.name,))
+        code, said, names = nvrtc_named(own.text, (*own.options, *headers, "-arch=sm_90"), (own.name,))
         assert code and not said and own.name in names[own.name], said
 
     runners.for_each(("templates_instantiated", "half_intrinsics", "cooperative_groups_tile"), check_one)
