@@ -215,7 +215,7 @@ def test_structs_null_pointers_and_variables_of_the_file_reach_a_device(tmp_path
         "struct Pair { float a; int b; };\n__device__ int calls = 5;\n"
         "__global__ void fill(float *x, Pair p, const int *left) {\n"
         "    if (threadIdx.x == 0) atomicAdd(&calls, 1);\n    __syncthreads();\n"
-        "    x[threadIdx.x] = p.a + p.b + calls;\n}\n"
+        "    x[threadIdx.x] = p.a + p.b + calls + (left ? left[0] : 0);\n}\n"
     )
     for opened in (windtunnel.device("l4"), open_real_device("cpu:0")):
         fill = windtunnel.load(source).fill

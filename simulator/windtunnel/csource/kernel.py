@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from windtunnel.csource.memory import Facts, member_name, stored
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.own import own_text
 from windtunnel.csource.places import operands
-from windtunnel.csource.values import Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
+from windtunnel.csource.values import NULL, Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir, types
 from windtunnel.language import types as kinds
 from windtunnel.language.source import KernelSource, OwnText
@@ -71,9 +71,11 @@ class CProgram(ir.Program):
 class Translator(OpenCL):
     """Translates one kernel."""
 
-    def __init__(self, unit: Unit, facts: Facts, kernel: Node, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, unit: Unit, facts: Facts, kernel: Node, sizes: Mapping[str, int], nulls: Collection[str] = ()
+    ) -> None:
         super().__init__(unit, facts)
-        self.kernel, self.sizes = kernel, sizes
+        self.kernel, self.sizes, self.nulls = kernel, sizes, nulls
         self.functions = [kernel]
         self.hidden: list[str] = []
         """The objects of the file, which are passed as further arguments."""
@@ -166,12 +168,14 @@ class Translator(OpenCL):
         line, kind = self.line(node), node.type
         name = node.name or f"argument_{number}"
         if isinstance(kind, Pointer):
-            space = "shared" if kind.space == "local" else "parameter"
-            made = self.new_object(name, space, None, kind.pointee, line)
-            start = self.start_of(made)
-            if space == "parameter":
-                objects.append((made.name, line))
-                parameters.append(ir.Parameter(made.name, None, line))
+            start = Ptr(frozenset({NULL}))
+            if name not in self.nulls:
+                space = "shared" if kind.space == "local" else "parameter"
+                made = self.new_object(name, space, None, kind.pointee, line)
+                start = self.start_of(made)
+                if space == "parameter":
+                    objects.append((made.name, line))
+                    parameters.append(ir.Parameter(made.name, None, line))
             if kind.reference:
                 self.frame.bound[node.key] = Mem(start, kind.pointee)
             elif node.key in assigned:
@@ -184,6 +188,9 @@ class Translator(OpenCL):
         var = self.variable(name, kind)
         for offset, leaf in kind.leaves:
             own = var.leaves[offset]
+            if isinstance(leaf, Pointer) and f"{name}.{member_name(kind, offset)}" in self.nulls:
+                self.write_pointer(line, own, Ptr(frozenset({NULL})))
+                continue
             if isinstance(leaf, Pointer):
                 made = self.new_object(own, "parameter", None, leaf.pointee, line)
                 objects.append((made.name, line))
@@ -262,21 +269,21 @@ class CFunction(KernelSource):
         raise InputError(f"'{self.__name__}' is a kernel in C", expected="accelerator.launch(...)")
 
     def typed(self, arguments: Sequence[Any]) -> CProgram:
-        """Return the typed tree, which depends on the sizes of ``__local`` arguments only.
+        """Return the typed tree, which depends on the sizes of ``__local`` arguments, and on which pointers are null.
 
         Dynamic shared memory is a shared array without a size. Raises InputError for what is not supported.
         """
-        stated = self.parameters
         self._check_count(arguments)
-        pairs = zip(arguments, stated, strict=True)
+        pairs = list(zip(arguments, self.parameters, strict=True))
         sizes = {
             parameter.name: _bytes_of(given, parameter) for given, parameter in pairs if parameter.space == "local"
         }
-        key = tuple(sizes.values())
+        nulls = frozenset(parameter.name for given, parameter in pairs if _is_null(given, parameter))
+        key = (*sizes.values(), nulls)
         program = self._programs.get(key)
         if program is None:
             for _ in range(_PASSES):
-                translator = Translator(self.module.unit, self._facts, self.node, sizes)
+                translator = Translator(self.module.unit, self._facts, self.node, sizes, nulls)
                 program = _translated(translator)
                 found = _joined(self._facts, translator.found)
                 if found == self._facts:
@@ -312,7 +319,7 @@ class CFunction(KernelSource):
                     where=Location(*self.node.place),
                     expected=f"--arg {name}=local:N",
                 )
-        return self.typed([local_bytes.get(parameter.name, 0) for parameter in self.parameters])
+        return self.typed([local_bytes.get(parameter.name) for parameter in self.parameters])
 
     def adapted(self, arguments: Sequence[Any]) -> list[tuple[int | None, Any]]:
         """Return the arguments of the tree's parameters: arrays of its elements, numbers, the file's variables.
@@ -323,7 +330,7 @@ class CFunction(KernelSource):
         made: list[tuple[int | None, Any]] = []
         parameters = iter(program.parameters)
         for number, (given, parameter) in enumerate(zip(arguments, stated, strict=True)):
-            if parameter.space == "local":
+            if parameter.space == "local" or _is_null(given, parameter):
                 continue
             if parameter.space:
                 name = next(parameters).name
@@ -355,7 +362,7 @@ class CFunction(KernelSource):
             if parameter.space == "local":
                 made.append(_bytes_of(given, parameter))
             elif parameter.space:
-                null = isinstance(given, (int, np.integer)) and int(given) == 0
+                null = _is_null(given, parameter)
                 made.append(None if null else self._viewed(given, np.dtype(np.uint8), parameter))
             else:
                 numbers = _numbers(given, parameter)
@@ -366,13 +373,17 @@ class CFunction(KernelSource):
         if not isinstance(given, np.ndarray):
             if hasattr(given, "memory"):
                 return given  # a buffer of a real device, which has no type
-            if isinstance(given, (int, np.integer)) and int(given) == 0:
-                return np.zeros(0, dtype)  # a null pointer: any access is out of bounds
             raise InputError(
                 f"the argument '{parameter.name}' of '{self.__name__}' is {given!r}", expected="a buffer, or 0 for null"
             )
         flat = given.reshape(-1).view(np.uint8)
         return flat[: len(flat) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def _is_null(given: Any, parameter: KernelParameter) -> bool:
+    """Return whether an argument is a null pointer."""
+    pointer = parameter.space not in ("", "local")
+    return pointer and isinstance(given, (int, np.integer)) and not isinstance(given, bool) and int(given) == 0
 
 
 def _bytes_of(given: Any, parameter: KernelParameter) -> int:

@@ -33,9 +33,6 @@ from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.interface import DeviceInfo, Dims, MemoryKind
 from windtunnel.runtime.kernels import Kernel
 
-_EMPTY_BYTES = 256
-"""The memory that stands for a null pointer of a translated kernel, in which nothing may be accessed."""
-
 
 @dataclass(eq=False)
 class RealMemory:
@@ -422,12 +419,11 @@ class RealContext(Generic[Q, M]):
         if given is None or hasattr(given, "memory"):
             return None if given is None else given.memory.handle
         # Such a variable lives as long as the device is open, and begins with the value that the file gives it.
-        key = (given.__array_interface__["data"][0] if given.nbytes else 0, given.nbytes)
+        key = (given.__array_interface__["data"][0], given.nbytes)
         if key not in self._variables:
             with self.driving("allocate a variable of the file", DeviceOutOfMemory):
-                handle = self.driver.allocate(max(given.nbytes, _EMPTY_BYTES), "device")
-                if given.nbytes:
-                    self.driver.write(handle, _bytes(given), self.default.native, (), hold=True)
+                handle = self.driver.allocate(given.nbytes, "device")
+                self.driver.write(handle, _bytes(given), self.default.native, (), hold=True)
             self._variables[key] = handle, given
         return self._variables[key][0]
 
