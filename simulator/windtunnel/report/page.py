@@ -210,7 +210,7 @@ def _environment() -> Environment:
 
 def _with_code(text: str) -> Markup:
     """Return text for a page, in which what stands between backquotes is code."""
-    return Markup(_CODE.sub(r"<code>\1</code>", escape(text)))  # noqa: S704  the text is escaped
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704  the text is escaped
 
 
 @cache
