@@ -1,7 +1,7 @@
 """Kernels in C on every target and back end: refused at a line of their own, or the emulator's numbers.
 
 The kernels are those of `tests/corpus/cuda_c` without a mistake, and of `tests/corpus/opencl_c.py`. All are written for
-all targets; a sample is compiled and run here, and all of them by ``python -m tests.differential.test_c_targets``.
+all targets; a sample is compiled and run here, all of them by ``python -m tests.differential.test_c_targets``.
 """
 
 from __future__ import annotations
