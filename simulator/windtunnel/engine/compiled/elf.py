@@ -13,7 +13,7 @@ import ctypes
 import mmap
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -44,13 +44,13 @@ def is_supported() -> bool:
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 
-def load(content: bytes, externals: Mapping[str, int]) -> tuple[Callable[[str], int], object]:
+def load(content: bytes, external: Callable[[str], int | None]) -> tuple[Callable[[str], int], object]:
     """Load an object file; return a function from symbols to addresses, and what owns the memory.
 
-    ``externals`` are the addresses of functions outside of the file.
+    ``external`` returns the address of a function outside of the file; None if there is none.
 
     Raises:
-        UnsupportedObjectError: The machine or the file is not supported, or a symbol is not among ``externals``.
+        UnsupportedObjectError: The machine or the file is not supported, or a symbol is not known.
     """
     if not is_supported() or content[: len(_MAGIC)] != _MAGIC or len(content) < _HEADER:
         raise UnsupportedObjectError("not an object file of this machine")
@@ -82,9 +82,10 @@ def load(content: bytes, externals: Mapping[str, int]) -> tuple[Callable[[str], 
         elif home in places:
             addresses[number] = base + places[home] + int(symbol["value"])
         elif home == _UNDEFINED and name:
-            if name not in externals:
+            found = external(name)
+            if found is None:
                 raise UnsupportedObjectError(f"{name} is not known")
-            addresses[number] = externals[name]
+            addresses[number] = found
     for section in sections[sections["kind"] == _RELOCATIONS]:
         if int(section["info"]) in places:
             _relocate(memory, base, places[int(section["info"])], _relocations(content, section), addresses)

@@ -211,21 +211,18 @@ def machine_code(place: Place, compile_it: Callable[[], ObjectCode]) -> Native:
 def loaded(code: ObjectCode) -> Native:
     """Load machine code into memory."""
     try:
-        address_of, owner = elf.load(code.content, _addresses(code.externals))
+        address_of, owner = elf.load(code.content, _address)
         return Native(address_of(code.symbol), owner, code.arguments)
     except elf.UnsupportedObjectError:
         return loaded_by_llvm(code)
 
 
-def _addresses(names: Sequence[str]) -> dict[str, int]:
-    """Return the addresses of the functions of this process among ``names``, and of Numba's that are never called."""
-    process = ctypes.CDLL(None)
-    found = {}
-    for name in names:
-        own = "abort" if name in _OF_UNUSED_CALLS else name
-        with suppress(AttributeError):
-            found[name] = ctypes.cast(process[own], ctypes.c_void_p).value or 0
-    return found
+def _address(name: str) -> int | None:
+    """Return the address of a function of this process, or of one that ends it in place of one that is never called."""
+    own = "abort" if name in _OF_UNUSED_CALLS else name
+    with suppress(AttributeError):
+        return ctypes.cast(ctypes.CDLL(None)[own], ctypes.c_void_p).value
+    return None
 
 
 def loaded_by_llvm(code: ObjectCode) -> Native:
@@ -240,7 +237,7 @@ def loaded_by_llvm(code: ObjectCode) -> Native:
         if llvm.address_of_symbol(name):
             continue
         if name in _OF_UNUSED_CALLS:
-            llvm.add_symbol(name, _addresses([name])[name])
+            llvm.add_symbol(name, _address(name))
         else:
             from numba.core.registry import cpu_target
 
