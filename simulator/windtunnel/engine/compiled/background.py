@@ -29,7 +29,7 @@ def started(missing: tuple[str, ...]) -> bool:
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         _processes[missing] = subprocess.Popen(  # noqa: S603  this interpreter and module
-            [sys.executable, "-P", "-m", "windtunnel.engine.compiled", "--background", *missing],
+            [sys.executable, "-P", "-m", "windtunnel.engine.compiled", *missing],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -131,13 +131,13 @@ def _words_of_functions(*functions: Native) -> Iterator[int]:
 @cache
 def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Native:
     """Return a route's score for the kernel; raises Numba's error for a function that does not compile."""
-    return _compiled("score", score or _no_score)
+    return _compiled("score", score or _NONE["score"])
 
 
 @cache
 def compiled_key(key: Callable[..., float] | None) -> Native:
     """Return an order's key for the kernel; raises Numba's error for a function that does not compile."""
-    return _compiled("key", key or _no_key)
+    return _compiled("key", key or _NONE["key"])
 
 
 def _compiled(use: str, of_policy: Callable[..., object]) -> Native:
@@ -158,15 +158,16 @@ def missing_code(prepared: PreparedRun) -> dict[str, Place]:
     """Return what has to be compiled before a run: arguments of ``compile_now``, and where each will be stored."""
     policy, variant = prepared.policy, variant_of(prepared)
     needed = {variant: place_of(variant)}
-    uses = (
-        ("score", policy.route.score or _no_score),
-        ("key", policy.order.key or _no_key),
-        ("score", prepared.decode_score or _no_score),
-    )
-    for use, of_policy in uses:
-        if _is_kept(of_policy):
-            needed[f"{use}={of_policy.__module__}:{of_policy.__qualname__}"] = _place_of_function(use, of_policy)
+    for use, of_policy in (("score", policy.route.score), ("key", policy.order.key), ("score", prepared.decode_score)):
+        if of_policy is None or _is_kept(of_policy):
+            needed[argument_of(use, of_policy)] = _place_of_function(use, of_policy or _NONE[use])
     return {what: place for what, place in needed.items() if not place.is_stored()}
+
+
+def argument_of(use: str, of_policy: Callable[..., object] | None) -> str:
+    """Return the argument of ``compile_now`` for a function of a policy: a "score" or a "key"."""
+    known = of_policy or _NONE[use]
+    return f"{use}={known.__module__}:{known.__qualname__}"
 
 
 def compile_now(what: str, *, unless_compiling: bool = False) -> None:
@@ -203,3 +204,7 @@ def _no_score(device: Candidate) -> tuple[float, float]:
 
 def _no_key(job: JobKey) -> float:
     return 0.0
+
+
+_NONE: dict[str, Callable[..., object]] = {"score": _no_score, "key": _no_key}
+"""What the loop is given where a policy has no such function."""
