@@ -17,7 +17,7 @@ from tests.differential.comparison import assert_same, prepared
 from windtunnel.core.policy import ORDERS, ROUTES
 from windtunnel.core.yamlfile import dump
 from windtunnel.engine.choice import run_on
-from windtunnel.engine.compiled import background, elf, kernels
+from windtunnel.engine.compiled import background, elf, kernels, machine_code
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.compiled.jit import object_code
 from windtunnel.engine.compiled.machine_code import Call, ObjectCode, Place, loaded, loaded_by_llvm
@@ -138,6 +138,9 @@ def test_a_file_is_found_for_its_sources_and_replaced_for_others(
     assert place.read() is None
     place.write(code)
     assert (place.read(), place.is_stored(), changed.is_stored()) == (code, True, False)
+    changed.write(code)
+    assert (place.is_stored(), changed.is_stored()) == (True, True)  # another installation may use it
+    monkeypatch.setattr(machine_code, "_BESIDE", tmp_path / "kept")
     changed.write(code)
     assert (place.is_stored(), changed.is_stored()) == (False, True)
     stored = tmp_path / "kept" / changed.file

@@ -28,7 +28,7 @@ _SYMBOL = np.dtype(
 _RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 _MAGIC = b"\x7fELF\x02\x01\x01"
 _RELOCATABLE, _X86_64 = 1, 62
-_SYMBOLS, _RELOCATIONS, _ZEROS, _UNALIGNED_RELOCATIONS = 2, 4, 8, 9
+_SYMBOLS, _RELOCATIONS, _ZEROS, _OTHER_RELOCATIONS = 2, 4, 8, 9
 _ALLOCATED, _EXECUTABLE = 2, 4
 _UNDEFINED, _ABSOLUTE, _COMMON = 0, 0xFFF1, 0xFFF2
 _ABSOLUTE_64, _RELATIVE_64 = 1, 24
@@ -52,47 +52,56 @@ def load(content: bytes, external: Callable[[str], int | None]) -> tuple[Callabl
     Raises:
         UnsupportedObjectError: The machine or the file is not supported, or a symbol is not known.
     """
-    if not is_supported() or content[: len(_MAGIC)] != _MAGIC or len(content) < _HEADER:
-        raise UnsupportedObjectError("not an object file of this machine")
-    kind, machine = np.frombuffer(content, "<u2", 2, 16).tolist()
-    if (kind, machine) != (_RELOCATABLE, _X86_64):
-        raise UnsupportedObjectError("not a relocatable file for x86-64")
-    first, count = int.from_bytes(content[40:48], "little"), int.from_bytes(content[60:62], "little")
-    sections = np.frombuffer(content, _SECTION, count, first)
-    tables = [s for s in sections if s["kind"] == _SYMBOLS]
-    if len(tables) != 1 or any(s["kind"] == _UNALIGNED_RELOCATIONS for s in sections):
-        raise UnsupportedObjectError("not one table of symbols, or relocations of another form")
-    symbols = np.frombuffer(content, _SYMBOL, int(tables[0]["size"]) // _SYMBOL.itemsize, int(tables[0]["offset"]))
-    names = _names(content, sections[tables[0]["link"]], symbols)
+    sections, symbols, names = _read(content)
     places, commons, code, size = _layout(sections, symbols)
     memory = mmap.mmap(-1, size)
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     for number, place in places.items():
-        section = sections[number]
-        if section["kind"] != _ZEROS:
-            start, length = int(section["offset"]), int(section["size"])
+        start, length = int(sections[number]["offset"]), int(sections[number]["size"])
+        if sections[number]["kind"] != _ZEROS:
             memory[place : place + length] = content[start : start + length]
-    addresses = np.zeros(len(symbols), np.uint64)
+    addresses = []
     for number, (name, symbol) in enumerate(zip(names, symbols, strict=True)):
-        home = int(symbol["section"])
-        if home == _COMMON:
-            addresses[number] = base + commons[number]
-        elif home == _ABSOLUTE:
-            addresses[number] = symbol["value"]
-        elif home in places:
-            addresses[number] = base + places[home] + int(symbol["value"])
-        elif home == _UNDEFINED and name:
-            found = external(name)
-            if found is None:
-                raise UnsupportedObjectError(f"{name} is not known")
-            addresses[number] = found
+        home, value = int(symbol["section"]), int(symbol["value"])
+        if home in places:
+            addresses.append(base + places[home] + value)
+        elif home == _COMMON:
+            addresses.append(base + commons[number])
+        else:
+            addresses.append(_outside(name, home, value, external))
     for section in sections[sections["kind"] == _RELOCATIONS]:
         if int(section["info"]) in places:
             _relocate(memory, base, places[int(section["info"])], _relocations(content, section), addresses)
     if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(base), ctypes.c_size_t(code), _READ | _EXECUTE):
         raise UnsupportedObjectError("the system does not allow machine code in memory")
-    by_name = dict(zip(names, addresses.tolist(), strict=True))
-    return by_name.__getitem__, memory
+    return dict(zip(names, addresses, strict=True)).__getitem__, memory
+
+
+def _read(content: bytes) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return the sections, the symbols and the names of symbols of an object file."""
+    if not is_supported() or content[: len(_MAGIC)] != _MAGIC or len(content) < _HEADER:
+        raise UnsupportedObjectError("not an object file of this machine")
+    if np.frombuffer(content, "<u2", 2, 16).tolist() != [_RELOCATABLE, _X86_64]:
+        raise UnsupportedObjectError("not a relocatable file for x86-64")
+    first, count = int.from_bytes(content[40:48], "little"), int.from_bytes(content[60:62], "little")
+    sections = np.frombuffer(content, _SECTION, count, first)
+    tables = [s for s in sections if s["kind"] == _SYMBOLS]
+    if len(tables) != 1 or any(s["kind"] == _OTHER_RELOCATIONS for s in sections):
+        raise UnsupportedObjectError("not one table of symbols, or relocations of another form")
+    symbols = np.frombuffer(content, _SYMBOL, int(tables[0]["size"]) // _SYMBOL.itemsize, int(tables[0]["offset"]))
+    return sections, symbols, _names(content, sections[tables[0]["link"]], symbols)
+
+
+def _outside(name: str, home: int, value: int, external: Callable[[str], int | None]) -> int:
+    """Return the address of a symbol that is in no section in memory; 0 for one that is not needed there."""
+    if home == _ABSOLUTE:
+        return value
+    if home != _UNDEFINED or not name:
+        return 0
+    found = external(name)
+    if found is None:
+        raise UnsupportedObjectError(f"{name} is not known")
+    return found
 
 
 def _names(content: bytes, section: np.void, symbols: np.ndarray) -> list[str]:
@@ -130,11 +139,11 @@ def _relocations(content: bytes, section: np.void) -> np.ndarray:
     return np.frombuffer(content, _RELOCATION, int(section["size"]) // _RELOCATION.itemsize, int(section["offset"]))
 
 
-def _relocate(memory: mmap.mmap, base: int, place: int, relocations: np.ndarray, addresses: np.ndarray) -> None:
+def _relocate(memory: mmap.mmap, base: int, place: int, relocations: np.ndarray, addresses: list[int]) -> None:
     """Write the addresses of symbols into a section at ``place``."""
     for relocation in relocations:
         at = place + int(relocation["offset"])
-        value = int(addresses[relocation["symbol"]]) + int(relocation["addend"])
+        value = addresses[relocation["symbol"]] + int(relocation["addend"])
         if relocation["kind"] == _RELATIVE_64:
             value -= base + at
         elif relocation["kind"] != _ABSOLUTE_64:

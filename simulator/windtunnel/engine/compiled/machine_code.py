@@ -141,7 +141,10 @@ class Place:
         return None
 
     def write(self, code: ObjectCode) -> None:
-        """Store machine code, and delete that of other sources. Nothing is stored where no folder can be written to."""
+        """Store machine code, and delete that of other sources if the folder is this installation's alone.
+
+        Nothing is stored where no folder can be written to.
+        """
         folder = writable_folder()
         if folder is None:
             return
@@ -149,7 +152,7 @@ class Place:
         with suppress(OSError):
             made.write_bytes(code.to_bytes())
             made.replace(folder / self.file)
-            for other in folder.glob(f"{self.name}.*.o"):
+            for other in folder.glob(f"{self.name}.*.o") if folder == _BESIDE else ():
                 if not other.name.startswith(f"{self.name}.{_digest(self.sources)}."):
                     other.unlink(missing_ok=True)
 
