@@ -14,7 +14,9 @@ import pytest
 from numba import types
 from tests.differential.comparison import assert_same, prepared
 
-from windtunnel.core.policy import ORDERS, ROUTES
+from windtunnel.app import compile as compile_command
+from windtunnel.cli.main import main
+from windtunnel.core.errors import InputError
 from windtunnel.core.yamlfile import dump
 from windtunnel.engine.choice import run_on
 from windtunnel.engine.compiled import background, elf, kernels, machine_code
@@ -23,6 +25,7 @@ from windtunnel.engine.compiled.jit import object_code
 from windtunnel.engine.compiled.machine_code import Call, ObjectCode, Place, loaded, loaded_by_llvm
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.scenario.read import scenario_from_data
+from windtunnel.simulation.fleet import policy_functions
 from windtunnel.simulation.run import run
 
 COMPILE = """
@@ -152,16 +155,13 @@ def test_a_file_is_found_for_its_sources_and_replaced_for_others(
 
 
 def test_every_policy_has_an_argument_that_compiles_it_in_another_process() -> None:
-    for use, functions in (
-        ("score", [None, *(route.score for route in ROUTES.values())]),
-        ("key", [None, *(order.key for order in ORDERS.values())]),
-    ):
-        for function in functions:
-            known, _, path = kernels.argument_of(use, function).partition("=")
-            module, _, name = path.partition(":")
-            found = getattr(sys.modules[module], name)
-            assert known == use
-            assert found is function if function is not None else found is kernels._NONE[use]
+    named = {function.__name__ for _, function in policy_functions()}
+    assert named >= {"least_loaded", "shortest_job"}
+    for use, function in [*policy_functions(), ("score", None), ("key", None)]:
+        known, _, path = kernels.argument_of(use, function).partition("=")
+        module, _, name = path.partition(":")
+        assert known == use
+        assert getattr(sys.modules[module], name) is (function or kernels._NONE[use])
 
 
 def test_the_background_process_stores_what_was_missing_and_is_started_once(
@@ -176,6 +176,22 @@ def test_the_background_process_stores_what_was_missing_and_is_started_once(
     assert process.wait() == 0
     assert background.started(missing)
     assert [path.name.partition(".")[0] for path in tmp_path.glob("*.o")] == ["key_kernels__no_key"]
+
+
+def test_the_command_compiles_what_is_missing_and_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compile_command, "VARIANTS", {})
+    monkeypatch.setattr(compile_command, "policy_functions", list)
+    with pytest.raises(SystemExit) as ended:
+        main(["compile"])
+    assert (ended.value.code, str(tmp_path) in capsys.readouterr().out) == (0, True)
+    assert len(list(tmp_path.glob("*.o"))) == 2  # the functions for policies without a route and without an order
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(InputError, match="no folder for machine code"):
+        compile_command.compile_engine(lambda _done, _total: None)
 
 
 @pytest.mark.parametrize("data", [SERVED, FAILING], ids=lambda data: str(data["name"]))

@@ -7,10 +7,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.policy import ORDERS, ROUTES
-from windtunnel.engine.compiled.kernels import VARIANTS, argument_of, compile_now
+from windtunnel.engine.compiled.kernels import argument_of, compile_now
 from windtunnel.engine.compiled.machine_code import writable_folder
-from windtunnel.simulation.fleet import policy_of
+from windtunnel.engine.transitions.features import VARIANTS
+from windtunnel.simulation.fleet import policy_functions
 
 
 def compile_engine(progress: Callable[[int, int], None]) -> str:
@@ -28,10 +28,8 @@ def compile_engine(progress: Callable[[int, int], None]) -> str:
             where=Location(field="compile"),
             expected="an installation, a home directory or NUMBA_CACHE_DIR that can be written to",
         )
-    assert policy_of  # noqa: S101  its module registers the policies
     functions = {argument_of("score", None), argument_of("key", None)}
-    functions |= {argument_of("score", route.score) for route in ROUTES.values()}
-    functions |= {argument_of("key", order.key) for order in ORDERS.values()}
+    functions |= {argument_of(use, function) for use, function in policy_functions()}
     # The variant with all features takes longest, and begins first.
     wanted = [*reversed(VARIANTS), *sorted(functions)]
     progress(0, len(wanted))
