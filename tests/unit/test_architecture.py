@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "validation": {"core", "scenario", "runtime", "backends", "simulation", "windtunnel_models"},
     "library": {"core", "csource", "runtime", "emulator", "backends", "simulation", "windtunnel_models"},
     "errors": {"core", "runtime"},
-    "emulate": {"core", "language", "runtime", "library"},
+    "emulate": {"core", "language", "csource", "runtime", "library"},
     "": {"core", "errors", "language", "runtime", "emulator", "simulation", "library"},
     "examples": {"", "core", "runtime"},
     "claims": {"core", "runtime", "examples"},

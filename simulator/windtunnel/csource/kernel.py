@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ class CProgram(ir.Program):
 
     places: Sequence[tuple[str, int, int]] = ()
     unit: Unit | None = None
+    of_file: Mapping[str, str] = field(default_factory=dict)
+    """The parameters that are variables of the file, with their names there."""
 
     def text_of(self, line: int) -> str:
         """Return a line of the source, stripped."""
@@ -66,11 +69,17 @@ class CProgram(ir.Program):
 
 
 class Translator(OpenCL):
-    """Translates one kernel."""
+    """Translates one kernel.
 
-    def __init__(self, unit: Unit, facts: Facts, kernel: Node, sizes: Mapping[str, int]) -> None:
+    ``sizes``: the bytes of arrays that the launch sizes. ``steps``: for pointers that do not begin at the start of
+    their memory, the bytes of which their start is a multiple.
+    """
+
+    def __init__(
+        self, unit: Unit, facts: Facts, kernel: Node, sizes: Mapping[str, int], steps: Mapping[str, int]
+    ) -> None:
         super().__init__(unit, facts)
-        self.kernel, self.sizes = kernel, sizes
+        self.kernel, self.sizes, self.steps = kernel, sizes, steps
         self.functions = [kernel]
         self.hidden: list[str] = []
         """The objects of the file, which are passed as further arguments."""
@@ -105,6 +114,7 @@ class Translator(OpenCL):
             made = self.statics[key] = self.new_object(node.name, space, size, kind, self.line(node))
             if space == "global":
                 self.hidden.append(made.name)
+                made.declared = _name_in_file(node)
                 made.initial = _constants(node, kind, self)
         return Mem(self.start_of(made), kind)
 
@@ -148,9 +158,11 @@ class Translator(OpenCL):
             count = -(-size // (element.bits // 8)) if made.bytes is not None else size // (element.bits // 8)
             declared[made.name] = ir.Declare(made.line, made.name, made.space, (max(count, 0),), element)
             arrays[made.name] = types.Array(element, 1)
+        variables = {name: self.objects[name].declared for name in self.hidden}
         program = CProgram(
             node.name, self.unit.file, self.line(node), "", ordered, [*declared.values(), *self.body], (),
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
+            of_file=variables,
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
@@ -168,6 +180,11 @@ class Translator(OpenCL):
             if space == "parameter":
                 objects.append((made.name, line))
                 parameters.append(ir.Parameter(made.name, None, line))
+                if name in self.steps:
+                    own = self.fresh(f"{name}_start")
+                    self.scalars[own] = types.I32
+                    parameters.append(ir.Parameter(own, types.I32, line))
+                    start = start.moved(ir.Variable(line, own, type=types.I32), self.steps[name])
             if kind.reference:
                 self.frame.bound[node.key] = Mem(start, kind.pointee)
             elif node.key in assigned:
@@ -255,10 +272,11 @@ class CFunction(CompiledSource):
         """Raise InputError: a kernel in C runs on a device only."""
         raise InputError(f"'{self.__name__}' is a kernel in C", expected="accelerator.launch(...)")
 
-    def typed(self, arguments: Sequence[Any], shared_bytes: int) -> CProgram:
+    def typed(self, arguments: Sequence[Any], shared_bytes: int, starts: Sequence[int] = ()) -> CProgram:
         """Return the typed tree for the arguments of a launch. Raises InputError for what is not supported."""
         local = (int(a) for a, parameter in zip(arguments, self.parameters, strict=False) if parameter.space == "local")
-        key = (shared_bytes, *local)
+        steps = self._steps(starts)
+        key = (shared_bytes, *local, *steps.items())
         program = self._programs.get(key)
         if program is None:
             sizes = {"": shared_bytes}
@@ -266,7 +284,7 @@ class CFunction(CompiledSource):
                 if parameter.space == "local":
                     sizes[parameter.name] = int(given)
             for _ in range(_PASSES):
-                translator = Translator(self.module.unit, self._facts, self.node, sizes)
+                translator = Translator(self.module.unit, self._facts, self.node, sizes, steps)
                 program = _translated(translator)
                 found = _joined(self._facts, translator.found)
                 if found == self._facts:
@@ -279,8 +297,16 @@ class CFunction(CompiledSource):
             self.module.prepare(translator)
         return program
 
+    def _steps(self, starts: Sequence[int]) -> dict[str, int]:
+        """Return, for the pointers that do not begin at the start of their memory, of what the start is a multiple."""
+        if not any(starts):
+            return {}
+        return {p.name: gcd(at, 16) for p, at in zip(self.parameters, starts, strict=False) if at and "." not in p.name}
+
     # Long: one case for each kind of parameter.
-    def adapted(self, arguments: Sequence[Any], shared_bytes: int) -> list[tuple[int | None, Any]]:
+    def adapted(
+        self, arguments: Sequence[Any], shared_bytes: int, starts: Sequence[int] = ()
+    ) -> list[tuple[int | None, Any]]:
         """Return the arguments of the tree's parameters: arrays of its elements, numbers, the file's variables.
 
         Raises InputError for a wrong number of arguments, or an argument that is no number where one is asked.
@@ -292,7 +318,7 @@ class CFunction(CompiledSource):
                 where=Location(*self.node.place),
                 expected=f"{len(stated)}: {', '.join(p.name for p in stated)}",
             )
-        program = self.typed(arguments, shared_bytes)
+        program, steps = self.typed(arguments, shared_bytes, starts), self._steps(starts)
         made: list[tuple[int | None, Any]] = []
         parameters = iter(program.parameters)
         for number, (given, parameter) in enumerate(zip(arguments, stated, strict=True)):
@@ -302,11 +328,17 @@ class CFunction(CompiledSource):
                 name = next(parameters).name
                 element = program.arrays[name].element
                 made.append((number, self._viewed(given, element.dtype, parameter)))
+                if parameter.name in steps:
+                    next(parameters)
+                    made.append((None, np.int32(starts[number] // steps[parameter.name])))
             else:
                 for value in _numbers(given, parameter):
                     next(parameters)
                     made.append((number, value))
-        made += [(None, self.module.variable(p.name, program.arrays[p.name].element.dtype)) for p in parameters]
+        made += [
+            (None, self.module.variable(program.of_file[p.name], program.arrays[p.name].element.dtype))
+            for p in parameters
+        ]
         return made
 
     def _viewed(self, given: Any, dtype: np.dtype[Any], parameter: KernelParameter) -> np.ndarray:
@@ -381,10 +413,11 @@ class CModule:
         defines: Sequence[str] = (),
         include: Sequence[str] = (),
         text: str | None = None,
-        instance: str | None = None,
+        instances: Sequence[str] = (),
+        origins: Sequence[tuple[str, int]] = (),
     ) -> None:
-        self.unit = Unit(str(file), defines, include, text, instance)
-        self._memory: dict[str, np.ndarray] = {}
+        self.unit = Unit(str(file), defines, include, text, instances, origins)
+        self._memory: dict[str, Any] = {}
         self.kernels: dict[str, CFunction] = {}
         self.templates: list[str] = []
         for node in self.unit.declarations():
@@ -428,20 +461,46 @@ class CModule:
     def prepare(self, translator: Translator) -> None:
         """Allocate the variables of the file that a kernel uses, with their initial values."""
         for name in translator.hidden:
-            if name in self._memory:
-                continue
             made = translator.objects[name]
-            memory = np.zeros(made.bytes or 0, np.uint8)
-            for offset, value, kind in made.initial:
-                dtype = kinds.SCALARS[kind].dtype
-                number = _cast(value, kinds.SCALARS[kind])
-                memory[offset : offset + dtype.itemsize] = np.array([number], dtype).view(np.uint8)
-            self._memory[name] = memory
+            if made.declared not in self._memory:
+                self._memory[made.declared] = _initial(made.bytes or 0, made.initial)
 
-    def variable(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
-        """Return the memory of a variable of the file, as an array."""
+    def variable(self, name: str, dtype: np.dtype[Any]) -> Any:
+        """Return the memory of a variable of the file, as an array, or as what stands for it on a device."""
         memory = self._memory[name]
+        if not isinstance(memory, np.ndarray):
+            return memory.viewed(dtype)
         return memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+    def contents(self, name: str) -> np.ndarray | None:
+        """Return the bytes of a variable of the file; None if there is none of this name."""
+        if name not in self._memory:
+            for node in self.unit.declarations():
+                if node.kind == "VAR_DECL" and node.name == name and node.has("CUDADEVICE_ATTR", "CUDACONSTANT_ATTR"):
+                    translator = Translator(self.unit, Facts(), node, {}, {})
+                    self._memory[name] = _initial(node.type.size, _constants(node, node.type, translator))
+        found: np.ndarray | None = self._memory.get(name)
+        return found
+
+    def place_on_device(self, name: str, buffer: Any) -> None:
+        """Keep a variable of the file in memory of a device: ``buffer.viewed(dtype)`` gives it to a launch."""
+        self._memory[name] = buffer
+
+
+def _initial(size: int, numbers: Sequence[tuple[int, float | int, str]]) -> np.ndarray:
+    """Return the bytes of a variable that begins with some numbers."""
+    memory = np.zeros(size, np.uint8)
+    for offset, value, kind in numbers:
+        dtype = kinds.SCALARS[kind].dtype
+        memory[offset : offset + dtype.itemsize] = np.array([_cast(value, kinds.SCALARS[kind])], dtype).view(np.uint8)
+    return memory
+
+
+def _name_in_file(node: Node) -> str:
+    """Return the name of a variable of the file; one of a function has its place in it."""
+    parent = node.cursor.semantic_parent
+    within = parent is not None and parent.kind.name in ("FUNCTION_DECL", "CXX_METHOD", "FUNCTION_TEMPLATE")
+    return f"{node.name}, line {node.place[1]}" if within else node.name
 
 
 def _has_pointers(kind: CType) -> bool:

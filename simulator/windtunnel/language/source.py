@@ -45,12 +45,17 @@ class UnreadableSourceError(KernelError):
 class CompiledSource:
     """A kernel in another language, which is translated to the typed tree for the arguments of a launch."""
 
-    def typed(self, arguments: Sequence[Any], shared_bytes: int) -> Any:
-        """Return the typed tree (`ir.Program`); the same object for launches that it fits."""
+    def typed(self, arguments: Sequence[Any], shared_bytes: int, starts: Sequence[int] = ()) -> Any:
+        """Return the typed tree (`ir.Program`); the same object for launches that it fits.
+
+        ``starts``: for each argument, the byte of its array that a pointer points to. The default is the first one.
+        """
         raise NotImplementedError
 
-    def adapted(self, arguments: Sequence[Any], shared_bytes: int) -> list[tuple[int | None, Any]]:
-        """Return the arguments of the tree's parameters: arrays of its elements, and numbers.
+    def adapted(
+        self, arguments: Sequence[Any], shared_bytes: int, starts: Sequence[int] = ()
+    ) -> list[tuple[int | None, Any]]:
+        """Return the arguments of the tree's parameters: arrays of its elements, buffers, and numbers.
 
         Each is given with the number of the launch's argument that it comes from; None if it comes from none.
         """

@@ -52,7 +52,9 @@ class LaunchChecks:
         """Check a launch; return the compiled kernel, (grid, block) and the arguments."""
         function = self._functions.get(kernel)
         if function is None:
-            function = self._functions[kernel] = self._device.context.compile(marked(kernel), shipped=True)
+            function = self._device.context.compile(marked(kernel), shipped=True)
+            if not marked(kernel).once:
+                self._functions[kernel] = function
         operation = "launch " + function.name
         # A program launches few configurations many times, so each is checked once. The types are part of the key
         # because True equals 1 but is not a size.

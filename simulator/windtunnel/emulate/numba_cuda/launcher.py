@@ -160,7 +160,9 @@ class Launch:
         _same_elements(raw, kind.itemsize)
         return [Buffer(self.accelerator, raw, (*(shape or (1,)), *pair), kind)]
 
-    def _buffer(self, memory: AnyAllocation, kind: np.dtype[Any], pair: tuple[int, ...], itemsize: int) -> tuple[Any, int]:
+    def _buffer(
+        self, memory: AnyAllocation, kind: np.dtype[Any], pair: tuple[int, ...], itemsize: int
+    ) -> tuple[Any, int]:
         if memory.buffer is None:
             memory = Allocation(max(itemsize, 8))
             self.held.append(memory)

@@ -52,9 +52,14 @@ class EmulatedMemory:
             self._full_extent = Extent(0, self.size)
         return self._full_extent
 
-    def mark_written(self, size: int) -> None:
-        """Record that the first ``size`` bytes were written."""
-        if size >= self.size:
+    def mark_written(self, size: int, begin: int = 0) -> None:
+        """Record that ``size`` bytes were written, from byte ``begin`` on."""
+        if begin:
+            if self.uninitialised is not False:
+                known = self.size // len(self.uninitialised) if isinstance(self.uninitialised, np.ndarray) else 4
+                itemsize = 1 if begin % known or size % known else known
+                self.uninitialised_mask(itemsize)[begin // itemsize : (begin + size) // itemsize] = False
+        elif size >= self.size:
             self.uninitialised = False
         elif isinstance(self.uninitialised, np.ndarray):
             self.uninitialised[: size * len(self.uninitialised) // self.size] = False

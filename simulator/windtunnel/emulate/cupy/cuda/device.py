@@ -1,0 +1,119 @@
+"""``cupy.cuda.device``: the devices of the program."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from windtunnel.emulate import session
+from windtunnel.emulate.common import current
+from windtunnel.emulate.cupy.cuda.runtime_error import CUDARuntimeError
+from windtunnel.emulate.cupy.refusals import not_available
+
+
+def get_device_id() -> int:
+    """Return the number of the current device."""
+    return current.current_index()
+
+
+def get_compute_capability() -> str:
+    """Return the compute capability of the current device, such as ``"90"``."""
+    return "".join(map(str, current.compute_capability()))
+
+
+class Device:
+    """A device; without a number, the current one. ``with`` makes it the current one."""
+
+    def __init__(self, device: Any = None) -> None:
+        if device is None:
+            self.id = current.current_index()
+        else:
+            self.id = device.id if isinstance(device, Device) else int(device)
+        if not 0 <= self.id < session.current.count:
+            raise CUDARuntimeError(101)
+
+    def __int__(self) -> int:
+        return self.id
+
+    __index__ = __int__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<CUDA Device {self.id}>"
+
+    def __enter__(self) -> Self:
+        current.push(self.id)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        current.pop()
+
+    def use(self) -> Self:
+        """Make it the current device."""
+        current.select(self.id)
+        return self
+
+    @property
+    def _accelerator(self) -> Any:
+        return session.current.accelerator(self.id)
+
+    def synchronize(self) -> None:
+        """Wait for all its work."""
+        self._accelerator.synchronize()
+
+    @property
+    def compute_capability(self) -> str:
+        """The compute capability, such as ``"90"``."""
+        return get_compute_capability()
+
+    @property
+    def mem_info(self) -> tuple[int, int]:
+        """Free and total memory (bytes)."""
+        total = int(self._accelerator.info.memory_bytes)
+        return total - int(self._accelerator.allocated_bytes), total
+
+    @property
+    def pci_bus_id(self) -> str:
+        """The address on the PCI bus."""
+        return f"0000:{self.id:02X}:00.0"
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The attributes of the device, by their names."""
+        from windtunnel.emulate.cupy.cuda import runtime
+
+        given = runtime.getDeviceProperties(self.id)
+        return {
+            "MaxThreadsPerBlock": given["maxThreadsPerBlock"],
+            **{f"MaxBlockDim{axis}": given["maxThreadsDim"][at] for at, axis in enumerate("XYZ")},
+            **{f"MaxGridDim{axis}": given["maxGridSize"][at] for at, axis in enumerate("XYZ")},
+            "MaxSharedMemoryPerBlock": given["sharedMemPerBlock"],
+            "MaxSharedMemoryPerBlockOptin": given["sharedMemPerBlockOptin"],
+            "WarpSize": given["warpSize"],
+            "MultiProcessorCount": given["multiProcessorCount"],
+            "ComputeCapabilityMajor": given["major"],
+            "ComputeCapabilityMinor": given["minor"],
+            "ManagedMemory": given["managedMemory"],
+            "ConcurrentManagedAccess": given["concurrentManagedAccess"],
+            "CooperativeLaunch": given["cooperativeLaunch"],
+            "TotalConstantMemory": given["totalConstMem"],
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        if name.endswith("_handle"):
+            raise not_available(f"cupy.cuda.Device.{name}", "there are no NVIDIA libraries on it")
+        raise AttributeError(f"cupy.cuda.Device.{name} is not part of Windtunnel's cupy")
+
+
+def from_pointer(ptr: int) -> Device:
+    """Return the device of an address."""
+    from windtunnel.emulate.common.memory import allocation_at
+
+    found = allocation_at(ptr)
+    if found is None:
+        raise CUDARuntimeError(1)
+    return Device(found.device)
