@@ -196,6 +196,7 @@ class Unit:
         text: Its text; by default it is read from the file.
         instances: Instances of templates to be made, such as ``scale<float>``.
         origins: For each line of the text, the file and line that it comes from, if it was taken from elsewhere.
+        warnings: Whether Clang's warnings are kept in ``notes``.
 
     Raises InputError with Clang's message if it does not compile, and for an include that is not allowed.
     """
@@ -208,6 +209,8 @@ class Unit:
         text: str | None = None,
         instances: Sequence[str] = (),
         origins: Sequence[tuple[str, int]] = (),
+        *,
+        warnings: bool = False,
     ) -> None:
         self.file, self._origins = file, origins
         self.opencl = Path(file).suffix == ".cl"
@@ -226,16 +229,21 @@ class Unit:
         # A reference to an instance is what Clang shows its body for.
         named = [f"static auto *__wt_instance_{n} = &{name};" for n, name in enumerate(self.instances)]
         unsaved = [(file, "\n".join([text, *named, ""]) if named else text)]
-        self._unit = cindex.Index.create().parse(file, args=self._arguments(defines, include), unsaved_files=unsaved)
+        self._unit = cindex.Index.create().parse(
+            file, args=[*self._arguments(defines, include), "-Wall" if warnings else "-w"], unsaved_files=unsaved
+        )
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {} if origins else {file: self.lines}
         self._types: dict[str, CType] = {}
         self._records: dict[int, ctype.Record] = {}
         self._declarations: dict[int, Node] = {}
         self.notes: list[str] = []
-        """What was left out: errors in functions of the host, which are not run."""
+        """What was left out: errors in functions of the host, which are not run; and warnings, if they are kept."""
         host: list[tuple[str, int, int]] | None = None
         for found in self._unit.diagnostics:
+            if found.severity == cindex.Diagnostic.Warning and str(found.location.file) == file:
+                name, line = self.origin(file, found.location.line)
+                self.notes.append(f"{name}:{line}: warning: {found.spelling}")
             if found.severity >= cindex.Diagnostic.Error:
                 where = found.location
                 if host is None:
@@ -273,7 +281,7 @@ class Unit:
     def _arguments(self, defines: Sequence[str], include: Sequence[str]) -> list[str]:
         given = [f"-D{one}" for one in defines]
         given += [f"-I{folder}" for folder in include]
-        given += ["-nostdinc", "-w", "-ferror-limit=0"]
+        given += ["-nostdinc", "-ferror-limit=0"]
         if self.opencl:
             prelude = str(PRELUDE / "opencl.h")
             return [

@@ -415,8 +415,10 @@ class CModule:
         text: str | None = None,
         instances: Sequence[str] = (),
         origins: Sequence[tuple[str, int]] = (),
+        *,
+        warnings: bool = False,
     ) -> None:
-        self.unit = Unit(str(file), defines, include, text, instances, origins)
+        self.unit = Unit(str(file), defines, include, text, instances, origins, warnings=warnings)
         self._memory: dict[str, Any] = {}
         self.kernels: dict[str, CFunction] = {}
         self.templates: list[str] = []

@@ -150,14 +150,16 @@ class Buffer:
 class Position(Buffer):
     """Memory of ``shape`` and ``dtype`` from ``start`` (bytes) on, as a copy's side or as the pointer of a kernel in C.
 
-    Only emulated devices have it. A kernel may access all of the memory, also what lies before the pointer.
+    Only emulated devices have it. A kernel may access all of the memory, also what lies before the pointer. ``span``:
+    the bytes from ``start`` on that the program passes; the cost of a launch is that of moving them.
     """
 
     def __init__(
-        self, owner: BufferOwner, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any], start: int
-    ) -> None:
+        self, owner: BufferOwner, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any], start: int,
+        span: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__(owner, memory, shape, dtype)
-        self.start = start
+        self.start, self.span = start, span
 
 
 _MAX_SHOWN = 8

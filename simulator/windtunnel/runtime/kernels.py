@@ -35,6 +35,8 @@ class ArrayOperation:
     action: Callable[[], None]
     reads: Sequence[tuple[int, np.ndarray, Any]] = ()
     writes: Sequence[tuple[int, np.ndarray, Any]] = ()
+    copies: bool = False
+    """Whether it copies the elements of the first array that it reads; those that nothing has written may be among."""
 
     def __post_init__(self) -> None:
         self.__name__ = self.name

@@ -27,3 +27,9 @@ __WT_D__ cuDoubleComplex cuComplexFloatToDouble(cuFloatComplex z) { return make_
 __WT_D__ cuFloatComplex cuComplexDoubleToFloat(cuDoubleComplex z) {
   return make_cuFloatComplex((float)z.x, (float)z.y);
 }
+#ifdef __WT_TRANSLATED /* CuPy's translate_cucomplex=True, which makes the functions operators of a template */
+__WT_D__ cuComplex cuCadd(cuComplex a, cuComplex b) { return cuCaddf(a, b); }
+__WT_D__ cuComplex cuCsub(cuComplex a, cuComplex b) { return cuCsubf(a, b); }
+__WT_D__ cuComplex cuCmul(cuComplex a, cuComplex b) { return cuCmulf(a, b); }
+__WT_D__ cuComplex cuCdiv(cuComplex a, cuComplex b) { return cuCdivf(a, b); }
+#endif

@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-import numpy as _np
+import numpy as _np  # noqa: ICN001  the package has only CuPy's names
 
-from windtunnel.emulate.cupy import cuda, refusals, types
+from windtunnel.emulate.cupy import cuda, names, refusals
 from windtunnel.emulate.cupy.creation import (
     arange,
     array,
@@ -59,14 +59,7 @@ from windtunnel.emulate.cupy.reduction_kernels import ReductionKernel
 __version__ = "14.1.1"
 get_current_stream = cuda.get_current_stream
 _MODULES = ("random", "linalg", "fft", "testing", "_core", "exceptions")
-_PLAIN = (
-    "can_cast", "common_type", "result_type", "promote_types", "min_scalar_type", "finfo", "iinfo", "issubdtype",
-    "isscalar", "mintypecode", "broadcast_shapes", "base_repr", "binary_repr", "format_float_positional",
-    "format_float_scientific", "isdtype", "iterable", "pi", "e", "inf", "nan", "newaxis", "euler_gamma", "dtype", "generic", "number",
-    "integer", "signedinteger", "unsignedinteger", "inexact", "floating", "complexfloating", "s_", "index_exp",
-)  # fmt: skip
-"""Names of NumPy that concern no arrays."""
-_REFUSED = ("vectorize", "apply_along_axis", "RawBinary", "fromfunction", "fromiter", "fromstring", "genfromtxt")
+_REFUSED = ("vectorize", "RawBinary", "fromfunction", "fromiter", "fromstring", "genfromtxt")
 
 
 def get_default_memory_pool() -> cuda.MemoryPool:
@@ -117,17 +110,17 @@ def memoize(for_each_device: bool = False) -> _Any:
 def __getattr__(name: str) -> _Any:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
-    if name in types.NAMES or name in _PLAIN:
+    if name in names.TYPES or name in names.WITHOUT_ARRAYS:
         return getattr(_np, name)
     if name in _MODULES:
         return _import_module(f"windtunnel.emulate.cupy.{name}")
     if name in _REFUSED:
         raise refusals.not_available(f"cupy.{name}")
-    refusals.missing("cupy", name)
+    return refusals.missing("cupy", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_FUNCTIONS, *types.NAMES, *_PLAIN, *_MODULES})
+    return sorted({*__all__, *_FUNCTIONS, *names.TYPES, *names.WITHOUT_ARRAYS, *_MODULES})
 
 
 __all__ = [

@@ -17,6 +17,7 @@ from windtunnel.emulate import session
 from windtunnel.emulate.common.current import current_accelerator
 from windtunnel.emulate.common.memory import Allocation, allocation_at
 from windtunnel.emulate.cupy.cuda.compiler import CompileException
+from windtunnel.emulate.cupy.cuda.graph import hold
 from windtunnel.emulate.cupy.cuda.memory import MemoryPointer
 from windtunnel.emulate.cupy.cuda.stream import current_raw
 from windtunnel.emulate.cupy.device_array import ndarray
@@ -59,13 +60,20 @@ def split_options(options: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def read_source(
-    code: str, name: str, options: Sequence[str], backend: str, origins: Origins, instances: Sequence[str] = ()
+    code: str,
+    name: str,
+    options: Sequence[str],
+    backend: str,
+    origins: Origins,
+    instances: Sequence[str] = (),
+    *,
+    warnings: bool = False,
 ) -> CModule:
     """Return the kernels of a source. Raises CompileException with Clang's message."""
     defines, folders = split_options(options)
     beside = Path(origins[0][0]).parent if origins and not origins[0][0].startswith("<") else Path()
     try:
-        return CModule(str(beside / f"<{name}>"), defines, folders, code, instances, origins)
+        return CModule(str(beside / f"<{name}>"), defines, folders, code, instances, origins, warnings=warnings)
     except InputError as error:
         if "libclang" in str(error):
             raise
@@ -88,6 +96,7 @@ def launch(
         names = ", ".join(one.name for one in stated)
         raise _refused(kernel.name, f"{len(args)} arguments for a kernel of {len(stated)}: {names}")
     given = [_argument(kernel.name, value, parameter) for value, parameter in zip(args, stated, strict=True)]
+    hold(*args)
     try:
         current_accelerator().launch(
             kernel, _sides(grid), _sides(block), *given, stream=current_raw(stream), shared_bytes=int(shared_mem)
@@ -122,7 +131,7 @@ def _pointer(kernel: str, value: Any, parameter: KernelParameter) -> Any:
     if value is None:
         return 0
     if isinstance(value, ndarray):
-        return position_of(value.allocation, value.offset)
+        return position_of(value.allocation, value.offset, value.nbytes)
     if isinstance(value, MemoryPointer):
         return position_of(value.allocation, value.offset)
     if hasattr(value, "__cuda_array_interface__"):
@@ -137,12 +146,16 @@ def _pointer(kernel: str, value: Any, parameter: KernelParameter) -> Any:
     raise _wrong(kernel, parameter, f"{value!r}", "an array, for a pointer")
 
 
-def position_of(allocation: Allocation, start: int) -> Any:
-    """Return a kernel's argument for a position in memory; 0, the null pointer, for memory of no bytes."""
+def position_of(allocation: Allocation, start: int, span: int | None = None) -> Any:
+    """Return a kernel's argument for a position in memory; 0, the null pointer, for memory of no bytes.
+
+    ``span``: the bytes that the program passes; by default all from there on.
+    """
     if allocation.buffer is None:
         return 0
     memory = allocation.buffer.memory
-    return Position(allocation.accelerator, memory, (memory.size,), np.dtype(np.uint8), start)
+    return Position(allocation.accelerator, memory, (memory.size,), np.dtype(np.uint8), start,
+                    allocation.size - start if span is None else span)  # fmt: skip
 
 
 def _number(kernel: str, value: Any, parameter: KernelParameter) -> Any:
@@ -158,7 +171,7 @@ def _number(kernel: str, value: Any, parameter: KernelParameter) -> Any:
             raise _wrong(kernel, parameter, f"a number of {parts.dtype.itemsize} bytes", f"{kind.size} bytes")
         if isinstance(kind, Number):
             raise _wrong(kernel, parameter, "a complex number", f"{kind.scalar}")
-        return parts.reshape(1).view(parts.real.dtype)
+        return parts.reshape(()).view([("x", parts.real.dtype), ("y", parts.real.dtype)])[()]
     if not isinstance(value, (int, float, np.generic)):
         raise TypeError(f"Unsupported type {type(value)}")
     if not isinstance(kind, Number):
@@ -169,6 +182,8 @@ def _number(kernel: str, value: Any, parameter: KernelParameter) -> Any:
     else:
         scalar = stored(kind)
     have = np.asarray(value).dtype
+    if have == np.float16 and kind.size == have.itemsize:
+        return np.asarray(value).view(np.uint16)[()]  # a number of 16 bits is its bits in C
     if isinstance(value, (int, np.integer)) and not isinstance(value, np.bool_) and have.kind in "iu":
         if scalar.kind == "float":
             raise _wrong(kernel, parameter, f"the integer {value!r} ({have})", _example(scalar))

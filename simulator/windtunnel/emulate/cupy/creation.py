@@ -30,8 +30,8 @@ def array(
         from windtunnel.emulate.cupy import functions
 
         parts = [array(one, dtype) for one in obj]
-        made = functions.stack(parts)
-        return made if dtype is None else made.astype(dtype, copy=False)
+        stacked: ndarray = functions.stack(parts)
+        return stacked if dtype is None else stacked.astype(dtype, copy=False)
     values = np.array(obj, dtype=dtype, copy=None, ndmin=ndmin)
     check_dtype(values.dtype)
     kept = "F" if order in ("F", "K", "A") and values.flags.f_contiguous and not values.flags.c_contiguous else "C"
@@ -227,12 +227,14 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
 
 def savez(file: Any, *args: Any, **kwargs: Any) -> None:
     """Copy arrays to the host and write them to a file."""
-    np.savez(file, *map(asnumpy, args), **{key: asnumpy(one) for key, one in kwargs.items()})
+    arrays: Any = {key: asnumpy(one) for key, one in kwargs.items()}
+    np.savez(file, *map(asnumpy, args), **arrays)
 
 
 def savez_compressed(file: Any, *args: Any, **kwargs: Any) -> None:
     """Copy arrays to the host and write them to a compressed file."""
-    np.savez_compressed(file, *map(asnumpy, args), **{key: asnumpy(one) for key, one in kwargs.items()})
+    arrays: Any = {key: asnumpy(one) for key, one in kwargs.items()}
+    np.savez_compressed(file, *map(asnumpy, args), **arrays)
 
 
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N803  NumPy's name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -23,7 +24,7 @@ _IMPLICIT = (
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
     """Return a type of elements. Raises ValueError for one that a device does not have."""
-    made = np.dtype(dtype)
+    made: np.dtype[Any] = np.dtype(dtype)
     if made.hasobject or made.kind in "USMm" or (made.kind == "V" and made.names is None):
         raise ValueError(f"Unsupported dtype {made}")
     return made
@@ -101,7 +102,8 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
             event = made.allocation.accelerator.event()
             event.record(raw)
             own = current_raw()
-            (made.allocation.accelerator.context.default if own is None else own).wait(event)
+            context: Any = made.allocation.accelerator.context
+            (context.default if own is None else own).wait(event)
         return made
 
     def __array_finalize__(self, obj: Any) -> None:
@@ -192,7 +194,7 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        missing("cupy.ndarray", name)
+        return missing("cupy.ndarray", name)
 
     # Copies.
 
@@ -279,6 +281,7 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
                 action,
                 [(self.allocation, view, None)],
                 [(made.allocation, target, None)],
+                copies=kind == self.dtype,
             )
         return made
 
@@ -310,12 +313,13 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
 
     def view(self, dtype: Any = None, type: Any = None) -> ndarray:  # noqa: A002  NumPy's name
         """Return a view, of the same bytes as another type, or as a subclass."""
-        if isinstance(dtype, __builtins_type__) and issubclass(dtype, ndarray):
-            dtype, type = None, dtype
+        cls = type
+        if inspect.isclass(dtype) and issubclass(dtype, ndarray):
+            dtype, cls = None, dtype
         view = self.device_view() if dtype is None else self.device_view().view(check_dtype(dtype))
         made = self.view_at(view.shape, view.strides, self.offset, view.dtype)
-        if type is not None:
-            made.__class__ = type
+        if cls is not None:
+            made.__class__ = cls
             made.__array_finalize__(self)
         return made
 
@@ -410,8 +414,10 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
                     target[selected] = kept
 
         if math.prod(shape):
-            enqueue("fill" if not isinstance(value, ndarray) else "copy", action, reads,
-                    [(self.allocation, target, selected)])  # fmt: skip
+            is_array = isinstance(value, ndarray)
+            enqueue("copy" if is_array else "fill", action, reads, [(self.allocation, target, selected)],
+                    copies=is_array and selected is None and source.shape == shape
+                    and source.dtype == self.dtype)  # fmt: skip
 
     def _basic(self, index: Any) -> np.ndarray:
         """Return a view of a part, also of a single element."""
@@ -430,27 +436,29 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
         waits, made = False, []
         consumed = sum(_consumed(one) for one in parts if one is not None and one is not Ellipsis)
         axis = 0
-        for one in parts:
-            if one is Ellipsis:
+        for part in parts:
+            one = part
+            if part is Ellipsis:
                 axis += self.ndim - consumed
-                made.append(one)
-                continue
-            if isinstance(one, (list, np.ndarray)):
+            elif isinstance(part, (list, np.ndarray)):
                 arrays.append(_HOST)
-                one = np.asarray(one, None if np.size(one) else np.intp)
-            elif isinstance(one, ndarray):
-                arrays.append(one)
-                one = one.device_view()
-            if isinstance(one, np.ndarray):
-                if one.dtype.kind == "b":
-                    waits = True
-                elif one.dtype.kind in "iu" and axis < self.ndim and self.shape[axis]:
-                    one = one % self.shape[axis]  # CuPy wraps around indices that are out of bounds
-                elif one.dtype.kind not in "iu":
-                    raise IndexError("arrays used as indices must be of integer (or boolean) type")
-            axis += 0 if one is None else _consumed(one)
-            made.append(one)
+                one = np.asarray(part, None if np.size(part) else np.intp)
+            elif isinstance(part, ndarray):
+                arrays.append(part)
+                one = part.device_view()
+            waits = waits or (isinstance(one, np.ndarray) and one.dtype.kind == "b")
+            made.append(self._wrapped(one, axis) if isinstance(one, np.ndarray) else one)
+            axis += 0 if one is None or one is Ellipsis else _consumed(one)
         return (tuple(made) if isinstance(key, tuple) else made[0]), arrays, waits
+
+    def _wrapped(self, places: np.ndarray, axis: int) -> np.ndarray:
+        """Return indices of a dimension; CuPy wraps around those that are out of bounds."""
+        if places.dtype.kind == "b" or axis >= self.ndim or not self.shape[axis]:
+            return places
+        if places.dtype.kind not in "iu":
+            raise IndexError("arrays used as indices must be of integer (or boolean) type")
+        wrapped: np.ndarray = places % self.shape[axis]
+        return wrapped
 
     def take(self, indices: Any, axis: Any = None, out: Any = None) -> ndarray:
         """Return the elements at some places. Places out of bounds wrap around."""
@@ -508,7 +516,6 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
         return own(*args, **kwargs)
 
 
-__builtins_type__ = type
 _HOST: Any = object()
 """Stands for an array of the host in an index."""
 

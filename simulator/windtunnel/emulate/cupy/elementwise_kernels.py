@@ -239,6 +239,6 @@ def raw_array(layout: Layout, parameter: Parameter, array: ndarray) -> list[str]
     layout.numbers(where.numbers)
     members = [one for one, _ in where.numbers]
     fields = "".join(f"long long {one}; " for one in members)
-    body = f"{const}{kind}& operator[](long long _at) const {{ return _p[{where.text}]; }}"
+    body = f"__device__ {const}{kind}& operator[](long long _at) const {{ return _p[{where.text}]; }}"
     filled = ", ".join([f"_p_{name}", *members])
     return [f"struct _raw_{name} {{ {const}{kind}* _p; {fields}{body} }}; const _raw_{name} {name} = {{{filled}}};"]

@@ -9,285 +9,10 @@ import numpy as np
 
 from windtunnel.emulate.cupy.device_array import add_methods, ndarray
 from windtunnel.emulate.cupy.fusion import is_fusing
+from windtunnel.emulate.cupy.names import METHODS, PLAIN, UFUNCS
 from windtunnel.emulate.cupy.operations import Arguments, call, matmul_flops, unsupported, written
 from windtunnel.emulate.cupy.refusals import missing
 
-UFUNCS = tuple(
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "true_divide",
-        "floor_divide",
-        "remainder",
-        "mod",
-        "fmod",
-        "divmod",
-        "power",
-        "float_power",
-        "negative",
-        "positive",
-        "absolute",
-        "fabs",
-        "sign",
-        "rint",
-        "conjugate",
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sqrt",
-        "cbrt",
-        "square",
-        "reciprocal",
-        "sin",
-        "cos",
-        "tan",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "arctan2",
-        "hypot",
-        "sinh",
-        "cosh",
-        "tanh",
-        "arcsinh",
-        "arccosh",
-        "arctanh",
-        "degrees",
-        "radians",
-        "deg2rad",
-        "rad2deg",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-        "bitwise_not",
-        "invert",
-        "left_shift",
-        "right_shift",
-        "bitwise_count",
-        "greater",
-        "greater_equal",
-        "less",
-        "less_equal",
-        "not_equal",
-        "equal",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-        "logical_not",
-        "maximum",
-        "minimum",
-        "fmax",
-        "fmin",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "signbit",
-        "copysign",
-        "nextafter",
-        "ldexp",
-        "frexp",
-        "modf",
-        "floor",
-        "ceil",
-        "trunc",
-        "logaddexp",
-        "logaddexp2",
-        "gcd",
-        "lcm",
-        "heaviside",
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atan2",
-        "atanh",
-        "bitwise_invert",
-        "bitwise_left_shift",
-        "bitwise_right_shift",
-        "conj",
-        "pow",
-        "abs",
-        "matmul",
-    ]
-)
-PLAIN = tuple(
-    [
-        "all",
-        "allclose",
-        "amax",
-        "amin",
-        "angle",
-        "any",
-        "append",
-        "apply_along_axis",
-        "argmax",
-        "argmin",
-        "argsort",
-        "around",
-        "array_equal",
-        "array_equiv",
-        "array_split",
-        "astype",
-        "atleast_1d",
-        "atleast_2d",
-        "atleast_3d",
-        "average",
-        "bincount",
-        "block",
-        "broadcast_arrays",
-        "broadcast_to",
-        "clip",
-        "column_stack",
-        "concatenate",
-        "concat",
-        "convolve",
-        "copyto",
-        "corrcoef",
-        "correlate",
-        "count_nonzero",
-        "cov",
-        "cross",
-        "cumprod",
-        "cumsum",
-        "cumulative_prod",
-        "cumulative_sum",
-        "diag",
-        "diag_indices_from",
-        "diagflat",
-        "diagonal",
-        "diff",
-        "digitize",
-        "dot",
-        "dsplit",
-        "dstack",
-        "ediff1d",
-        "einsum",
-        "expand_dims",
-        "fix",
-        "flip",
-        "fliplr",
-        "flipud",
-        "gradient",
-        "histogram",
-        "histogram2d",
-        "histogramdd",
-        "hsplit",
-        "hstack",
-        "i0",
-        "imag",
-        "in1d",
-        "inner",
-        "insert",
-        "interp",
-        "isclose",
-        "iscomplex",
-        "isin",
-        "isreal",
-        "kron",
-        "lexsort",
-        "matrix_transpose",
-        "matvec",
-        "max",
-        "maximum_sctype",
-        "mean",
-        "median",
-        "min",
-        "moveaxis",
-        "nan_to_num",
-        "nanargmax",
-        "nanargmin",
-        "nancumprod",
-        "nancumsum",
-        "nanmax",
-        "nanmean",
-        "nanmedian",
-        "nanmin",
-        "nanpercentile",
-        "nanprod",
-        "nanquantile",
-        "nanstd",
-        "nansum",
-        "nanvar",
-        "ndim",
-        "outer",
-        "packbits",
-        "pad",
-        "partition",
-        "argpartition",
-        "percentile",
-        "permute_dims",
-        "piecewise",
-        "poly1d",
-        "polyfit",
-        "polyval",
-        "polyadd",
-        "polymul",
-        "polysub",
-        "prod",
-        "ptp",
-        "quantile",
-        "ravel",
-        "real",
-        "real_if_close",
-        "repeat",
-        "reshape",
-        "resize",
-        "roll",
-        "rollaxis",
-        "rot90",
-        "round",
-        "searchsorted",
-        "select",
-        "size",
-        "sinc",
-        "sort",
-        "sort_complex",
-        "split",
-        "squeeze",
-        "stack",
-        "std",
-        "sum",
-        "swapaxes",
-        "take_along_axis",
-        "tensordot",
-        "tile",
-        "trace",
-        "transpose",
-        "trapezoid",
-        "tril",
-        "triu",
-        "trim_zeros",
-        "unpackbits",
-        "unstack",
-        "unwrap",
-        "vander",
-        "vander",
-        "var",
-        "vdot",
-        "vecdot",
-        "vecmat",
-        "vsplit",
-        "vstack",
-        "where",
-        "bool_",
-        "delete",
-        "iscomplexobj",
-        "isrealobj",
-        "unravel_index",
-        "ravel_multi_index",
-        "meshgrid",
-        "mgrid",
-        "tril_indices",
-        "triu_indices",
-    ]
-)
 WAITING = ("nonzero", "flatnonzero", "argwhere", "unique", "extract", "compress", "union1d", "intersect1d", "setdiff1d",
            "setxor1d", "unique_values", "unique_counts", "unique_inverse", "unique_all")  # fmt: skip
 """Functions whose results have a shape that depends on the values, so that the host waits."""
@@ -414,8 +139,6 @@ FUNCTIONS: dict[str, Any] = {
     **{name: _table(name) for name in _INDEX_TABLES},
 }
 """All functions by name."""
-for _name in ("ndim", "size", "maximum_sctype", "bool_", "copyto", "block", "poly1d", "iscomplexobj", "isrealobj"):
-    FUNCTIONS.pop(_name, None)
 
 
 def ndim(a: Any) -> int:
@@ -432,7 +155,7 @@ def size(a: Any, axis: Any = None) -> int:
 
 def shape(a: Any) -> tuple[int, ...]:
     """Return the shape."""
-    return a.shape if isinstance(a, ndarray) else np.shape(a)  # type: ignore[no-any-return]
+    return a.shape if isinstance(a, ndarray) else np.shape(a)
 
 
 def iscomplexobj(x: Any) -> bool:
@@ -448,8 +171,9 @@ def isrealobj(x: Any) -> bool:
 def copyto(dst: ndarray, src: Any, casting: str = "same_kind", where: Any = None) -> None:
     """Copy values to an array, where a mask is set."""
     kind = src.dtype if isinstance(src, ndarray) else np.asarray(src).dtype
+    rule: Any = casting
     weak = isinstance(src, (int, float, complex))
-    if not weak and not np.can_cast(kind, dst.dtype, casting):  # type: ignore[arg-type]
+    if not weak and not np.can_cast(kind, dst.dtype, rule):
         raise TypeError(f"Cannot cast {kind} to {dst.dtype} in {casting} casting mode")
     if where is None:
         dst[...] = src
@@ -528,7 +252,7 @@ FUNCTIONS.update(
 def __getattr__(name: str) -> Any:
     if name in FUNCTIONS:
         return FUNCTIONS[name]
-    missing("cupy", name)
+    return missing("cupy", name)
 
 
 # Operators and methods.
@@ -542,40 +266,6 @@ _COMPARISONS = {
     "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
 }  # fmt: skip
 _UNARY = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
-_METHODS = [
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "argpartition",
-    "argsort",
-    "clip",
-    "conj",
-    "conjugate",
-    "cumprod",
-    "cumsum",
-    "diagonal",
-    "dot",
-    "max",
-    "mean",
-    "min",
-    "nonzero",
-    "partition",
-    "prod",
-    "ptp",
-    "ravel",
-    "repeat",
-    "round",
-    "searchsorted",
-    "squeeze",
-    "std",
-    "sum",
-    "swapaxes",
-    "trace",
-    "var",
-    "compress",
-    "choose",
-]
 
 
 def _binary(name: str, *, reflected: bool = False) -> Callable[..., Any]:
@@ -610,7 +300,11 @@ def _updating(name: str) -> Callable[..., Any]:
 
 def _unary(name: str) -> Callable[..., Any]:
     function = FUNCTIONS[name]
-    return lambda self: function(self)
+
+    def operator(self: ndarray) -> Any:
+        return function(self)
+
+    return operator
 
 
 def _method(name: str) -> Callable[..., Any]:
@@ -646,5 +340,5 @@ add_methods({f"__{short}__": _binary(name) for short, name in (*_BINARY.items(),
 add_methods({f"__r{short}__": _binary(name, reflected=True) for short, name in _BINARY.items()})
 add_methods({f"__i{short}__": _updating(name) for short, name in _BINARY.items() if short != "divmod"})
 add_methods({f"__{short}__": _unary(name) for short, name in _UNARY.items()})
-add_methods({name: _method(name) for name in _METHODS})
+add_methods({name: _method(name) for name in METHODS})
 add_methods({"reshape": _reshape, "transpose": _transpose, "flatten": _flatten})

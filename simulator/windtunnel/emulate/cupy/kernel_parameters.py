@@ -79,9 +79,9 @@ def parse(text: str, *, constant: bool) -> tuple[Parameter, ...]:
 def checked(args: Sequence[Any]) -> list[Any]:
     """Return arguments as arrays of the device and numbers. Raises TypeError for anything else."""
     made: list[Any] = []
-    for one in args:
-        if not isinstance(one, (ndarray, np.ndarray)) and hasattr(one, "__cuda_array_interface__"):
-            one = ndarray.from_interface(one)
+    for given in args:
+        foreign = not isinstance(given, (ndarray, np.ndarray)) and hasattr(given, "__cuda_array_interface__")
+        one = ndarray.from_interface(given) if foreign else given
         if not isinstance(one, ndarray) and not (np.isscalar(one) and not isinstance(one, (str, bytes))):
             raise unsupported(one)
         made.append(one)

@@ -185,7 +185,7 @@ def matmul_flops(left: Any, right: Any) -> float:
     rows = shapes[0][-2] if len(shapes[0]) > 1 else 1
     columns = shapes[1][-1] if len(shapes[1]) > 1 else 1
     batch = max(math.prod(shape[:-2]) for shape in shapes)
-    return 2.0 * batch * rows * columns * shapes[0][-1]
+    return float(2.0 * batch * rows * columns * shapes[0][-1])
 
 
 def written(name: str, array: ndarray, compute: Callable[[], Any], reads: Sequence[ndarray] = ()) -> ndarray:

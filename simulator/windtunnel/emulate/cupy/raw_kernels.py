@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from windtunnel.core.errors import caller
 from windtunnel.csource.kernel import CFunction, CModule
 from windtunnel.emulate.common import current
 from windtunnel.emulate.cupy.compiled import launch, read_source
-from windtunnel.emulate.cupy.cuda.compiler import CompileException
+from windtunnel.emulate.cupy.cuda.compiler import CompileException, JitifyException
 from windtunnel.emulate.cupy.cuda.memory import BaseMemory, MemoryPointer
 from windtunnel.emulate.cupy.cuda.runtime_error import CUDADriverError
 from windtunnel.emulate.cupy.refusals import not_available
@@ -46,7 +47,7 @@ class RawKernel:
         *,
         translate_cucomplex: bool = False,
         enable_cooperative_groups: bool = False,
-        jitify: bool = False,
+        jitify: bool | None = None,
     ) -> None:
         module = RawModule(
             code=code, options=options, backend=backend, translate_cucomplex=translate_cucomplex,
@@ -98,9 +99,9 @@ class RawKernel:
         launch(kernel, grid, block, tuple(args), shared_mem, stream)
 
     def compile(self, log_stream: Any = None) -> None:
-        """Read the source now."""
-        del log_stream
+        """Read the source now, and write Clang's warnings to ``log_stream``."""
         _ = self.kernel
+        self._source.compile(log_stream)
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -189,19 +190,21 @@ class RawModule:
         translate_cucomplex: bool = False,
         enable_cooperative_groups: bool = False,
         name_expressions: Sequence[str] | None = None,
-        jitify: bool = False,
+        jitify: bool | None = None,
     ) -> None:
         if (code is None) == (path is None):
             raise TypeError("Exactly one of `code` and `path` keyword arguments must be given.")
-        if jitify:
-            raise not_available("jitify=True")
+        if jitify is not None:
+            text = "jitify=True is deprecated" if jitify else "The jitify argument is deprecated"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
         if backend not in ("nvrtc", "nvcc"):
             raise ValueError(f"Invalid backend {backend}")
         if name_expressions is not None and backend != "nvrtc":
             raise ValueError("only nvrtc supports retrieving the mangled names for the given name expressions")
         if not isinstance(options, (tuple, list)):
             raise TypeError(f"Argument 'options' has incorrect type (expected tuple, got {type(options).__name__})")
-        del translate_cucomplex
+        self._translated = ("-D__WT_TRANSLATED",) if translate_cucomplex else ()
+        self._error = JitifyException if jitify else CompileException
         self.code, self.file_path, self.options, self.backend = code, path, tuple(options), backend
         self.enable_cooperative_groups = enable_cooperative_groups
         self.name_expressions = None if name_expressions is None else tuple(name_expressions)
@@ -224,16 +227,28 @@ class RawModule:
                 if not Path(self.file_path).exists():
                     raise CUDADriverError(301)
                 raise not_available(f"RawModule(path={os.fspath(self.file_path)!r})", "binaries and PTX are not run")
-            name = Path(self._at[0]).stem if not self._at[0].startswith("<") else "source"
-            origins = origins_of(self.code, f"{name}.cu", at=self._at)
-            wanted = ["".join(one.split()) for one in self.name_expressions or () if "<" in one]
-            self._read = read_source(self.code, f"{name}.cu", self.options, self.backend, origins, wanted)
+            self._read = self._compiled()
         return self._read
 
+    def _compiled(self, *, warns: bool = False) -> CModule:
+        assert self.code is not None  # noqa: S101  the caller has seen it
+        name = Path(self._at[0]).stem if not self._at[0].startswith("<") else "source"
+        origins = origins_of(self.code, f"{name}.cu", at=self._at)
+        wanted = ["".join(one.split()) for one in self.name_expressions or () if "<" in one]
+        options = (*self.options, *self._translated)
+        try:
+            return read_source(self.code, f"{name}.cu", options, self.backend, origins, wanted, warnings=warns)
+        except CompileException as error:
+            if self._error is JitifyException:
+                raise JitifyException(str(error)) from None
+            raise
+
     def compile(self, log_stream: Any = None) -> None:
-        """Read the source now."""
-        del log_stream
+        """Read the source now, and write Clang's warnings to ``log_stream``."""
         _ = self.module
+        if log_stream is not None and self.code is not None:
+            for warning in self._compiled(warns=True).unit.notes:
+                log_stream.write(f"{warning}\n")
 
     def function(self, name: str) -> CFunction:
         """Return a kernel of the source. Raises CUDADriverError if it is not there by this name."""

@@ -87,7 +87,7 @@ class ReductionKernel:
         shape: tuple[int, ...] = np.broadcast_shapes(*shapes)
         reduced = _axes(axis, len(shape))
         kept = [at for at in range(len(shape)) if at not in reduced]
-        target = tuple(1 if at in reduced else side for at, side in enumerate(shape)) if keepdims else tuple(
+        target: tuple[int, ...] = tuple(1 if at in reduced else side for at, side in enumerate(shape)) if keepdims else tuple(
             shape[at] for at in kept)  # fmt: skip
         if not results:
             results = [ndarray(target, dtype) for dtype in types[self.nin :]]
@@ -157,7 +157,7 @@ class ReductionKernel:
             source.add(self.preamble, origins_of(self.preamble, self.name, at=self._at))
         kind = self.reduce_type or self._result_type(letters)
         source.add(f"typedef {kind} _type_reduce;\n__device__ inline _type_reduce _combined(const _type_reduce &a, "
-                   "const _type_reduce &b) {\nreturn (", reduce[:1] * 3)  # fmt: skip
+                   "const _type_reduce &b) {\nreturn (", [reduce[0]] * 3)  # fmt: skip
         source.add(texts[1], reduce)
         source.add(");\n}")
         source.add(f'extern "C" __global__ void {self.name}({", ".join(layout.parameters)}) {{', mapped[:1])
@@ -176,11 +176,11 @@ class ReductionKernel:
         source.add(texts[0], mapped)
         source.add(");\n_s = _combined(_s, _a);\n}")
         if not alone:
-            source.add("_sdata[threadIdx.x] = _s;\n__syncthreads();", reduce[:1] * 2)
+            source.add("_sdata[threadIdx.x] = _s;\n__syncthreads();", [reduce[0]] * 2)
             source.add(f"for (int _step = {threads // 2}; _step > 0; _step /= 2) {{\nif (threadIdx.x < _step) "
                        "_sdata[threadIdx.x] = _combined(_sdata[threadIdx.x], _sdata[threadIdx.x + _step]);\n"
                        "__syncthreads();\n}\nif (threadIdx.x == 0) {\n_s = _sdata[0];")  # fmt: skip
-        source.add("{\n_type_reduce &a = _s;\nconst long long i = _o;", post[:1] * 3)
+        source.add("{\n_type_reduce &a = _s;\nconst long long i = _o;", [post[0]] * 3)
         for line in elements[1]:
             source.add(line)
         source.add(texts[2], post)

@@ -22,7 +22,7 @@ from windtunnel.language import ir
 from windtunnel.language.source import CompiledSource, by_thread
 from windtunnel.language.stencil import launch_mismatch
 from windtunnel.language.types import Scalar
-from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.buffers import Buffer, Position
 from windtunnel.runtime.interface import Dims
 from windtunnel.runtime.kernels import ArrayOperation, Kernel
 
@@ -97,6 +97,16 @@ class KernelLaunch:
             ]
             arrays = [device.as_array(value) for _, value in adapted]
         return cls(function, grid, block, arguments, arrays, shared, typed)
+
+    @property
+    def passed(self) -> Sequence[Any]:
+        """The arguments as arrays of what the program passes, which may be a part of a memory."""
+        return [
+            given.reshape(-1).view(np.uint8)[argument.start : argument.start + argument.span]
+            if isinstance(argument, Position)
+            else given
+            for argument, given in zip(self.arguments, self.arrays, strict=True)
+        ]
 
     @property
     def blocks(self) -> int:
@@ -239,19 +249,26 @@ class Kernels:
     def _run_operation(self, launch: KernelLaunch, operation: ArrayOperation) -> None:
         """Execute a function of whole arrays that states its accesses. Raises UninitializedRead."""
         memories = launch.memories
-        for number, view, selected in operation.reads if self.checked else ():
+        copied = None
+        if operation.copies:
+            number, view, _ = operation.reads[0]
+            copied = _uninitialised(memories[number], view)
+            copied = None if copied is None else copied.copy()
+        for number, view, selected in operation.reads if self.checked and not operation.copies else ():
             flags = _uninitialised(memories[number], view)
             if flags is not None and (flags if selected is None else flags[selected]).any():
                 raise _uninitialised_read(self.device.info.name, operation, memories[number], view, flags)
         operation.action()
         for number, view, selected in operation.writes:
             memory = memories[number]
-            if memory is not None and view.nbytes == memory.size and selected is None:
+            if memory is not None and view.nbytes == memory.size and selected is None and copied is None:
                 memory.mark_written(memory.size)
                 continue
+            if memory is not None and copied is not None and copied.any():
+                memory.uninitialised_mask(view.itemsize)
             flags = _uninitialised(memory, view)
             if memory is not None and flags is not None:
-                flags[... if selected is None else selected] = False
+                flags[... if selected is None else selected] = False if copied is None else copied
                 assert isinstance(memory.uninitialised, np.ndarray)  # noqa: S101  there are flags
                 memory.uninitialised = memory.uninitialised if memory.uninitialised.any() else False
 

@@ -82,7 +82,7 @@ class LaunchWork:
         counts = self.counts(launch) if self.counted and function.work is None else None
         works: Sequence[Work]
         if counts is None:
-            works = function.work_of(launch.grid, launch.block, launch.arrays)
+            works = function.work_of(launch.grid, launch.block, launch.passed)
         else:
             works = [self.work_of_counts(launch, counts)]
         price = costs.price_of_work(works)

@@ -15,6 +15,7 @@ from windtunnel.emulate.cupy.cuda import (
     profiler,
     runtime,
     stream,
+    texture,
 )
 from windtunnel.emulate.cupy.cuda.device import Device, get_device_id
 from windtunnel.emulate.cupy.cuda.graph import Graph
@@ -106,5 +107,6 @@ __all__ = [
     "set_allocator",
     "set_pinned_memory_allocator",
     "stream",
+    "texture",
     "using_allocator",
 ]

@@ -7,7 +7,7 @@ from typing import Any, Self
 from windtunnel.emulate import session
 from windtunnel.emulate.common import current
 from windtunnel.emulate.cupy.cuda.runtime_error import CUDARuntimeError
-from windtunnel.emulate.cupy.refusals import not_available
+from windtunnel.emulate.cupy.refusals import missing, not_available
 
 
 def get_device_id() -> int:
@@ -41,6 +41,18 @@ class Device:
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def __lt__(self, other: Device) -> bool:
+        return self.id < other.id
+
+    def __le__(self, other: Device) -> bool:
+        return self.id <= other.id
+
+    def __gt__(self, other: Device) -> bool:
+        return self.id > other.id
+
+    def __ge__(self, other: Device) -> bool:
+        return self.id >= other.id
 
     def __repr__(self) -> str:
         return f"<CUDA Device {self.id}>"
@@ -117,3 +129,9 @@ def from_pointer(ptr: int) -> Device:
     if found is None:
         raise CUDARuntimeError(1)
     return Device(found.device)
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith("_handle"):
+        raise not_available(f"cupy.cuda.device.{name}", "there are no NVIDIA libraries on it")
+    return missing("cupy.cuda.device", name)

@@ -19,8 +19,9 @@ import numpy as np
 from windtunnel.core.errors import DeviceOutOfMemory
 from windtunnel.emulate.common.current import current_accelerator, current_index
 from windtunnel.emulate.common.memory import Allocation, allocation_at
+from windtunnel.emulate.cupy.cuda import graph
 from windtunnel.emulate.cupy.cuda.stream import current_raw
-from windtunnel.emulate.cupy.refusals import not_available
+from windtunnel.emulate.cupy.refusals import missing, not_available
 from windtunnel.runtime.buffers import Position
 from windtunnel.runtime.interface import MemoryKind
 from windtunnel.runtime.kernels import ArrayOperation, Kernel
@@ -57,16 +58,7 @@ class BaseMemory:
             except DeviceOutOfMemory as error:
                 raise OutOfMemoryError(self.size, int(current_accelerator().allocated_bytes)) from error
         self.allocation = allocation
-
-    @property
-    def ptr(self) -> int:
-        """The address of its first byte."""
-        return self.allocation.address
-
-    @property
-    def device_id(self) -> int:
-        """The number of its device."""
-        return self.allocation.device
+        self.ptr, self.device_id = allocation.address, allocation.device
 
     @property
     def device(self) -> Any:
@@ -112,11 +104,7 @@ class UnownedMemory(BaseMemory):
             raise not_available(f"memory at {ptr:#x}", "it is not memory of the emulated device")
         super().__init__(size, Allocation(0) if found is None else found)
         self._owner, self._shift = owner, 0 if found is None else ptr - found.address
-
-    @property
-    def ptr(self) -> int:
-        """The address of its first byte."""
-        return self.allocation.address + self._shift
+        self.ptr = ptr
 
 
 class PooledMemory(BaseMemory):
@@ -170,10 +158,10 @@ class MemoryPointer:
     def __sub__(self, offset: int) -> MemoryPointer:
         return self + -int(offset)
 
-    def __isub__(self, offset: int) -> MemoryPointer:
+    def __isub__(self, offset: int) -> MemoryPointer:  # noqa: PYI034
         return self - offset
 
-    def __iadd__(self, offset: int) -> MemoryPointer:
+    def __iadd__(self, offset: int) -> MemoryPointer:  # noqa: PYI034
         return self + offset
 
     def _bytes(self, size: int) -> np.ndarray:
@@ -193,7 +181,7 @@ class MemoryPointer:
         if size:
             target, source = self._bytes(size), src._bytes(size)
             enqueue("copy", lambda: np.copyto(target, source.copy()), [(src.allocation, source, None)],
-                    [(self.allocation, target, None)], stream)  # fmt: skip
+                    [(self.allocation, target, None)], stream, copies=True)  # fmt: skip
 
     def copy_from_host(self, mem: Any, size: int) -> None:
         """Copy from the host: an address, or a ctypes pointer."""
@@ -246,11 +234,19 @@ def enqueue(
     writes: Sequence[Access],
     stream: Any = None,
     work: Any = None,
+    *,
+    copies: bool = False,
 ) -> None:
     """Enqueue an operation on whole arrays in a stream, by default the current one. Raises a finding.
 
-    ``reads`` and ``writes`` are views of memory, with an index of the accessed elements or None. ``work`` is the operation's cost (`runtime.kernels.Work`); by default
-    it reads and writes them once.
+    Args:
+        name: The name of the operation.
+        action: What it does.
+        reads: What it reads.
+        writes: What it writes.
+        stream: The stream.
+        work: Its cost (`runtime.kernels.Work`); by default it reads and writes its arrays once.
+        copies: Whether it copies the elements of the first array, among which may be some that nothing has written.
     """
     accesses = (*reads, *writes)
     memories = list(dict.fromkeys(access[0] for access in accesses if access[0].buffer is not None))
@@ -260,11 +256,13 @@ def enqueue(
         action,
         [(number[a], view, index) for a, view, index in reads if view.size],
         [(number[a], view, index) for a, view, index in writes if view.size],
+        copies,
     )
     elements = max((view.size for _, view, _ in accesses), default=1)
     if work is None:
         moved = sum(view.nbytes for _, view, _ in accesses)
         work = {"op": "kernel", "threads": max(elements, 1), "bytes": max(moved, 1), "flops": 0.0}
+    graph.hold(*memories)
     accelerator = memories[0].accelerator if memories else current_accelerator()
     buffers = [allocation.buffer for allocation in memories]
     blocks = min(max(-(-elements // _THREADS), 1), 2**31 - 1)
@@ -413,16 +411,16 @@ class PythonFunctionAllocator:
         return MemoryPointer(made)
 
 
-def _malloc(size: int) -> MemoryPointer:
+def _malloc(size: int, *_: Any) -> MemoryPointer:
     return MemoryPointer(Memory(size))
 
 
-def malloc_managed(size: int) -> MemoryPointer:
+def malloc_managed(size: int, *_: Any) -> MemoryPointer:
     """Allocate memory that host and device access."""
     return MemoryPointer(ManagedMemory(size))
 
 
-def malloc_async(size: int) -> MemoryPointer:
+def malloc_async(size: int, *_: Any) -> MemoryPointer:
     """Allocate memory from the driver's pool."""
     return MemoryPointer(MemoryAsync(size))
 
@@ -462,3 +460,7 @@ def alloc(size: int) -> MemoryPointer:
     if not isinstance(made, MemoryPointer):
         raise TypeError(f"the allocator returned {made!r}, not a MemoryPointer")
     return made
+
+
+def __getattr__(name: str) -> Any:
+    return missing("cupy.cuda.memory", name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,30 +23,31 @@ class PinnedMemory:
         weakref.finalize(self.array, unpin_address, self.ptr)
 
 
-class PinnedMemoryPointer:
-    """A position in page-locked memory. It has the buffer protocol, as ``numpy.frombuffer`` takes it."""
+class PinnedMemoryPointer(np.ndarray):
+    """A position in page-locked memory: its bytes from there on, as ``numpy.frombuffer`` takes them."""
 
-    def __init__(self, mem: PinnedMemory, offset: int = 0) -> None:
-        self.mem, self.offset = mem, offset
-        self.ptr = mem.ptr + offset
+    mem: PinnedMemory
+    offset: int
+    ptr: int
 
-    def size(self) -> int:
+    def __new__(cls, mem: PinnedMemory, offset: int = 0) -> Self:
+        """Return the position."""
+        made = mem.array[offset : mem.size].view(cls)
+        made.mem, made.offset, made.ptr = mem, offset, mem.ptr + offset
+        return made
+
+    def __array_finalize__(self, other: Any) -> None:
+        """Do nothing: a part of the bytes is an array."""
+
+    def size(self) -> int:  # type: ignore[override]
         """Return the bytes from here on."""
         return self.mem.size - self.offset
 
     def __int__(self) -> int:
         return self.ptr
 
-    def __add__(self, offset: int) -> PinnedMemoryPointer:
-        return PinnedMemoryPointer(self.mem, self.offset + offset)
-
-    def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self.mem.array[self.offset : self.offset + self.size()])
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        size = self.size()
-        return {"shape": (size,), "typestr": "|u1", "data": (self.ptr, False), "version": 3}
+    def __add__(self, offset: Any) -> Any:
+        return PinnedMemoryPointer(self.mem, self.offset + int(offset))
 
 
 class PinnedMemoryPool:

@@ -1,6 +1,6 @@
 """``cupy.cuda.runtime``: functions of CUDA's runtime, under their names there."""
 
-# ruff: noqa: N802  the names are CUDA's
+# ruff: noqa: N802, N803, N816  the names are CUDA's
 
 from __future__ import annotations
 

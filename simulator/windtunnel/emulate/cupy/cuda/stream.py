@@ -191,7 +191,8 @@ class _BaseStream:
         if self._capture is None:
             raise CUDARuntimeError(1)
         capture, self._capture = self._capture, None
-        return capture.end()
+        made: graphs.Graph = capture.end()
+        return made
 
     def is_capturing(self) -> bool:
         """Return whether a graph is captured."""
@@ -221,16 +222,20 @@ class Stream(_BaseStream):
         """Return a stream for an object with ``__cuda_stream__``."""
         method = getattr(stream, "__cuda_stream__", None)
         if method is None:
-            raise AttributeError(f"{type(stream).__name__!r} object does not implement the CUDA Stream Protocol")
+            raise TypeError(
+                f"Object of type {type(stream).__name__} does not implement the CUDA stream protocol "
+                "(__cuda_stream__ method)"
+            )
         given = method()
         if not isinstance(given, tuple) or len(given) != 2:
-            raise TypeError("__cuda_stream__ must return a 2-tuple")
+            raise TypeError("__cuda_stream__() must return a 2-tuple of (version, stream_ptr)")
         if not all(isinstance(one, int) for one in given):
-            raise TypeError("__cuda_stream__ must return (int, int)")
+            names = ", ".join(type(one).__name__ for one in given)
+            raise TypeError(f"__cuda_stream__() must return (int, int), got ({names})")
         if given[0] != 0:
-            raise ValueError(f"unsupported version of the CUDA Stream Protocol: {given[0]}")
+            raise TypeError(f"__cuda_stream__() returned unsupported version {given[0]}, only version 0 is supported")
         made = cls.__new__(cls)
-        _BaseStream.__init__(made, given[1], current_index(), _known(given[1]))
+        _BaseStream.__init__(made, given[1], -1, _known(given[1]))
         made._foreign_stream_ref = stream
         return made
 

@@ -10,27 +10,9 @@ import numpy as np
 
 from windtunnel.emulate.cupy.creation import made_from
 from windtunnel.emulate.cupy.device_array import ndarray
+from windtunnel.emulate.cupy.names import TRANSFORMS
 from windtunnel.emulate.cupy.operations import call, unsupported
 from windtunnel.emulate.cupy.refusals import missing
-
-_TRANSFORMS = [
-    "fft",
-    "ifft",
-    "fft2",
-    "ifft2",
-    "fftn",
-    "ifftn",
-    "rfft",
-    "irfft",
-    "rfft2",
-    "irfft2",
-    "rfftn",
-    "irfftn",
-    "hfft",
-    "ihfft",
-    "fftshift",
-    "ifftshift",
-]
 
 
 def _made(name: str) -> Callable[..., Any]:
@@ -48,7 +30,7 @@ def _made(name: str) -> Callable[..., Any]:
     return function
 
 
-_FUNCTIONS = {name: _made(name) for name in _TRANSFORMS}
+_FUNCTIONS = {name: _made(name) for name in TRANSFORMS}
 
 
 def fftfreq(n: int, d: float = 1.0) -> ndarray:
@@ -64,4 +46,4 @@ def rfftfreq(n: int, d: float = 1.0) -> ndarray:
 def __getattr__(name: str) -> Any:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
-    missing("cupy.fft", name)
+    return missing("cupy.fft", name)

@@ -27,7 +27,7 @@ def _made(name: str) -> Callable[..., Any]:
     plain = getattr(np.linalg, name)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        if not any(isinstance(one, ndarray) or isinstance(one, (list, tuple)) for one in args):
+        if not any(isinstance(one, (ndarray, list, tuple)) for one in args):
             raise unsupported(args[0] if args else None)
         flops: float | None = None
         shape = args[0].shape if isinstance(args[0], ndarray) else ()
@@ -49,4 +49,4 @@ _FUNCTIONS = {name: _made(name) for name in (*_CUBIC, *_OTHERS) if hasattr(np.li
 def __getattr__(name: str) -> Any:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
-    missing("cupy.linalg", name)
+    return missing("cupy.linalg", name)

@@ -14,42 +14,8 @@ import numpy as np
 from windtunnel.emulate.cupy.creation import made_from
 from windtunnel.emulate.cupy.cuda.memory import enqueue
 from windtunnel.emulate.cupy.device_array import ndarray
+from windtunnel.emulate.cupy.names import DISTRIBUTIONS
 from windtunnel.emulate.cupy.refusals import missing
-
-_DISTRIBUTIONS = [
-    "beta",
-    "binomial",
-    "chisquare",
-    "dirichlet",
-    "exponential",
-    "f",
-    "gamma",
-    "geometric",
-    "gumbel",
-    "hypergeometric",
-    "laplace",
-    "logistic",
-    "lognormal",
-    "logseries",
-    "multinomial",
-    "multivariate_normal",
-    "negative_binomial",
-    "noncentral_chisquare",
-    "noncentral_f",
-    "pareto",
-    "poisson",
-    "power",
-    "rayleigh",
-    "standard_cauchy",
-    "standard_exponential",
-    "standard_gamma",
-    "standard_t",
-    "triangular",
-    "vonmises",
-    "wald",
-    "weibull",
-    "zipf",
-]
 
 
 def _host(value: Any) -> Any:
@@ -108,9 +74,9 @@ class Generator:
         enqueue("shuffle", lambda: np.copyto(view, view[order]), access, access)
 
     def __getattr__(self, name: str) -> Any:
-        if name in _DISTRIBUTIONS:
+        if name in DISTRIBUTIONS:
             return _distribution(self, name)
-        missing("cupy.random.Generator", name)
+        return missing("cupy.random.Generator", name)
 
 
 def _into(made: Any, out: Any) -> Any:
@@ -206,7 +172,7 @@ def bytes(length: int) -> Any:  # noqa: A001  CuPy's name
 
 _OF_STATE = (
     "rand", "randn", "random_sample", "randint", "uniform", "normal", "standard_normal", "random", "choice",
-    "permutation", "shuffle", *_DISTRIBUTIONS,
+    "permutation", "shuffle", *DISTRIBUTIONS,
 )  # fmt: skip
 
 
@@ -215,4 +181,4 @@ def __getattr__(name: str) -> Any:
         name = "random_sample"
     if name in _OF_STATE:
         return getattr(_state["global"], name)
-    missing("cupy.random", name)
+    return missing("cupy.random", name)

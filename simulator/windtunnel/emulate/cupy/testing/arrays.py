@@ -31,13 +31,11 @@ def _assertion(name: str) -> Callable[..., None]:
     return function
 
 
-assert_array_almost_equal, assert_array_almost_equal_nulp, assert_array_max_ulp, assert_array_equal, assert_array_less = (
-    _assertion(name)
-    for name in (
-        "assert_array_almost_equal", "assert_array_almost_equal_nulp", "assert_array_max_ulp", "assert_array_equal",
-        "assert_array_less",
-    )
-)  # fmt: skip
+assert_array_almost_equal = _assertion("assert_array_almost_equal")
+assert_array_almost_equal_nulp = _assertion("assert_array_almost_equal_nulp")
+assert_array_max_ulp = _assertion("assert_array_max_ulp")
+assert_array_equal = _assertion("assert_array_equal")
+assert_array_less = _assertion("assert_array_less")
 
 
 def assert_allclose(
