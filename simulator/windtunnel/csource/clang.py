@@ -239,6 +239,12 @@ class Unit:
         self._declarations: dict[int, Node] = {}
         self.notes: list[str] = []
         """What was left out: errors in functions of the host, which are not run; and warnings, if they are kept."""
+        self._read_diagnostics()
+
+    # Long: one case for each kind of diagnostic.
+    def _read_diagnostics(self) -> None:
+        """Raise InputError for the first error of a device's code; keep notes of the others."""
+        cindex, file = library(), self.file
         host: list[tuple[str, int, int]] | None = None
         for found in self._unit.diagnostics:
             if found.severity == cindex.Diagnostic.Warning and str(found.location.file) == file:

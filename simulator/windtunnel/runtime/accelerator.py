@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from windtunnel.core.errors import InputError, InvalidArgument, Leak, UnsupportedOperationError, list_choices, nearest
 from windtunnel.runtime.budget import Budget, checked_limits
-from windtunnel.runtime.buffers import Buffer, leak_of
+from windtunnel.runtime.buffers import Buffer, begin_of, leak_of
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.fault_injection import ArmedFaults, FaultInjector
 from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
@@ -191,7 +191,7 @@ class Accelerator:
         if not values.size or self._captured(stream, add):
             return
         with self.injector.copying("copy_in") as corrupted:
-            self.context.copy_in(buffer.memory, values, stream, pinned=pinned, **_begin(buffer))
+            self.context.copy_in(buffer.memory, values, stream, pinned=pinned, **begin_of(buffer))
         self.counters.copied_bytes += values.nbytes
         self._corrupt(corrupted, buffer, values.nbytes)
         if not pinned:
@@ -207,7 +207,7 @@ class Accelerator:
         if not array.size or self._captured(stream, add):
             return
         with self.injector.copying("copy_out") as corrupted:
-            self.context.copy_out(array, buffer.memory, stream, pinned=pinned, **_begin(buffer))
+            self.context.copy_out(array, buffer.memory, stream, pinned=pinned, **begin_of(buffer))
         self.counters.copied_bytes += array.nbytes
         if corrupted:
             # The bytes of an array with strides have no view, so a copy is corrupted and written back.
@@ -231,9 +231,8 @@ class Accelerator:
 
     def _corrupt(self, positions: Sequence[int], buffer: Buffer, size: int) -> None:
         """Flip a bit in the first ``size`` bytes of a buffer for each fault, given by its position in the log."""
-        end = buffer.start + size
-        bytes_of = lambda: self.context.view(buffer.memory, np.dtype(np.uint8), (end,))[buffer.start :]  # noqa: E731
-        self.injector.corrupt(positions, bytes_of)
+        shape, kind = (buffer.start + size,), np.dtype(np.uint8)
+        self.injector.corrupt(positions, lambda: self.context.view(buffer.memory, kind, shape)[buffer.start :])
 
     # Kernels.
 
@@ -599,8 +598,3 @@ class Accelerator:
     def make_error(self, error: type[Any], operation: str, problem: str, reason: Reason | None = None) -> Any:
         """Create an error of this device, with the API's code for it."""
         return error(problem, operation=operation, device=self.name, code=code_of(self.info.api, error, reason))
-
-
-def _begin(buffer: Buffer) -> dict[str, int]:
-    """Return the argument of a copy that does not begin at the start of the memory."""
-    return {"begin": buffer.start} if buffer.start else {}

@@ -162,6 +162,11 @@ class Position(Buffer):
         self.start, self.span = start, span
 
 
+def begin_of(buffer: Buffer) -> dict[str, int]:
+    """Return the argument of a copy that does not begin at the start of the memory."""
+    return {"begin": buffer.start} if buffer.start else {}
+
+
 _MAX_SHOWN = 8
 """The number of source lines that a leak's message names; its ``lines`` has all."""
 

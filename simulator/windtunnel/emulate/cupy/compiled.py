@@ -161,40 +161,35 @@ def position_of(allocation: Allocation, start: int, span: int | None = None) -> 
 def _number(kernel: str, value: Any, parameter: KernelParameter) -> Any:
     """Return a number. Its size and kind must be those of the parameter, because CUDA copies its bytes."""
     kind = parameter.type
-    if isinstance(value, np.void):
-        if value.dtype.itemsize != kind.size:
-            raise _wrong(kernel, parameter, f"a structure of {value.dtype.itemsize} bytes", f"{kind.size} bytes")
-        return value
-    if isinstance(value, (complex, np.complexfloating)):
-        parts = np.asarray(value)
-        if parts.dtype.itemsize != kind.size:
-            raise _wrong(kernel, parameter, f"a number of {parts.dtype.itemsize} bytes", f"{kind.size} bytes")
-        if isinstance(kind, Number):
-            raise _wrong(kernel, parameter, "a complex number", f"{kind.scalar}")
-        return parts.reshape(()).view([("x", parts.real.dtype), ("y", parts.real.dtype)])[()]
+    if isinstance(value, (np.void, complex, np.complexfloating)):
+        return _structure(kernel, value, parameter)
     if not isinstance(value, (int, float, np.generic)):
         raise TypeError(f"Unsupported type {type(value)}")
-    if not isinstance(kind, Number):
-        leaves = [stored(leaf) for _, leaf in kind.leaves]
-        if len(leaves) != 1 or isinstance(kind, Vector):
-            raise _wrong(kernel, parameter, f"{value!r}", f"a structure of {kind.size} bytes")
-        scalar = leaves[0]
-    else:
-        scalar = stored(kind)
     have = np.asarray(value).dtype
     if have == np.float16 and kind.size == have.itemsize:
         return np.asarray(value).view(np.uint16)[()]  # a number of 16 bits is its bits in C
-    if isinstance(value, (int, np.integer)) and not isinstance(value, np.bool_) and have.kind in "iu":
+    leaves = [stored(leaf) for _, leaf in kind.leaves]
+    if len(leaves) != 1 or isinstance(kind, Vector):
+        raise _wrong(kernel, parameter, f"{value!r}", f"a structure of {kind.size} bytes")
+    scalar = leaves[0]
+    if have.kind in "iu":
         if scalar.kind == "float":
             raise _wrong(kernel, parameter, f"the integer {value!r} ({have})", _example(scalar))
         if not isinstance(value, int) and have.itemsize * 8 < scalar.bits:
             raise _wrong(kernel, parameter, f"{value!r} of {have.itemsize} bytes", _example(scalar))
-        return value
-    if have.kind == "f" and (scalar.kind != "float" or have.itemsize * 8 != scalar.bits):
+    elif have.kind == "f" and (scalar.kind != "float" or have.itemsize * 8 != scalar.bits):
         raise _wrong(kernel, parameter, f"{value!r} ({have})", _example(scalar))
-    if have.kind == "b" and scalar.bits > 8:
-        return int(value)
-    return value
+    return int(value) if have.kind == "b" and scalar.bits > 8 else value
+
+
+def _structure(kernel: str, value: Any, parameter: KernelParameter) -> Any:
+    """Return a record, or a complex number as one."""
+    data, kind = np.asarray(value), parameter.type
+    if data.dtype.itemsize != kind.size or isinstance(kind, Number):
+        raise _wrong(kernel, parameter, f"{value!r}, of {data.dtype.itemsize} bytes", f"one of {kind.size} bytes")
+    if data.dtype.kind == "c":
+        data = data.reshape(()).view([("x", data.real.dtype), ("y", data.real.dtype)])
+    return data[()]
 
 
 def _example(scalar: Any) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from windtunnel.emulate.common.pinned import is_pinned
 from windtunnel.emulate.cupy.cuda.memory import enqueue
 from windtunnel.emulate.cupy.cuda.stream import current_raw, get_current_stream
-from windtunnel.emulate.cupy.device_array import check_dtype, ndarray
+from windtunnel.emulate.cupy.device_array import check_dtype, known, ndarray
 from windtunnel.emulate.cupy.operations import written
 
 
@@ -27,10 +27,8 @@ def array(
         made = obj.astype(kind, order=order or "K", copy=bool(copy))
         return made if made.ndim >= ndmin else made.reshape((1,) * (ndmin - made.ndim) + made.shape)
     if isinstance(obj, (list, tuple)) and _has_device_arrays(obj):
-        from windtunnel.emulate.cupy import functions
-
         parts = [array(one, dtype) for one in obj]
-        stacked: ndarray = functions.stack(parts)
+        stacked: ndarray = known["stack"](parts)
         return stacked if dtype is None else stacked.astype(dtype, copy=False)
     values = np.array(obj, dtype=dtype, copy=None, ndmin=ndmin)
     check_dtype(values.dtype)
@@ -44,6 +42,9 @@ def array(
         if blocking and pinned:
             get_current_stream().synchronize()
     return made
+
+
+known["array"] = array
 
 
 def _has_device_arrays(values: Any) -> bool:

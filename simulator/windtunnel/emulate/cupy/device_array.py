@@ -5,18 +5,22 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any, NoReturn
 
 import numpy as np
 
 from windtunnel.emulate.common.arrays import DeviceArray, set_geometry
 from windtunnel.emulate.common.pinned import is_pinned
+from windtunnel.emulate.common.streams import stream_at
 from windtunnel.emulate.cupy.cuda import memory
 from windtunnel.emulate.cupy.cuda.memory import MemoryPointer, enqueue
 from windtunnel.emulate.cupy.cuda.stream import current_raw, get_current_stream
 from windtunnel.emulate.cupy.refusals import missing, not_available
 from windtunnel.runtime.buffers import Position
 
+known: dict[str, Any] = {}
+"""The functions of ``cupy`` by their names; the modules of these fill it."""
 _IMPLICIT = (
     "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly."
 )
@@ -96,8 +100,6 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
         made = ndarray(desc["shape"], desc["typestr"], MemoryPointer(mem), desc.get("strides"))
         stream = desc.get("stream")
         if stream is not None:
-            from windtunnel.emulate.common.streams import stream_at
-
             raw = stream_at(stream)
             event = made.allocation.accelerator.event()
             event.record(raw)
@@ -165,9 +167,7 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
         return format(self.get(), spec) if self.shape else format(self.item(), spec)
 
     def __reduce__(self) -> Any:
-        from windtunnel.emulate.cupy.creation import array
-
-        return array, (self.get(),)
+        return known["array"], (self.get(),)
 
     def __copy__(self) -> ndarray:
         return self.copy()
@@ -353,9 +353,9 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
         """The imaginary part, as a view; zeros for real numbers."""
         if self.dtype.kind == "c":
             return self._viewed_as(self.device_view().imag)
-        from windtunnel.emulate.cupy.creation import zeros_like
-
-        return zeros_like(self)
+        made = ndarray(self.shape, self.dtype)
+        made[...] = 0
+        return made
 
     @imag.setter
     def imag(self, value: Any) -> None:
@@ -429,12 +429,12 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
 
     def _index(self, key: Any) -> tuple[Any, list[Any], bool]:
         """Return (an index for NumPy, the arrays in it, whether the host has to know their values)."""
-        if isinstance(key, str) or (isinstance(key, list) and key and all(isinstance(one, str) for one in key)):
+        if _is_field(key):
             return key, [], False
         parts = key if isinstance(key, tuple) else (key,)
         arrays: list[Any] = []
         waits, made = False, []
-        consumed = sum(_consumed(one) for one in parts if one is not None and one is not Ellipsis)
+        consumed = sum(map(_consumed, parts))
         axis = 0
         for part in parts:
             one = part
@@ -446,9 +446,11 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
             elif isinstance(part, ndarray):
                 arrays.append(part)
                 one = part.device_view()
-            waits = waits or (isinstance(one, np.ndarray) and one.dtype.kind == "b")
-            made.append(self._wrapped(one, axis) if isinstance(one, np.ndarray) else one)
-            axis += 0 if one is None or one is Ellipsis else _consumed(one)
+            if isinstance(one, np.ndarray):
+                waits = waits or one.dtype.kind == "b"
+                one = self._wrapped(one, axis)
+            made.append(one)
+            axis += _consumed(one)
         return (tuple(made) if isinstance(key, tuple) else made[0]), arrays, waits
 
     def _wrapped(self, places: np.ndarray, axis: int) -> np.ndarray:
@@ -492,9 +494,7 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
     # NumPy's protocols.
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from windtunnel.emulate import cupy
-
-        own = getattr(cupy, ufunc.__name__, None)
+        own = known.get(ufunc.__name__)
         if own is None:
             return NotImplemented
         if kwargs.get("out") is not None and len(kwargs["out"]) == 1:
@@ -505,12 +505,11 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         del types
-        from windtunnel.emulate import cupy
-
-        place: Any = cupy
-        for name in func.__module__.split(".")[1:]:
-            place = getattr(place, name, place)
-        own = getattr(place, func.__name__, None)
+        package = func.__module__.partition(".")[2].partition(".")[0]
+        if package in ("linalg", "fft"):
+            own = getattr(import_module(f"windtunnel.emulate.cupy.{package}"), func.__name__, None)
+        else:
+            own = known.get(func.__name__)
         if own is None:
             raise TypeError(f"numpy.{func.__name__} of a cupy.ndarray is not part of Windtunnel's cupy")
         return own(*args, **kwargs)
@@ -520,9 +519,14 @@ _HOST: Any = object()
 """Stands for an array of the host in an index."""
 
 
+def _is_field(key: Any) -> bool:
+    """Return whether an index names fields of records."""
+    return isinstance(key, str) or (isinstance(key, list) and bool(key) and all(isinstance(one, str) for one in key))
+
+
 def _consumed(part: Any) -> int:
     """Return how many dimensions a part of an index selects from."""
-    if part is None:
+    if part is None or part is Ellipsis:
         return 0
     if isinstance(part, (ndarray, np.ndarray)) and part.dtype.kind == "b":
         return part.ndim

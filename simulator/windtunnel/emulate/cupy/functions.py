@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.emulate.cupy.device_array import add_methods, ndarray
+from windtunnel.emulate.cupy.creation import made_from
+from windtunnel.emulate.cupy.device_array import add_methods, known, ndarray
 from windtunnel.emulate.cupy.fusion import is_fusing
 from windtunnel.emulate.cupy.names import METHODS, PLAIN, UFUNCS
 from windtunnel.emulate.cupy.operations import Arguments, call, matmul_flops, unsupported, written
@@ -123,8 +124,6 @@ def _table(name: str) -> Callable[..., Any]:
     plain = getattr(np, name)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        from windtunnel.emulate.cupy.creation import made_from
-
         made = plain(*(one.get() if isinstance(one, ndarray) else one for one in args), **kwargs)
         return tuple(made_from(name, one) for one in made) if isinstance(made, tuple) else made_from(name, made)
 
@@ -247,6 +246,9 @@ FUNCTIONS.update(
         "fill_diagonal": fill_diagonal,
     }
 )  # fmt: skip
+
+
+known.update(FUNCTIONS)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from windtunnel.emulate.cupy.operations import call
+
 _local = threading.local()
 
 
@@ -17,7 +19,6 @@ def is_fusing() -> bool:
 
 def fuse(*args: Any, kernel_name: str | None = None) -> Any:
     """Return a function whose operations are one operation of the device."""
-    from windtunnel.emulate.cupy.operations import call
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         def plain(*given: Any, **named: Any) -> Any:

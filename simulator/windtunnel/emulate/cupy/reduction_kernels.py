@@ -87,16 +87,10 @@ class ReductionKernel:
         shape: tuple[int, ...] = np.broadcast_shapes(*shapes)
         reduced = _axes(axis, len(shape))
         kept = [at for at in range(len(shape)) if at not in reduced]
-        target: tuple[int, ...] = tuple(1 if at in reduced else side for at, side in enumerate(shape)) if keepdims else tuple(
-            shape[at] for at in kept)  # fmt: skip
-        if not results:
-            results = [ndarray(target, dtype) for dtype in types[self.nin :]]
-        for one in results:
-            if not isinstance(one, ndarray):
-                raise TypeError(f"Output arguments type must be cupy.ndarray, not {type(one)}")
-            if one.shape != target:
-                raise ValueError(f"Out shape is mismatched: {one.shape} for {target}")
-        if not math.prod(shape) and math.prod(target) and not self.identity:
+        target = _kept(shape, reduced, keepdims=keepdims)
+        results = results or [ndarray(target, dtype) for dtype in types[self.nin :]]
+        _check_results(results, target)
+        if 0 in shape and 0 not in target and not self.identity:
             raise ValueError(f"zero-size array to reduction operation {self.name} which has no identity")
         if math.prod(target):
             self._launch(values, results, types, letters, shape, (kept, sorted(reduced)), stream)
@@ -192,6 +186,21 @@ class ReductionKernel:
     def _result_type(self, letters: dict[str, np.dtype[Any]]) -> str:
         first = self.out_params[0]
         return first.kind if first.is_letter else c_type(first.dtype)
+
+
+def _kept(shape: Sequence[int], reduced: set[int], *, keepdims: bool) -> tuple[int, ...]:
+    """Return the shape of the results."""
+    if keepdims:
+        return tuple(1 if at in reduced else side for at, side in enumerate(shape))
+    return tuple(side for at, side in enumerate(shape) if at not in reduced)
+
+
+def _check_results(results: Sequence[Any], shape: tuple[int, ...]) -> None:
+    for one in results:
+        if not isinstance(one, ndarray):
+            raise TypeError(f"Output arguments type must be cupy.ndarray, not {type(one)}")
+        if one.shape != shape:
+            raise ValueError(f"Out shape is mismatched: {one.shape} for {shape}")
 
 
 def _axes(axis: Any, ndim: int) -> set[int]:

@@ -46,6 +46,20 @@ def _uninitialised(memory: EmulatedMemory | None, view: np.ndarray) -> np.ndarra
     return found
 
 
+def _mark_written(memory: EmulatedMemory, view: np.ndarray, selected: Any, copied: np.ndarray | None) -> None:
+    """Record that elements of a view were written; ``copied``: flags of those that still have no value."""
+    if copied is not None:
+        memory.uninitialised_mask(view.itemsize)
+    elif view.nbytes == memory.size and selected is None:
+        memory.mark_written(memory.size)
+        return
+    flags = _uninitialised(memory, view)
+    if flags is not None:
+        flags[... if selected is None else selected] = False if copied is None else copied
+        assert isinstance(memory.uninitialised, np.ndarray)  # noqa: S101  there are flags
+        memory.uninitialised = memory.uninitialised if memory.uninitialised.any() else False
+
+
 def _uninitialised_read(
     device: str, operation: ArrayOperation, memory: EmulatedMemory | None, view: np.ndarray, flags: np.ndarray
 ) -> UninitializedRead:
@@ -252,25 +266,18 @@ class Kernels:
         copied = None
         if operation.copies:
             number, view, _ = operation.reads[0]
-            copied = _uninitialised(memories[number], view)
-            copied = None if copied is None else copied.copy()
-        for number, view, selected in operation.reads if self.checked and not operation.copies else ():
             flags = _uninitialised(memories[number], view)
-            if flags is not None and (flags if selected is None else flags[selected]).any():
-                raise _uninitialised_read(self.device.info.name, operation, memories[number], view, flags)
+            copied = flags.copy() if flags is not None and flags.any() else None
+        else:
+            for number, view, selected in operation.reads if self.checked else ():
+                flags = _uninitialised(memories[number], view)
+                if flags is not None and (flags if selected is None else flags[selected]).any():
+                    raise _uninitialised_read(self.device.info.name, operation, memories[number], view, flags)
         operation.action()
         for number, view, selected in operation.writes:
             memory = memories[number]
-            if memory is not None and view.nbytes == memory.size and selected is None and copied is None:
-                memory.mark_written(memory.size)
-                continue
-            if memory is not None and copied is not None and copied.any():
-                memory.uninitialised_mask(view.itemsize)
-            flags = _uninitialised(memory, view)
-            if memory is not None and flags is not None:
-                flags[... if selected is None else selected] = False if copied is None else copied
-                assert isinstance(memory.uninitialised, np.ndarray)  # noqa: S101  there are flags
-                memory.uninitialised = memory.uninitialised if memory.uninitialised.any() else False
+            if memory is not None:
+                _mark_written(memory, view, selected, copied)
 
     def _check_grid_barrier(self, launch: KernelLaunch, kernel: CompiledKernel, shared: int) -> None:
         """Raise LaunchError if a grid barrier would wait for blocks that cannot be resident."""

@@ -6,6 +6,8 @@ from typing import Any, Self
 
 from windtunnel.emulate import session
 from windtunnel.emulate.common import current
+from windtunnel.emulate.common.memory import allocation_at
+from windtunnel.emulate.cupy.cuda import memory
 from windtunnel.emulate.cupy.cuda.runtime_error import CUDARuntimeError
 from windtunnel.emulate.cupy.refusals import missing, not_available
 
@@ -18,6 +20,22 @@ def get_device_id() -> int:
 def get_compute_capability() -> str:
     """Return the compute capability of the current device, such as ``"90"``."""
     return "".join(map(str, current.compute_capability()))
+
+
+def properties(device: int) -> dict[str, Any]:
+    """Return the properties of a device that the emulator knows, under the names of CUDA."""
+    info = session.current.accelerator(device).info
+    limits, (major, minor) = info.limits, current.compute_capability()
+    return {
+        "name": str(info.name).encode(), "totalGlobalMem": int(info.memory_bytes), "sharedMemPerBlock": 49152,
+        "sharedMemPerBlockOptin": limits.shared_bytes, "warpSize": limits.warp,
+        "maxThreadsPerBlock": limits.threads_per_block, "maxThreadsDim": tuple(limits.block),
+        "maxGridSize": tuple(limits.grid), "multiProcessorCount": info.compute_units, "major": major, "minor": minor,
+        "totalConstMem": 65536, "regsPerBlock": 65536, "maxThreadsPerMultiProcessor": 2048, "managedMemory": 1,
+        "concurrentManagedAccess": 1, "canMapHostMemory": 1, "cooperativeLaunch": 1, "unifiedAddressing": 1,
+        "concurrentKernels": 1, "asyncEngineCount": 2, "integrated": 0, "ECCEnabled": 1, "pciBusID": device,
+        "pciDeviceID": 0, "pciDomainID": 0, "computeMode": 0, "deviceOverlap": 1, "tccDriver": 0,
+    }  # fmt: skip
 
 
 class Device:
@@ -96,9 +114,7 @@ class Device:
     @property
     def attributes(self) -> dict[str, int]:
         """The attributes of the device, by their names."""
-        from windtunnel.emulate.cupy.cuda import runtime
-
-        given = runtime.getDeviceProperties(self.id)
+        given = properties(self.id)
         return {
             "MaxThreadsPerBlock": given["maxThreadsPerBlock"],
             **{f"MaxBlockDim{axis}": given["maxThreadsDim"][at] for at, axis in enumerate("XYZ")},
@@ -123,12 +139,13 @@ class Device:
 
 def from_pointer(ptr: int) -> Device:
     """Return the device of an address."""
-    from windtunnel.emulate.common.memory import allocation_at
-
     found = allocation_at(ptr)
     if found is None:
         raise CUDARuntimeError(1)
     return Device(found.device)
+
+
+memory.factories["device"] = Device
 
 
 def __getattr__(name: str) -> Any:

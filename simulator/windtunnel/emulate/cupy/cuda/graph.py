@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
 class Graph:
     """A graph of launches and copies."""
 
-    def __init__(self, accelerator: Any, graph: Any, held: list[Any]) -> None:
-        self._accelerator, self._graph = accelerator, graph
+    def __init__(self, accelerator: Any, graph: Any, held: list[Any], raw_of: Callable[[Any], Any]) -> None:
+        self._accelerator, self._graph, self._raw_of = accelerator, graph, raw_of
         self._compiled: Any = None
         self._held = held
         """The memory that it uses, which stays allocated as long as it."""
 
     def launch(self, stream: Any = None) -> None:
         """Enqueue the graph."""
-        from windtunnel.emulate.cupy.cuda.stream import current_raw
-
         self.upload()
-        self._accelerator.replay(self._compiled, current_raw(stream))
+        self._accelerator.replay(self._compiled, self._raw_of(stream))
 
     def upload(self, stream: Any = None) -> None:
         """Prepare the graph."""
@@ -41,8 +40,8 @@ def hold(*values: Any) -> None:
 class Capturing:
     """A capture that has begun."""
 
-    def __init__(self, accelerator: Any, manager: Any) -> None:
-        self._accelerator, self._manager = accelerator, manager
+    def __init__(self, accelerator: Any, manager: Any, raw_of: Callable[[Any], Any]) -> None:
+        self._accelerator, self._manager, self._raw_of = accelerator, manager, raw_of
         self._graph = manager.__enter__()
         self.held: list[Any] = []
         open_captures.append(self)
@@ -51,10 +50,9 @@ class Capturing:
         """End it and return the graph."""
         open_captures.remove(self)
         self._manager.__exit__(None, None, None)
-        return Graph(self._accelerator, self._graph, self.held)
+        return Graph(self._accelerator, self._graph, self.held, self._raw_of)
 
 
-def begin(accelerator: Any, stream: Any) -> Capturing:
-    """Begin to capture the work of a stream."""
-    del stream
-    return Capturing(accelerator, accelerator.capture())
+def begin(accelerator: Any, raw_of: Callable[[Any], Any]) -> Capturing:
+    """Begin to capture the work of streams. ``raw_of`` returns the emulator's stream of a stream of CuPy."""
+    return Capturing(accelerator, accelerator.capture(), raw_of)

@@ -19,6 +19,7 @@ import numpy as np
 from windtunnel.core.errors import DeviceOutOfMemory
 from windtunnel.emulate.common.current import current_accelerator, current_index
 from windtunnel.emulate.common.memory import Allocation, allocation_at
+from windtunnel.emulate.common.pinned import is_pinned
 from windtunnel.emulate.cupy.cuda import graph
 from windtunnel.emulate.cupy.cuda.stream import current_raw
 from windtunnel.emulate.cupy.refusals import missing, not_available
@@ -28,6 +29,8 @@ from windtunnel.runtime.kernels import ArrayOperation, Kernel
 
 ALLOCATION_UNIT_SIZE = 512
 """Bytes of which the blocks of a pool are multiples."""
+factories: dict[str, Callable[..., Any]] = {}
+"""What makes the objects of other modules; they fill it."""
 _THREADS = 128
 Access = tuple[Allocation, np.ndarray, Any]
 """Memory, a view of its contents, and an index of the elements of the view that are accessed; None for all."""
@@ -63,9 +66,7 @@ class BaseMemory:
     @property
     def device(self) -> Any:
         """Its device."""
-        from windtunnel.emulate.cupy.cuda.device import Device
-
-        return Device(self.device_id)
+        return factories["device"](self.device_id)
 
 
 class Memory(BaseMemory):
@@ -282,8 +283,6 @@ def _host_bytes(mem: Any, size: int) -> np.ndarray:
 
 
 def _is_page_locked(mem: Any) -> bool:
-    from windtunnel.emulate.common.pinned import is_pinned
-
     return is_pinned(_host_bytes(mem, 1))
 
 

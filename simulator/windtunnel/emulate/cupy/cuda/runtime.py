@@ -11,6 +11,7 @@ from windtunnel.emulate import session
 from windtunnel.emulate.common import current
 from windtunnel.emulate.common.memory import Allocation, allocation_at
 from windtunnel.emulate.common.streams import new_handle, stream_at
+from windtunnel.emulate.cupy.cuda import device as devices
 from windtunnel.emulate.cupy.cuda import memory, pinned_memory
 from windtunnel.emulate.cupy.cuda.runtime_error import CUDARuntimeError
 from windtunnel.emulate.cupy.refusals import missing
@@ -52,26 +53,15 @@ def setDevice(device: int) -> None:
     current.select(device)
 
 
-def _check_device(device: int) -> None:
-    if not 0 <= device < session.current.count:
-        raise CUDARuntimeError(101)
-
-
 def getDeviceProperties(device: int) -> dict[str, Any]:
     """Return the properties of a device that the emulator knows."""
     _check_device(device)
-    info = session.current.accelerator(device).info
-    limits, (major, minor) = info.limits, current.compute_capability()
-    return {
-        "name": str(info.name).encode(), "totalGlobalMem": int(info.memory_bytes), "sharedMemPerBlock": 49152,
-        "sharedMemPerBlockOptin": limits.shared_bytes, "warpSize": limits.warp,
-        "maxThreadsPerBlock": limits.threads_per_block, "maxThreadsDim": tuple(limits.block),
-        "maxGridSize": tuple(limits.grid), "multiProcessorCount": info.compute_units, "major": major, "minor": minor,
-        "totalConstMem": 65536, "regsPerBlock": 65536, "maxThreadsPerMultiProcessor": 2048, "managedMemory": 1,
-        "concurrentManagedAccess": 1, "canMapHostMemory": 1, "cooperativeLaunch": 1, "unifiedAddressing": 1,
-        "concurrentKernels": 1, "asyncEngineCount": 2, "integrated": 0, "ECCEnabled": 1, "pciBusID": device,
-        "pciDeviceID": 0, "pciDomainID": 0, "computeMode": 0, "deviceOverlap": 1, "tccDriver": 0,
-    }  # fmt: skip
+    return devices.properties(device)
+
+
+def _check_device(device: int) -> None:
+    if not 0 <= device < session.current.count:
+        raise CUDARuntimeError(101)
 
 
 _ATTRIBUTES = {

@@ -184,7 +184,7 @@ class _BaseStream:
             raise RuntimeError("cannot capture on the default (legacy) stream")
         if self._capture is not None:
             raise CUDARuntimeError(900)
-        self._capture = graphs.begin(current_accelerator(), self)
+        self._capture = graphs.begin(current_accelerator(), current_raw)
 
     def end_capture(self) -> graphs.Graph:
         """End the capture and return the graph."""
