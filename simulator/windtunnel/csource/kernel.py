@@ -420,6 +420,7 @@ class CModule:
     ) -> None:
         self.unit = Unit(str(file), defines, include, text, instances, origins, warnings=warnings)
         self._memory: dict[str, Any] = {}
+        self._first: dict[str, np.ndarray] = {}
         self.kernels: dict[str, CFunction] = {}
         self.templates: list[str] = []
         for node in self.unit.declarations():
@@ -461,11 +462,11 @@ class CModule:
         return self.kernels[name]
 
     def prepare(self, translator: Translator) -> None:
-        """Allocate the variables of the file that a kernel uses, with their initial values."""
+        """Allocate the variables of the file that a kernel uses, with the values that they begin with."""
         for name in translator.hidden:
             made = translator.objects[name]
             if made.declared not in self._memory:
-                self._memory[made.declared] = _initial(made.bytes or 0, made.initial)
+                self._set_first(made.declared, _initial(made.bytes or 0, made.initial))
 
     def variable(self, name: str, dtype: np.dtype[Any]) -> Any:
         """Return the memory of a variable of the file, as an array, or as what stands for it on a device."""
@@ -475,14 +476,20 @@ class CModule:
         return memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
 
     def contents(self, name: str) -> np.ndarray | None:
-        """Return the bytes of a variable of the file; None if there is none of this name."""
-        if name not in self._memory:
+        """Return the bytes that a variable of the file begins with; None if there is none of this name."""
+        if name not in self._first:
             for node in self.unit.declarations():
                 if node.kind == "VAR_DECL" and node.name == name and node.has("CUDADEVICE_ATTR", "CUDACONSTANT_ATTR"):
                     translator = Translator(self.unit, Facts(), node, {}, {})
-                    self._memory[name] = _initial(node.type.size, _constants(node, node.type, translator))
-        found: np.ndarray | None = self._memory.get(name)
-        return found
+                    self._set_first(name, _initial(node.type.size, _constants(node, node.type, translator)))
+        return self._first.get(name)
+
+    def _set_first(self, name: str, value: np.ndarray) -> None:
+        self._first[name], self._memory[name] = value, value.copy()
+
+    def begin_again(self) -> None:
+        """Give the variables of the file the values that they begin with, as another device has them."""
+        self._memory = {name: value.copy() for name, value in self._first.items()}
 
     def place_on_device(self, name: str, buffer: Any) -> None:
         """Keep a variable of the file in memory of a device: ``buffer.viewed(dtype)`` gives it to a launch."""

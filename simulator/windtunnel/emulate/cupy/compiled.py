@@ -202,5 +202,5 @@ def _wrong(kernel: str, parameter: KernelParameter, problem: str, expected: str)
 
 
 def _refused(kernel: str, problem: str) -> LaunchError:
-    error: LaunchError = current_accelerator().make_error(LaunchError, f"launch {kernel}", problem, "configuration")
+    error: LaunchError = current_accelerator().make_error(LaunchError, f"launch {kernel}", problem)
     return error

@@ -76,6 +76,7 @@ class RawKernel:
     @property
     def kernel(self) -> Kernel:
         """The kernel, as the emulator has it."""
+        _ = self._source.module
         if self._launched is None:
             self._launched = Kernel(self._source.function(self.name))
         return self._launched
@@ -210,10 +211,11 @@ class RawModule:
         self.name_expressions = None if name_expressions is None else tuple(name_expressions)
         self._at = caller()
         self._read: CModule | None = None
-        self._globals: dict[tuple[str, int], MemoryPointer] = {}
+        self._device: Any = None
+        self._globals: dict[str, MemoryPointer] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_read": None, "_globals": {}}
+        return {**vars(self), "_read": None, "_device": None, "_globals": {}}
 
     def __repr__(self) -> str:
         return f"<cupy.RawModule of {self._at[0]}:{self._at[1]}>"
@@ -228,6 +230,13 @@ class RawModule:
                     raise CUDADriverError(301)
                 raise not_available(f"RawModule(path={os.fspath(self.file_path)!r})", "binaries and PTX are not run")
             self._read = self._compiled()
+        accelerator = current.current_accelerator()
+        if self._device is not accelerator:
+            # Each device has the variables of the source in memory of its own.
+            if self._device is not None:
+                self._read.begin_again()
+                self._globals.clear()
+            self._device = accelerator
         return self._read
 
     def _compiled(self, *, warns: bool = False) -> CModule:
@@ -273,19 +282,18 @@ class RawModule:
 
     def get_global(self, name: str) -> MemoryPointer:
         """Return the position in memory of a variable of the source (``__device__``, ``__constant__``)."""
-        key = (name, current.current_index())
-        if key not in self._globals:
-            contents = self.module.contents(name)
+        contents = self.module.contents(name)
+        if name not in self._globals:
             if contents is None:
                 raise _not_found(name, [])
             mem = BaseMemory(len(contents))
-            buffer = mem.allocation.buffer
-            assert buffer is not None  # noqa: S101  a variable has bytes
+            buffer: Any = mem.allocation.buffer
+            buffer.memory.is_static = True
             mem.allocation.contents()[...] = contents
             mem.allocation.mark_written()
             self.module.place_on_device(name, buffer)
-            self._globals[key] = MemoryPointer(mem)
-        return self._globals[key]
+            self._globals[name] = MemoryPointer(mem)
+        return self._globals[name]
 
 
 __all__ = ["CompileException", "RawKernel", "RawModule"]

@@ -95,7 +95,7 @@ class EmulatedContext(EmulatedDevice):
 
     def live_allocations(self) -> Sequence[tuple[int, str, int]]:
         """Return (bytes, file, line) of every allocation that was not freed."""
-        return [(memory.size, *memory.allocated_at) for memory in self.memories.values()]
+        return [(memory.size, *memory.allocated_at) for memory in self.memories.values() if not memory.is_static]
 
     def allocate(self, size: int, kind: MemoryKind = "device") -> EmulatedMemory:
         """Allocate ``size`` bytes. Raises InvalidArgument, or DeviceOutOfMemory."""

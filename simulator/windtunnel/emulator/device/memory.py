@@ -25,6 +25,7 @@ class EmulatedMemory:
         freed: Whether it was freed.
         freed_at: The program's line that freed it.
         uninitialised: The elements that nothing has written: True for all, False for none, or a flag for each.
+        is_static: Whether it is a variable of a loaded module, which no program frees.
     """
 
     kind: MemoryKind
@@ -36,6 +37,7 @@ class EmulatedMemory:
     freed: bool = False
     freed_at: tuple[str, int] | None = None
     uninitialised: np.ndarray | bool = True
+    is_static: bool = False
     _full_extent: Extent | None = None
     _written_bytes: int = 0
     """Bytes at the beginning that were written, as long as the size of the elements is not known."""

@@ -12,12 +12,13 @@ import pytest
 
 from windtunnel.emulate import session
 
-slow = pytest.mark.slow
-
 
 def gpu(function: Any) -> Any:
     """Return a test as it is: there is a device."""
     return function
+
+
+slow = gpu
 
 
 def multi_gpu(count: int) -> Any:
