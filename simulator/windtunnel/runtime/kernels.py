@@ -76,6 +76,9 @@ class Kernel:
         """Whether every launch has the same work."""
         self.once = isinstance(self.function, ArrayOperation)
         """Whether it is launched once, so that nothing is kept for later launches."""
+        self.allowed_shared_bytes = 0
+        """Shared memory (bytes) of a block that the program has allowed beyond the API's usual limit; see CUDA's
+        attribute ``MaxDynamicSharedMemorySize``."""
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the plain function."""

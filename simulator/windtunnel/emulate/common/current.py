@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from windtunnel.core.device import Parameters
 from windtunnel.emulate import session
 
 _state = threading.local()
@@ -49,3 +50,14 @@ def compute_capability() -> tuple[int, int]:
     name = session.current.device.partition("@")[0]
     known = [key for key in _CAPABILITIES if name == key or name.startswith(f"{key}-")]
     return _CAPABILITIES[max(known, key=len)] if known else (7, 0)
+
+
+def largest_shared_bytes() -> int:
+    """Return the most shared memory (bytes) of a block that a kernel may be allowed.
+
+    CUDA keeps 1 KiB of a block's from compute capability 8.0 on (CUDA C++ Programming Guide, "Shared Memory").
+    """
+    accelerator = current_accelerator()
+    unit = Parameters(accelerator.context.device).get("shared_memory_bytes") or 0.0
+    reserved = 1024 if compute_capability() >= (8, 0) else 0
+    return max(int(unit) - reserved, int(accelerator.info.limits.shared_bytes))

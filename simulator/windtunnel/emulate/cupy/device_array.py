@@ -265,7 +265,7 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
         if order in ("K", "A"):
             strides = np.empty_like(template, order=order).strides  # type: ignore[call-overload]
             order = "C"
-        fits = strides in (None, self.strides) and (strides is not None or self._is_contiguous(order))
+        fits = strides is not None or self._is_contiguous(order)
         if not copy and kind == self.dtype and fits:
             return self
         made = ndarray(self.shape, kind, strides=strides, order=order)

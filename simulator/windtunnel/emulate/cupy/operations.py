@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.emulate.cupy.cuda.graph import open_captures
 from windtunnel.emulate.cupy.cuda.memory import Access, enqueue
 from windtunnel.emulate.cupy.cuda.stream import get_current_stream
 from windtunnel.emulate.cupy.device_array import ndarray
@@ -120,10 +121,10 @@ def _enqueue(
     flops: float | None,
 ) -> None:
     views = [(number, array.device_view()) for number, array in fresh]
-    first = [[np.array(values[number]) for number, _ in fresh]]
+    # What a captured graph computes is not known before it is launched.
+    first = [] if open_captures else [[np.array(values[number]) for number, _ in fresh]]
 
     def action() -> None:
-        # The first execution has computed the values already; a graph computes them again.
         if first:
             computed = first.pop()
         else:

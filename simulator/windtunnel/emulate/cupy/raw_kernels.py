@@ -161,12 +161,13 @@ class RawKernel:
 
     @max_dynamic_shared_size_bytes.setter
     def max_dynamic_shared_size_bytes(self, size: int) -> None:
-        limit = int(current.current_accelerator().info.limits.shared_bytes) - self.shared_size_bytes
+        limit = current.largest_shared_bytes() - self.shared_size_bytes
         if not 0 <= size <= limit:
             error = CUDADriverError(1)
             error.args = (f"{error.args[0]}: {size:,} bytes of dynamic shared memory, of at most {limit:,}",)
             raise error
         self._dynamic = int(size)
+        self.kernel.allowed_shared_bytes = self._dynamic + self.shared_size_bytes
 
     @property
     def preferred_shared_memory_carveout(self) -> int:

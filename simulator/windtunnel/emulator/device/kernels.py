@@ -165,7 +165,7 @@ class Kernels:
             missing = executable.first_missing_type(kernel)
             if missing is not None:
                 raise self._missing_type_error(function, kernel.program, *missing)
-            limit = device.info.limits.shared_bytes
+            limit = max(device.info.limits.shared_bytes, function.allowed_shared_bytes)
             # A kernel in C declares its dynamic shared memory with the size that the launch gives.
             shared = kernel.shared_bytes + (launch.shared if launch.typed is None else 0)
             problem = f"{shared:,} bytes of shared memory, of at most {limit:,}" if shared > limit else None

@@ -28,7 +28,7 @@ def properties(device: int) -> dict[str, Any]:
     limits, (major, minor) = info.limits, current.compute_capability()
     return {
         "name": str(info.name).encode(), "totalGlobalMem": int(info.memory_bytes), "sharedMemPerBlock": 49152,
-        "sharedMemPerBlockOptin": limits.shared_bytes, "warpSize": limits.warp,
+        "sharedMemPerBlockOptin": current.largest_shared_bytes(), "warpSize": limits.warp,
         "maxThreadsPerBlock": limits.threads_per_block, "maxThreadsDim": tuple(limits.block),
         "maxGridSize": tuple(limits.grid), "multiProcessorCount": info.compute_units, "major": major, "minor": minor,
         "totalConstMem": 65536, "regsPerBlock": 65536, "maxThreadsPerMultiProcessor": 2048, "managedMemory": 1,

@@ -18,6 +18,7 @@ from windtunnel.emulate.cupy.refusals import missing
 from windtunnel.runtime.interface import MemoryKind
 
 is_hip = False
+__all__ = ["CUDARuntimeError"]
 CUDA_VERSION = 12090
 """The version of CUDA whose interface this is."""
 memcpyHostToHost, memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice, memcpyDefault = range(5)
