@@ -1,4 +1,4 @@
-"""``cupy`` for emulated devices: the interface of CuPy 14.1."""
+"""``cupy`` for emulated devices: the interface of CuPy 14.2."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from windtunnel.emulate.cupy.fusion import fuse
 from windtunnel.emulate.cupy.raw_kernels import RawKernel, RawModule
 from windtunnel.emulate.cupy.reduction_kernels import ReductionKernel
 
-__version__ = "14.1.1"
+__version__ = "14.2.0"
 get_current_stream = cuda.get_current_stream
 _MODULES = ("random", "linalg", "fft", "testing", "_core", "exceptions")
 _REFUSED = ("vectorize", "RawBinary", "fromfunction", "fromiter", "fromstring", "genfromtxt")
