@@ -20,8 +20,8 @@ def emulate(device: str, strict: bool, script: Path, arguments: Sequence[str]) -
     """Run SCRIPT, a program written for Numba CUDA or CuPy, on an emulated device.
 
     `numba.cuda` and `cupy` are Windtunnel's implementations, whether or not a GPU, numba-cuda or CuPy is present. Exit
-    codes: 1 if a finding was reported (a data race, an index out of bounds, ...), otherwise the script's own; 2 if the device is
-    unknown.
+    codes: 1 if a finding was reported (a data race, an index out of bounds, ...), otherwise the script's own; 2 if the
+    device is unknown.
     """
     from windtunnel.app.emulate import emulate as run
 
