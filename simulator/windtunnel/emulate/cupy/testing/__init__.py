@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from windtunnel.emulate.cupy.refusals import missing
 from windtunnel.emulate.cupy.testing.arrays import (
     assert_allclose,
@@ -46,13 +48,14 @@ from windtunnel.emulate.cupy.testing.parameters import (
     parameterize,
     product,
     product_dict,
-    slow,
     with_requires,
 )
 
 
 def __getattr__(name: str) -> Any:
-    missing("cupy.testing", name)
+    if name == "slow":
+        return pytest.mark.slow
+    return missing("cupy.testing", name)
 
 
 __all__ = [
@@ -92,6 +95,5 @@ __all__ = [
     "shaped_linspace",
     "shaped_random",
     "shaped_reverse_arange",
-    "slow",
     "with_requires",
 ]

@@ -18,9 +18,6 @@ def gpu(function: Any) -> Any:
     return function
 
 
-slow = gpu
-
-
 def multi_gpu(count: int) -> Any:
     """Skip a test if there are fewer devices."""
     return pytest.mark.skipif(session.current.count < count, reason=f"{count} GPUs required")
