@@ -127,11 +127,12 @@ extern "C" __global__ void twice(float* a) {
 def test_a_program_for_cupy_runs_without_it_and_its_findings_name_its_lines(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
-        CUPY + "a = cp.ones(32, cp.float32)\ndouble((1,), (int(sys.argv[1]),), (a,))\nprint(cp.__version__, a.sum())\n"
+        CUPY
+        + "a = cp.ones(32, cp.float32)\ndouble((1,), (int(sys.argv[1]),), (a,))\nprint(cp.get_array_module(a).__name__, cp.__version__, a.sum())\n"
         "print(cp.cuda.runtime.getDeviceProperties(0)['name'].decode())\nsys.exit(5)\n"
     )
     done = emulate("--device", "l4", program, "32", cwd=tmp_path, expect=5)
-    assert done.stdout.splitlines() == ["14.2.0 64.0", "l4"]
+    assert done.stdout.splitlines() == ["cupy 14.2.0 64.0", "l4"]
     found = emulate(program, "40", cwd=tmp_path, expect=1).stderr
     line = program.read_text().splitlines().index("    a[i] *= 2;  // no check") + 1
     assert (

@@ -41,13 +41,15 @@ class _Loader(Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return Windtunnel's module."""
-        del spec
         if _Loader.device is not None:
             from windtunnel.emulate import session
 
             session.begin(session.Session(_Loader.device))
             _Loader.device = None
-        return importlib.import_module(self.module)
+        module = importlib.import_module(self.module)
+        if spec.name == "cupy":
+            module.__name__ = spec.name  # programs ask whether an array's module is this one
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: the module was executed under its own name."""

@@ -30,6 +30,8 @@ _BLOCK = 512
 """The most threads that reduce one element of the result, as in CuPy."""
 _FEW = 32
 """Up to so many elements are reduced by one thread."""
+_MANY = 2048
+"""With so many results, each is reduced by one thread."""
 
 
 class ReductionKernel:
@@ -125,7 +127,7 @@ class ReductionKernel:
         texts = [with_members(text, raws, used) for text in (self.map_expr, self.reduce_expr, self.post_map_expr)]
         kept, reduced = (math.prod(shape[at] for at in chosen) for chosen in axes)
         layout.numbers([*used.items(), ("_kept", kept), ("_reduced", reduced)])
-        threads = 1 if reduced <= _FEW else min(1 << (reduced - 1).bit_length(), _BLOCK)
+        threads = 1 if reduced <= _FEW or kept >= _MANY else min(1 << (reduced - 1).bit_length(), _BLOCK)
         kernel = self._kernel(layout, letters, setup, (reads, writes), texts, threads)
         grid, block = (-(-kept // 128), 128) if threads == 1 else (kept, threads)
         launch(kernel, (grid,), (block,), layout.arguments, 0, stream)

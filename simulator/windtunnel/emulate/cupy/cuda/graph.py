@@ -56,3 +56,9 @@ class Capturing:
 def begin(accelerator: Any, raw_of: Callable[[Any], Any]) -> Capturing:
     """Begin to capture the work of streams. ``raw_of`` returns the emulator's stream of a stream of CuPy."""
     return Capturing(accelerator, accelerator.capture(), raw_of)
+
+
+def abandon(capture: Capturing) -> None:
+    """End a capture that is still open."""
+    if capture in open_captures:
+        capture.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -185,6 +186,8 @@ class _BaseStream:
         if self._capture is not None:
             raise CUDARuntimeError(900)
         self._capture = graphs.begin(current_accelerator(), current_raw)
+        # A stream that nothing refers to ends its capture, as a stream that is destroyed does.
+        weakref.finalize(self, graphs.abandon, self._capture)
 
     def end_capture(self) -> graphs.Graph:
         """End the capture and return the graph."""
