@@ -32,7 +32,8 @@ def properties(device: int) -> dict[str, Any]:
         "maxThreadsPerBlock": limits.threads_per_block, "maxThreadsDim": tuple(limits.block),
         "maxGridSize": tuple(limits.grid), "multiProcessorCount": info.compute_units, "major": major, "minor": minor,
         "totalConstMem": 65536, "regsPerBlock": 65536, "maxThreadsPerMultiProcessor": 2048, "managedMemory": 1,
-        "concurrentManagedAccess": 1, "canMapHostMemory": 1, "cooperativeLaunch": 1, "unifiedAddressing": 1,
+        "concurrentManagedAccess": 1, "canMapHostMemory": 1, "cooperativeLaunch": 1,
+        "memoryPoolsSupported": 1, "unifiedAddressing": 1,
         "concurrentKernels": 1, "asyncEngineCount": 2, "integrated": 0, "ECCEnabled": 1, "pciBusID": device,
         "pciDeviceID": 0, "pciDomainID": 0, "computeMode": 0, "deviceOverlap": 1, "tccDriver": 0,
     }  # fmt: skip

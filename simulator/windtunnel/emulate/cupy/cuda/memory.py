@@ -27,7 +27,7 @@ from windtunnel.runtime.buffers import Position
 from windtunnel.runtime.interface import MemoryKind
 from windtunnel.runtime.kernels import ArrayOperation, Kernel
 
-ALLOCATION_UNIT_SIZE = 512
+_allocation_unit_size = ALLOCATION_UNIT_SIZE = 512
 """Bytes of which the blocks of a pool are multiples."""
 factories: dict[str, Callable[..., Any]] = {}
 """What makes the objects of other modules; they fill it."""
@@ -86,9 +86,9 @@ class ManagedMemory(BaseMemory):
 
     kind: MemoryKind = "unified"
 
-    def prefetch(self, stream: Any, *, device: Any = None) -> None:
+    def prefetch(self, stream: Any, *, device_id: int = -1) -> None:
         """Do nothing: pages move when they are accessed."""
-        del stream, device
+        del stream, device_id
 
     def advise(self, advise: int, dev: Any) -> None:
         """Do nothing."""
@@ -410,16 +410,16 @@ class PythonFunctionAllocator:
         return MemoryPointer(made)
 
 
-def _malloc(size: int, *_: Any) -> MemoryPointer:
+def _malloc(size: int) -> MemoryPointer:
     return MemoryPointer(Memory(size))
 
 
-def malloc_managed(size: int, *_: Any) -> MemoryPointer:
+def malloc_managed(size: int) -> MemoryPointer:
     """Allocate memory that host and device access."""
     return MemoryPointer(ManagedMemory(size))
 
 
-def malloc_async(size: int, *_: Any) -> MemoryPointer:
+def malloc_async(size: int) -> MemoryPointer:
     """Allocate memory from the driver's pool."""
     return MemoryPointer(MemoryAsync(size))
 

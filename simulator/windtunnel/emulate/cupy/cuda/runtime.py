@@ -66,19 +66,25 @@ def _check_device(device: int) -> None:
 
 
 _ATTRIBUTES = {
-    1: "maxThreadsPerBlock", 8: "sharedMemPerBlock", 9: "totalConstMem", 10: "warpSize", 12: "regsPerBlock",
-    16: "multiProcessorCount", 31: "concurrentKernels", 39: "maxThreadsPerMultiProcessor", 40: "asyncEngineCount",
-    41: "unifiedAddressing", 75: "major", 76: "minor", 83: "managedMemory", 89: "concurrentManagedAccess",
-    95: "cooperativeLaunch", 97: "sharedMemPerBlockOptin",
+    1: ("MaxThreadsPerBlock", "maxThreadsPerBlock"), 8: ("MaxSharedMemoryPerBlock", "sharedMemPerBlock"),
+    9: ("TotalConstantMemory", "totalConstMem"), 10: ("WarpSize", "warpSize"),
+    12: ("MaxRegistersPerBlock", "regsPerBlock"), 16: ("MultiProcessorCount", "multiProcessorCount"),
+    31: ("ConcurrentKernels", "concurrentKernels"), 39: ("MaxThreadsPerMultiProcessor", "maxThreadsPerMultiProcessor"),
+    40: ("AsyncEngineCount", "asyncEngineCount"), 41: ("UnifiedAddressing", "unifiedAddressing"),
+    75: ("ComputeCapabilityMajor", "major"), 76: ("ComputeCapabilityMinor", "minor"),
+    83: ("ManagedMemory", "managedMemory"), 89: ("ConcurrentManagedAccess", "concurrentManagedAccess"),
+    95: ("CooperativeLaunch", "cooperativeLaunch"), 97: ("MaxSharedMemoryPerBlockOptin", "sharedMemPerBlockOptin"),
+    115: ("MemoryPoolsSupported", "memoryPoolsSupported"),
 }  # fmt: skip
-"""Properties by the number of the attribute (CUDA Runtime API, ``cudaDeviceAttr``)."""
+"""Attributes of a device by number (CUDA Runtime API, ``cudaDeviceAttr``): the name, and that of the property."""
+globals().update({f"cudaDevAttr{name}": number for number, (name, _) in _ATTRIBUTES.items()})
 
 
 def deviceGetAttribute(attrib: int, device: int) -> int:
     """Return an attribute of a device by its number."""
     if attrib not in _ATTRIBUTES:
         missing("cupy.cuda.runtime", f"deviceGetAttribute({attrib}, ...)")
-    return int(getDeviceProperties(device)[_ATTRIBUTES[attrib]])
+    return int(getDeviceProperties(device)[_ATTRIBUTES[attrib][1]])
 
 
 def deviceSynchronize() -> None:

@@ -55,6 +55,8 @@ from windtunnel.emulate.cupy.testing.parameters import (
 def __getattr__(name: str) -> Any:
     if name == "slow":
         return pytest.mark.slow
+    if name == "assert_warns":
+        return pytest.warns
     return missing("cupy.testing", name)
 
 

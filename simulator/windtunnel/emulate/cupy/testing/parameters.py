@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -65,7 +66,9 @@ def parameterize(*parameters: Mapping[str, Any]) -> Callable[[type], type]:
         module = sys.modules[cls.__module__]
         for number, chosen in enumerate(parameters):
             name = f"{cls.__name__}_param_{number}"
-            made = type(name, (cls,), {**chosen, "__module__": cls.__module__})
+            # A function is an attribute of an instance there, and no method.
+            values = {key: staticmethod(one) if inspect.isfunction(one) else one for key, one in chosen.items()}
+            made = type(name, (cls,), {**values, "__module__": cls.__module__})
             setattr(module, name, made)
         # The class without parameters has no tests of its own.
         hidden = type(cls.__name__, (cls,), {"__test__": False, "__module__": cls.__module__})
