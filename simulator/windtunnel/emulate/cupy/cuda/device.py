@@ -7,7 +7,7 @@ from typing import Any, Self
 from windtunnel.emulate import session
 from windtunnel.emulate.common import current
 from windtunnel.emulate.common.memory import allocation_at
-from windtunnel.emulate.cupy.cuda import memory
+from windtunnel.emulate.cupy.cuda import graph, memory
 from windtunnel.emulate.cupy.cuda.runtime_error import CUDARuntimeError
 from windtunnel.emulate.cupy.refusals import missing, not_available
 
@@ -94,6 +94,7 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait for all its work."""
+        graph.forbid()
         self._accelerator.synchronize()
 
     @property

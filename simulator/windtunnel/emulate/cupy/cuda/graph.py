@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from windtunnel.emulate.cupy.cuda.runtime_error import CUDARuntimeError
+
 
 class Graph:
     """A graph of launches and copies."""
@@ -44,13 +46,31 @@ class Capturing:
         self._accelerator, self._manager, self._raw_of = accelerator, manager, raw_of
         self._graph = manager.__enter__()
         self.held: list[Any] = []
+        self.invalid = False
         open_captures.append(self)
 
     def end(self) -> Graph:
         """End it and return the graph."""
+        if self.invalid:
+            raise CUDARuntimeError(901)
+        self._close()
+        return Graph(self._accelerator, self._graph, self.held, self._raw_of)
+
+    def _close(self) -> None:
         open_captures.remove(self)
         self._manager.__exit__(None, None, None)
-        return Graph(self._accelerator, self._graph, self.held, self._raw_of)
+
+    def invalidate(self) -> None:
+        """End it without a graph."""
+        self.invalid = True
+        self._close()
+
+
+def forbid() -> None:
+    """Raise CUDARuntimeError if a graph is captured, for a call that makes the host wait. The capture is then lost."""
+    if open_captures:
+        abandon(*open_captures)
+        raise CUDARuntimeError(900)
 
 
 def begin(accelerator: Any, raw_of: Callable[[Any], Any]) -> Capturing:
@@ -58,7 +78,8 @@ def begin(accelerator: Any, raw_of: Callable[[Any], Any]) -> Capturing:
     return Capturing(accelerator, accelerator.capture(), raw_of)
 
 
-def abandon(capture: Capturing) -> None:
-    """End a capture that is still open."""
-    if capture in open_captures:
-        capture.end()
+def abandon(*captures: Capturing) -> None:
+    """End captures that are still open."""
+    for capture in captures:
+        if capture in open_captures:
+            capture.invalidate()

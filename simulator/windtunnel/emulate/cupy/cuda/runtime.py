@@ -12,7 +12,7 @@ from windtunnel.emulate.common import current
 from windtunnel.emulate.common.memory import Allocation, allocation_at
 from windtunnel.emulate.common.streams import new_handle, stream_at
 from windtunnel.emulate.cupy.cuda import device as devices
-from windtunnel.emulate.cupy.cuda import memory, pinned_memory
+from windtunnel.emulate.cupy.cuda import graph, memory, pinned_memory
 from windtunnel.emulate.cupy.cuda.runtime_error import CUDARuntimeError
 from windtunnel.emulate.cupy.refusals import missing
 from windtunnel.runtime.interface import MemoryKind
@@ -89,6 +89,7 @@ def deviceGetAttribute(attrib: int, device: int) -> int:
 
 def deviceSynchronize() -> None:
     """Wait for all work of the current device."""
+    graph.forbid()
     current.current_accelerator().synchronize()
 
 

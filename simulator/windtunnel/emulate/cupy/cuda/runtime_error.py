@@ -10,6 +10,8 @@ _RUNTIME = {
     400: ("cudaErrorInvalidResourceHandle", "invalid resource handle"),
     600: ("cudaErrorNotReady", "device not ready"),
     801: ("cudaErrorNotSupported", "operation not supported"),
+    401: ("cudaErrorIllegalState", "the operation cannot be performed in the present state"),
+    901: ("cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"),
     900: ("cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"),
 }
 _DRIVER = {

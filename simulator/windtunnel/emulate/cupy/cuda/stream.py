@@ -72,6 +72,7 @@ class Event:
 
     def synchronize(self) -> None:
         """Wait for the work before it."""
+        graphs.forbid()
         if self.recorded:
             self.raw.synchronize()
 
@@ -145,6 +146,7 @@ class _BaseStream:
 
     def synchronize(self) -> None:
         """Wait for its work."""
+        graphs.forbid()
         if self.raw is not None:
             self.raw.synchronize()
             return
@@ -184,7 +186,7 @@ class _BaseStream:
         if self.raw is None:
             raise RuntimeError("cannot capture on the default (legacy) stream")
         if self._capture is not None:
-            raise CUDARuntimeError(900)
+            raise CUDARuntimeError(401)
         self._capture = graphs.begin(current_accelerator(), current_raw)
         # A stream that nothing refers to ends its capture, as a stream that is destroyed does.
         weakref.finalize(self, graphs.abandon, self._capture)
@@ -192,14 +194,14 @@ class _BaseStream:
     def end_capture(self) -> graphs.Graph:
         """End the capture and return the graph."""
         if self._capture is None:
-            raise CUDARuntimeError(1)
+            raise CUDARuntimeError(401)
         capture, self._capture = self._capture, None
         made: graphs.Graph = capture.end()
         return made
 
     def is_capturing(self) -> bool:
         """Return whether a graph is captured."""
-        return self._capture is not None
+        return self._capture is not None and not self._capture.invalid
 
 
 class Stream(_BaseStream):
