@@ -197,7 +197,11 @@ class RawModule:
         if (code is None) == (path is None):
             raise TypeError("Exactly one of `code` and `path` keyword arguments must be given.")
         if jitify is not None:
-            text = "jitify=True is deprecated" if jitify else "The jitify argument is deprecated"
+            text = (
+                "jitify=True is deprecated"
+                if jitify
+                else "The jitify argument is deprecated. Avoid passing `jitify=False`."
+            )
             warnings.warn(text, DeprecationWarning, stacklevel=2)
         if backend not in ("nvrtc", "nvcc"):
             raise ValueError(f"Invalid backend {backend}")
