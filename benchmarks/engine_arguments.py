@@ -149,9 +149,9 @@ def main() -> None:
     text = [
         "# Commands of `windtunnel deploy`, read by the engines",
         "",
-        "Made by `benchmarks/engine_arguments.py`. The engine's own parser reads each command of each shipped scenario, on the",
-        "first node and, where a replica has several, on the second. Nothing is loaded: an engine may still refuse a",
-        "combination when it starts.",
+        "From `benchmarks/engine_arguments.py`. The parser of each engine reads each command of each shipped scenario,",
+        "on the first node and, where a replica has several, on the second. Nothing is loaded: an engine may still",
+        "refuse a combination when it starts.",
         "",
         "| engine | commands | accepted |",
         "|---|---|---|",

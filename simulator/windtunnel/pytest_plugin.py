@@ -3,8 +3,8 @@
 The fixture ``accelerator`` is the device under test. It is emulated, on a virtual clock, unless ``--accelerator real``
 selects the real device, which must then be present. ``@pytest.mark.accelerator("h100-sxm-80gb", "l4")`` names the
 devices; the test runs once on each. ``accelerator_faults`` arms faults during a test; each must occur before the test
-ends. ``windtunnel_run`` simulates a scenario. ``--emulate numba`` runs the tests of a Numba project on an emulated
-device. See docs/testing.md. The rest of Windtunnel is imported on first use.
+ends. ``windtunnel_run`` simulates a scenario. ``--emulate numba,cupy`` runs the tests of a project for Numba CUDA or
+CuPy on an emulated device. See docs/testing.md. The rest of Windtunnel is imported on first use.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--emulate",
         metavar="INTERFACE",
-        help="run tests of programs that are written for numba (Numba CUDA) on an emulated device",
+        help="run tests of programs that are written for numba (Numba CUDA) or cupy, or both, on an emulated device",
     )
     parser.addini(
         "accelerator_device", f"the device of tests that do not name one (default {_DEFAULT_DEVICE})", default=""

@@ -70,7 +70,7 @@ def verdict(one: dict[str, Any], module: Any) -> tuple[str, str]:
 
 def verdicts() -> dict[str, tuple[str, str]]:
     warnings.simplefilter("ignore")
-    install()
+    install(["numba"])
     session.begin(session.Session("h200-sxm-141gb"))
     sys.path.insert(0, str(CORPUS))
     recorded = json.loads((CORPUS / "recorded.json").read_text(encoding="utf-8"))

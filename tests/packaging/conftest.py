@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# A project of its own, which is run from a copy, in an environment of its own.
-collect_ignore = ["thirdparty", "numba_project"]
+# Projects of their own, which are run from a copy, in an environment of its own.
+collect_ignore = ["thirdparty", "numba_project", "cupy_project"]
 
 
 def _run(*command: str | Path, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:

@@ -108,3 +108,52 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
     assert "windtunnel/emulator" not in done.stdout
     wrong = subprocess.run([*command[:-1], "numbba"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert wrong.returncode == 4 and "did you mean 'numba'?" in wrong.stderr
+
+
+CUPY = """
+import sys
+import cupy as cp
+
+double = cp.RawKernel(
+    r'''
+extern "C" __global__ void twice(float* a) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    a[i] *= 2;  // no check
+}
+''', "twice")
+"""
+
+
+def test_a_program_for_cupy_runs_without_it_and_its_findings_name_its_lines(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        CUPY
+        + "a = cp.ones(32, cp.float32)\ndouble((1,), (int(sys.argv[1]),), (a,))\nprint(cp.get_array_module(a).__name__, cp.__version__, a.sum())\n"
+        "print(cp.cuda.runtime.getDeviceProperties(0)['name'].decode())\nsys.exit(5)\n"
+    )
+    done = emulate("--device", "l4", program, "32", cwd=tmp_path, expect=5)
+    assert done.stdout.splitlines() == ["cupy 14.2.0 64.0", "l4"]
+    found = emulate(program, "40", cwd=tmp_path, expect=1).stderr
+    line = program.read_text().splitlines().index("    a[i] *= 2;  // no check") + 1
+    assert (
+        f"OutOfBounds: twice on h100-sxm-80gb: index 32 is out of bounds for 'a' of 32 elements, at line {line}"
+        in found
+    )
+    program.write_text("from cupyx.scipy import sparse\n")
+    assert "cupyx.scipy is not part of Windtunnel's cupyx" in emulate(program, cwd=tmp_path, expect=1).stderr
+
+
+def test_arrays_of_cupy_are_arguments_of_kernels_of_numba(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(KERNEL + "import cupy as cp\na = cp.arange(32.0)\ndouble[1, 32](a)\nprint(float(a.sum()))\n")
+    assert emulate(program, cwd=tmp_path).stdout == "992.0\n"
+
+
+def test_the_examples_for_cupy_are_as_their_texts_say(tmp_path: Path) -> None:
+    folder = EXAMPLES.parent / "cupy"
+    documented = (EXAMPLES.parents[1] / "cupy.md").read_text()
+    said = emulate(folder / "diffusion.py", cwd=tmp_path).stdout
+    assert all(f"    {line}\n" in documented for line in said.splitlines())
+    race = emulate(folder / "two_streams.py", cwd=tmp_path, expect=1).stderr
+    assert "which kernel 'square' on stream 1 (line 20) writes, and nothing orders the two" in race
+    assert emulate(folder / "two_streams.py", "mended", cwd=tmp_path).stdout == "the sum is 332833504\n"

@@ -217,7 +217,9 @@ def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
         instance = instance_of(request.kernel)
         key = (str(request.file), tuple(request.defines), tuple(request.include), instance)
         if key not in modules:
-            modules[key] = CModule(request.file, request.defines, request.include, instance=instance)
+            modules[key] = CModule(
+                request.file, request.defines, request.include, instances=[] if instance is None else [instance]
+            )
         function = modules[key].kernel(instance or request.kernel)
         made.append(_Kernel(function, function.__name__, _parameters(function)))
     return made

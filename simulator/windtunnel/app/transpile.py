@@ -63,7 +63,9 @@ def _loaded(request: TranspileRequest) -> Callable[..., Any]:
             file, name, whole = file[:end], file[end + 1 :], True
     if whole:
         instance = instance_of(name)
-        return CModule(file, request.defines, request.include, instance=instance).kernel(instance or name)
+        return CModule(file, request.defines, request.include, instances=[] if instance is None else [instance]).kernel(
+            instance or name
+        )
     for option, given in (("-D", request.defines), ("-I", request.include), ("--arg", request.arguments)):
         if given:
             raise InputError(

@@ -1,4 +1,4 @@
-"""`windtunnel emulate`: programs written for Numba CUDA, on emulated devices."""
+"""`windtunnel emulate`: programs written for Numba CUDA or CuPy, on emulated devices."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import click
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def emulate(device: str, strict: bool, script: Path, arguments: Sequence[str]) -> None:
-    """Run SCRIPT, a program written for Numba CUDA, on an emulated device.
+    """Run SCRIPT, a program written for Numba CUDA or CuPy, on an emulated device.
 
-    `numba.cuda` is Windtunnel's implementation, whether or not a GPU or numba-cuda is present. Exit codes: 1 if a
-    finding was reported (a data race, an index out of bounds, ...), otherwise the script's own; 2 if the device is
-    unknown.
+    `numba.cuda` and `cupy` are Windtunnel's implementations, whether or not a GPU, numba-cuda or CuPy is present. Exit
+    codes: 1 if a finding was reported (a data race, an index out of bounds, ...), otherwise the script's own; 2 if the
+    device is unknown.
     """
     from windtunnel.app.emulate import emulate as run
 

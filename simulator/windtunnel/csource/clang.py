@@ -154,7 +154,8 @@ class Node:
         if self._place is None:
             where = self.cursor.location
             file = where.file
-            self._place = (self.unit.file if file is None else str(file.name)), where.line, where.column
+            line, name = where.line, self.unit.file if file is None else str(file.name)
+            self._place = (*self.unit.origin(name, line), where.column)
         return self._place
 
     @property
@@ -193,7 +194,9 @@ class Unit:
         defines: Macros, as ``NAME`` or ``NAME=VALUE``.
         include: Folders of headers.
         text: Its text; by default it is read from the file.
-        instance: An instance of a template to be made, such as ``scale<float>``.
+        instances: Instances of templates to be made, such as ``scale<float>``.
+        origins: For each line of the text, the file and line that it comes from, if it was taken from elsewhere.
+        warnings: Whether Clang's warnings are kept in ``notes``.
 
     Raises InputError with Clang's message if it does not compile, and for an include that is not allowed.
     """
@@ -204,9 +207,12 @@ class Unit:
         defines: Sequence[str] = (),
         include: Sequence[str] = (),
         text: str | None = None,
-        instance: str | None = None,
+        instances: Sequence[str] = (),
+        origins: Sequence[tuple[str, int]] = (),
+        *,
+        warnings: bool = False,
     ) -> None:
-        self.file = file
+        self.file, self._origins = file, origins
         self.opencl = Path(file).suffix == ".cl"
         if text is None:
             try:
@@ -218,27 +224,37 @@ class Unit:
         check_includes(file, text, include, PRELUDE)
         cindex = library()
         self.instances: list[str] = [] if self.opencl else _instantiated(text)
-        """The instances of templates that the file names explicitly (``scale<float>``), and one that is asked."""
-        if instance is not None:
-            self.instances.append(instance)
+        """The instances of templates that the file names explicitly (``scale<float>``), and those that are asked."""
+        self.instances += instances
         # A reference to an instance is what Clang shows its body for.
         named = [f"static auto *__wt_instance_{n} = &{name};" for n, name in enumerate(self.instances)]
         unsaved = [(file, "\n".join([text, *named, ""]) if named else text)]
-        self._unit = cindex.Index.create().parse(file, args=self._arguments(defines, include), unsaved_files=unsaved)
+        self._unit = cindex.Index.create().parse(
+            file, args=[*self._arguments(defines, include), "-Wall" if warnings else "-w"], unsaved_files=unsaved
+        )
         self.lines = text.splitlines()
-        self._texts: dict[str, list[str]] = {file: self.lines}
+        self._texts: dict[str, list[str]] = {} if origins else {file: self.lines}
         self._types: dict[str, CType] = {}
         self._records: dict[int, ctype.Record] = {}
         self._declarations: dict[int, Node] = {}
         self.notes: list[str] = []
-        """What was left out: errors in functions of the host, which are not run."""
+        """What was left out: errors in functions of the host, which are not run; and warnings, if they are kept."""
+        self._read_diagnostics()
+
+    # Long: one case for each kind of diagnostic.
+    def _read_diagnostics(self) -> None:
+        """Raise InputError for the first error of a device's code; keep notes of the others."""
+        cindex, file = library(), self.file
         host: list[tuple[str, int, int]] | None = None
         for found in self._unit.diagnostics:
+            if found.severity == cindex.Diagnostic.Warning and str(found.location.file) == file:
+                name, line = self.origin(file, found.location.line)
+                self.notes.append(f"{name}:{line}: warning: {found.spelling}")
             if found.severity >= cindex.Diagnostic.Error:
                 where = found.location
                 if host is None:
                     host = [] if self.opencl else list(self._host_functions())
-                place = (str(where.file), where.line)
+                place = self.origin(str(where.file), where.line)
                 if found.severity == cindex.Diagnostic.Error and any(
                     place[0] == name and first <= place[1] <= last for name, first, last in host
                 ):
@@ -247,7 +263,14 @@ class Unit:
                     )
                     continue
                 name = str(where.file) if where.file is not None else file
-                raise InputError(f"{found.spelling}", where=Location(name, where.line or None, where.column or None))
+                name, line = self.origin(name, where.line)
+                raise InputError(f"{found.spelling}", where=Location(name, line or None, where.column or None))
+
+    def origin(self, file: str, line: int) -> tuple[str, int]:
+        """Return the file and line that a line of the text comes from."""
+        if self._origins and file == self.file and 0 < line <= len(self._origins):
+            return self._origins[line - 1]
+        return file, line
 
     def __deepcopy__(self, memo: object) -> Unit:
         """Return the unit itself, to which copies of a tree refer."""
@@ -261,13 +284,14 @@ class Unit:
                 and node.cursor.is_definition()
                 and not node.has("CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR")
             ):
-                extent = node.cursor.extent
-                yield node.place[0], extent.start.line, extent.end.line
+                extent, name = node.cursor.extent, str(node.cursor.location.file)
+                first, last = self.origin(name, extent.start.line), self.origin(name, extent.end.line)
+                yield first[0], first[1], last[1]
 
     def _arguments(self, defines: Sequence[str], include: Sequence[str]) -> list[str]:
         given = [f"-D{one}" for one in defines]
         given += [f"-I{folder}" for folder in include]
-        given += ["-nostdinc", "-w", "-ferror-limit=0"]
+        given += ["-nostdinc", "-ferror-limit=0"]
         if self.opencl:
             prelude = str(PRELUDE / "opencl.h")
             return [

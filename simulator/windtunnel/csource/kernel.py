@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ class CProgram(ir.Program):
 
     places: Sequence[tuple[str, int, int]] = ()
     unit: Unit | None = None
+    of_file: Mapping[str, str] = field(default_factory=dict)
+    """The parameters that are variables of the file, with their names there."""
 
     def text_of(self, line: int) -> str:
         """Return a line of the source, stripped."""
@@ -69,13 +72,23 @@ class CProgram(ir.Program):
 
 
 class Translator(OpenCL):
-    """Translates one kernel."""
+    """Translates one kernel.
+
+    ``sizes``: the bytes of arrays that the launch sizes. ``nulls``: the pointers that are null. ``steps``: for pointers
+    that do not begin at the start of their memory, the bytes of which their start is a multiple.
+    """
 
     def __init__(
-        self, unit: Unit, facts: Facts, kernel: Node, sizes: Mapping[str, int], nulls: Collection[str] = ()
+        self,
+        unit: Unit,
+        facts: Facts,
+        kernel: Node,
+        sizes: Mapping[str, int],
+        nulls: Collection[str] = (),
+        steps: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(unit, facts)
-        self.kernel, self.sizes, self.nulls = kernel, sizes, nulls
+        self.kernel, self.sizes, self.nulls, self.steps = kernel, sizes, nulls, steps or {}
         self.functions = [kernel]
         self.hidden: list[str] = []
         """The objects of the file, which are passed as further arguments."""
@@ -110,6 +123,7 @@ class Translator(OpenCL):
             made = self.statics[key] = self.new_object(node.name, space, size, kind, self.line(node))
             if space == "global":
                 self.hidden.append(made.name)
+                made.declared = _name_in_file(node)
                 made.initial = _constants(node, kind, self)
         return Mem(self.start_of(made), kind)
 
@@ -153,10 +167,11 @@ class Translator(OpenCL):
             count = -(-size // (element.bits // 8)) if made.bytes is not None else size // (element.bits // 8)
             declared[made.name] = ir.Declare(made.line, made.name, made.space, (max(count, 0),), element)
             arrays[made.name] = types.Array(element, 1)
+        variables = {name: self.objects[name].declared for name in self.hidden}
         program = CProgram(
             node.name, self.unit.file, self.line(node), "", ordered, [*declared.values(), *self.body], (),
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
-            temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32,
+            temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32, of_file=variables,
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
@@ -176,6 +191,11 @@ class Translator(OpenCL):
                 if space == "parameter":
                     objects.append((made.name, line))
                     parameters.append(ir.Parameter(made.name, None, line))
+                if name in self.steps:
+                    own = self.fresh(f"{name}_start")
+                    self.scalars[own] = types.I32
+                    parameters.append(ir.Parameter(own, types.I32, line))
+                    start = start.moved(ir.Variable(line, own, type=types.I32), self.steps[name])
             if kind.reference:
                 self.frame.bound[node.key] = Mem(start, kind.pointee)
             elif node.key in assigned:
@@ -268,7 +288,7 @@ class CFunction(KernelSource):
         """Raise InputError: a kernel in C runs on a device only."""
         raise InputError(f"'{self.__name__}' is a kernel in C", expected="accelerator.launch(...)")
 
-    def typed(self, arguments: Sequence[Any]) -> CProgram:
+    def typed(self, arguments: Sequence[Any], starts: Sequence[int] = ()) -> CProgram:
         """Return the typed tree, which depends on the sizes of ``__local`` arguments, and on which pointers are null.
 
         Dynamic shared memory is a shared array without a size. Raises InputError for what is not supported.
@@ -279,11 +299,12 @@ class CFunction(KernelSource):
             parameter.name: _bytes_of(given, parameter) for given, parameter in pairs if parameter.space == "local"
         }
         nulls = frozenset(parameter.name for given, parameter in pairs if _is_null(given, parameter))
-        key = (*sizes.values(), nulls)
+        steps = self._steps(starts)
+        key = (*sizes.values(), nulls, *steps.items())
         program = self._programs.get(key)
         if program is None:
             for _ in range(_PASSES):
-                translator = Translator(self.module.unit, self._facts, self.node, sizes, nulls)
+                translator = Translator(self.module.unit, self._facts, self.node, sizes, nulls, steps)
                 program = _translated(translator)
                 found = _joined(self._facts, translator.found)
                 if found == self._facts:
@@ -321,12 +342,19 @@ class CFunction(KernelSource):
                 )
         return self.typed([local_bytes.get(parameter.name) for parameter in self.parameters])
 
-    def adapted(self, arguments: Sequence[Any]) -> list[tuple[int | None, Any]]:
+    def _steps(self, starts: Sequence[int]) -> dict[str, int]:
+        """Return, for the pointers that do not begin at the start of their memory, of what the start is a multiple."""
+        if not any(starts):
+            return {}
+        return {p.name: gcd(at, 16) for p, at in zip(self.parameters, starts, strict=False) if at and "." not in p.name}
+
+    # Long: one case for each kind of parameter.
+    def adapted(self, arguments: Sequence[Any], starts: Sequence[int] = ()) -> list[tuple[int | None, Any]]:
         """Return the arguments of the tree's parameters: arrays of its elements, numbers, the file's variables.
 
         Raises InputError for a wrong number of arguments, or an argument that is no number where one is asked.
         """
-        program, stated = self.typed(arguments), self.parameters
+        program, stated, steps = self.typed(arguments, starts), self.parameters, self._steps(starts)
         made: list[tuple[int | None, Any]] = []
         parameters = iter(program.parameters)
         for number, (given, parameter) in enumerate(zip(arguments, stated, strict=True)):
@@ -336,11 +364,17 @@ class CFunction(KernelSource):
                 name = next(parameters).name
                 element = program.arrays[name].element
                 made.append((number, self._viewed(given, element.dtype, parameter)))
+                if parameter.name in steps:
+                    next(parameters)
+                    made.append((None, np.int32(starts[number] // steps[parameter.name])))
             else:
                 for value in _numbers(given, parameter):
                     next(parameters)
                     made.append((number, value))
-        made += [(None, self.module.variable(p.name, program.arrays[p.name].element.dtype)) for p in parameters]
+        made += [
+            (None, self.module.variable(program.of_file[p.name], program.arrays[p.name].element.dtype))
+            for p in parameters
+        ]
         return made
 
     def own_text(self, target: str) -> OwnText | None:
@@ -471,11 +505,15 @@ class CModule:
         defines: Sequence[str] = (),
         include: Sequence[str] = (),
         text: str | None = None,
-        instance: str | None = None,
+        instances: Sequence[str] = (),
+        origins: Sequence[tuple[str, int]] = (),
+        *,
+        warnings: bool = False,
     ) -> None:
-        self.unit = Unit(str(file), defines, include, text, instance)
+        self.unit = Unit(str(file), defines, include, text, instances, origins, warnings=warnings)
         self.defines, self.include = tuple(defines), tuple(include)
-        self._memory: dict[str, np.ndarray] = {}
+        self._memory: dict[str, Any] = {}
+        self._first: dict[str, np.ndarray] = {}
         self.kernels: dict[str, CFunction] = {}
         self.templates: list[str] = []
         for node in self.unit.declarations():
@@ -517,22 +555,54 @@ class CModule:
         return self.kernels[name]
 
     def prepare(self, translator: Translator) -> None:
-        """Allocate the variables of the file that a kernel uses, with their initial values."""
+        """Allocate the variables of the file that a kernel uses, with the values that they begin with."""
         for name in translator.hidden:
-            if name in self._memory:
-                continue
             made = translator.objects[name]
-            memory = np.zeros(made.bytes or 0, np.uint8)
-            for offset, value, kind in made.initial:
-                dtype = kinds.SCALARS[kind].dtype
-                number = _cast(value, kinds.SCALARS[kind])
-                memory[offset : offset + dtype.itemsize] = np.array([number], dtype).view(np.uint8)
-            self._memory[name] = memory
+            if made.declared not in self._memory:
+                self._set_first(made.declared, _initial(made.bytes or 0, made.initial))
 
-    def variable(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
-        """Return the memory of a variable of the file, as an array."""
+    def variable(self, name: str, dtype: np.dtype[Any]) -> Any:
+        """Return the memory of a variable of the file, as an array, or as what stands for it on a device."""
         memory = self._memory[name]
+        if not isinstance(memory, np.ndarray):
+            return memory.viewed(dtype)
         return memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+    def contents(self, name: str) -> np.ndarray | None:
+        """Return the bytes that a variable of the file begins with; None if there is none of this name."""
+        if name not in self._first:
+            for node in self.unit.declarations():
+                if node.kind == "VAR_DECL" and node.name == name and node.has("CUDADEVICE_ATTR", "CUDACONSTANT_ATTR"):
+                    translator = Translator(self.unit, Facts(), node, {})
+                    self._set_first(name, _initial(node.type.size, _constants(node, node.type, translator)))
+        return self._first.get(name)
+
+    def _set_first(self, name: str, value: np.ndarray) -> None:
+        self._first[name], self._memory[name] = value, value.copy()
+
+    def begin_again(self) -> None:
+        """Give the variables of the file the values that they begin with, as another device has them."""
+        self._memory = {name: value.copy() for name, value in self._first.items()}
+
+    def place_on_device(self, name: str, buffer: Any) -> None:
+        """Keep a variable of the file in memory of a device: ``buffer.viewed(dtype)`` gives it to a launch."""
+        self._memory[name] = buffer
+
+
+def _initial(size: int, numbers: Sequence[tuple[int, float | int, str]]) -> np.ndarray:
+    """Return the bytes of a variable that begins with some numbers."""
+    memory = np.zeros(size, np.uint8)
+    for offset, value, kind in numbers:
+        dtype = kinds.SCALARS[kind].dtype
+        memory[offset : offset + dtype.itemsize] = np.array([_cast(value, kinds.SCALARS[kind])], dtype).view(np.uint8)
+    return memory
+
+
+def _name_in_file(node: Node) -> str:
+    """Return the name of a variable of the file; one of a function has its place in it."""
+    parent = node.cursor.semantic_parent
+    within = parent is not None and parent.kind.name in ("FUNCTION_DECL", "CXX_METHOD", "FUNCTION_TEMPLATE")
+    return f"{node.name}, line {node.place[1]}" if within else node.name
 
 
 def instance_of(name: str | None) -> str | None:

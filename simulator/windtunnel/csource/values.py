@@ -165,3 +165,5 @@ class Obj:
     line: int
     initial: Sequence[tuple[int, float | int, str]] = ()
     """Offset, number and type of the numbers that it begins with."""
+    declared: str = ""
+    """The name of a variable of the file, by which programs know it."""

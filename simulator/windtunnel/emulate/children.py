@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 _DEVICE = "WINDTUNNEL_EMULATE_DEVICE"
+_INTERFACES = "WINDTUNNEL_EMULATE_INTERFACES"
 _FOLDER = str(Path(__file__).resolve().parent / "child")
 
 
-def announce(device: str) -> None:
+def announce(device: str, interfaces: Sequence[str]) -> None:
     """Make child processes begin with the emulation of a device (``child/sitecustomize.py``)."""
-    os.environ[_DEVICE] = device
+    os.environ[_DEVICE], os.environ[_INTERFACES] = device, ",".join(interfaces)
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != _FOLDER]
     os.environ["PYTHONPATH"] = os.pathsep.join([_FOLDER, *paths])
 
@@ -23,4 +25,4 @@ def begin() -> None:
         return
     from windtunnel.emulate.hooks import install
 
-    install(device)
+    install(os.environ.get(_INTERFACES, "numba").split(","), device)

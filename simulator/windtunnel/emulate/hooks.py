@@ -1,4 +1,4 @@
-"""Puts Windtunnel's modules in the place of ``numba.cuda``, whether or not the real one is installed."""
+"""Puts Windtunnel's modules in the place of ``numba.cuda`` and ``cupy``, whether or not the real ones are installed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from typing import Any
 from windtunnel.core.errors import InputError
 from windtunnel.emulate import generated
 
-_OURS = "windtunnel.emulate.numba_cuda"
+INTERFACES = ("numba", "cupy")
+"""The interfaces of programs that can be emulated."""
 _NUMBA = "numba.cuda"
+_OURS = {
+    "numba": {_NUMBA: "windtunnel.emulate.numba_cuda"},
+    "cupy": {"cupy": "windtunnel.emulate.cupy", "cupyx": "windtunnel.emulate.cupy.cupyx"},
+}
+"""For each interface, the packages that are replaced, and Windtunnel's in their place."""
 _FROM_NUMBA = ("numba.cuda.deviceufunc", "numba.cuda.libdevicefuncs", "numba.cuda.random")
 """Modules of the real package that only use the public names of ``numba.cuda``, and are loaded as they are."""
 _TESTS = "numba.cuda.tests"
@@ -25,7 +31,7 @@ _TESTS = "numba.cuda.tests"
 
 
 class _Loader(Loader):
-    """Loads one of Windtunnel's modules under the name of Numba's."""
+    """Loads one of Windtunnel's modules under the name of the replaced one."""
 
     device: str | None = None
     """The device of a process that has no session yet."""
@@ -35,36 +41,47 @@ class _Loader(Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return Windtunnel's module."""
-        del spec
         if _Loader.device is not None:
             from windtunnel.emulate import session
 
             session.begin(session.Session(_Loader.device))
             _Loader.device = None
-        return importlib.import_module(self.module)
+        module = importlib.import_module(self.module)
+        if spec.name == "cupy":
+            module.__name__ = spec.name  # programs ask whether an array's module is this one
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: the module was executed under its own name."""
 
 
 class _Finder(MetaPathFinder):
-    """Finds ``numba.cuda`` and its modules. What Windtunnel does not have is an ImportError that names it."""
+    """Finds the replaced packages and their modules. What Windtunnel does not have is an ImportError that names it."""
+
+    def __init__(self, packages: dict[str, str]) -> None:
+        self.packages = packages
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return Windtunnel's module of this name; None for modules of other packages."""
         del path, target
-        if fullname != _NUMBA and not fullname.startswith(f"{_NUMBA}."):
+        replaced = next((one for one in self.packages if fullname == one or fullname.startswith(f"{one}.")), None)
+        if replaced is None:
             return None
-        if fullname == _TESTS or fullname.startswith(f"{_TESTS}."):
+        if fullname in _FROM_NUMBA or fullname == _TESTS or fullname.startswith(f"{_TESTS}."):
             return _of_numba(fullname)
-        if fullname in _FROM_NUMBA:
-            return _of_numba(fullname)
-        module = _OURS + fullname.removeprefix(_NUMBA)
-        if find_spec(module) is None:
-            raise ModuleNotFoundError(f"{fullname} is not part of Windtunnel's numba.cuda", name=fullname)
+        module = self.packages[replaced] + fullname.removeprefix(replaced)
+        if not _exists(module):
+            raise ModuleNotFoundError(f"{fullname} is not part of Windtunnel's {replaced}", name=fullname)
         return ModuleSpec(fullname, _Loader(module), is_package=True)
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ModuleNotFoundError, AttributeError):
+        return False
 
 
 def _of_numba(fullname: str) -> ModuleSpec | None:
@@ -83,23 +100,45 @@ def _of_numba(fullname: str) -> ModuleSpec | None:
     return PathFinder.find_spec(fullname, folders)
 
 
-def install(device: str | None = None) -> None:
-    """Make ``import numba.cuda`` load Windtunnel's modules, here and in child processes.
+def install(interfaces: Sequence[str], device: str | None = None) -> None:
+    """Make the imports of the replaced packages load Windtunnel's modules, here and in child processes.
 
-    ``device``: the name of the device, if no session was begun. Raises InputError if Numba is missing.
+    ``interfaces``: names of `INTERFACES`. ``device``: the name of the device, if no session was begun. Raises
+    InputError if Numba is missing.
     """
     if device is not None:
         _Loader.device = device
-    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    for interface in interfaces:
+        packages = _OURS[interface]
+        if any(isinstance(finder, _Finder) and finder.packages is packages for finder in sys.meta_path):
+            continue
+        if interface == "numba" and find_spec("numba") is None:
+            raise InputError("the package 'numba' is not installed", expected="pip install numba")
+        for package in packages:
+            _forget(package)
+        sys.meta_path.insert(0, _Finder(packages))
+        if interface == "numba":
+            _prepare_numba()
+
+
+def available() -> list[str]:
+    """Return the interfaces that can be emulated here: Numba's needs Numba, CuPy's does not need CuPy."""
+    return [name for name in INTERFACES if name != "numba" or find_spec("numba") is not None]
+
+
+def _forget(package: str) -> None:
+    """Remove the modules of a package that were loaded before."""
+    loaded: Any = sys.modules.get(package)
+    if loaded is None or (getattr(loaded, "__file__", None) or "").startswith(str(Path(__file__).parent)):
         return
-    if find_spec("numba") is None:
-        raise InputError("the package 'numba' is not installed", expected="pip install numba")
-    loaded: Any = sys.modules.get(_NUMBA)
-    if loaded is not None and not getattr(loaded, "__file__", "").startswith(str(Path(__file__).parent)):
-        for name in [name for name in sys.modules if name == _NUMBA or name.startswith(f"{_NUMBA}.")]:
-            del sys.modules[name]
-        vars(sys.modules["numba"]).pop("cuda", None)
-    sys.meta_path.insert(0, _Finder())
+    for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        del sys.modules[name]
+    parent, _, name = package.rpartition(".")
+    if parent:
+        vars(sys.modules[parent]).pop(name, None)
+
+
+def _prepare_numba() -> None:
     generated.keep_sources()
     # What asks whether programs run on Numba's own simulator is told that they do not.
     os.environ["NUMBA_ENABLE_CUDASIM"] = "0"

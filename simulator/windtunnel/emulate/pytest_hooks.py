@@ -1,4 +1,4 @@
-"""``pytest --emulate numba``: the tests of a Numba project on an emulated device.
+"""``pytest --emulate numba,cupy``: the tests of a project for Numba CUDA or CuPy on an emulated device.
 
 All tests use one device, as they would use one GPU, unless the marker ``accelerator`` names devices: then the test runs
 once on each. The marker's budgets (``time_s``, ``energy_j``, ``launches``, ``copied_bytes``) are those of the test.
@@ -13,17 +13,16 @@ import pytest
 
 from windtunnel.core.errors import InputError, WindtunnelError, list_choices, nearest
 from windtunnel.emulate import children, session
-from windtunnel.emulate.hooks import install
+from windtunnel.emulate.hooks import INTERFACES, install
 
-INTERFACES = ("numba",)
-"""The interfaces of programs that can be emulated."""
 BUDGETS = ("time_s", "energy_j", "launches", "copied_bytes")
 """The options of the marker that limit what a test may use."""
 
 
 def begin(given: str, device: str) -> None:
     """Put emulated interfaces in the place of the real ones; ``given`` are their names with commas between them."""
-    for name in (one.strip() for one in given.split(",")):
+    names = [one.strip() for one in given.split(",")]
+    for name in names:
         if name not in INTERFACES:
             error = InputError(
                 f"--emulate {name!r}", expected=list_choices(INTERFACES), nearest=nearest(name, INTERFACES)
@@ -32,8 +31,8 @@ def begin(given: str, device: str) -> None:
     emulated = session.Session(device)
     try:
         emulated.accelerator()
-        install()
-        children.announce(device)
+        install(names)
+        children.announce(device, names)
     except WindtunnelError as error:
         raise pytest.UsageError(str(error)) from None
     session.begin(emulated)
@@ -64,7 +63,7 @@ def emulated_program(request: pytest.FixtureRequest) -> Iterator[Any]:
     name = getattr(request, "param", None)
     options = options_of(request.node)
     settings: dict[str, Any] = {
-        key: options[key] for key in ("interval", "strict", "counted", "schedule") if key in options
+        key: options[key] for key in ("interval", "strict", "counted", "schedule", "leaks") if key in options
     }
     if name is None and not settings:
         yield session.current.accelerator()

@@ -1,4 +1,4 @@
-"""Runs a program in this process with ``numba.cuda`` on an emulated device."""
+"""Runs a program in this process with ``numba.cuda`` and ``cupy`` on an emulated device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from windtunnel.core.errors import Finding, InputError
 from windtunnel.emulate import children, session
-from windtunnel.emulate.hooks import install
+from windtunnel.emulate.hooks import available, install
 
 _INTERNAL = str(Path(__file__).resolve().parents[1])
 
@@ -25,8 +25,9 @@ def run_script(script: Path, arguments: Sequence[str], device: str, options: dic
         raise InputError(f"there is no file '{script}'", expected="a Python program")
     emulated = session.Session(device, options)
     emulated.accelerator()  # an unknown device is an error before the program begins
-    install()
-    children.announce(device)
+    interfaces = available()
+    install(interfaces)
+    children.announce(device, interfaces)
     before = session.begin(emulated)
     argv, path = sys.argv, list(sys.path)
     sys.argv, sys.path[0:0] = [str(script), *arguments], [str(script.resolve().parent)]

@@ -72,9 +72,10 @@ class KernelSource:
     structs = False
     """Whether an argument may be a sequence of numbers, for a struct that is passed by value."""
 
-    def typed(self, arguments: Sequence[Any]) -> Program:
+    def typed(self, arguments: Sequence[Any], starts: Sequence[int] = ()) -> Program:
         """Return the typed tree for the arguments of a launch; the same object for launches that it fits.
 
+        ``starts``: for each argument, the byte of its array that a pointer points to. The default is the first one.
         An argument is a number, or an array or buffer with ``dtype`` and ``shape``. The tree must not be changed.
         Raises KernelError or InputError, with the line, for a kernel that is not supported.
         """
@@ -88,12 +89,13 @@ class KernelSource:
         """
         raise NotImplementedError
 
-    def adapted(self, arguments: Sequence[Any]) -> Sequence[tuple[int | None, Any]]:
+    def adapted(self, arguments: Sequence[Any], starts: Sequence[int] = ()) -> Sequence[tuple[int | None, Any]]:
         """Return the arguments of the tree's parameters for those of a launch.
 
         Each is given with the number of the launch's argument that it comes from; None if it comes from none. Arrays
-        have the elements of the tree. Buffers are returned as they are.
+        have the elements of the tree. Buffers are returned as they are. ``starts``: as for `typed`.
         """
+        del starts
         return list(enumerate(arguments))
 
     def own_text(self, target: str) -> OwnText | None:

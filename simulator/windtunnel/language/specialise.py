@@ -23,11 +23,12 @@ class PythonSource(KernelSource):
         self.name = str(getattr(function, "__name__", "kernel"))
         self._typed: dict[tuple[Type, ...], ir.Program] = {}
 
-    def typed(self, arguments: Sequence[Any]) -> ir.Program:
-        """Return the typed tree.
+    def typed(self, arguments: Sequence[Any], starts: Sequence[int] = ()) -> ir.Program:
+        """Return the typed tree. Arrays begin at their first byte.
 
         Raises KernelError if the function is not a kernel, or an argument does not match its annotation.
         """
+        del starts
         # `types_of` reports a wrong number of arguments.
         named = zip(parameters_of(self.function), arguments, strict=False)
         arrays = frozenset(parameter.name for parameter, argument in named if getattr(argument, "shape", ()))
@@ -67,9 +68,9 @@ class TypedKernel(KernelSource):
         self.program = program
         self.name = self.__name__ = program.name
 
-    def typed(self, arguments: Sequence[Any]) -> ir.Program:
+    def typed(self, arguments: Sequence[Any], starts: Sequence[int] = ()) -> ir.Program:
         """Return the tree."""
-        del arguments
+        del arguments, starts
         return self.program
 
     def declared(self, local_bytes: Mapping[str, int]) -> ir.Program:

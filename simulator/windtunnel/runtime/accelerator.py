@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from windtunnel.core.errors import InputError, InvalidArgument, Leak, UnsupportedOperationError, list_choices, nearest
 from windtunnel.runtime.budget import Budget, checked_limits
-from windtunnel.runtime.buffers import Buffer, leak_of
+from windtunnel.runtime.buffers import Buffer, begin_of, leak_of
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.fault_injection import ArmedFaults, FaultInjector
 from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
@@ -191,7 +191,7 @@ class Accelerator:
         if not values.size or self._captured(stream, add):
             return
         with self.injector.copying("copy_in") as corrupted:
-            self.context.copy_in(buffer.memory, values, stream, pinned=pinned)
+            self.context.copy_in(buffer.memory, values, stream, pinned=pinned, **begin_of(buffer))
         self.counters.copied_bytes += values.nbytes
         self._corrupt(corrupted, buffer, values.nbytes)
         if not pinned:
@@ -207,7 +207,7 @@ class Accelerator:
         if not array.size or self._captured(stream, add):
             return
         with self.injector.copying("copy_out") as corrupted:
-            self.context.copy_out(array, buffer.memory, stream, pinned=pinned)
+            self.context.copy_out(array, buffer.memory, stream, pinned=pinned, **begin_of(buffer))
         self.counters.copied_bytes += array.nbytes
         if corrupted:
             # The bytes of an array with strides have no view, so a copy is corrupted and written back.
@@ -231,7 +231,8 @@ class Accelerator:
 
     def _corrupt(self, positions: Sequence[int], buffer: Buffer, size: int) -> None:
         """Flip a bit in the first ``size`` bytes of a buffer for each fault, given by its position in the log."""
-        self.injector.corrupt(positions, lambda: self.context.view(buffer.memory, np.dtype(np.uint8), (size,)))
+        shape, kind = (buffer.start + size,), np.dtype(np.uint8)
+        self.injector.corrupt(positions, lambda: self.context.view(buffer.memory, kind, shape)[buffer.start :])
 
     # Kernels.
 

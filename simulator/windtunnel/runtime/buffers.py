@@ -40,8 +40,15 @@ class BufferOwner(Protocol):
 class Buffer:
     """An array of ``shape`` and ``dtype`` in an accelerator's memory. A kernel takes it as an array."""
 
+    start = 0
+    """The byte of the memory at which it begins; see `Position`."""
+
     def __init__(self, owner: BufferOwner, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.owner, self.memory, self.shape, self.dtype = owner, memory, shape, dtype
+
+    def viewed(self, dtype: np.dtype[Any]) -> Buffer:
+        """Return all of the memory as an array of another type, without the bytes that do not fill an element."""
+        return Buffer(self.owner, self.memory, (self.memory.size // dtype.itemsize,), dtype)
 
     @property
     def freed(self) -> bool:
@@ -138,6 +145,26 @@ class Buffer:
     def _wrong(self, operation: str, problem: str) -> InvalidArgument:
         error: InvalidArgument = self.owner.make_error(InvalidArgument, operation, problem)
         return error
+
+
+class Position(Buffer):
+    """Memory of ``shape`` and ``dtype`` from ``start`` (bytes) on, as a copy's side or as the pointer of a kernel in C.
+
+    Only emulated devices have it. A kernel may access all of the memory, also what lies before the pointer. ``span``:
+    the bytes from ``start`` on that the program passes; the cost of a launch is that of moving them.
+    """
+
+    def __init__(
+        self, owner: BufferOwner, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any], start: int,
+        span: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(owner, memory, shape, dtype)
+        self.start, self.span = start, span
+
+
+def begin_of(buffer: Buffer) -> dict[str, int]:
+    """Return the argument of a copy that does not begin at the start of the memory."""
+    return {"begin": buffer.start} if buffer.start else {}
 
 
 _MAX_SHOWN = 8

@@ -23,6 +23,30 @@ Or by its name and columns: ``("elementwise", {"op": "relu", "rows": 64, "width"
 
 
 @dataclass(eq=False)
+class ArrayOperation:
+    """A function of whole arrays that states which elements of its buffers it reads and writes.
+
+    ``action`` takes no arguments. ``reads`` and ``writes`` list what it accesses: the number of a launch's argument, a
+    view of its contents, and an index of that view, or None for all of it. A launch of it is not remembered, because a
+    program makes many of them.
+    """
+
+    name: str
+    action: Callable[[], None]
+    reads: Sequence[tuple[int, np.ndarray, Any]] = ()
+    writes: Sequence[tuple[int, np.ndarray, Any]] = ()
+    copies: bool = False
+    """Whether it copies the elements of the first array that it reads; those that nothing has written may be among."""
+
+    def __post_init__(self) -> None:
+        self.__name__ = self.name
+
+    def __call__(self, *_: Any) -> None:
+        """Execute it."""
+        self.action()
+
+
+@dataclass(eq=False)
 class Kernel:
     """A function to be launched on devices.
 
@@ -41,12 +65,20 @@ class Kernel:
             raise InputError(f"a kernel's registers are {self.registers!r}", expected="a number from 0")
         if not callable(self.function):
             raise InputError(f"{self.function!r} is not a kernel", expected="a function of whole arrays")
-        update_wrapper(self, self.function)
+        if not isinstance(self.function, ArrayOperation):
+            update_wrapper(self, self.function)
         named = getattr(self.function, "func", self.function)  # a partial has the name of its function
         self.name = str(getattr(named, "__name__", type(named).__name__))
         """The name of the function."""
-        self.constant = self.work is not None and not callable(self.work)
+        self.constant = (
+            self.work is not None and not callable(self.work) and not isinstance(self.function, ArrayOperation)
+        )
         """Whether every launch has the same work."""
+        self.once = isinstance(self.function, ArrayOperation)
+        """Whether it is launched once, so that nothing is kept for later launches."""
+        self.allowed_shared_bytes = 0
+        """Shared memory (bytes) of a block that the program has allowed beyond the API's usual limit; see CUDA's
+        attribute ``MaxDynamicSharedMemorySize``."""
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the plain function."""

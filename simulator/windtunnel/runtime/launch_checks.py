@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Number
 from typing import Any, Protocol
 
@@ -52,17 +53,20 @@ class LaunchChecks:
         """Check a launch; return the compiled kernel, (grid, block) and the arguments."""
         function = self._functions.get(kernel)
         if function is None:
-            function = self._functions[kernel] = self._device.context.compile(marked(kernel), shipped=True)
+            function = self._device.context.compile(marked(kernel), shipped=True)
+            if not marked(kernel).once:
+                self._functions[kernel] = function
         operation = "launch " + function.name
         # A program launches few configurations many times, so each is checked once. The types are part of the key
         # because True equals 1 but is not a size.
-        key: Any = (grid, block, shared_bytes, type(grid), type(block))
+        allowed = marked(kernel).allowed_shared_bytes
+        key: Any = (grid, block, shared_bytes, allowed, type(grid), type(block))
         try:
             sizes = self._sizes.get(key)
         except TypeError:  # a list is not hashable
             key = sizes = None
         if sizes is None:
-            sizes = self._check_sizes(operation, grid, block, shared_bytes)
+            sizes = self._check_sizes(operation, grid, block, shared_bytes, allowed)
             if key is not None:
                 self._sizes[key] = sizes
         structs = bool(getattr(getattr(kernel, "function", None), "structs", False))
@@ -70,13 +74,15 @@ class LaunchChecks:
         return function, sizes, checked
 
     def _check_sizes(
-        self, operation: str, grid: int | Sequence[int], block: int | Sequence[int], shared_bytes: int
+        self, operation: str, grid: int | Sequence[int], block: int | Sequence[int], shared_bytes: int, allowed: int
     ) -> tuple[Dims, Dims]:
         try:
             sizes = dims(grid), dims(block)
         except (TypeError, ValueError) as error:
             raise self._device.make_error(LaunchError, operation, str(error), "configuration") from None
-        problem = exceeded(self._device.context.info.limits, *sizes, shared_bytes)
+        limits = self._device.context.info.limits
+        limits = replace(limits, shared_bytes=max(limits.shared_bytes, allowed))
+        problem = exceeded(limits, *sizes, shared_bytes)
         if problem is not None:
             raise self._device.make_error(LaunchError, operation, problem, "configuration")
         return sizes

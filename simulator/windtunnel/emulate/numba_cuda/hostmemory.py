@@ -4,25 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from windtunnel.emulate.common.pinned import is_pinned, pin, unpin
 
-_PINNED: dict[int, int] = {}
-"""Page-locked memory of the host: bytes by address."""
-
-
-def pin(array: np.ndarray) -> None:
-    """Record that an array's memory is page-locked."""
-    _PINNED[array.__array_interface__["data"][0]] = array.nbytes
-
-
-def unpin(array: np.ndarray) -> None:
-    """Record that an array's memory is no longer page-locked."""
-    _PINNED.pop(array.__array_interface__["data"][0], None)
-
-
-def is_pinned(array: Any) -> bool:
-    """Return whether an array's memory is page-locked."""
-    return bool(_PINNED) and isinstance(array, np.ndarray) and array.__array_interface__["data"][0] in _PINNED
+__all__ = ["is_pinned", "pin", "unpin"]
 
 
 def is_cuda_ndarray(value: Any) -> bool:

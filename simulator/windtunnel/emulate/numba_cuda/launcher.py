@@ -16,6 +16,7 @@ from numba.core.errors import NumbaPerformanceWarning
 
 from windtunnel.core.errors import Finding, InputError
 from windtunnel.emulate import session
+from windtunnel.emulate.common.memory import Allocation as AnyAllocation
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
@@ -159,7 +160,9 @@ class Launch:
         _same_elements(raw, kind.itemsize)
         return [Buffer(self.accelerator, raw, (*(shape or (1,)), *pair), kind)]
 
-    def _buffer(self, memory: Allocation, kind: np.dtype[Any], pair: tuple[int, ...], itemsize: int) -> tuple[Any, int]:
+    def _buffer(
+        self, memory: AnyAllocation, kind: np.dtype[Any], pair: tuple[int, ...], itemsize: int
+    ) -> tuple[Any, int]:
         if memory.buffer is None:
             memory = Allocation(max(itemsize, 8))
             self.held.append(memory)

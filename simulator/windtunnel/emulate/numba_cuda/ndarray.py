@@ -8,27 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.emulate.common import memory
+from windtunnel.emulate.common.arrays import DeviceArray, contiguous_strides, set_geometry
+from windtunnel.emulate.common.memory import allocation_at
 from windtunnel.emulate.numba_cuda import streams
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array, is_pinned, sentry_contiguous
-from windtunnel.emulate.numba_cuda.memory import ALLOCATIONS, Allocation, MemoryView
+from windtunnel.emulate.numba_cuda.memory import Allocation, MemoryView
 from windtunnel.runtime.interface import MemoryKind
-
-
-def _contiguous(shape: Sequence[int], itemsize: int, order: str) -> tuple[int, ...]:
-    strides = [itemsize] * len(shape)
-    axes = range(len(shape) - 2, -1, -1) if order == "C" else range(1, len(shape))
-    for axis in axes:
-        before = axis + 1 if order == "C" else axis - 1
-        strides[axis] = strides[before] * max(shape[before], 1)
-    return tuple(strides)
 
 
 def _stream_of(stream: Any) -> Any:
     return getattr(stream, "raw", None) if stream else None
 
 
-class DeviceNDArray:
+class DeviceNDArray(DeviceArray):
     """An array on a device. Slices of it are views of the same memory."""
 
     __cuda_memory__ = True
@@ -46,37 +40,15 @@ class DeviceNDArray:
         order: str = "C",
         kind: MemoryKind = "device",
     ) -> None:
-        self.shape: Any = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(side) for side in shape)
-        if min(self.shape, default=0) < 0:
-            raise ValueError("negative dimensions are not allowed")
-        self.dtype = np.dtype(dtype)
-        given = (strides,) if isinstance(strides, (int, np.integer)) else strides
-        self.strides: tuple[int, ...] = (
-            _contiguous(self.shape, self.dtype.itemsize, order) if given is None else tuple(int(s) for s in given)
-        )
-        if len(self.strides) != len(self.shape):
-            raise ValueError("strides not match ndim")
-        self.ndim = len(self.shape)
-        self.size = math.prod(self.shape)
+        set_geometry(self, shape, strides, dtype, order)
         self.stream = stream
         self.offset = offset
         if isinstance(gpu_data, MemoryView):
             self.offset += gpu_data.offset
             gpu_data = gpu_data.allocation
-        self.allocation: Allocation = Allocation(self._span(), kind) if gpu_data is None else gpu_data
-
-    def _span(self) -> int:
-        if not self.size:
-            return 0
-        reach = sum((side - 1) * abs(stride) for side, stride in zip(self.shape, self.strides, strict=True))
-        return int(reach + self.dtype.itemsize)
+        self.allocation: memory.Allocation = Allocation(self._span(), kind) if gpu_data is None else gpu_data
 
     # What it is.
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of its elements."""
-        return int(self.size * self.dtype.itemsize)
 
     @property
     def alloc_size(self) -> int:
@@ -87,11 +59,6 @@ class DeviceNDArray:
     def gpu_data(self) -> MemoryView:
         """Its memory."""
         return MemoryView(self.allocation, self.offset)
-
-    @property
-    def device_pointer(self) -> int:
-        """The address of its first element."""
-        return self.allocation.address + self.offset
 
     @property
     def device_ctypes_pointer(self) -> Any:
@@ -114,34 +81,12 @@ class DeviceNDArray:
         stream = None
         if self.stream:
             stream = int(getattr(self.stream, "handle_value", 0)) or 1
-        strides = None if self.is_c_contiguous() else self.strides
-        return {
-            "shape": self.shape,
-            "strides": strides,
-            "data": (self.device_pointer if self.size else 0, False),
-            "typestr": self.dtype.str,
-            "stream": stream,
-            "version": 3,
-        }
+        return self.interface(stream)
 
     @property
     def flags(self) -> dict[str, bool]:
         """Whether it is contiguous."""
         return {"C_CONTIGUOUS": self.is_c_contiguous(), "F_CONTIGUOUS": self.is_f_contiguous()}
-
-    def _is_contiguous(self, order: str) -> bool:
-        wanted = _contiguous(self.shape, self.dtype.itemsize, order)
-        return not self.size or all(
-            side == 1 or have == want for side, have, want in zip(self.shape, self.strides, wanted, strict=True)
-        )
-
-    def is_c_contiguous(self) -> bool:
-        """Return whether its elements lie row after row."""
-        return self._is_contiguous("C")
-
-    def is_f_contiguous(self) -> bool:
-        """Return whether its elements lie column after column."""
-        return self._is_contiguous("F")
 
     @property
     def _numba_type_(self) -> Any:
@@ -167,16 +112,6 @@ class DeviceNDArray:
         return self.copy_to_host()
 
     # Copies.
-
-    def host_view(self) -> np.ndarray:
-        """Return its elements as the emulator holds them."""
-        if not self.size:
-            return np.empty(self.shape, self.dtype)
-        data = self.allocation.bytes()
-        return np.ndarray(self.shape, self.dtype, data, self.offset, self.strides)
-
-    def _whole(self) -> bool:
-        return self.offset == 0 and self.nbytes == self.allocation.size
 
     def copy_to_host(self, ary: Any = None, stream: Any = 0) -> np.ndarray:
         """Copy it to a new array of the host, or to a given one."""
@@ -273,7 +208,7 @@ class DeviceNDArray:
             field, start = self.dtype.fields[item][:2]
             made = self._view(self.shape, self.strides, self.offset + start, field.base)
             if field.shape:
-                extra = _contiguous(field.shape, field.base.itemsize, "C")
+                extra = contiguous_strides(field.shape, field.base.itemsize, "C")
                 made = self._view((*self.shape, *field.shape), (*self.strides, *extra), self.offset + start, field.base)
             return made
         part, offset = self._indexed(item)
@@ -401,7 +336,7 @@ class DeviceNDArray:
             except ValueError:
                 raise NotImplementedError("reshape would require copy") from None
             return self._view(view.shape, view.strides, self.offset)
-        return self._view(sides, _contiguous(sides, self.dtype.itemsize, order), self.offset)
+        return self._view(sides, contiguous_strides(sides, self.dtype.itemsize, order), self.offset)
 
     def ravel(self, order: str = "C", stream: Any = 0) -> DeviceNDArray:
         """Return a view of one dimension."""
@@ -478,13 +413,13 @@ class DeviceRecord(DeviceNDArray):
 
     def __getitem__(self, item: Any) -> Any:
         field, start = self.dtype.fields[item][:2]
-        extra = _contiguous(field.shape, field.base.itemsize, "C")
+        extra = contiguous_strides(field.shape, field.base.itemsize, "C")
         made = DeviceNDArray(field.shape, extra, field.base, self.stream, self.allocation, offset=self.offset + start)
         return made if field.shape else made.copy_to_host()[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         field, start = self.dtype.fields[key][:2]
-        extra = _contiguous(field.shape, field.base.itemsize, "C")
+        extra = contiguous_strides(field.shape, field.base.itemsize, "C")
         made = DeviceNDArray(field.shape, extra, field.base, self.stream, self.allocation, offset=self.offset + start)
         made.host_view()[...] = value
 
@@ -523,7 +458,7 @@ def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: boo
     shape, strides = desc["shape"], desc.get("strides")
     dtype = np.dtype(desc["typestr"])
     address, _ = desc["data"]
-    found = next((a for a in list(ALLOCATIONS) if a.address <= address < a.address + max(a.size, 1)), None)
+    found = allocation_at(address)
     if found is None and address:
         raise CudaAPIError(1, f"the address {address:#x} of a CUDA array interface is not memory of an emulated device")
     if found is None:

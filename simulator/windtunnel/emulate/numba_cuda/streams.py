@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from windtunnel.core.errors import DeviceError
+from windtunnel.emulate.common.streams import new_handle, stream_at
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
-
-_HANDLES = itertools.count(0x7F0000001000, 0x40)
 
 
 def _accelerator() -> Any:
@@ -78,14 +76,10 @@ class Stream:
         return future
 
 
-_STREAMS: dict[int, Stream] = {}
-
-
 def stream() -> Stream:
     """Create a stream."""
-    made = Stream(_accelerator().stream(), next(_HANDLES))
-    _STREAMS[made.handle_value] = made
-    return made
+    raw = _accelerator().stream()
+    return Stream(raw, new_handle(raw))
 
 
 def default_stream() -> Stream:
@@ -105,8 +99,7 @@ def per_thread_default_stream() -> Stream:
 
 def external_stream(ptr: int) -> Stream:
     """Return the stream of a handle."""
-    known = _STREAMS.get(int(ptr))
-    return Stream(None if known is None else known.raw, int(ptr), external=True)
+    return Stream(stream_at(ptr), int(ptr), external=True)
 
 
 class Event:

@@ -37,6 +37,7 @@ from windtunnel.emulator.device.streams import EmulatedEvent, EmulatedStream
 from windtunnel.emulator.device.timeline import DEFAULT, Host, Span
 from windtunnel.emulator.device.tracked_memory import StreamClock, TrackedBuffer
 from windtunnel.emulator.races.findings import READ, WRITE
+from windtunnel.emulator.races.footprint import Extent
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.graph import Node
 from windtunnel.runtime.interface import Dims, Interval, MemoryKind
@@ -94,7 +95,7 @@ class EmulatedContext(EmulatedDevice):
 
     def live_allocations(self) -> Sequence[tuple[int, str, int]]:
         """Return (bytes, file, line) of every allocation that was not freed."""
-        return [(memory.size, *memory.allocated_at) for memory in self.memories.values()]
+        return [(memory.size, *memory.allocated_at) for memory in self.memories.values() if not memory.is_static]
 
     def allocate(self, size: int, kind: MemoryKind = "device") -> EmulatedMemory:
         """Allocate ``size`` bytes. Raises InvalidArgument, or DeviceOutOfMemory."""
@@ -157,31 +158,52 @@ class EmulatedContext(EmulatedDevice):
     # Copies.
 
     def copy_in(
-        self, memory: EmulatedMemory, array: np.ndarray, stream: EmulatedStream | None, *, pinned: bool = False
+        self,
+        memory: EmulatedMemory,
+        array: np.ndarray,
+        stream: EmulatedStream | None,
+        *,
+        pinned: bool = False,
+        begin: int = 0,
     ) -> None:
-        """Copy an array of the host to memory. From pageable memory, the host waits for it. Raises MissingSync."""
+        """Copy an array of the host to memory, from byte ``begin`` of it on. Raises MissingSync.
+
+        From pageable memory, the host waits for it.
+        """
         self._catch_up()
         size = array.nbytes
         target = self._stream_or_default(stream)
-        host_access = target.record_copy("copy in", [(memory, WRITE, size)], array, host_waits=not pinned)
+        extent = Extent(begin, begin + size)
+        host_access = target.record_copy("copy in", [(memory, WRITE, extent)], array, host_waits=not pinned)
         span = self._copy(target, "h2d", size, "pinned" if pinned else "pageable", host_waits=not pinned)
         self.host.deliver(span.start)
         data = np.ascontiguousarray(array)  # with what other copies have written by then
         if host_access is not None:
             host_access.watch(array)
-        memory.data[:size] = data.reshape(-1).view(np.uint8)
-        memory.mark_written(size)
+        memory.data[begin : begin + size] = data.reshape(-1).view(np.uint8)
+        memory.mark_written(size, begin)
         self.raise_pending_finding()
 
     def copy_out(
-        self, array: np.ndarray, memory: EmulatedMemory, stream: EmulatedStream | None, *, pinned: bool = False
+        self,
+        array: np.ndarray,
+        memory: EmulatedMemory,
+        stream: EmulatedStream | None,
+        *,
+        pinned: bool = False,
+        begin: int = 0,
     ) -> None:
-        """Copy memory to an array of the host. To pageable memory, the host waits for it. Raises MissingSync."""
+        """Copy memory, from byte ``begin`` of it on, to an array of the host. Raises MissingSync.
+
+        To pageable memory, the host waits for it.
+        """
         self._catch_up()
-        source = self._stream_or_default(stream)
-        source.record_copy("copy out", [(memory, READ, array.nbytes)], array, host_waits=not pinned)
-        span = self._copy(source, "d2h", array.nbytes, "pinned" if pinned else "pageable", host_waits=not pinned)
-        self.host.expect(span.end, array, self.view(memory, array.dtype, array.shape).copy())
+        source, size = self._stream_or_default(stream), array.nbytes
+        extent = Extent(begin, begin + size)
+        source.record_copy("copy out", [(memory, READ, extent)], array, host_waits=not pinned)
+        span = self._copy(source, "d2h", size, "pinned" if pinned else "pageable", host_waits=not pinned)
+        copied = memory.data[begin : begin + size].copy().view(array.dtype).reshape(array.shape)
+        self.host.expect(span.end, array, copied)
         self.raise_pending_finding()
 
     def pending_copy_view(self, array: np.ndarray) -> np.ndarray:
@@ -193,7 +215,7 @@ class EmulatedContext(EmulatedDevice):
         self._catch_up()
         size = memory.size
         target = self._stream_or_default(stream)
-        target.record_copy("copy within", [(memory, READ, size), (to, WRITE, size)])
+        target.record_copy("copy within", [(memory, READ, Extent(0, size)), (to, WRITE, Extent(0, size))])
         self._copy(target, "d2d", size, "pinned", host_waits=False)
         to.data[:size] = memory.data[:size]
         to.copy_initialisation(memory, size)

@@ -71,9 +71,12 @@ class Executable:
         """The trees, which are kept so that no other gets an id of theirs."""
         self._missing_types: dict[int, tuple[Scalar, int] | None] = {}
 
-    def specialised(self, arguments: Sequence[Any]) -> CompiledKernel:
-        """Return the kernel compiled for arguments of these types. Raises KernelError."""
-        tree = self.source.typed(arguments)
+    def specialised(self, arguments: Sequence[Any], starts: Sequence[int] = ()) -> CompiledKernel:
+        """Return the kernel compiled for arguments of these types. Raises KernelError.
+
+        ``starts``: for each argument, the byte of its array that a pointer points to. The default is the first one.
+        """
+        tree = self.source.typed(arguments, starts)
         kernel = self._compiled.get(id(tree))
         if kernel is None:
             # The tree is changed, and other devices have other number formats.

@@ -15,6 +15,7 @@ from windtunnel.emulator.device.streams import EmulatedStream
 from windtunnel.emulator.device.timeline import StreamTime
 from windtunnel.emulator.device.tracked_memory import StreamClock
 from windtunnel.emulator.races.findings import READ, WRITE
+from windtunnel.emulator.races.footprint import Extent
 from windtunnel.runtime.graph import Node
 
 _DIRECTIONS = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}
@@ -104,16 +105,19 @@ class Replay:
         device, order = self.device, self.device.order
         assert node.buffer is not None  # noqa: S101  a copy has one
         memory: Any = node.buffer.memory
-        elements = device.as_array(node.buffer).reshape(-1)
-        footprint = [(memory, READ if node.what == "copy_out" else WRITE, node.copied_bytes)]
+        elements = memory.data[node.buffer.start :][: node.buffer.nbytes].view(node.buffer.dtype)
+        begin = node.buffer.start
+        extent = Extent(begin, begin + node.copied_bytes)
+        footprint = [(memory, READ if node.what == "copy_out" else WRITE, extent)]
         if node.source is not None:
-            footprint.append((node.source.memory, READ, node.copied_bytes))
+            source: Any = node.source.memory
+            footprint.append((source, READ, Extent(0, node.copied_bytes)))
         host_access = None
         if order is not None and clock is not None:
             host_access = order.record_copy(clock, node.name, footprint, node.array, where=node.where)
         if node.what == "copy_in" and node.array is not None:
             elements[: node.array.size] = node.array.reshape(-1)
-            memory.mark_written(node.array.nbytes)
+            memory.mark_written(node.array.nbytes, begin)
             if host_access is not None:
                 host_access.watch(node.array)
         elif node.what == "copy_out" and node.array is not None:

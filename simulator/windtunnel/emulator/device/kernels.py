@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import Finding, InvalidArgument, LaunchError
+from windtunnel.core.errors import Finding, InvalidArgument, LaunchError, UninitializedRead, caller
 from windtunnel.emulator.device.base import EmulatedDevice
 from windtunnel.emulator.device.executable import CompiledKernel, Executable
 from windtunnel.emulator.device.launch_footprint import LaunchFootprint
@@ -22,12 +22,59 @@ from windtunnel.language import ir
 from windtunnel.language.source import by_thread
 from windtunnel.language.stencil import launch_mismatch
 from windtunnel.language.types import Scalar
-from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.buffers import Buffer, Position
 from windtunnel.runtime.interface import Dims
-from windtunnel.runtime.kernels import Kernel
+from windtunnel.runtime.kernels import ArrayOperation, Kernel
 
 _SEED_STEP = 3 << 32
 """The distance between the seeds of a program's launches: a multiple of 3, so that all have one kind of schedule."""
+
+
+def _uninitialised(memory: EmulatedMemory | None, view: np.ndarray) -> np.ndarray | None:
+    """Return flags of the elements of a view that nothing has written, as a view; None if all were written."""
+    if memory is None or memory.uninitialised is False or not view.size:
+        return None
+    start: int = view.__array_interface__["data"][0] - memory.data.__array_interface__["data"][0]
+    itemsize = view.itemsize
+    if start % itemsize or any(stride % itemsize for stride in view.strides):
+        flags, unit = memory.uninitialised_mask(1), 1
+        shape, strides = (*view.shape, itemsize), (*view.strides, 1)
+    else:
+        flags, unit = memory.uninitialised_mask(itemsize), itemsize
+        shape, strides = view.shape, tuple(stride // itemsize for stride in view.strides)
+    found: np.ndarray = np.ndarray(shape, bool, flags, start // unit, strides)
+    return found
+
+
+def _mark_written(memory: EmulatedMemory, view: np.ndarray, selected: Any, copied: np.ndarray | None) -> None:
+    """Record that elements of a view were written; ``copied``: flags of those that still have no value."""
+    if copied is not None:
+        memory.uninitialised_mask(view.itemsize)
+    elif view.nbytes == memory.size and selected is None:
+        memory.mark_written(memory.size)
+        return
+    flags = _uninitialised(memory, view)
+    if flags is not None:
+        flags[... if selected is None else selected] = False if copied is None else copied
+        assert isinstance(memory.uninitialised, np.ndarray)  # noqa: S101  there are flags
+        memory.uninitialised = memory.uninitialised if memory.uninitialised.any() else False
+
+
+def _uninitialised_read(
+    device: str, operation: ArrayOperation, memory: EmulatedMemory | None, view: np.ndarray, flags: np.ndarray
+) -> UninitializedRead:
+    """Return the finding that an operation reads an element that nothing has written."""
+    file, line = caller()
+    index = tuple(int(one) for one in np.argwhere(flags)[0][: view.ndim])
+    place = "" if memory is None else f"; the memory is that of {memory.allocated_at[0]}:{memory.allocated_at[1]}"
+    which = f"element {index[0] if len(index) == 1 else index}" if index else "the element"
+    return UninitializedRead(
+        f"{operation.name} on {device}: uninitialised read of {which} of an array of {view.dtype} "
+        f"{view.shape}, at line {line} of {file}{place}",
+        file=file,
+        lines=(line,),
+        index=index or None,
+    )
 
 
 @dataclass(frozen=True)
@@ -46,6 +93,16 @@ class KernelLaunch:
     shared: int
     kernel: CompiledKernel | None
     """The compiled kernel; None for a function of whole arrays."""
+
+    @property
+    def passed(self) -> Sequence[Any]:
+        """The arguments as arrays of what the program passes, which may be a part of a memory."""
+        return [
+            given.reshape(-1).view(np.uint8)[argument.start : argument.start + argument.span]
+            if isinstance(argument, Position)
+            else given
+            for argument, given in zip(self.arguments, self.arrays, strict=True)
+        ]
 
     @property
     def blocks(self) -> int:
@@ -78,33 +135,35 @@ class Kernels:
 
     def launch(self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], shared: int) -> KernelLaunch:
         """Return a launch, with the arguments of the kernel's tree. Raises KernelError."""
-        if function not in self._executables:
+        if function not in self._executables and not function.once:
             plain = function.function
             numbers = self.device.device.api.numbers
             self._executables[function] = Executable(plain, numbers) if by_thread(plain) else None
-        executable = self._executables[function]
+        executable = self._executables.get(function)
         arrays = [self.device.as_array(argument) for argument in arguments]
         if executable is None:
             return KernelLaunch(function, grid, block, arguments, arrays, shared, None)
-        kernel = executable.specialised(arrays)
-        adapted = executable.source.adapted(arrays)
+        starts = tuple(argument.start if isinstance(argument, Buffer) else 0 for argument in arguments)
+        kernel = executable.specialised(arrays, starts)
+        adapted = executable.source.adapted(arrays, starts)
         given = [
             arguments[number] if number is not None and isinstance(arguments[number], Buffer) else value
             for number, value in adapted
         ]
-        return KernelLaunch(function, grid, block, given, [value for _, value in adapted], shared, kernel)
+        values = [self.device.as_array(value) for _, value in adapted]
+        return KernelLaunch(function, grid, block, given, values, shared, kernel)
 
     def check(self, launch: KernelLaunch) -> None:
         """Raise LaunchError if a launch is not possible on the device. It takes no virtual time."""
         function, device, problem = launch.function, self.device, None
-        executable, kernel = self._executables[function], launch.kernel
+        executable, kernel = self._executables.get(function), launch.kernel
         if function.registers:
             problem = exceeded_registers(device.device, launch.block, function.registers)
         if problem is None and executable is not None and kernel is not None:
             missing = executable.first_missing_type(kernel)
             if missing is not None:
                 raise self._missing_type_error(function, kernel.program, *missing)
-            limit = device.info.limits.shared_bytes
+            limit = max(device.info.limits.shared_bytes, function.allowed_shared_bytes)
             shared = kernel.shared_bytes + launch.shared
             problem = f"{shared:,} bytes of shared memory, of at most {limit:,}" if shared > limit else None
             self._check_grid_barrier(launch, kernel, shared)
@@ -181,6 +240,9 @@ class Kernels:
 
     def _run_on_arrays(self, launch: KernelLaunch) -> None:
         function = launch.function
+        if isinstance(function.function, ArrayOperation):
+            self._run_operation(launch, function.function)
+            return
         result = function.function(*launch.arrays)
         # NumPy's own functions return the array that they are given for their result.
         if result is not None and not any(result is array for array in launch.arrays):
@@ -189,6 +251,25 @@ class Kernels:
         for memory in launch.memories:
             if memory is not None:
                 memory.uninitialised = False  # which elements it did not write is unknown
+
+    def _run_operation(self, launch: KernelLaunch, operation: ArrayOperation) -> None:
+        """Execute a function of whole arrays that states its accesses. Raises UninitializedRead."""
+        memories = launch.memories
+        copied = None
+        if operation.copies:
+            number, view, _ = operation.reads[0]
+            flags = _uninitialised(memories[number], view)
+            copied = flags.copy() if flags is not None and flags.any() else None
+        else:
+            for number, view, selected in operation.reads if self.checked else ():
+                flags = _uninitialised(memories[number], view)
+                if flags is not None and (flags if selected is None else flags[selected]).any():
+                    raise _uninitialised_read(self.device.info.name, operation, memories[number], view, flags)
+        operation.action()
+        for number, view, selected in operation.writes:
+            memory = memories[number]
+            if memory is not None:
+                _mark_written(memory, view, selected, copied)
 
     def _check_grid_barrier(self, launch: KernelLaunch, kernel: CompiledKernel, shared: int) -> None:
         """Raise LaunchError if a grid barrier would wait for blocks that cannot be resident."""

@@ -16,9 +16,11 @@ from windtunnel.emulator.races.footprint import (
     Share,
     access_kinds,
     extent_of,
+    extent_within,
     parameter_uses,
 )
 from windtunnel.language import ir
+from windtunnel.runtime.kernels import ArrayOperation
 
 
 class LaunchFootprint:
@@ -78,6 +80,14 @@ class LaunchFootprint:
         arguments: Sequence[Any],
         is_concurrent: Callable[[EmulatedMemory], bool],
     ) -> None:
+        if isinstance(function, ArrayOperation):
+            for kind, views in ((READ, function.reads), (WRITE, function.writes)):
+                self._accesses += [
+                    (memory, kind, extent_within(memory.data, view) if index is None else _part_of(memory))
+                    for number, view, index in views
+                    if (memory := memories[number]) is not None and view.size
+                ]
+            return
         uses = parameter_uses(function)
         for number, memory in enumerate(memories):
             if memory is None:

@@ -82,7 +82,7 @@ class LaunchWork:
         counts = self.counts(launch) if self.counted and function.work is None else None
         works: Sequence[Work]
         if counts is None:
-            works = function.work_of(launch.grid, launch.block, launch.arrays)
+            works = function.work_of(launch.grid, launch.block, launch.passed)
         else:
             works = [self.work_of_counts(launch, counts)]
         price = costs.price_of_work(works)
@@ -133,11 +133,12 @@ class LaunchWork:
         return self._counts[key]
 
     @staticmethod
-    def _registers(kernel: CompiledKernel | None, interval: Interval) -> int:
-        if kernel is None:
-            return 0
-        variables = len(kernel.program.variables)
+    def estimated_registers(variables: int, interval: Interval = "best") -> int:
+        """Return the registers of a thread of a kernel with so many variables."""
         return round(_BASE_REGISTERS.end(interval) + _REGISTERS_OF_VARIABLE.end(interval) * variables)
+
+    def _registers(self, kernel: CompiledKernel | None, interval: Interval) -> int:
+        return 0 if kernel is None else self.estimated_registers(len(kernel.program.variables), interval)
 
     def _occupancy(self, launch: KernelLaunch, kernel: CompiledKernel | None, registers: int) -> float | None:
         """Return the resident threads of a compute unit as a share of the most; None if the SKU does not say."""

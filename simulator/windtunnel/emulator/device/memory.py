@@ -25,6 +25,7 @@ class EmulatedMemory:
         freed: Whether it was freed.
         freed_at: The program's line that freed it.
         uninitialised: The elements that nothing has written: True for all, False for none, or a flag for each.
+        is_static: Whether it is a variable of a loaded module, which no program frees.
     """
 
     kind: MemoryKind
@@ -36,6 +37,7 @@ class EmulatedMemory:
     freed: bool = False
     freed_at: tuple[str, int] | None = None
     uninitialised: np.ndarray | bool = True
+    is_static: bool = False
     _full_extent: Extent | None = None
     _written_bytes: int = 0
     """Bytes at the beginning that were written, as long as the size of the elements is not known."""
@@ -52,9 +54,14 @@ class EmulatedMemory:
             self._full_extent = Extent(0, self.size)
         return self._full_extent
 
-    def mark_written(self, size: int) -> None:
-        """Record that the first ``size`` bytes were written."""
-        if size >= self.size:
+    def mark_written(self, size: int, begin: int = 0) -> None:
+        """Record that ``size`` bytes were written, from byte ``begin`` on."""
+        if begin:
+            if self.uninitialised is not False:
+                known = self.size // len(self.uninitialised) if isinstance(self.uninitialised, np.ndarray) else 4
+                itemsize = 1 if begin % known or size % known else known
+                self.uninitialised_mask(itemsize)[begin // itemsize : (begin + size) // itemsize] = False
+        elif size >= self.size:
             self.uninitialised = False
         elif isinstance(self.uninitialised, np.ndarray):
             self.uninitialised[: size * len(self.uninitialised) // self.size] = False

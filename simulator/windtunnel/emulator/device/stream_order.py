@@ -21,7 +21,6 @@ design, and accesses that `races.footprint` cannot determine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from windtunnel.emulator.device.memory import EmulatedMemory
 from windtunnel.emulator.device.timeline import Host
 from windtunnel.emulator.device.tracked_memory import CodeLine, StreamAccess, StreamClock, TrackedBuffer
 from windtunnel.emulator.races.findings import READ, WRITE
-from windtunnel.emulator.races.footprint import Extent, extent_of
+from windtunnel.emulator.races.footprint import Extent, extent_within
 
 _MAX_ACCESSES = 64
 """Accesses that are kept for each buffer. Beyond that the oldest are dropped, and races with them are not found."""
@@ -163,7 +162,7 @@ class StreamOrder:
         self,
         stream: StreamClock,
         name: str,
-        footprint: Sequence[tuple[EmulatedMemory, str, int]],
+        footprint: Sequence[tuple[EmulatedMemory, str, Extent]],
         array: np.ndarray | None = None,
         *,
         host_waits: bool = False,
@@ -176,7 +175,7 @@ class StreamOrder:
         Args:
             stream: The stream.
             name: Name of the copy.
-            footprint: (memory, kind of access, number of its first bytes that are accessed).
+            footprint: (memory, kind of access, accessed bytes).
             array: The host's array, if there is one.
             host_waits: Whether the host waits for the copy.
             where: The program's line; by default the line of the caller.
@@ -186,16 +185,15 @@ class StreamOrder:
         """
         where = where or caller()
         finding: MissingSync | None = None
-        for memory, kind, size in footprint:
+        for memory, kind, extent in footprint:
             buffer = memory.tracked
-            if size and not buffer.is_shared:
+            if extent.end > extent.first and not buffer.is_shared:
                 if buffer.viewed_at is not None:
                     finding = self.find_host_write(buffer)
-                extent = memory.full_extent if size == memory.size else Extent(0, size)
                 access = StreamAccess(stream, stream.count, kind, extent, name, where)
                 finding = self._add(buffer, access) or finding
                 if buffer.viewed_at is not None and kind == READ:
-                    access.watch(memory.data[:size])
+                    access.watch(memory.data[extent.first : extent.end])
         host_access = None
         if array is not None and array.size and (self.host.tracked or not host_waits):
             root = _root(array)
@@ -203,7 +201,7 @@ class StreamOrder:
             if host_buffer is not None and not host_buffer.is_shared:
                 finding = finding or self.find_host_write(host_buffer)
                 kind = READ if footprint[0][1] == WRITE else WRITE
-                host_access = StreamAccess(stream, stream.count, kind, _extent(root, array), name, where)
+                host_access = StreamAccess(stream, stream.count, kind, extent_within(root, array), name, where)
                 finding = self._add(host_buffer, host_access) or finding
         self._pending = self._pending or finding
         return host_access
@@ -358,15 +356,3 @@ def _root(array: np.ndarray) -> np.ndarray:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
-
-
-def _extent(root: np.ndarray, array: np.ndarray) -> Extent:
-    """Return where the elements of an array lie in the memory of the array that owns it."""
-    first: int = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    if array.flags.c_contiguous or array.flags.f_contiguous:
-        return Extent(first, first + array.nbytes)
-    # Mark one flag for each byte, by an array of the same strides.
-    flags = np.zeros(root.nbytes, np.uint8)
-    element: Any = np.dtype((np.void, array.itemsize))
-    np.ndarray(array.shape, element, flags, first, array.strides)[...] = np.void(b"\1" * array.itemsize)
-    return extent_of(flags, 1) or Extent(first, first)

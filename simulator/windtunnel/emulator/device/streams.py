@@ -13,6 +13,7 @@ from windtunnel.emulator.device.base import EmulatedDevice
 from windtunnel.emulator.device.memory import EmulatedMemory
 from windtunnel.emulator.device.timeline import StreamTime
 from windtunnel.emulator.device.tracked_memory import StreamAccess, StreamClock
+from windtunnel.emulator.races.footprint import Extent
 
 
 @dataclass(eq=False)
@@ -26,7 +27,7 @@ class EmulatedStream:
     def record_copy(
         self,
         name: str,
-        footprint: Sequence[tuple[EmulatedMemory, str, int]],
+        footprint: Sequence[tuple[EmulatedMemory, str, Extent]],
         array: np.ndarray | None = None,
         *,
         host_waits: bool = False,

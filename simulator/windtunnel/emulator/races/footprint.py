@@ -88,6 +88,18 @@ def extent_of(mask: np.ndarray, itemsize: int) -> Extent | None:
     return Extent(first * itemsize, end * itemsize, inner, itemsize)
 
 
+def extent_within(root: np.ndarray, array: np.ndarray) -> Extent:
+    """Return where the elements of an array lie in the memory of the array that owns it."""
+    first: int = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return Extent(first, first + array.nbytes)
+    # Mark one flag for each byte, by an array of the same strides.
+    flags = np.zeros(root.nbytes, np.uint8)
+    element: Any = np.dtype((np.void, array.itemsize))
+    np.ndarray(array.shape, element, flags, first, array.strides)[...] = np.void(b"\1" * array.itemsize)
+    return extent_of(flags, 1) or Extent(first, first)
+
+
 class FootprintRecorder:
     """Records which of ``size`` elements of an array the threads read, write and atomically change."""
 

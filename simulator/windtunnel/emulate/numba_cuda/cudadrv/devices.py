@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Self
 
 from windtunnel.emulate import session
+from windtunnel.emulate.common import current
+from windtunnel.emulate.common.current import current_accelerator, current_index
 
-_state = threading.local()
+__all__ = ["current_accelerator", "current_index"]
+
 factories: dict[str, Callable[..., Any]] = {}
 """What makes streams, events and memory; the modules of these fill it."""
-_CAPABILITIES = {
-    "h100": (9, 0), "h200": (9, 0), "gh200": (9, 0), "a100": (8, 0), "a10": (8, 6), "a40": (8, 6), "l4": (8, 9),
-    "l40s": (8, 9), "l20": (8, 9), "t4": (7, 5), "v100": (7, 0), "p100": (6, 0), "p4": (6, 1), "rtx-4090": (8, 9),
-    "rtx-6000": (8, 9), "rtx-5090": (12, 0), "rtx-pro-6000": (12, 0), "b200": (10, 0), "gb200": (10, 0),
-    "b300": (10, 3), "gb300": (10, 3),
-}  # fmt: skip
-"""CUDA's compute capabilities of the catalogue's devices, from NVIDIA's list."""
-
-
-def current_index() -> int:
-    """Return the number of the current device."""
-    stack: list[int] = getattr(_state, "stack", [0])
-    return stack[-1] if stack else 0
-
-
-def current_accelerator() -> Any:
-    """Return the current device."""
-    return session.current.accelerator(current_index())
 
 
 class MemoryInfo(tuple[int, int]):
@@ -72,9 +56,7 @@ class Device:
     @property
     def compute_capability(self) -> tuple[int, int]:
         """The compute capability."""
-        name = session.current.device.partition("@")[0]
-        known = [key for key in _CAPABILITIES if name == key or name.startswith(f"{key}-")]
-        return _CAPABILITIES[max(known, key=len)] if known else (7, 0)
+        return current.compute_capability()
 
     cc = compute_capability
     supports_float16 = True
@@ -108,11 +90,11 @@ class Device:
         return Context(self)
 
     def __enter__(self) -> Context:
-        _push(self.id)
+        current.push(self.id)
         return Context(self)
 
     def __exit__(self, *_: object) -> None:
-        _pop()
+        current.pop()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and other.id == self.id
@@ -153,11 +135,11 @@ class Context:
 
     def push(self) -> None:
         """Make the device the current one."""
-        _push(self.device.id)
+        current.push(self.device.id)
 
     def pop(self) -> None:
         """Return to the device before."""
-        _pop()
+        current.pop()
 
     def __enter__(self) -> Self:
         self.push()
@@ -209,15 +191,6 @@ class Context:
         return hash(self.device)
 
 
-def _push(index: int) -> None:
-    _state.stack = [*getattr(_state, "stack", [0]), index]
-
-
-def _pop() -> None:
-    stack = getattr(_state, "stack", [0])
-    _state.stack = stack[:-1] or [0]
-
-
 class DeviceList:
     """The devices of the program."""
 
@@ -251,7 +224,7 @@ def get_context(devnum: int | None = None) -> Context:
     """Return the context of a device, by default of the current one, and make it the current one."""
     if devnum is not None:
         gpus[devnum]
-        _state.stack = [*getattr(_state, "stack", [0])[:-1], devnum]
+        current.select(devnum)
         return Context(Device(devnum))
     return Context(gpus.current)
 

@@ -1,0 +1,77 @@
+"""Memory of an emulated device, which is freed when nothing refers to it any more."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from windtunnel.emulate import session
+from windtunnel.emulate.common.current import current_index
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.interface import MemoryKind
+
+ALLOCATIONS: weakref.WeakSet[Allocation] = weakref.WeakSet()
+"""The memory of the program that is in use."""
+
+
+class Allocation:
+    """Memory of a device, which is freed when nothing refers to it any more. Raises DeviceOutOfMemory.
+
+    ``owned``: False for memory that the program frees itself.
+    """
+
+    def __init__(
+        self, size: int, kind: MemoryKind = "device", device: int | None = None, *, owned: bool = True
+    ) -> None:
+        self.device = current_index() if device is None else device
+        self.accelerator: Accelerator = session.current.accelerator(self.device)
+        self.size, self.kind = size, kind
+        ALLOCATIONS.add(self)
+        self.buffer: Buffer | None = None
+        if size:
+            self.buffer = self.accelerator.empty(size, np.uint8, kind=kind)
+            if owned:
+                weakref.finalize(self, free, self.accelerator, self.buffer.memory)
+
+    @property
+    def address(self) -> int:
+        """The address of its first byte."""
+        return 0 if self.buffer is None else int(self.buffer.memory.address)
+
+    def bytes(self) -> np.ndarray:
+        """Return its contents."""
+        if self.buffer is None:
+            return np.empty(0, np.uint8)
+        memory = self.buffer.memory
+        if memory.kind != "device":
+            view: np.ndarray = self.accelerator.context.host_view(memory, np.dtype(np.uint8), (self.size,))
+            return view
+        return self.contents()
+
+    def contents(self) -> np.ndarray:
+        """Return its contents as the device sees them, without waiting for it."""
+        if self.buffer is None:
+            return np.empty(0, np.uint8)
+        self.buffer.check_not_freed("access")
+        data: np.ndarray = self.accelerator.context.view(self.buffer.memory, np.dtype(np.uint8), (self.size,))
+        return data
+
+    def mark_written(self) -> None:
+        """Record that its elements have values."""
+        if self.buffer is not None and hasattr(self.buffer.memory, "mark_written"):
+            self.buffer.memory.mark_written(self.size)
+
+
+def free(accelerator: Accelerator, memory: Any) -> None:
+    """Free memory of a device that is still open."""
+    if not accelerator.closed and not memory.freed:
+        accelerator.context.free(memory)
+
+
+def allocation_at(address: int) -> Allocation | None:
+    """Return the memory in use that an address points into; None if there is none."""
+    found = (a for a in list(ALLOCATIONS) if a.buffer is not None and not a.buffer.freed)
+    return next((a for a in found if a.address <= address < a.address + max(a.size, 1)), None)
