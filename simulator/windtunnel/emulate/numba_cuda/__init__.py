@@ -6,6 +6,10 @@ import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from numba.core import config  # noqa: F401  an attribute of numba.cuda
+from numba.core import types as _types
+from numba.misc.special import literal_unroll
+
 from windtunnel.core.errors import UnsupportedOperationError as _Unsupported
 from windtunnel.emulate.numba_cuda import api as _api
 from windtunnel.emulate.numba_cuda import cudadrv
@@ -93,6 +97,8 @@ from windtunnel.language.numba.names import (
 )
 
 _auto_device = _api._auto_device
+HAS_NUMBA = True
+globals().update({name: getattr(_types, name) for name in _types.__all__ if hasattr(_types, name)})
 globals().update({name: value for name, value in vars(_api).items() if not name.startswith("_")})
 reduce = Reduce
 implementation = "Windtunnel"
@@ -104,6 +110,8 @@ for _name, _vector in _VECTORS.items():
 
 
 def __getattr__(name: str) -> _Any:
+    if name in ("vectorize", "guvectorize"):
+        return getattr(_import_module("windtunnel.emulate.numba_cuda.np.ufunc"), name)
     if name in ("random", "deviceufunc", "libdevicefuncs", "tests"):  # modules of the real package
         return _import_module(f"numba.cuda.{name}")
     raise AttributeError(f"numba.cuda.{name} is not part of Windtunnel's numba.cuda")
@@ -159,6 +167,7 @@ __all__ = [
     "jit",
     "laneid",
     "lanemask_lt",
+    "literal_unroll",
     "legacy_default_stream",
     "local",
     "match_all_sync",

@@ -1,4 +1,4 @@
-"""Numba's types of arguments and values, as types of the front end."""
+"""``numba.cuda.types``, which are Numba's, and the types of the front end that they stand for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from windtunnel.language.numba.program import Argument, ArrayArgument, KnownArgu
 from windtunnel.language.numba.rules import NUMBA_NAMES
 
 nb: Any = _types  # its names are made at run time
+globals().update({name: value for name, value in vars(_types).items() if not name.startswith("__")})
 dim3 = nb.Opaque("Dim3")
 grid_group = nb.Opaque("GridGroup")
 CUDADispatcher = nb.Dispatcher

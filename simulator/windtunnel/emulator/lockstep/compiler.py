@@ -406,7 +406,8 @@ class LockstepGenerator(Writer):
     def _binary(self, e: ir.Binary, frame: Frame) -> str:
         axis = global_index(e)
         if axis is not None:
-            return f"{frame.lanes}.globally({axis})"
+            wide = ", np.int64" if e.type is not None and e.type.bits == 64 else ""
+            return f"{frame.lanes}.globally({axis}{wide})"
         left, right = self.value(e.left, frame), self.value(e.right, frame)
         if e.op in FUNCTIONS:
             return f"{FUNCTIONS[e.op]}({left}, {right})"
