@@ -18,6 +18,7 @@ from numba.core.typing import signature as typing_signature
 from numba.np.numpy_support import from_dtype
 
 from windtunnel.core.errors import LaunchError, UnsupportedOperationError
+from windtunnel.emulate.numba_cuda import launchconfig
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
@@ -54,6 +55,9 @@ class LaunchConfiguration:
     def __init__(self, dispatcher: CUDADispatcher, griddim: Any, blockdim: Any, stream: Any, sharedmem: int) -> None:
         self.dispatcher = dispatcher
         self.griddim, self.blockdim, self.stream, self.sharedmem = griddim, blockdim, stream, sharedmem
+        self.args: tuple[Any, ...] = ()
+        self.pre_launch_callbacks: list[Callable[..., None]] = []
+        """Called with the compiled kernel and this configuration before each launch."""
         if config.CUDA_LOW_OCCUPANCY_WARNINGS and not config.DISABLE_PERFORMANCE_WARNINGS:
             grid_size = math.prod(griddim)
             if grid_size < _FEW_BLOCKS:
@@ -66,7 +70,8 @@ class LaunchConfiguration:
 
     def __call__(self, *args: Any) -> None:
         """Launch the kernel."""
-        self.dispatcher.call(args, self.griddim, self.blockdim, self.stream, self.sharedmem)
+        self.args = args
+        self.dispatcher.call(args, self)
 
 
 class ForAll:
@@ -108,6 +113,8 @@ class CUDADispatcher:
         self._fixed: list[Any] = []
         """The signatures that were stated."""
         self._compiled: dict[Any, Compiled] = {}
+        self.compile_watchers: list[dict[str, Any]] = []
+        """What wants to know the configuration for which the kernel is compiled."""
         self.specializations: dict[Any, CUDADispatcher] = {}
         self._type: Any = types.Dispatcher(self)
 
@@ -145,8 +152,10 @@ class CUDADispatcher:
         """Raise ValueError: there is no launch configuration."""
         raise ValueError(missing_launch_config_msg)
 
-    def call(self, args: tuple[Any, ...], griddim: Any, blockdim: Any, stream: Any, sharedmem: int) -> None:
+    def call(self, args: tuple[Any, ...], configuration: LaunchConfiguration) -> None:
         """Launch it."""
+        griddim, blockdim = configuration.griddim, configuration.blockdim
+        stream, sharedmem = configuration.stream, configuration.sharedmem
         if self.targetoptions.get("device"):
             raise RuntimeError("Cannot compile a device function as a kernel")
         if any(side < 1 for side in blockdim):
@@ -161,7 +170,10 @@ class CUDADispatcher:
             )  # fmt: skip
         launch.after += retr
         values = tuple(_with_layout(launch.prepared(value)) for value in args)
-        compiled = self._for_values(values)
+        with launchconfig.launching(configuration):
+            compiled = self._for_values(values)
+        for callback in getattr(configuration, "pre_launch_callbacks", ()):
+            callback(compiled, configuration)
         if any(side < 1 for side in griddim):
             raise CudaAPIError(1, "Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE")
         try:
@@ -217,6 +229,8 @@ class CUDADispatcher:
             known = None
         if known is not None:
             return known
+        for record in self.compile_watchers:
+            record["config"] = launchconfig.current_launch_config()
         debug = bool(self.targetoptions.get("debug"))
         from windtunnel.emulate.numba_cuda import extending
 
@@ -227,7 +241,7 @@ class CUDADispatcher:
             )  # fmt: skip
         except KernelError as error:
             raise KernelTypingError(error) from None
-        made = Compiled(program, arguments, types.void(*kinds))
+        made = Compiled(program, tuple(program.arguments), types.void(*kinds))
         with contextlib.suppress(TypeError):  # an argument that cannot be a key
             self._compiled[kinds, arguments] = made
         self.overloads[kinds] = made
@@ -315,7 +329,7 @@ class CUDADispatcher:
 
     def get_const_mem_size(self, signature: Any = None) -> Any:
         """Return the bytes of the arrays from outside that the kernel reads."""
-        return self._number(signature, lambda compiled: sum(array.nbytes for array in compiled.program.captured))
+        return self._number(signature, _constant_bytes)
 
     def get_regs_per_thread(self, signature: Any = None) -> Any:
         """Return the 32-bit registers of a thread, if each variable of the kernel has its own, up to CUDA's limit."""
@@ -349,6 +363,10 @@ def _registers(compiled: Compiled) -> int:
     program = compiled.program.program
     kinds = [*program.variables.values(), *program.scalars.values()]
     return min(max(sum(max(kind.bits // 32, 1) for kind in kinds), 1), _MAX_REGISTERS)
+
+
+def _constant_bytes(compiled: Compiled) -> int:
+    return sum(array.nbytes for array in compiled.program.captured if isinstance(array, np.ndarray))
 
 
 def _bytes(compiled: Compiled, space: str) -> int:

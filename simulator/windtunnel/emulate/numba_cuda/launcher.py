@@ -136,9 +136,11 @@ class Launch:
             kind = np.dtype(np.int64)
         memory = value.allocation
         if argument.layout == "A":
-            buffer, count = self._buffer(memory, kind, pair, dtype.itemsize)
-            steps = [stride // dtype.itemsize for stride in value.strides]
-            if value.offset % dtype.itemsize or any(stride % dtype.itemsize for stride in value.strides):
+            unit = argument.unit or dtype.itemsize
+            kind = np.dtype(f"u{unit}") if argument.unit else kind
+            buffer, count = self._buffer(memory, kind, pair, unit)
+            steps = [stride // unit for stride in value.strides]
+            if value.offset % unit or any(stride % unit for stride in value.strides):
                 raise InputError(
                     f"an array of {dtype} whose elements are not multiples of its size apart",
                     expected="a contiguous array, or a slice of one",
@@ -146,7 +148,7 @@ class Launch:
             del count
             return [
                 buffer,
-                np.int64(value.offset // dtype.itemsize),
+                np.int64(value.offset // unit),
                 *map(np.int64, value.shape),
                 *map(np.int64, steps),
             ]
@@ -224,6 +226,9 @@ class Launch:
         if known is None:
             known = []
             for array in compiled.program.captured:
+                if not isinstance(array, np.ndarray):
+                    known.append(array if isinstance(array, DeviceNDArray) else as_cuda_array(array))
+                    continue
                 held = DeviceNDArray(array.shape, dtype=array.dtype)
                 held.host_view()[...] = array
                 held.allocation.mark_written()

@@ -365,7 +365,11 @@ class ArrayReader(DeclarationReader):
             for at, part in enumerate(parts):
                 self.emit(ir.Store(line, where.base, [*map(copy, held), literal(line, at)], part))
             return
-        self.emit(ir.Store(line, where.base, indices, converted(stored.expr, self.arrays[where.base].element)))
+        storage = self.arrays[where.base].element
+        if storage != where.element:
+            self.split(line, where.base, indices, stored.expr, where.element)
+            return
+        self.emit(ir.Store(line, where.base, indices, converted(stored.expr, storage)))
 
     def _store_record(self, node: ast.AST, where: Records, value: Value) -> None:
         if isinstance(value, Records) and set(value.fields) == set(where.fields):
@@ -463,6 +467,12 @@ class ArrayReader(DeclarationReader):
             "flatten",
             "fill",
             "sum",
+            "prod",
+            "mean",
+            "var",
+            "std",
+            "any",
+            "all",
             "min",
             "max",
             "transpose",

@@ -16,10 +16,10 @@ from windtunnel.language.names import Group, Name
 from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number, truth
 from windtunnel.language.numba.declarations import number_type
-from windtunnel.language.numba.functions import FunctionReader
 from windtunnel.language.numba.lambdas import function_source
+from windtunnel.language.numba.methods import MethodReader
 from windtunnel.language.numba.names import VectorType
-from windtunnel.language.numba.reader import Frame, number_of
+from windtunnel.language.numba.reader import Frame
 from windtunnel.language.numba.values import (
     Closure,
     Const,
@@ -27,7 +27,6 @@ from windtunnel.language.numba.values import (
     Generated,
     Method,
     Num,
-    Records,
     Tup,
     Value,
     View,
@@ -53,7 +52,7 @@ _IMPOSSIBLE = 1000
 """The distance of a complex number from a real one."""
 
 
-class CallReader(FunctionReader):
+class CallReader(MethodReader):
     """Reads calls."""
 
     def inline(self, node: ast.AST, frame: Frame) -> Value:
@@ -84,7 +83,7 @@ class CallReader(FunctionReader):
         """Return the value of a call of something."""
         match called:
             case Method():
-                return self._method(node, called, given, named)
+                return self.method(node, called, given)
             case Closure():
                 return self._closure(node, called, given, named)
             case Const(value=function):
@@ -432,47 +431,6 @@ class CallReader(FunctionReader):
         del named
         self.printed(node, given)
         return Const(None)
-
-    def printed(self, node: ast.Call, given: list[Value]) -> None:
-        """Read ``print``: the values with a space between two."""
-        words: list[str] = []
-        numbers: list[ir.Expr] = []
-        for value in given:
-            if isinstance(value, Const) and number_of(node.lineno, value.value) is None:
-                words.append(str(value.value).replace("%", "%%"))
-                continue
-            made = self.numeric(node, value)
-            if isinstance(made, Cplx):
-                self.refuse(node, "print of a complex number", "its parts: z.real, z.imag")
-            is_float = made.type.kind == "float"
-            numbers.append(self.hold(converted(made.expr, F64 if is_float else I64)))
-            words.append("%f" if is_float else "%lld")
-        self.emit(ir.Print(node.lineno, " ".join(words) + "\n", numbers, [None] * len(numbers)))
-
-    # Methods.
-
-    def _method(self, node: ast.Call, called: Method, given: list[Value], named: Mapping[str, Value]) -> Value:
-        del named
-        owner, name = called.owner, called.name
-        if name == "conjugate":
-            if isinstance(owner, Cplx):
-                return Cplx(owner.re, ir.Unary(node.lineno, "-", owner.im, type=owner.type.part), owner.type)
-            return owner
-        if name == "item" and isinstance(owner, View) and owner.dims:
-            return self.load(node, self.part(node, owner, [Const(0)] * len(owner.dims)))  # type: ignore[arg-type]
-        if isinstance(owner, (View, Records)):
-            return self._array_method(node, owner, name, given)
-        return owner
-
-    def _array_method(self, node: ast.Call, owner: View | Records, name: str, given: list[Value]) -> Value:
-        if isinstance(owner, View) and name == "fill" and len(given) == 1:
-            self.store_value(node, owner, given[0])
-            return Const(None)
-        if isinstance(owner, View) and name == "transpose" and not given:
-            return owner.with_dims(tuple(reversed(owner.dims)), owner.origin)
-        if name in ("ravel", "flatten", "reshape") and isinstance(owner, View) and len(owner.dims) == 1 and not given:
-            return owner
-        self.refuse(node, f"the method '{name}' of an array", "an attribute or an index")
 
 
 def _is_type(function: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from windtunnel.language import ir
 from windtunnel.language.numba import rules
-from windtunnel.language.numba.reader import Reader
+from windtunnel.language.numba.arithmetic import converted
+from windtunnel.language.numba.reader import UNSIGNED, Reader
 from windtunnel.language.numba.values import Dim, Records, Value, View, literal
 from windtunnel.language.types import BOOL, I64, Array, Scalar, scalar_of
 
@@ -40,6 +42,8 @@ class DeclarationReader(Reader):
         is_complex = isinstance(element, rules.Complex)
         scalar = element.part if isinstance(element, rules.Complex) else element
         name = self.fresh(self.array_name())
+        if name in self.flattened and (len(shape) > 1 or self.flattened[name]):
+            return self._declared_flat(node, name, space, shape, element)
         whole = (*shape, 2) if is_complex else shape
         declared = ir.Declare(line, name, space, whole, scalar)
         self.declared[name] = declared
@@ -49,6 +53,36 @@ class DeclarationReader(Reader):
             for axis, side in enumerate(shape)
         )
         return View(name, element, dims, (None,) * len(shape), space=space, unit=unit)
+
+    def _declared_flat(
+        self, node: ast.AST, name: str, space: str, shape: tuple[int, ...], element: rules.Number
+    ) -> Value:
+        """Declare an array of several dimensions as one of one dimension with strides."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        if not isinstance(element, Scalar):
+            self.refuse(node, "another shape of an array of complex numbers", "an array of real numbers")
+        unit = self.flattened[name]
+        storage = UNSIGNED[8 * unit] if unit else element
+        ratio = element.bits // storage.bits
+        self.declared[name] = ir.Declare(line, name, space, (math.prod(shape) * ratio,), storage)
+        self.arrays[name] = Array(storage, 1)
+        if shape == (0,):
+            return View(name, element, (self.dynamic_dim(node, self.declared[name], element),), (None,), space=space)
+        steps = [math.prod(shape[axis + 1 :]) * ratio for axis in range(len(shape))]
+        dims = tuple(Dim(0, literal(line, side), literal(line, step)) for side, step in zip(shape, steps, strict=True))
+        return View(name, element, dims, (None,), space=space)
+
+    def dynamic_dim(self, node: ast.AST, declared: ir.Declare, element: Scalar) -> Dim:
+        """Return the dimension of a shared array whose size the launch sets, seen as elements of a type."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        size: ir.Expr = ir.Size(line, declared.name, 0, type=SIZE)
+        ratio = element.bits // declared.element.bits
+        if ratio == 1:
+            return Dim(0, size)
+        held = self.hold(ir.Binary(line, "//", converted(size, I64), literal(line, ratio), type=I64), "size")
+        assert isinstance(held, ir.Variable)  # noqa: S101  it is no literal
+        self.nonnegative.add(held.name)
+        return Dim(0, held, literal(line, ratio))
 
     def array_name(self) -> str:
         """Return the stem of the name of an array that is declared now."""
@@ -62,9 +96,9 @@ class DeclarationReader(Reader):
         return found
 
     def capture(self, node: ast.AST, value: Any) -> Value:
-        """Return an array from outside the kernel, which is constant."""
+        """Return an array from outside the kernel: an array of the host is constant, one of the device is its memory."""
         if not isinstance(value, np.ndarray):
-            value = value.copy_to_host() if hasattr(value, "copy_to_host") else np.asarray(value)
+            return self._capture_device(node, value)
         if value.nbytes > _MAX_CAPTURED:
             self.refuse(node, f"a captured array of {value.nbytes:,} bytes", f"at most {_MAX_CAPTURED:,}")
         known = next((name for name, array in self.captured.items() if array is value), None)
@@ -73,9 +107,21 @@ class DeclarationReader(Reader):
             self.captured[known] = value
         return self.parameter(known, value.dtype, value.ndim, "C", writable=False, fixed=value.shape)
 
+    def _capture_device(self, node: ast.AST, value: Any) -> Value:
+        """Return an array of the device from outside the kernel."""
+        known = next((name for name, array in self.captured.items() if array is value), None)
+        if known is None:
+            known = self.fresh("outside")
+            self.captured[known] = value
+        interface = value.__cuda_array_interface__
+        dtype, shape = np.dtype(interface["typestr"]), interface["shape"]
+        if interface.get("strides") is not None and not np.empty(shape, dtype).strides == tuple(interface["strides"]):
+            self.refuse(node, "a captured array of the device with strides of its own", "a contiguous one")
+        return self.parameter(known, dtype, len(shape), "C", writable=not interface["data"][1])
+
     def parameter(
         self, name: str, dtype: np.dtype[Any], ndim: int, layout: str, *, writable: bool = True,
-        fixed: tuple[int, ...] | None = None,
+        fixed: tuple[int, ...] | None = None, unit_bytes: int = 0,
     ) -> Value:  # fmt: skip
         """Return an array parameter. Records become an array for each field.
 
@@ -108,7 +154,7 @@ class DeclarationReader(Reader):
 
         dims: tuple[Dim, ...]
         if layout == "A":
-            self.arrays[name] = Array(scalar, 1 + is_complex)
+            self.arrays[name] = Array(UNSIGNED[8 * unit_bytes] if unit_bytes else scalar, 1 + is_complex)
             given = {stem: self.scalar(f"{name}__{stem}", I64) for stem in strided_names(ndim)}
             for axis in range(ndim):
                 self.nonnegative.add(f"{name}__size{axis}")

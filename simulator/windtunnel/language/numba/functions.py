@@ -42,8 +42,18 @@ _COMPLEX_FUNCTIONS = (
 )  # fmt: skip
 
 
+_NUMPY_REDUCTIONS = (
+    "sum", "prod", "min", "max", "mean", "var", "std", "any", "all", "count_nonzero", "nansum", "nanprod", "nanmin",
+    "nanmax", "nanmean", "nanvar", "nanstd",
+)  # fmt: skip
+
+
 class FunctionReader(IntrinsicReader):
     """Reads calls of mathematical functions."""
+
+    def reduced(self, node: ast.Call, name: str, owner: View, given: list[Value]) -> Value:
+        """Return one number of an array."""
+        raise NotImplementedError
 
     # Long: one decision over where a function comes from and what its arguments are.
     def mathematical(self, node: ast.Call, function: Any, name: str, given: list[Value]) -> Value | None:
@@ -53,6 +63,9 @@ class FunctionReader(IntrinsicReader):
             return self._complex_function(node, name, [self.numeric(node, value) for value in given])
         if not from_numpy and getattr(math, name, None) is not function:
             return None
+        reduction = {"amax": "max", "amin": "min"}.get(name, name)
+        if from_numpy and reduction in _NUMPY_REDUCTIONS and len(given) == 1 and isinstance(given[0], View):
+            return self.reduced(node, reduction, given[0], [])
         on_arrays = any(isinstance(value, View) and value.dims for value in given)
         if from_numpy and name in _NUMPY_OPERATORS and len(given) == 2 and not on_arrays:
             ordered = _NUMPY_OPERATORS[name] in ("<", "<=", ">", ">=")

@@ -21,9 +21,17 @@ from windtunnel.language.numba import rules
 from windtunnel.language.numba.arithmetic import converted, number
 from windtunnel.language.numba.values import Const, Cplx, Dim, Num, Records, Tup, Unusable, Value, View, literal
 from windtunnel.language.source import Source
-from windtunnel.language.types import BOOL, F64, I64, U64, Array, Scalar, scalar_of
+from windtunnel.language.types import BOOL, F64, I64, U8, U16, U32, U64, Array, Scalar, scalar_of
 
 Environment = dict[str, Value]
+
+
+class NeedsFlat(Exception):
+    """An array must be seen as one of one dimension with strides, of elements of ``unit`` bytes if that is not 0."""
+
+    def __init__(self, name: str, unit: int = 0) -> None:
+        super().__init__(name)
+        self.name, self.unit = name, unit
 
 
 @dataclass
@@ -73,7 +81,7 @@ class Reader:
         self.variables: dict[str, Scalar] = {}
         self.arrays: dict[str, Array] = {}
         self.declared: dict[str, ir.Declare] = {}
-        self.captured: dict[str, np.ndarray] = {}
+        self.captured: dict[str, Any] = {}
         """Arrays from outside the kernel, which become further parameters."""
         self.helpers: dict[Any, ir.Helper] = {}
         self.errors: list[tuple[Any, ...]] = []
@@ -89,6 +97,10 @@ class Reader:
         self.negative: set[tuple[Any, ...]] = set()
         """The keys of those that are not, as of the last time the kernel was read."""
         self.frame = Frame(source, source.tree, {}, ())
+        self.undefined: set[tuple[Any, ...]] = set()
+        """Variables that are read before any path assigns them, as of the last time the kernel was read."""
+        self.flattened: dict[str, int] = {}
+        """Arrays that are kept as one dimension with strides, and the bytes of what they consist of; 0 for elements."""
         self.dead = False
         """Whether the statement that is being read cannot be reached."""
 
@@ -220,8 +232,43 @@ class Reader:
                 for part in (0, 1)
             ]
             return Cplx(self.hold(parts[0]), self.hold(parts[1]), value.element)
-        loaded: ir.Expr = ir.Load(line, value.base, indices, type=self.arrays[value.base].element)
-        return Num(converted(loaded, value.element) if loaded.type != value.element else loaded, value.unit)
+        storage = self.arrays[value.base].element
+        if storage == value.element:
+            return Num(ir.Load(line, value.base, indices, type=storage), value.unit)
+        return Num(self._joined(line, value.base, indices, storage, value.element), value.unit)
+
+    def _joined(self, line: int, base: str, indices: list[ir.Expr], storage: Scalar, element: Scalar) -> ir.Expr:
+        """Return an element of another type than the memory has: its bits, from one or several elements there."""
+        if element.bits == storage.bits:
+            return as_type(ir.Load(line, base, indices, type=storage), element)
+        held = [self.hold(index, "index") for index in indices]
+        whole: ir.Expr | None = None
+        for at in range(element.bits // storage.bits):
+            loaded = as_type(ir.Load(line, base, moved(held, at), type=storage), UNSIGNED[storage.bits])
+            part = self.hold_always(converted(loaded, UNSIGNED[element.bits]), "part")
+            if whole is None:
+                whole = part
+                continue
+            shift = literal(line, at * storage.bits, UNSIGNED[element.bits])
+            shifted = ir.Binary(line, "<<", part, shift, type=UNSIGNED[element.bits])
+            whole = ir.Binary(line, "|", whole, shifted, type=UNSIGNED[element.bits])
+        assert whole is not None  # noqa: S101  an element has at least one part
+        return as_type(whole, element)
+
+    def split(self, line: int, base: str, indices: list[ir.Expr], stored: ir.Expr, element: Scalar) -> None:
+        """Store an element of another type than the memory has."""
+        storage = self.arrays[base].element
+        if element.bits == storage.bits:
+            self.emit(ir.Store(line, base, indices, as_type(stored, storage)))
+            return
+        held = [self.hold(index, "index") for index in indices]
+        wide = UNSIGNED[element.bits]
+        whole = self.hold(as_type(stored, wide), "whole")
+        for at in range(element.bits // storage.bits):
+            part: ir.Expr = copy(whole)
+            if at:
+                part = ir.Binary(line, ">>", part, literal(line, at * storage.bits, wide), type=wide)
+            self.emit(ir.Store(line, base, moved(held, at), as_type(converted(part, UNSIGNED[storage.bits]), storage)))
 
     # Values on several paths.
 
@@ -334,6 +381,10 @@ class Reader:
             self.negative.add(key)
             self.changed = True
 
+    def undefined_key(self, name: str) -> tuple[Any, ...]:
+        """Return the key of the type of a variable that is read before any path assigns it."""
+        return (*self.frame.path, "undefined", name)
+
     def hope(self, key: tuple[Any, ...], slot: Value) -> None:
         """Take an integer at the head of a loop to be at least 0 until an assignment shows otherwise."""
         if (
@@ -398,6 +449,27 @@ class Reader:
                 self.nonnegative.add(slot.expr.name)
             joined[name] = slot
         return joined
+
+
+UNSIGNED: Mapping[int, Scalar] = {8: U8, 16: U16, 32: U32, 64: U64}
+
+
+def as_type(e: ir.Expr, kind: Scalar) -> ir.Expr:
+    """Return the bits of a value as another type of the same size."""
+    if e.type == kind:
+        return e
+    if BOOL in (e.type, kind):
+        return converted(e, kind)
+    return ir.Call(e.line, f"bits.as_{kind.name}", [e], type=kind)
+
+
+def moved(indices: Sequence[ir.Expr], by: int) -> list[ir.Expr]:
+    """Return copies of indices with the last one moved."""
+    copies = [copy(index) for index in indices]
+    if by:
+        last = copies[-1]
+        copies[-1] = ir.Binary(last.line, "+", converted(last, I64), literal(last.line, by), type=I64)
+    return copies
 
 
 def number_of(line: int, value: Any) -> Num | Cplx | None:

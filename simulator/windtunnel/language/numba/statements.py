@@ -125,6 +125,8 @@ class StatementReader(CallReader):
                 if isinstance(value, Unusable):
                     self.refuse(node, value.problem, "one type on every path")
                 self.frame.env[name] = self.stored(value, name)
+                if self.undefined and self.undefined_key(name) in self.undefined:
+                    self._learn(self.undefined_key(name), value)
             case ast.Subscript(value=owner, slice=index):
                 self.store_item(target, self.expression(owner), index, value)
             case ast.Attribute(value=owner, attr=name):
@@ -206,6 +208,9 @@ class StatementReader(CallReader):
                     continue
                 loop.heads[name] = self.frame.env[name] = self.slot(name, known)
                 continue
+            if isinstance(known, Unusable):
+                self.frame.env[name] = known
+                continue
             like = before if known is None else self.unify(before, known)
             if isinstance(like, (Closure, Records, Unusable)) or (isinstance(like, Const) and self._static(like)):
                 continue
@@ -232,7 +237,10 @@ class StatementReader(CallReader):
                 continue
             both = self.unify(head, value)
             if isinstance(both, Unusable):
-                self.refuse(ast.Pass(lineno=line, col_offset=0), both.problem, "one type on every path")
+                # The next reading begins the loop with a variable that cannot be read.
+                self.known[*loop.key, name] = both
+                self.changed = True
+                continue
             if not self.same_type(both, head):
                 self._learn((*loop.key, name), both)
             moved.append((head, value))
