@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -126,6 +126,18 @@ class Ramp(SymbolicValue):
         if isinstance(other, self.kind) and self.step == 1:
             return Prefix(self.size, self._count_below(int(other) + 1), after=True)
         return np.asarray(self) > materialise(other)
+
+    def __eq__(self, other: object) -> Any:
+        return np.bool_(self.start == other.start) if self._is_parallel(other) else np.asarray(self) == materialise(other)
+
+    def __ne__(self, other: object) -> Any:
+        return np.bool_(self.start != other.start) if self._is_parallel(other) else np.asarray(self) != materialise(other)
+
+    __hash__ = object.__hash__
+
+    def _is_parallel(self, other: object) -> TypeGuard[Ramp]:
+        """Return whether the values differ from other ones by the same number in all threads."""
+        return isinstance(other, Ramp) and other.step == self.step and other.size == self.size
 
     def _count_below(self, limit: int) -> int:
         return min(max(limit - self.start, 0), self.size)

@@ -443,7 +443,7 @@ class StatementReader(CallReader):
             value = self.expression(frame.tree.body)
             self.frame = outer
             return value
-        body = frame.tree.body
+        body = _as_expression(frame.tree.body)
         returns = [inner for statement in body for inner in ast.walk(statement) if isinstance(inner, ast.Return)]
         frame.single = len(returns) == 0 or (len(returns) == 1 and body[-1] is returns[0])
         outer, self.frame = self.frame, frame
@@ -508,6 +508,21 @@ class StatementReader(CallReader):
         if self.frame.depth == 0 or not self.frame.single:
             self.emit(ir.Return(line))
             self.dead = True
+
+
+def _as_expression(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return ``if a: return x`` and ``return y`` at the end of a function as ``return x if a else y``."""
+    at = next((number for number, node in enumerate(body) if isinstance(node, ast.If)), len(body))
+    match body[at:]:
+        case [ast.If(body=[ast.Return(value=ast.expr() as yes)], orelse=orelse) as chosen, *after] if not (
+            after and orelse
+        ):
+            rest = _as_expression(orelse or after)
+            match rest:
+                case [ast.Return(value=ast.expr() as no)]:
+                    both = ast.copy_location(ast.IfExp(chosen.test, yes, no), chosen)
+                    return [*body[:at], ast.copy_location(ast.Return(both), chosen)]
+    return body
 
 
 def _range_type(kinds: Sequence[Scalar]) -> Scalar:
