@@ -24,6 +24,7 @@ from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
 from windtunnel.emulate.numba_cuda.launcher import Compiled, Launch
 from windtunnel.emulate.numba_cuda.types import argument_of, type_of
+from windtunnel.language import ir
 from windtunnel.language.numba.program import read_kernel, result_of
 from windtunnel.language.numba.rules import NUMBA_NAMES, name_of
 from windtunnel.language.source import KernelError
@@ -183,7 +184,10 @@ class CUDADispatcher:
 
     def _for_values(self, values: tuple[Any, ...]) -> Compiled:
         actual = tuple(type_of(value) for value in values)
-        stated = self._matching(actual) if self._fixed else actual
+        # As in Numba, the one kernel of a specialised dispatcher takes what its signature says, unchecked.
+        stated = self._fixed[0] if self.specialized else self._matching(actual) if self._fixed else actual
+        if len(stated) != len(actual):
+            raise TypeError(f"{self.py_func.__name__} takes {len(stated)} arguments, and {len(actual)} were given")
         try:
             arguments = tuple(argument_of(kind, value) for kind, value in zip(stated, values, strict=True))
         except TypeError as error:
@@ -208,7 +212,7 @@ class CUDADispatcher:
             raise TypeError(f"No matching definition for argument type(s) {', '.join(map(str, actual))}")
         best.sort(key=lambda pair: pair[0])
         if len(best) > 1 and best[0][0] == best[1][0]:
-            listed = "\n".join(f"{signature} -> none" for _, signature in best)
+            listed = "\n".join(f"{signature} -> none" for score, signature in best if score == best[0][0])
             raise TypeError(f"Ambiguous overloading for {self.py_func} {actual}:\n{listed}")
         return best[0][1]
 
@@ -328,7 +332,7 @@ class CUDADispatcher:
         return self._number(signature, lambda compiled: _bytes(compiled, "local"))
 
     def get_const_mem_size(self, signature: Any = None) -> Any:
-        """Return the bytes of the arrays from outside that the kernel reads."""
+        """Return the bytes of the arrays from outside that the kernel reads, and of the formats of what it prints."""
         return self._number(signature, _constant_bytes)
 
     def get_regs_per_thread(self, signature: Any = None) -> Any:
@@ -366,7 +370,9 @@ def _registers(compiled: Compiled) -> int:
 
 
 def _constant_bytes(compiled: Compiled) -> int:
-    return sum(array.nbytes for array in compiled.program.captured if isinstance(array, np.ndarray))
+    printed = [s for s in ir.walk(compiled.program.program.body) if isinstance(s, ir.Print)]
+    arrays = [array for array in compiled.program.captured if isinstance(array, np.ndarray)]
+    return sum(array.nbytes for array in arrays) + sum(len(s.form.encode()) + 1 for s in printed)
 
 
 def _bytes(compiled: Compiled, space: str) -> int:

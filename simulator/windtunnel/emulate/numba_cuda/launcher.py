@@ -116,6 +116,10 @@ class Launch:
                 if isinstance(kind, Complex):
                     whole = complex(plain)
                     return [kind.part.dtype.type(whole.real), kind.part.dtype.type(whole.imag)]
+                if kind.kind in ("int", "uint") and isinstance(plain, (float, complex, np.inexact)):
+                    raise TypeError(f"an integer is required, and {value!r} was given")
+                if isinstance(plain, (complex, np.complexfloating)):
+                    raise TypeError(f"a real number is required, and {value!r} was given")
                 return [np.asarray(plain).astype(kind.dtype)[()]]
             case TupleArgument(items=items):
                 value = getattr(value, "value", value) if isinstance(value, Enum) else value
@@ -128,6 +132,8 @@ class Launch:
         if dtype.names:
             return self._records(value, dtype)
         self.held.append(value)
+        if value.dtype.itemsize != dtype.itemsize:
+            raise TypeError(f"an array of {dtype} is required, and one of {value.dtype} was given")
         kind = dtype
         pair: tuple[int, ...] = ()
         if dtype.kind == "c":

@@ -196,12 +196,18 @@ class ArrayReader(DeclarationReader):
         del probe
         some = next(iter(fields.values()))
         dims = getattr(some, "dims", ())[:left]
-        return Records(fields, tuple(dims))
+        return Records(fields, tuple(dims), owner.misaligned)
 
     def field(self, node: ast.AST, owner: Records, name: str) -> Value:
         """Return a field of a record or of an array of records."""
         if name not in owner.fields:
             self.refuse(node, f"the field '{name}' of a record", ", ".join(owner.fields))
+        if name in owner.misaligned:
+            self.refuse(
+                node,
+                f"record.{name} of type {owner.misaligned[name]} is not aligned",
+                "np.dtype(..., align=True)",
+            )
         return owner.fields[name]
 
     def _shift(self, origin: list[ir.Expr | None], dim: Dim, by: ir.Expr) -> None:
@@ -335,7 +341,7 @@ class ArrayReader(DeclarationReader):
     def store_attribute(self, node: ast.AST, owner: Value, name: str, value: Value) -> None:
         """Assign to ``owner.name``."""
         if isinstance(owner, Records) and name in owner.fields:
-            self.store_value(node, owner.fields[name], value)
+            self.store_value(node, self.field(node, owner, name), value)
             return
         self.refuse(node, f"an assignment to the attribute '{name}' of {owner.description}", "a field of a record")
 
@@ -433,7 +439,7 @@ class ArrayReader(DeclarationReader):
         """Return an attribute of an array or a record."""
         line: int = node.lineno  # type: ignore[attr-defined]
         if isinstance(owner, Records) and name in owner.fields:
-            return owner.fields[name]
+            return self.field(node, owner, name)
         dims = owner.dims
         if name == "shape":
             return Tup(tuple(Num(converted(copy(dim.size), I64)) for dim in dims))

@@ -223,7 +223,13 @@ class CallReader(MethodReader):
         self.helpers[function] = ir.Helper(source.file, source.line, source.lines, source.raised)
         env = self._parameters_of(node, source.tree.name, source.tree.args, function, given, named)
         path = (*self.frame.path, id(node))
-        return self.inline(node, Frame(source, source.tree, env, path, depth=self.frame.depth + 1))
+        frame = Frame(source, source.tree, env, path, depth=self.frame.depth + 1)
+        recursive = self.recursive(node, function, frame)
+        return self.inline(node, frame) if recursive is None else recursive
+
+    def recursive(self, node: ast.Call, function: Any, frame: Frame) -> Value | None:
+        """Return the value of a call of a function that calls itself; None for another function."""
+        raise NotImplementedError
 
     @property
     def raised(self) -> dict[Any, Any]:

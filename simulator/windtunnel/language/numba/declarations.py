@@ -35,7 +35,7 @@ class DeclarationReader(Reader):
                 fields[name] = self.declare(node, space, (*shape, *inner.shape), inner.base)
             some = next(iter(fields.values()))
             dims = getattr(some, "dims", ())[: len(shape)]
-            return Records(fields, tuple(dims))
+            return Records(fields, tuple(dims), misaligned(dtype))
         line: int = node.lineno  # type: ignore[attr-defined]
         unit = str(dtype) if isinstance(dtype, np.dtype) and dtype.kind in "mM" else ""
         element: rules.Number = I64 if unit else self.element_type(node, dtype)
@@ -137,7 +137,7 @@ class DeclarationReader(Reader):
                     f"{name}__{field}", inner.base, inside, "C", writable=writable, fixed=shape
                 )
             some = next(iter(fields.values()))
-            return Records(fields, tuple(getattr(some, "dims", ())[:ndim]))
+            return Records(fields, tuple(getattr(some, "dims", ())[:ndim]), misaligned(dtype))
         unit = str(dtype) if dtype.kind in "mM" else ""
         found = I64 if unit else number_type(dtype)
         if found is None:
@@ -169,6 +169,16 @@ class DeclarationReader(Reader):
         """Return a scalar parameter."""
         self.variables[name] = kind
         return ir.Variable(self.source.tree.lineno, name, type=kind)
+
+
+def misaligned(dtype: np.dtype[Any]) -> dict[str, str]:
+    """Return the types of the fields of a record that do not lie at a multiple of their size."""
+    found: dict[str, str] = {}
+    for name in dtype.names or ():
+        inner, offset = dtype.fields[name][:2]  # type: ignore[index]
+        if not inner.base.names and inner.base.kind not in "SU" and offset % inner.base.alignment:
+            found[name] = str(inner.base)
+    return found
 
 
 def strided_names(ndim: int) -> list[str]:

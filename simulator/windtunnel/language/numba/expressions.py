@@ -124,7 +124,9 @@ class ExpressionReader(ArrayReader):
         if value is UNKNOWN or (name in source.assigned and self.frame.outer is None and not _free(self.frame, name)):
             if name in source.assigned:
                 return self._unassigned(node, name)
-            self.refuse(node, f"'{name}' is not known here", None)
+            called = getattr(self.frame.tree, "name", "a lambda")
+            within = f" (resolving callee type: type(CUDADispatcher({called})))" if self.frame.depth else ""
+            self.refuse(node, f"NameError: name '{name}' is not defined{within}", None)
         return self.known_object(node, value)
 
     def _unassigned(self, node: ast.Name, name: str) -> Value:

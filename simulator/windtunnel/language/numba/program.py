@@ -14,7 +14,7 @@ from windtunnel.language.numba import rules
 from windtunnel.language.numba.declarations import strided_names
 from windtunnel.language.numba.lambdas import function_source
 from windtunnel.language.numba.reader import Frame, NeedsFlat
-from windtunnel.language.numba.statements import StatementReader
+from windtunnel.language.numba.recursion import RecursiveReader
 from windtunnel.language.numba.values import Cplx, Num, Tup, Value, literal
 from windtunnel.language.source import Source
 from windtunnel.language.types import BOOL, I32, Array, Scalar
@@ -131,7 +131,7 @@ def result_of(function: Callable[..., Any], arguments: Sequence[Argument]) -> Va
     return None
 
 
-class _KernelReader(StatementReader):
+class _KernelReader(RecursiveReader):
     def __init__(
         self,
         source: Source,

@@ -64,6 +64,8 @@ class Frame:
     returns: list[Value] = field(default_factory=list)
     result: Value | None = None
     """The variables of the result, if there are several returns."""
+    recursion: Any = None
+    """What is known of a function that calls itself (`recursion.Recursion`)."""
     single: bool = False
     """Whether the only return is the last statement."""
 

@@ -437,7 +437,11 @@ class StatementReader(CallReader):
         """Read a function that is called, and return its result."""
         line: int = node.lineno  # type: ignore[attr-defined]
         if frame.depth > _MAX_DEPTH:
-            self.refuse(node, f"functions within functions, {_MAX_DEPTH} deep: recursion is not supported", "a loop")
+            self.refuse(
+                node,
+                f"functions within functions, {_MAX_DEPTH} deep: only functions that call themselves may recurse",
+                "a loop",
+            )
         if isinstance(frame.tree, ast.Lambda):
             outer, self.frame = self.frame, frame
             value = self.expression(frame.tree.body)

@@ -146,6 +146,8 @@ class Records(Value):
     fields: Mapping[str, Value]
     """A `View`, or `Records` for a field that is a record."""
     dims: tuple[Dim, ...] = field(default=())
+    misaligned: Mapping[str, str] = field(default_factory=dict)
+    """The types of the fields that do not lie at a multiple of their size."""
 
     @property
     def description(self) -> str:
