@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import pickle
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba.core import config, sigutils, types
+from numba.core import config, serialize, sigutils, types
 from numba.core.errors import NumbaPerformanceWarning, TypingError
 from numba.core.typing import signature as typing_signature
 from numba.np.numpy_support import from_dtype
@@ -69,6 +70,11 @@ class LaunchConfiguration:
                     stacklevel=4,
                 )
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self.pre_launch_callbacks:
+            raise pickle.PicklingError("Cannot pickle configured launches with pre-launch callbacks")
+        return vars(self)
+
     def __call__(self, *args: Any) -> None:
         """Launch the kernel."""
         self.args = args
@@ -100,7 +106,7 @@ class DeviceOverload:
     signature: Any
 
 
-class CUDADispatcher:
+class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
     """A kernel or a device function."""
 
     def __init__(self, py_func: Callable[..., Any], targetoptions: dict[str, Any]) -> None:
@@ -118,6 +124,21 @@ class CUDADispatcher:
         """What wants to know the configuration for which the kernel is compiled."""
         self.specializations: dict[Any, CUDADispatcher] = {}
         self._type: Any = types.Dispatcher(self)
+
+    def _reduce_states(self) -> dict[str, Any]:
+        """Return what is pickled: the function and what was stated for it."""
+        stated = {"fixed": self._fixed, "device": self.device_signatures, "specialized": self.specialized}
+        return {"py_func": self.py_func, "targetoptions": self.targetoptions, **stated}
+
+    @classmethod
+    def _rebuild(
+        cls, py_func: Any, targetoptions: dict[str, Any], fixed: list[Any], device: list[Any], specialized: bool
+    ) -> CUDADispatcher:
+        made = cls(py_func, targetoptions)
+        for signature in fixed:
+            made.compile(signature)
+        made.device_signatures, made.specialized = device, specialized
+        return made
 
     @property
     def _numba_type_(self) -> Any:

@@ -22,6 +22,7 @@ from windtunnel.emulate.numba_cuda.interop import auto_device
 from windtunnel.emulate.numba_cuda.memory import Allocation
 from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
 from windtunnel.language import ir
+from windtunnel.language.numba.declarations import CHARACTERS
 from windtunnel.language.numba.program import (
     ERROR_WORDS,
     Argument,
@@ -140,6 +141,9 @@ class Launch:
             kind, pair = np.dtype(f"f{dtype.itemsize // 2}"), (2,)
         elif dtype.kind in "mM":
             kind = np.dtype(np.int64)
+        elif dtype.kind in CHARACTERS:
+            width = CHARACTERS[dtype.kind]
+            kind, pair = np.dtype(f"u{width}"), (dtype.itemsize // width,)
         memory = value.allocation
         if argument.layout == "A":
             unit = argument.unit or dtype.itemsize

@@ -358,6 +358,9 @@ class ArrayReader(DeclarationReader):
         if where.dims:
             self._fill(node, where, value)
             return
+        if where.text:
+            self._store_text(node, where, value)
+            return
         if isinstance(value, View) and not value.dims:
             value = self.load(node, value)
         made = self.numeric(node, value)
@@ -376,6 +379,19 @@ class ArrayReader(DeclarationReader):
             self.split(line, where.base, indices, stored.expr, where.element)
             return
         self.emit(ir.Store(line, where.base, indices, converted(stored.expr, storage)))
+
+    def _store_text(self, node: ast.AST, where: View, value: Value) -> None:
+        """Assign a constant text to an element, with zeros after it."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        kind = self.arrays[where.base].element
+        known = value.value if isinstance(value, Const) else None
+        if not isinstance(known, (str, bytes)) or len(known) > where.text:
+            self.refuse(node, f"{value.description} assigned to text", f"a constant of at most {where.text} characters")
+        codes = known if isinstance(known, bytes) else [ord(character) for character in known]
+        held = [literal(line, 0) if start is None else self.hold(start, "index") for start in where.origin]
+        for at in range(where.text):
+            code = codes[at] if at < len(codes) else 0
+            self.emit(ir.Store(line, where.base, [*map(copy, held), literal(line, at)], literal(line, code, kind)))
 
     def _store_record(self, node: ast.AST, where: Records, value: Value) -> None:
         if isinstance(value, Records) and set(value.fields) == set(where.fields):

@@ -19,6 +19,8 @@ from windtunnel.language.types import BOOL, I64, Array, Scalar, scalar_of
 SIZE: Final = scalar_of("i32")
 """The type of a size in the tree."""
 _PYTHON_TYPES: Mapping[Any, rules.Number] = {int: I64, float: scalar_of("f64"), bool: BOOL, complex: rules.C128}
+CHARACTERS: Final[Mapping[str, int]] = {"S": 1, "U": 4}
+"""The bytes of a character, by the kind of text in NumPy."""
 _MAX_CAPTURED = 1 << 24
 """The largest captured array (bytes)."""
 
@@ -139,11 +141,12 @@ class DeclarationReader(Reader):
             some = next(iter(fields.values()))
             return Records(fields, tuple(getattr(some, "dims", ())[:ndim]), misaligned(dtype))
         unit = str(dtype) if dtype.kind in "mM" else ""
-        found = I64 if unit else number_type(dtype)
+        text = dtype.itemsize // CHARACTERS[dtype.kind] if dtype.kind in CHARACTERS else 0
+        found = I64 if unit else UNSIGNED[8 * CHARACTERS[dtype.kind]] if text else number_type(dtype)
         if found is None:
             self.refuse(self.source.tree, f"'{name}', an array of {dtype}", "numbers, or records of numbers")
         element: rules.Number = found
-        is_complex = isinstance(element, rules.Complex)
+        has_parts = isinstance(element, rules.Complex) or bool(text)
         scalar = element.part if isinstance(element, rules.Complex) else element
         line = self.source.tree.lineno
 
@@ -154,16 +157,16 @@ class DeclarationReader(Reader):
 
         dims: tuple[Dim, ...]
         if layout == "A":
-            self.arrays[name] = Array(UNSIGNED[8 * unit_bytes] if unit_bytes else scalar, 1 + is_complex)
+            self.arrays[name] = Array(UNSIGNED[8 * unit_bytes] if unit_bytes else scalar, 1 + has_parts)
             given = {stem: self.scalar(f"{name}__{stem}", I64) for stem in strided_names(ndim)}
             for axis in range(ndim):
                 self.nonnegative.add(f"{name}__size{axis}")
             dims = tuple(Dim(0, given[f"size{axis}"], given[f"step{axis}"]) for axis in range(ndim))
-            return View(name, element, dims, (given["offset"],), unit=unit, writable=writable)
-        self.arrays[name] = Array(scalar, max(ndim, 1) + is_complex)
+            return View(name, element, dims, (given["offset"],), unit=unit, writable=writable, text=text)
+        self.arrays[name] = Array(scalar, max(ndim, 1) + has_parts)
         order = range(ndim) if layout == "C" else reversed(range(ndim))
         dims = tuple(Dim(axis, size(axis)) for axis in order)
-        return View(name, element, dims, (None,) * max(ndim, 1), unit=unit, writable=writable)
+        return View(name, element, dims, (None,) * max(ndim, 1), unit=unit, writable=writable, text=text)
 
     def scalar(self, name: str, kind: Scalar) -> ir.Expr:
         """Return a scalar parameter."""

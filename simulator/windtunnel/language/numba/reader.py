@@ -227,6 +227,8 @@ class Reader:
     def load(self, node: ast.AST, value: View) -> Num | Cplx:
         """Return the element that a view without dimensions is."""
         line: int = node.lineno  # type: ignore[attr-defined]
+        if value.text:
+            self.refuse(node, "text as a value", "an assignment of a constant to an element")
         indices = [literal(line, 0) if start is None else copy(start) for start in value.origin]
         if isinstance(value.element, rules.Complex):
             parts = [

@@ -120,7 +120,8 @@ class View(Value):
     space: str = "global"
     unit: str = ""
     writable: bool = True
-    reinterpreted: int = 0
+    text: int = 0
+    """The characters of an element that is text; ``base`` then has a last dimension of that length more."""
 
     @property
     def description(self) -> str:
