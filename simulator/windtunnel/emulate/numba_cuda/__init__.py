@@ -80,6 +80,9 @@ from windtunnel.language.names import (
     warpsize,
 )
 from windtunnel.language.numba.names import (
+    HINTED as _HINTED,
+)
+from windtunnel.language.numba.names import (
     VECTOR_STEMS as _STEMS,
 )
 from windtunnel.language.numba.names import (
@@ -111,6 +114,7 @@ HAS_NUMBA = True
 if not hasattr(config, "CUDA_ENABLE_NRT"):  # an option of numba-cuda
     config.CUDA_ENABLE_NRT = False
 globals().update({name: getattr(_types, name) for name in _types.__all__ if hasattr(_types, name)})
+globals().update(_HINTED)
 globals().update({name: value for name, value in vars(_api).items() if not name.startswith("_")})
 reduce = Reduce
 implementation = "Windtunnel"
@@ -128,6 +132,8 @@ _SHARED_MODULES = ("cgutils", "core", "cpython", "datamodel", "misc", "serialize
 def __getattr__(name: str) -> _Any:
     if name in ("vectorize", "guvectorize"):
         return getattr(_import_module("windtunnel.emulate.numba_cuda.np.ufunc"), name)
+    if name == "bfloat16":
+        return _import_module("windtunnel.emulate.numba_cuda.types").bfloat16
     if name in _SHARED_MODULES or name in (
         "random",
         "deviceufunc",

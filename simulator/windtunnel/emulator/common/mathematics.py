@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from scipy import special
 
@@ -325,7 +326,7 @@ def _bits(kind: Any) -> Any:
 
 as_i8, as_i16, as_i32, as_i64 = map(_bits, (np.int8, np.int16, np.int32, np.int64))
 as_u8, as_u16, as_u32, as_u64 = map(_bits, (np.uint8, np.uint16, np.uint32, np.uint64))
-as_f16, as_f32, as_f64 = map(_bits, (np.float16, np.float32, np.float64))
+as_f16, as_bf16, as_f32, as_f64 = map(_bits, (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))
 
 
 def exp10(value: Value) -> Any:

@@ -15,9 +15,9 @@ from windtunnel.language import ir
 from windtunnel.language.names import Group, Name
 from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number, truth
+from windtunnel.language.numba.brain import BrainReader
 from windtunnel.language.numba.declarations import number_type
 from windtunnel.language.numba.lambdas import function_source
-from windtunnel.language.numba.methods import MethodReader
 from windtunnel.language.numba.names import VectorType
 from windtunnel.language.numba.reader import Frame
 from windtunnel.language.numba.values import (
@@ -52,7 +52,7 @@ _IMPOSSIBLE = 1000
 """The distance of a complex number from a real one."""
 
 
-class CallReader(MethodReader):
+class CallReader(BrainReader):
     """Reads calls."""
 
     def inline(self, node: ast.AST, frame: Frame) -> Value:
@@ -305,6 +305,11 @@ class CallReader(MethodReader):
             return self.held(number(value, complex_kind))
         if len(given) != 1:
             self.refuse(node, f"a conversion of {len(given)} values", "one")
+        if function is float and isinstance(given[0], Const) and isinstance(given[0].value, str):
+            try:
+                return Const(float(given[0].value))
+            except ValueError as error:
+                self.refuse(node, str(error), "the text of a number")
         value = self.numeric(node, given[0])
         if isinstance(value, Cplx):
             self.refuse(node, f"the conversion of a complex number to {rules.name_of(kind)}", "z.real or z.imag")

@@ -356,6 +356,25 @@ class IntrinsicReader(ExpressionReader):
             return self._call_fma(node, "", list(numbers))
         return Num(converted(arithmetic.function(node.lineno, op, numbers).expr, F16))
 
+    def _call_hinted_load(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        self._wanted(node, name, given, 2)
+        return self._at_hint(node, name, given)
+
+    def _call_hinted_store(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        self._wanted(node, name, given, 3)
+        self.store_value(node, self._at_hint(node, name, given), given[2])
+        return Const(None)
+
+    def _at_hint(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        owner, index = given[:2]
+        if not isinstance(owner, View) or not owner.dims:
+            self.refuse(node, f"{name} operates on arrays or pointers. Got type {owner.description}", "an array")
+        places = list(index.items) if isinstance(index, Tup) else [index]
+        if len(places) != len(owner.dims):
+            what = "a scalar" if not isinstance(index, Tup) else str(len(places))
+            self.refuse(node, f"Expected {len(owner.dims)} indices, got {what}", "an index for each dimension")
+        return self.part(node, owner, list(places))
+
     # Long: one case for each family of functions, each a line or two.
     def _call_libdevice(self, node: ast.Call, op: str, given: list[Value]) -> Value:
         family, name, type_name = op.split(" ")
