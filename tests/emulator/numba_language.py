@@ -58,7 +58,7 @@ def program_reductions() -> None:
         for a in cuda.literal_unroll(arrays):
             got[row, 0], got[row, 1], got[row, 2] = a.sum(), np.nanmax(a), np.mean(a)
             got[row, 3], got[row, 4], got[row, 5] = np.std(a), np.any(a), np.count_nonzero(a)
-            row += 1
+            row += 1  # noqa: SIM113  kernels have literal_unroll without enumerate
 
     got = np.zeros((3, 6))
     kernel[1, 1](got)
@@ -158,7 +158,7 @@ def program_variables_of_some_paths() -> None:
     @cuda.jit
     def kernel(got, n):
         for k in range(n):
-            if k:
+            if k:  # noqa: SIM108  the branches assign on their own
                 total = total + k  # noqa: F821  the first turn assigns it
             else:
                 total = 10

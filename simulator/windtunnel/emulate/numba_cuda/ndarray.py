@@ -146,6 +146,7 @@ class DeviceNDArray:
     @property
     def _numba_type_(self) -> Any:
         from numba.core import types
+
         from windtunnel.emulate.numba_cuda.types import type_of_dtype
 
         broadcast = 0 in self.strides

@@ -128,10 +128,14 @@ class Ramp(SymbolicValue):
         return np.asarray(self) > materialise(other)
 
     def __eq__(self, other: object) -> Any:
-        return np.bool_(self.start == other.start) if self._is_parallel(other) else np.asarray(self) == materialise(other)
+        return (
+            np.bool_(self.start == other.start) if self._is_parallel(other) else np.asarray(self) == materialise(other)
+        )
 
     def __ne__(self, other: object) -> Any:
-        return np.bool_(self.start != other.start) if self._is_parallel(other) else np.asarray(self) != materialise(other)
+        return (
+            np.bool_(self.start != other.start) if self._is_parallel(other) else np.asarray(self) != materialise(other)
+        )
 
     __hash__ = object.__hash__
 
@@ -200,7 +204,7 @@ _MASKS: WeakKeyDictionary[Layout, dict[tuple[str, Dims, int], LaneMask]] = WeakK
 
 
 class AffineValue(SymbolicValue):
-    """The value ``start + steps . threadIdx + jumps . blockIdx`` of each active thread, of type ``kind``: i32 or i64."""
+    """The value ``start + steps . threadIdx + jumps . blockIdx`` of each active thread, as i32 or i64 (``kind``)."""
 
     __slots__ = ("_array", "jumps", "kind", "lanes", "start", "steps")
 

@@ -15,7 +15,7 @@ from windtunnel.language.numba import rules
 from windtunnel.language.numba.arithmetic import converted, number
 from windtunnel.language.numba.declarations import SIZE, DeclarationReader, dtype_of
 from windtunnel.language.numba.values import Const, Cplx, Dim, Method, Num, Records, Tup, Value, View, literal
-from windtunnel.language.types import BOOL, I64
+from windtunnel.language.types import BOOL, I64, Scalar
 
 
 class ArrayReader(DeclarationReader):
@@ -375,7 +375,7 @@ class ArrayReader(DeclarationReader):
                 self.emit(ir.Store(line, where.base, [*map(copy, held), literal(line, at)], part))
             return
         storage = self.arrays[where.base].element
-        if storage != where.element:
+        if isinstance(where.element, Scalar) and storage != where.element:
             self.split(line, where.base, indices, stored.expr, where.element)
             return
         self.emit(ir.Store(line, where.base, indices, converted(stored.expr, storage)))

@@ -98,7 +98,7 @@ class DeclarationReader(Reader):
         return found
 
     def capture(self, node: ast.AST, value: Any) -> Value:
-        """Return an array from outside the kernel: an array of the host is constant, one of the device is its memory."""
+        """Return an array from outside the kernel: one of the host is constant, one of the device is its memory."""
         if not isinstance(value, np.ndarray):
             return self._capture_device(node, value)
         if value.nbytes > _MAX_CAPTURED:
@@ -117,7 +117,7 @@ class DeclarationReader(Reader):
             self.captured[known] = value
         interface = value.__cuda_array_interface__
         dtype, shape = np.dtype(interface["typestr"]), interface["shape"]
-        if interface.get("strides") is not None and not np.empty(shape, dtype).strides == tuple(interface["strides"]):
+        if interface.get("strides") is not None and np.empty(shape, dtype).strides != tuple(interface["strides"]):
             self.refuse(node, "a captured array of the device with strides of its own", "a contiguous one")
         return self.parameter(known, dtype, len(shape), "C", writable=not interface["data"][1])
 

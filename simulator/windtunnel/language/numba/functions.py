@@ -231,17 +231,17 @@ class FunctionReader(IntrinsicReader):
         radius, angle = (self.hold(converted(self.num(node, value).expr, part)) for value in given)
         zero = literal(line, 0.0, part)
         endless = self.hold(ir.Call(line, "math.isinf", [copy(radius)], type=BOOL))
-        nowhere = ir.Binary(line, "==", copy(radius), zero, type=BOOL)
-        unclear = ir.Unary(line, "not", ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL), type=BOOL)
-        unclear = self.hold(unclear)
-        nowhere = self.hold(ir.Logic(line, "and", nowhere, copy(unclear), type=BOOL))
+        no_length = ir.Binary(line, "==", copy(radius), zero, type=BOOL)
+        finite = ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL)
+        unclear = self.hold(ir.Unary(line, "not", finite, type=BOOL))
+        nowhere = self.hold(ir.Logic(line, "and", no_length, copy(unclear), type=BOOL))
         far = self.hold(ir.Logic(line, "and", copy(endless), copy(unclear), type=BOOL))
         both: list[ir.Expr] = []
         for f, special in (("cos", radius), ("sin", angle)):
             side = self.hold(ir.Call(line, f"math.{f}", [copy(angle)], type=part))
             # 0 times an endless length stays 0, with the sign of the quotient.
-            on_axis = ir.Binary(line, "==", copy(side), copy(zero), type=BOOL)
-            on_axis = ir.Logic(line, "and", on_axis, copy(endless), type=BOOL)
+            no_part = ir.Binary(line, "==", copy(side), copy(zero), type=BOOL)
+            on_axis = ir.Logic(line, "and", no_part, copy(endless), type=BOOL)
             scaled = ir.Binary(line, "*", copy(side), copy(radius), type=part)
             shrunk = ir.Binary(line, "/", copy(side), copy(radius), type=part)
             usual = ir.Select(line, on_axis, shrunk, scaled, type=part)

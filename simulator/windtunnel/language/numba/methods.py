@@ -173,10 +173,7 @@ class MethodReader(FunctionReader):
         line: int = node.lineno  # type: ignore[attr-defined]
         whole = self.array_attribute(node, owner, "size")
         assert isinstance(whole, Num)  # noqa: S101  it is a product of sizes
-        if len(owner.dims) == 1:
-            dim = owner.dims[0]
-        else:
-            dim = self.flat(node, owner)
+        dim = owner.dims[0] if len(owner.dims) == 1 else self.flat(node, owner)
         held = [self.hold(whole.expr, "size")] if sizes is None else sizes
         step = None if dim.step is None else converted(copy(dim.step), I64)
         dims: list[Dim] = []

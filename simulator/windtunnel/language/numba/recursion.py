@@ -284,7 +284,7 @@ class RecursiveReader(StatementReader):
             arguments = [self.num(node, value).expr for value in frame.env.values()]
             self.emit(Call(node.lineno, target, arguments))
             return Num(self.read(node.lineno, target))
-        if not calls_itself(frame, function):
+        if not isinstance(frame.tree, ast.FunctionDef) or not calls_itself(frame, function):
             return None
         line, name = node.lineno, getattr(frame.tree, "name", "a function")
         before = set(self.variables)
@@ -297,17 +297,18 @@ class RecursiveReader(StatementReader):
         path = (*frame.path, "recursive")
         known = self.known.get(path)
         kind = known.type if isinstance(known, Num) else I64
-        result = Num(self.read(line, self.variable("result", kind)))
+        held = self.variable("result", kind)
+        result = Num(self.read(line, held))
         recursion = self.recursions[function] = Recursion(variables, result, path)
         outer, self.frame = self.frame, frame
         frame.recursion = recursion
-        body = self.body(frame.tree.body)  # type: ignore[arg-type]  a lambda has no name to call itself by
+        body = self.body(frame.tree.body)
         self.frame, self.dead = outer, False
         del self.recursions[function]
         if path not in self.known:
             self.refuse(node, f"cannot type infer runaway recursion of '{name}'", "a return that does not call it")
         emit(self, name, recursion, body, line, before)
-        return Num(self.read(line, result.expr.name))  # type: ignore[attr-defined]  the result is a variable
+        return Num(self.read(line, held))
 
     def _return(self, node: ast.Return, value: ast.expr | None) -> None:
         recursion = self.frame.recursion

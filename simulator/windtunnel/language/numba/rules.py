@@ -28,7 +28,8 @@ C64, C128 = Complex("complex64", F32), Complex("complex128", F64)
 Number = Scalar | Complex
 NUMBA_NAMES: Mapping[str, Number] = {
     "bool": BOOL, "boolean": BOOL, "int8": I8, "int16": I16, "int32": I32, "int64": I64, "uint8": U8, "uint16": U16,
-    "uint32": U32, "uint64": U64, "float16": F16, "bfloat16": BF16, "float32": F32, "float64": F64, "complex64": C64, "complex128": C128,
+    "uint32": U32, "uint64": U64, "float16": F16,
+    "bfloat16": BF16, "float32": F32, "float64": F64, "complex64": C64, "complex128": C128,
 }  # fmt: skip
 """Numba's names of its types of numbers."""
 
