@@ -41,6 +41,7 @@ from windtunnel.emulate.numba_cuda.cudadrv.linkable_code import (
 )
 from windtunnel.emulate.numba_cuda.dispatcher import declare_device, jit
 from windtunnel.emulate.numba_cuda.errors import KernelRuntimeError
+from windtunnel.emulate.numba_cuda.ext_types import bfloat16
 from windtunnel.emulate.numba_cuda.reduction import Reduce
 from windtunnel.emulate.numba_cuda.streams import (
     default_stream,
@@ -132,8 +133,6 @@ _SHARED_MODULES = ("cgutils", "core", "cpython", "datamodel", "misc", "serialize
 def __getattr__(name: str) -> _Any:
     if name in ("vectorize", "guvectorize"):
         return getattr(_import_module("windtunnel.emulate.numba_cuda.np.ufunc"), name)
-    if name == "bfloat16":
-        return _import_module("windtunnel.emulate.numba_cuda.types").bfloat16
     if name in _SHARED_MODULES or name in (
         "random",
         "deviceufunc",
@@ -178,6 +177,7 @@ __all__ = [
     "any_sync",
     "atomic",
     "ballot_sync",
+    "bfloat16",
     "blockDim",
     "blockIdx",
     "brev",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windtunnel.emulate.numba_cuda.types import bfloat16
+from windtunnel.emulate.numba_cuda.ext_types import bfloat16
 from windtunnel.language.numba.names import bf16 as _bf16
 
 globals().update(_bf16.members)

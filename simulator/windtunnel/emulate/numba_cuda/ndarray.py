@@ -147,7 +147,7 @@ class DeviceNDArray:
     def _numba_type_(self) -> Any:
         from numba.core import types
 
-        from windtunnel.emulate.numba_cuda.types import type_of_dtype
+        from windtunnel.emulate.numba_cuda.ext_types import type_of_dtype
 
         broadcast = 0 in self.strides
         layout = "A"
@@ -473,7 +473,7 @@ class DeviceRecord(DeviceNDArray):
 
     @property
     def _numba_type_(self) -> Any:
-        from windtunnel.emulate.numba_cuda.types import type_of_dtype
+        from windtunnel.emulate.numba_cuda.ext_types import type_of_dtype
 
         return type_of_dtype(self.dtype)
 

@@ -4,35 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numba.core import types as _types
 from numba.core import typing
 from numba.np import numpy_support
 
+from windtunnel.emulate.numba_cuda.ext_types import bfloat16, dtype_of, is_bfloat16
 from windtunnel.language.numba.program import Argument, ArrayArgument, KnownArgument, NumberArgument, TupleArgument
 from windtunnel.language.numba.rules import NUMBA_NAMES
 
 nb: Any = _types  # its names are made at run time
 globals().update({name: value for name, value in vars(_types).items() if not name.startswith("__")})
-
-
-class _Brain(nb.Number):  # type: ignore[misc]
-    """The type of bfloat16."""
-
-    def __init__(self) -> None:
-        super().__init__(name="bfloat16")
-
-    def __call__(self, value: Any) -> Any:
-        """Return a number, or a signature with this type as its result."""
-        if isinstance(value, nb.Type):
-            return typing.signature(self, value)
-        return _BRAIN(value)
-
-
-_Brain.__module__ = "numba.cuda.types"
-_BRAIN = ml_dtypes.bfloat16
-bfloat16 = _Brain()
 dim3 = nb.Opaque("Dim3")
 grid_group = nb.Opaque("GridGroup")
 CUDADispatcher = nb.Dispatcher
@@ -77,16 +59,6 @@ def argument_of(kind: Any, value: Any = None) -> Argument:
     raise TypeError(f"an argument of type {kind}")
 
 
-def dtype_of(kind: Any) -> np.dtype[Any]:
-    """Return the NumPy type of one of Numba's types."""
-    return np.dtype(_BRAIN) if kind == bfloat16 else numpy_support.as_dtype(kind)
-
-
-def type_of_dtype(dtype: np.dtype[Any]) -> Any:
-    """Return Numba's type of a NumPy type."""
-    return bfloat16 if dtype == _BRAIN else numpy_support.from_dtype(dtype)
-
-
 def _item(value: Any, at: int) -> Any:
     return None if value is None else value[at]
 
@@ -100,7 +72,7 @@ def type_of(value: Any) -> Any:
         from windtunnel.emulate.numba_cuda.ndarray import as_cuda_array
 
         return as_cuda_array(value, sync=False)._numba_type_
-    if isinstance(value, _BRAIN):
+    if is_bfloat16(value):
         return bfloat16
     return typing.typeof.typeof(value, typing.typeof.Purpose.argument)
 

@@ -292,6 +292,15 @@ class CallReader(BrainReader):
 
     # Conversions.
 
+    def _of_text(self, node: ast.Call, value: Value) -> Value:
+        """Return the number that a constant text states, such as ``"nan"``, and any other value unchanged."""
+        if not isinstance(value, Const) or not isinstance(value.value, str):
+            return value
+        try:
+            return Const(float(value.value))
+        except ValueError as error:
+            self.refuse(node, str(error), "the text of a number")
+
     def _conversion(self, node: ast.Call, function: Any, kind: rules.Number, given: list[Value]) -> Value:
         line = node.lineno
         if function is complex or isinstance(kind, rules.Complex):
@@ -305,12 +314,7 @@ class CallReader(BrainReader):
             return self.held(number(value, complex_kind))
         if len(given) != 1:
             self.refuse(node, f"a conversion of {len(given)} values", "one")
-        if function is float and isinstance(given[0], Const) and isinstance(given[0].value, str):
-            try:
-                return Const(float(given[0].value))
-            except ValueError as error:
-                self.refuse(node, str(error), "the text of a number")
-        value = self.numeric(node, given[0])
+        value = self.numeric(node, self._of_text(node, given[0]) if function is float else given[0])
         if isinstance(value, Cplx):
             self.refuse(node, f"the conversion of a complex number to {rules.name_of(kind)}", "z.real or z.imag")
         if function is bool:

@@ -184,7 +184,7 @@ class ExpressionReader(ArrayReader):
                     return Num(expr) if name == "real" else Num(literal(line, 0, owner.type))
                 if name == "value":
                     return owner
-                if name in ("conjugate", "item") or (name == "bit_count" and rules.is_integer(owner.type)):
+                if name in _methods_of(owner.type):
                     return Method(owner, name)
             case View() if not owner.dims:
                 return self.attribute(node, self.load(node, owner), name)
@@ -539,6 +539,10 @@ class ExpressionReader(ArrayReader):
                 return self.tuple_item(node, value, Const(at) if isinstance(at, int) else at)
             case _:
                 self.refuse(node, f"an item of {value.description}", None)
+
+
+def _methods_of(kind: rules.Number) -> tuple[str, ...]:
+    return ("conjugate", "item", "bit_count") if rules.is_integer(kind) else ("conjugate", "item")
 
 
 def _free(frame: Frame, name: str) -> bool:
