@@ -131,7 +131,7 @@ def table(title: str, outcomes: list[tuple[str, str, int, str]]) -> str:
         total[kind] += 1
         if kind == "failed":
             # Without the paths of this host and the addresses of objects.
-            plain = re.sub(r"(\\n|(?<![\w.]))/\S*/", "", " ".join(text.split()))
+            plain = re.sub(r"(\\n|(?<![\w.]))/\S*/", "", re.sub(r"\x1b\[\d*m", "", " ".join(text.split())))
             failed.append((name, re.sub(r"0x[0-9a-f]{6,}", "0x...", plain)[:160]))
     lines = [
         f"## {title}",

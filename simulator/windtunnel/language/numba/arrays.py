@@ -510,7 +510,8 @@ class ArrayReader(DeclarationReader):
         base = self.arrays[owner.base]
         found: list[Value] = []
         for dim in owner.dims:
-            stride: ir.Expr = literal(line, dtype_of(owner).itemsize)
+            unit = base.element.bits // 8 if isinstance(owner.element, Scalar) else dtype_of(owner).itemsize
+            stride: ir.Expr = literal(line, unit)
             for axis in range(dim.axis + 1, base.dimensions - isinstance(owner.element, rules.Complex)):
                 side = ir.Size(line, owner.base, axis, type=SIZE)
                 stride = ir.Binary(line, "*", stride, converted(side, I64), type=I64)

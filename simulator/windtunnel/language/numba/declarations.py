@@ -54,7 +54,7 @@ class DeclarationReader(Reader):
             Dim(axis, ir.Size(line, name, axis, type=SIZE) if side == 0 else literal(line, side))
             for axis, side in enumerate(shape)
         )
-        return View(name, element, dims, (None,) * len(shape), space=space, unit=unit)
+        return View(name, element, dims, (None,) * len(shape), space=space, unit=unit, contiguous=True)
 
     def _declared_flat(
         self, node: ast.AST, name: str, space: str, shape: tuple[int, ...], element: rules.Number
@@ -72,7 +72,7 @@ class DeclarationReader(Reader):
             return View(name, element, (self.dynamic_dim(node, self.declared[name], element),), (None,), space=space)
         steps = [math.prod(shape[axis + 1 :]) * ratio for axis in range(len(shape))]
         dims = tuple(Dim(0, literal(line, side), literal(line, step)) for side, step in zip(shape, steps, strict=True))
-        return View(name, element, dims, (None,), space=space)
+        return View(name, element, dims, (None,), space=space, contiguous=True)
 
     def dynamic_dim(self, node: ast.AST, declared: ir.Declare, element: Scalar) -> Dim:
         """Return the dimension of a shared array whose size the launch sets, seen as elements of a type."""
@@ -94,7 +94,8 @@ class DeclarationReader(Reader):
         """Return the type of numbers that an object stands for."""
         found = number_type(dtype)
         if found is None:
-            self.refuse(node, f"{dtype!r}, which is not a type of numbers", "a type: float32, np.int64 ...")
+            what = f"Invalid NumPy dtype specified: {dtype!r}" if isinstance(dtype, str) else f"{dtype!r}"
+            self.refuse(node, f"{what}, which is not a type of numbers", "a type: float32, np.int64 ...")
         return found
 
     def capture(self, node: ast.AST, value: Any) -> Value:
@@ -162,11 +163,16 @@ class DeclarationReader(Reader):
             for axis in range(ndim):
                 self.nonnegative.add(f"{name}__size{axis}")
             dims = tuple(Dim(0, given[f"size{axis}"], given[f"step{axis}"]) for axis in range(ndim))
-            return View(name, element, dims, (given["offset"],), unit=unit, writable=writable, text=text)
+            kept = name in self.flattened
+            return View(
+                name, element, dims, (given["offset"],), unit=unit, writable=writable, text=text, contiguous=kept
+            )
         self.arrays[name] = Array(scalar, max(ndim, 1) + has_parts)
         order = range(ndim) if layout == "C" else reversed(range(ndim))
         dims = tuple(Dim(axis, size(axis)) for axis in order)
-        return View(name, element, dims, (None,) * max(ndim, 1), unit=unit, writable=writable, text=text)
+        whole = (None,) * max(ndim, 1)
+        ordered = layout == "C" or ndim == 1
+        return View(name, element, dims, whole, unit=unit, writable=writable, text=text, contiguous=ordered)
 
     def scalar(self, name: str, kind: Scalar) -> ir.Expr:
         """Return a scalar parameter."""

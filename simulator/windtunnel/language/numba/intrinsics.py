@@ -220,6 +220,8 @@ class IntrinsicReader(ExpressionReader):
         if not owner.writable:
             self.refuse(node, "an atomic operation on a constant array", "another array")
         element = self.arrays[owner.base].element
+        if isinstance(owner.element, Scalar) and owner.element != element:
+            self.refuse(node, "an atomic operation on an array that is seen as another type", "the array's own type")
         name = {"nanmax": "max", "nanmin": "min"}.get(op, op)
         if op in ("max", "min") and element.kind == "float":
             name = f"{op}_number"

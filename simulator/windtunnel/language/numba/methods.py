@@ -184,10 +184,14 @@ class MethodReader(FunctionReader):
                 along = factor if along is None else ir.Binary(line, "*", copy(along), factor, type=I64)
             along = None if along is None else self.hold(along, "step")
             dims.append(Dim(dim.axis, copy(size), along))
-        return owner.with_dims(tuple(dims), owner.origin)
+        return replace(owner, dims=tuple(dims))
 
     def flat(self, node: ast.AST, owner: View) -> Dim:
         """Return the dimension along which the elements of an array of several dimensions lie, one after another."""
+        if not owner.contiguous or isinstance(owner.element, rules.Complex):
+            self.refuse(
+                node, "another shape of an array that is not contiguous, or of complex numbers", "a whole array"
+            )
         if len(owner.origin) > 1:
             raise NeedsFlat(owner.base)
         last = owner.dims[-1]

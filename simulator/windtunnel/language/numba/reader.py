@@ -11,7 +11,7 @@ import ast
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -293,7 +293,7 @@ class Reader:
         if isinstance(a, Tup) and isinstance(b, Tup) and len(a.items) == len(b.items):
             return Tup(tuple(self.unify(x, y) for x, y in zip(a.items, b.items, strict=True)), a.names)
         if isinstance(a, View) and isinstance(b, View) and _same_form(a, b):
-            return a
+            return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
         return Unusable(f"a variable that is {a.description} on one path and {b.description} on another")
 
     def same_type(self, a: Value, b: Value) -> bool:
@@ -342,7 +342,7 @@ class Reader:
                 for dim in dims:
                     assert isinstance(dim.size, ir.Variable)  # noqa: S101  it is a new variable
                     self.nonnegative.add(dim.size.name)
-                return like.with_dims(dims, origin)
+                return replace(like, dims=dims, origin=origin)
             case _:
                 return like
 

@@ -122,6 +122,8 @@ class View(Value):
     writable: bool = True
     text: int = 0
     """The characters of an element that is text; ``base`` then has a last dimension of that length more."""
+    contiguous: bool = False
+    """Whether its elements are known to lie one after another, the last dimension's first."""
 
     @property
     def description(self) -> str:
@@ -137,7 +139,7 @@ class View(Value):
 
     def with_dims(self, dims: tuple[Dim, ...], origin: tuple[ir.Expr | None, ...]) -> View:
         """Return a part of it."""
-        return replace(self, dims=dims, origin=origin)
+        return replace(self, dims=dims, origin=origin, contiguous=False)
 
 
 @dataclass(frozen=True, eq=False)
