@@ -1,4 +1,4 @@
-"""``numba.cuda.cudaimpl``: where code in LLVM's language is registered. Kernels that would need it are refused by name."""
+"""``numba.cuda.cudaimpl``: where code for LLVM is registered. Kernels that would need it are refused by name."""
 
 from numba.core.imputils import Registry as _Registry
 
