@@ -570,6 +570,15 @@ def reversed_squares(x: i32[:], squares: i32[:], out: i32[:], n: i32):  # type: 
     out[i] = squares[n - 1 - i]
 
 
+@windtunnel.kernel
+def reversed_squares_too_early(x: i32[:], squares: i32[:], out: i32[:], n: i32):  # type: ignore[no-untyped-def]
+    i = grid(1)
+    squares[i] = x[i] * x[i]
+    out[i] = squares[n - 1 - i]
+    whole = cg.this_grid()
+    whole.sync()
+
+
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
 def test_blocks_meet_at_the_grids_barrier(seed: int | None) -> None:
     accelerator = device(seed)
@@ -596,17 +605,17 @@ def test_more_blocks_than_fit_are_refused_with_how_many_do() -> None:
     unchecked.launch(reversed_squares, 58, 1024, *given, 1024 * 58)
 
 
-def test_side_by_side_blocks_meet_too() -> None:
-    """A GB200 has 152 units of 2,048 threads: more than are executed one by one."""
+def test_more_blocks_than_are_executed_one_by_one_meet_and_are_checked() -> None:
+    """A GB200 has 152 units of 2,048 threads."""
     accelerator = device(name="gb200")
     n = 1024 * 200
     x = np.arange(n, dtype=np.int32) % 1000
     out = accelerator.empty(n, np.int32)
-    with pytest.warns(errors.ChecksSkippedWarning):
-        accelerator.launch(
-            reversed_squares, 200, 1024, accelerator.to_device(x), accelerator.empty(n, np.int32), out, n
-        )
+    given = [accelerator.to_device(x), accelerator.empty(n, np.int32), out, n]
+    accelerator.launch(reversed_squares, 200, 1024, *given)
     assert (accelerator.to_host(out) == (x * x)[::-1]).all()
+    with pytest.raises(errors.DataRace):  # the squares of the block across may not be there yet
+        accelerator.launch(reversed_squares_too_early, 200, 1024, *given)
 
 
 @windtunnel.kernel

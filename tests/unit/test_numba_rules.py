@@ -12,7 +12,8 @@ from numba.core.registry import cpu_target
 
 from windtunnel.language.numba import rules
 
-NAMES = [name for name in rules.NUMBA_NAMES if name not in ("boolean", "float16")]  # float16 is for GPUs only
+# float16 is for GPUs only, and bfloat16 a type of numba-cuda.
+NAMES = [name for name in rules.NUMBA_NAMES if name not in ("boolean", "float16", "bfloat16")]
 BINARY = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
     "%": operator.mod, "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_, "|": operator.or_,

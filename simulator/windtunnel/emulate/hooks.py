@@ -28,6 +28,13 @@ _FROM_NUMBA = ("numba.cuda.deviceufunc", "numba.cuda.libdevicefuncs", "numba.cud
 """Modules of the real package that only use the public names of ``numba.cuda``, and are loaded as they are."""
 _TESTS = "numba.cuda.tests"
 """The tests of Numba CUDA are loaded from the real package: they import what they test by its name."""
+_SHARED = {
+    **{f"numba.cuda.{name}": f"numba.core.{name}" for name in (
+        "cgutils", "datamodel", "serialize", "typeconv", "typing", "utils",
+    )},
+    **{f"numba.cuda.{name}": f"numba.{name}" for name in ("cloudpickle", "core", "cpython", "misc", "np")},
+}  # fmt: skip
+"""Packages of numba-cuda that are copies of Numba's: they are Numba's own, with all that is in them."""
 
 
 class _Loader(Loader):
@@ -38,9 +45,10 @@ class _Loader(Loader):
 
     def __init__(self, module: str) -> None:
         self.module = module
+        self.own_spec: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return Windtunnel's module."""
+        """Return the module: Windtunnel's or Numba's."""
         if _Loader.device is not None:
             from windtunnel.emulate import session
 
@@ -49,10 +57,12 @@ class _Loader(Loader):
         module = importlib.import_module(self.module)
         if spec.name == "cupy":
             module.__name__ = spec.name  # programs ask whether an array's module is this one
+        self.own_spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module was executed under its own name."""
+        """Let the module keep its own name; it was executed under that."""
+        module.__spec__ = self.own_spec
 
 
 class _Finder(MetaPathFinder):
@@ -73,6 +83,8 @@ class _Finder(MetaPathFinder):
             return _of_numba(fullname)
         module = self.packages[replaced] + fullname.removeprefix(replaced)
         if not _exists(module):
+            module = _shared(fullname) or module
+        if not _exists(module):
             raise ModuleNotFoundError(f"{fullname} is not part of Windtunnel's {replaced}", name=fullname)
         return ModuleSpec(fullname, _Loader(module), is_package=True)
 
@@ -80,8 +92,16 @@ class _Finder(MetaPathFinder):
 def _exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (ModuleNotFoundError, AttributeError):
+    except (ModuleNotFoundError, AttributeError):  # the package around it
         return False
+
+
+def _shared(fullname: str) -> str | None:
+    """Return the name in Numba of a module that numba-cuda has copied; None if it is no such module."""
+    for prefix, theirs in _SHARED.items():
+        if fullname == prefix or fullname.startswith(f"{prefix}."):
+            return theirs + fullname.removeprefix(prefix)
+    return None
 
 
 def _of_numba(fullname: str) -> ModuleSpec | None:

@@ -5,6 +5,7 @@ They are Numba's names for CUDA. Calling one outside of a kernel raises InputErr
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -30,6 +31,18 @@ class Name:
         return f"<{self.spelling} of the kernel language>"
 
 
+_MOST_LISTED = 12
+"""The most names that a message lists."""
+
+
+def _some(names: Mapping[str, object], wanted: str) -> str:
+    """Return the names of a group, or of a large one those that are most like another name."""
+    if len(names) <= _MOST_LISTED:
+        return ", ".join(names)
+    near = difflib.get_close_matches(wanted, names, 3, 0.0)
+    return f"{', '.join(near)} and {len(names) - len(near)} others"
+
+
 @dataclass(frozen=True)
 class Group:
     """Names with a common prefix: ``threadIdx.x``, ``atomic.add``."""
@@ -41,7 +54,7 @@ class Group:
         # Python calls this only for names that are not dataclass fields.
         member: Name | None = object.__getattribute__(self, "members").get(name)
         if member is None:
-            raise AttributeError(f"{self.spelling} has no '{name}': it has {', '.join(self.members)}")
+            raise AttributeError(f"{self.spelling} has no '{name}': it has {_some(self.members, name)}")
         return member
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:

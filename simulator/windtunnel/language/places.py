@@ -78,6 +78,7 @@ def _axes(
 
 def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program) -> tuple[int, str] | None:
     """Return the axis and the constant offset of an index that is a thread's global index; None for another index."""
+    e = _unconverted(e)
     if isinstance(e, ir.Binary):
         axis = global_index(e)
         if axis is None and e.op in "+-" and isinstance(e.right, ir.Literal):
@@ -98,12 +99,13 @@ def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program
 
 def _stride(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]]) -> int | None:
     """Return the axis whose number of threads an expression is (gridDim * blockDim); None for another one."""
+    e = _unconverted(e)
     if isinstance(e, ir.Variable) and len(assigned.get(e.name, ())) == 1:
         (assignment,) = assigned[e.name]
         return _stride(assignment.value, assigned) if isinstance(assignment, ir.Assign) else None
     if not isinstance(e, ir.Binary) or e.op != "*":
         return None
-    sides = [side for side in (e.left, e.right) if isinstance(side, ir.Index)]
+    sides = [side for side in map(_unconverted, (e.left, e.right)) if isinstance(side, ir.Index)]
     if len(sides) != 2 or {side.what for side in sides} != {"grid_size", "block_size"}:
         return None
     return sides[0].axis if sides[0].axis == sides[1].axis else None
@@ -111,10 +113,21 @@ def _stride(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]]) -> int | None:
 
 def global_index(e: ir.Binary) -> int | None:
     """Return the axis of blockIdx * blockDim + threadIdx; None for another expression."""
-    first, second = e.left, e.right
+    first, second = _unconverted(e.left), _unconverted(e.right)
     if e.op != "+" or not isinstance(second, ir.Index) or second.what != "thread" or not isinstance(first, ir.Binary):
         return None
-    sides = [side for side in (first.left, first.right) if isinstance(side, ir.Index) and side.axis == second.axis]
+    factors = [_unconverted(side) for side in (first.left, first.right)]
+    sides = [side for side in factors if isinstance(side, ir.Index) and side.axis == second.axis]
     if first.op != "*" or len(sides) != 2:
         return None
     return second.axis if {side.what for side in sides} == {"block", "block_size"} else None
+
+
+def _unconverted(e: ir.Expr) -> ir.Expr:
+    """Return an integer without the conversions to wider integers around it, which keep its value."""
+    while isinstance(e, ir.Convert):
+        wide, narrow = e.type, e.operand.type
+        if wide is None or narrow is None or wide.kind != "int" or narrow.kind != "int" or wide.bits < narrow.bits:
+            return e
+        e = e.operand
+    return e

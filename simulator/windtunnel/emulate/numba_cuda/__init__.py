@@ -6,6 +6,10 @@ import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from numba.core import config
+from numba.core import types as _types
+from numba.misc.special import literal_unroll
+
 from windtunnel.core.errors import UnsupportedOperationError as _Unsupported
 from windtunnel.emulate.numba_cuda import api as _api
 from windtunnel.emulate.numba_cuda import cudadrv
@@ -25,8 +29,19 @@ from windtunnel.emulate.numba_cuda.cudadrv.driver import (
     set_memory_manager,
 )
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaSupportError
+from windtunnel.emulate.numba_cuda.cudadrv.linkable_code import (
+    LTOIR,
+    Archive,
+    Cubin,
+    CUSource,
+    Fatbin,
+    LinkableCode,
+    Object,
+    PTXSource,
+)
 from windtunnel.emulate.numba_cuda.dispatcher import declare_device, jit
 from windtunnel.emulate.numba_cuda.errors import KernelRuntimeError
+from windtunnel.emulate.numba_cuda.ext_types import bfloat16
 from windtunnel.emulate.numba_cuda.reduction import Reduce
 from windtunnel.emulate.numba_cuda.streams import (
     default_stream,
@@ -66,6 +81,9 @@ from windtunnel.language.names import (
     warpsize,
 )
 from windtunnel.language.numba.names import (
+    HINTED as _HINTED,
+)
+from windtunnel.language.numba.names import (
     VECTOR_STEMS as _STEMS,
 )
 from windtunnel.language.numba.names import (
@@ -93,6 +111,11 @@ from windtunnel.language.numba.names import (
 )
 
 _auto_device = _api._auto_device
+HAS_NUMBA = True
+if not hasattr(config, "CUDA_ENABLE_NRT"):  # an option of numba-cuda
+    config.CUDA_ENABLE_NRT = False
+globals().update({name: getattr(_types, name) for name in _types.__all__ if hasattr(_types, name)})
+globals().update(_HINTED)
 globals().update({name: value for name, value in vars(_api).items() if not name.startswith("_")})
 reduce = Reduce
 implementation = "Windtunnel"
@@ -103,8 +126,19 @@ for _name, _vector in _VECTORS.items():
     setattr(_sys.modules[__name__], f"{_STEMS[_vector.element]}{_vector.size}", _vector)
 
 
+_SHARED_MODULES = ("cgutils", "core", "cpython", "datamodel", "misc", "serialize", "typeconv", "typing", "utils")
+"""Modules that are Numba's own (`emulate.hooks`)."""
+
+
 def __getattr__(name: str) -> _Any:
-    if name in ("random", "deviceufunc", "libdevicefuncs", "tests"):  # modules of the real package
+    if name in ("vectorize", "guvectorize"):
+        return getattr(_import_module("windtunnel.emulate.numba_cuda.np.ufunc"), name)
+    if name in _SHARED_MODULES or name in (
+        "random",
+        "deviceufunc",
+        "libdevicefuncs",
+        "tests",
+    ):  # modules of the real package
         return _import_module(f"numba.cuda.{name}")
     raise AttributeError(f"numba.cuda.{name} is not part of Windtunnel's numba.cuda")
 
@@ -116,18 +150,26 @@ def compile(*_: _Any, **__: _Any) -> _Any:  # noqa: A001  the name in numba.cuda
 
 compile_ptx = compile_for_current_device = compile_ptx_for_current_device = compile_all = compile
 __all__ = [
+    "LTOIR",
+    "Archive",
     "BaseCUDAMemoryManager",
+    "CUSource",
+    "Cubin",
     "CudaSupportError",
+    "Fatbin",
     "GetIpcHandleMixin",
     "HostOnlyCUDAMemoryManager",
     "In",
     "InOut",
     "IpcHandle",
     "KernelRuntimeError",
+    "LinkableCode",
     "MappedMemory",
     "MemoryInfo",
     "MemoryPointer",
+    "Object",
     "Out",
+    "PTXSource",
     "PinnedMemory",
     "Reduce",
     "activemask",
@@ -135,6 +177,7 @@ __all__ = [
     "any_sync",
     "atomic",
     "ballot_sync",
+    "bfloat16",
     "blockDim",
     "blockIdx",
     "brev",
@@ -160,6 +203,7 @@ __all__ = [
     "laneid",
     "lanemask_lt",
     "legacy_default_stream",
+    "literal_unroll",
     "local",
     "match_all_sync",
     "match_any_sync",

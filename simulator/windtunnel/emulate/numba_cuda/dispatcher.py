@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import pickle
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,17 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba.core import config, sigutils, types
+from numba.core import config, serialize, sigutils, types
 from numba.core.errors import NumbaPerformanceWarning, TypingError
 from numba.core.typing import signature as typing_signature
 from numba.np.numpy_support import from_dtype
 
 from windtunnel.core.errors import LaunchError, UnsupportedOperationError
+from windtunnel.emulate.numba_cuda import launchconfig
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.cudadrv.error import CudaAPIError
 from windtunnel.emulate.numba_cuda.errors import missing_launch_config_msg, normalize_kernel_dimensions
 from windtunnel.emulate.numba_cuda.launcher import Compiled, Launch
 from windtunnel.emulate.numba_cuda.types import argument_of, type_of
+from windtunnel.language import ir
 from windtunnel.language.numba.program import read_kernel, result_of
 from windtunnel.language.numba.rules import NUMBA_NAMES, name_of
 from windtunnel.language.source import KernelError
@@ -54,6 +57,9 @@ class LaunchConfiguration:
     def __init__(self, dispatcher: CUDADispatcher, griddim: Any, blockdim: Any, stream: Any, sharedmem: int) -> None:
         self.dispatcher = dispatcher
         self.griddim, self.blockdim, self.stream, self.sharedmem = griddim, blockdim, stream, sharedmem
+        self.args: tuple[Any, ...] = ()
+        self.pre_launch_callbacks: list[Callable[..., None]] = []
+        """Called with the compiled kernel and this configuration before each launch."""
         if config.CUDA_LOW_OCCUPANCY_WARNINGS and not config.DISABLE_PERFORMANCE_WARNINGS:
             grid_size = math.prod(griddim)
             if grid_size < _FEW_BLOCKS:
@@ -64,9 +70,15 @@ class LaunchConfiguration:
                     stacklevel=4,
                 )
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self.pre_launch_callbacks:
+            raise pickle.PicklingError("Cannot pickle configured launches with pre-launch callbacks")
+        return vars(self)
+
     def __call__(self, *args: Any) -> None:
         """Launch the kernel."""
-        self.dispatcher.call(args, self.griddim, self.blockdim, self.stream, self.sharedmem)
+        self.args = args
+        self.dispatcher.call(args, self)
 
 
 class ForAll:
@@ -94,7 +106,7 @@ class DeviceOverload:
     signature: Any
 
 
-class CUDADispatcher:
+class CUDADispatcher(serialize.ReduceMixin):  # type: ignore[misc]
     """A kernel or a device function."""
 
     def __init__(self, py_func: Callable[..., Any], targetoptions: dict[str, Any]) -> None:
@@ -108,8 +120,25 @@ class CUDADispatcher:
         self._fixed: list[Any] = []
         """The signatures that were stated."""
         self._compiled: dict[Any, Compiled] = {}
+        self.compile_watchers: list[dict[str, Any]] = []
+        """What wants to know the configuration for which the kernel is compiled."""
         self.specializations: dict[Any, CUDADispatcher] = {}
         self._type: Any = types.Dispatcher(self)
+
+    def _reduce_states(self) -> dict[str, Any]:
+        """Return what is pickled: the function and what was stated for it."""
+        stated = {"fixed": self._fixed, "device": self.device_signatures, "specialized": self.specialized}
+        return {"py_func": self.py_func, "targetoptions": self.targetoptions, **stated}
+
+    @classmethod
+    def _rebuild(
+        cls, py_func: Any, targetoptions: dict[str, Any], fixed: list[Any], device: list[Any], specialized: bool
+    ) -> CUDADispatcher:
+        made = cls(py_func, targetoptions)
+        for signature in fixed:
+            made.compile(signature)
+        made.device_signatures, made.specialized = device, specialized
+        return made
 
     @property
     def _numba_type_(self) -> Any:
@@ -145,8 +174,10 @@ class CUDADispatcher:
         """Raise ValueError: there is no launch configuration."""
         raise ValueError(missing_launch_config_msg)
 
-    def call(self, args: tuple[Any, ...], griddim: Any, blockdim: Any, stream: Any, sharedmem: int) -> None:
+    def call(self, args: tuple[Any, ...], configuration: LaunchConfiguration) -> None:
         """Launch it."""
+        griddim, blockdim = configuration.griddim, configuration.blockdim
+        stream, sharedmem = configuration.stream, configuration.sharedmem
         if self.targetoptions.get("device"):
             raise RuntimeError("Cannot compile a device function as a kernel")
         if any(side < 1 for side in blockdim):
@@ -161,7 +192,10 @@ class CUDADispatcher:
             )  # fmt: skip
         launch.after += retr
         values = tuple(_with_layout(launch.prepared(value)) for value in args)
-        compiled = self._for_values(values)
+        with launchconfig.launching(configuration):
+            compiled = self._for_values(values)
+        for callback in getattr(configuration, "pre_launch_callbacks", ()):
+            callback(compiled, configuration)
         if any(side < 1 for side in griddim):
             raise CudaAPIError(1, "Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE")
         try:
@@ -171,7 +205,10 @@ class CUDADispatcher:
 
     def _for_values(self, values: tuple[Any, ...]) -> Compiled:
         actual = tuple(type_of(value) for value in values)
-        stated = self._matching(actual) if self._fixed else actual
+        # As in Numba, the one kernel of a specialised dispatcher takes what its signature says, unchecked.
+        stated = self._fixed[0] if self.specialized else self._matching(actual) if self._fixed else actual
+        if len(stated) != len(actual):
+            raise TypeError(f"{self.py_func.__name__} takes {len(stated)} arguments, and {len(actual)} were given")
         try:
             arguments = tuple(argument_of(kind, value) for kind, value in zip(stated, values, strict=True))
         except TypeError as error:
@@ -196,7 +233,7 @@ class CUDADispatcher:
             raise TypeError(f"No matching definition for argument type(s) {', '.join(map(str, actual))}")
         best.sort(key=lambda pair: pair[0])
         if len(best) > 1 and best[0][0] == best[1][0]:
-            listed = "\n".join(f"{signature} -> none" for _, signature in best)
+            listed = "\n".join(f"{signature} -> none" for score, signature in best if score == best[0][0])
             raise TypeError(f"Ambiguous overloading for {self.py_func} {actual}:\n{listed}")
         return best[0][1]
 
@@ -217,6 +254,8 @@ class CUDADispatcher:
             known = None
         if known is not None:
             return known
+        for record in self.compile_watchers:
+            record["config"] = launchconfig.current_launch_config()
         debug = bool(self.targetoptions.get("debug"))
         from windtunnel.emulate.numba_cuda import extending
 
@@ -227,7 +266,7 @@ class CUDADispatcher:
             )  # fmt: skip
         except KernelError as error:
             raise KernelTypingError(error) from None
-        made = Compiled(program, arguments, types.void(*kinds))
+        made = Compiled(program, tuple(program.arguments), types.void(*kinds))
         with contextlib.suppress(TypeError):  # an argument that cannot be a key
             self._compiled[kinds, arguments] = made
         self.overloads[kinds] = made
@@ -314,8 +353,8 @@ class CUDADispatcher:
         return self._number(signature, lambda compiled: _bytes(compiled, "local"))
 
     def get_const_mem_size(self, signature: Any = None) -> Any:
-        """Return the bytes of the arrays from outside that the kernel reads."""
-        return self._number(signature, lambda compiled: sum(array.nbytes for array in compiled.program.captured))
+        """Return the bytes of the arrays from outside that the kernel reads, and of the formats of what it prints."""
+        return self._number(signature, _constant_bytes)
 
     def get_regs_per_thread(self, signature: Any = None) -> Any:
         """Return the 32-bit registers of a thread, if each variable of the kernel has its own, up to CUDA's limit."""
@@ -349,6 +388,12 @@ def _registers(compiled: Compiled) -> int:
     program = compiled.program.program
     kinds = [*program.variables.values(), *program.scalars.values()]
     return min(max(sum(max(kind.bits // 32, 1) for kind in kinds), 1), _MAX_REGISTERS)
+
+
+def _constant_bytes(compiled: Compiled) -> int:
+    printed = [s for s in ir.walk(compiled.program.program.body) if isinstance(s, ir.Print)]
+    arrays = [array for array in compiled.program.captured if isinstance(array, np.ndarray)]
+    return sum(array.nbytes for array in arrays) + sum(len(s.form.encode()) + 1 for s in printed)
 
 
 def _bytes(compiled: Compiled, space: str) -> int:

@@ -5,18 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from numba.core.datamodel import models as core_models  # noqa: F401  a name of numba.cuda.extending
 from numba.core.extending import (  # noqa: F401  names of numba.cuda.extending
+    NativeValue,
+    as_numba_type,
+    box,
+    intrinsic,
+    lower_builtin,
+    lower_cast,
     make_attribute_wrapper,
     models,
     overload,
     overload_attribute,
+    overload_classmethod,
     overload_method,
+    reflect,
     register_jitable,
     register_model,
     type_callable,
     typeof_impl,
+    unbox,
 )
-from numba.core.typing.templates import builtin_registry
+from numba.core.imputils import (  # noqa: F401  names of numba.cuda.extending
+    lower_getattr,
+    lower_getattr_generic,
+    lower_setattr,
+    lower_setattr_generic,
+)
+from numba.core.typing.templates import builtin_registry, infer, infer_getattr  # noqa: F401
 
 from windtunnel.emulate.numba_cuda.types import numba_type_of
 

@@ -22,6 +22,7 @@ from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
 from windtunnel.emulate.numba_cuda.memory import Allocation
 from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
+from windtunnel.language.numba.declarations import CHARACTERS
 from windtunnel.language.numba.program import (
     ERROR_WORDS,
     Argument,
@@ -117,6 +118,10 @@ class Launch:
                 if isinstance(kind, Complex):
                     whole = complex(plain)
                     return [kind.part.dtype.type(whole.real), kind.part.dtype.type(whole.imag)]
+                if kind.kind in ("int", "uint") and isinstance(plain, (float, complex, np.inexact)):
+                    raise TypeError(f"an integer is required, and {value!r} was given")
+                if isinstance(plain, (complex, np.complexfloating)):
+                    raise TypeError(f"a real number is required, and {value!r} was given")
                 return [np.asarray(plain).astype(kind.dtype)[()]]
             case TupleArgument(items=items):
                 value = getattr(value, "value", value) if isinstance(value, Enum) else value
@@ -129,17 +134,24 @@ class Launch:
         if dtype.names:
             return self._records(value, dtype)
         self.held.append(value)
+        if value.dtype.itemsize != dtype.itemsize:
+            raise TypeError(f"an array of {dtype} is required, and one of {value.dtype} was given")
         kind = dtype
         pair: tuple[int, ...] = ()
         if dtype.kind == "c":
             kind, pair = np.dtype(f"f{dtype.itemsize // 2}"), (2,)
         elif dtype.kind in "mM":
             kind = np.dtype(np.int64)
+        elif dtype.kind in CHARACTERS:
+            width = CHARACTERS[dtype.kind]
+            kind, pair = np.dtype(f"u{width}"), (dtype.itemsize // width,)
         memory = value.allocation
         if argument.layout == "A":
-            buffer, count = self._buffer(memory, kind, pair, dtype.itemsize)
-            steps = [stride // dtype.itemsize for stride in value.strides]
-            if value.offset % dtype.itemsize or any(stride % dtype.itemsize for stride in value.strides):
+            unit = argument.unit or dtype.itemsize
+            kind = np.dtype(f"u{unit}") if argument.unit else kind
+            buffer, count = self._buffer(memory, kind, pair, unit)
+            steps = [stride // unit for stride in value.strides]
+            if value.offset % unit or any(stride % unit for stride in value.strides):
                 raise InputError(
                     f"an array of {dtype} whose elements are not multiples of its size apart",
                     expected="a contiguous array, or a slice of one",
@@ -147,7 +159,7 @@ class Launch:
             del count
             return [
                 buffer,
-                np.int64(value.offset // dtype.itemsize),
+                np.int64(value.offset // unit),
                 *map(np.int64, value.shape),
                 *map(np.int64, steps),
             ]
@@ -227,6 +239,9 @@ class Launch:
         if known is None:
             known = []
             for array in compiled.program.captured:
+                if not isinstance(array, np.ndarray):
+                    known.append(array if isinstance(array, DeviceNDArray) else as_cuda_array(array))
+                    continue
                 held = DeviceNDArray(array.shape, dtype=array.dtype)
                 held.host_view()[...] = array
                 held.allocation.mark_written()

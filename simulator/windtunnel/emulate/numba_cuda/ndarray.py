@@ -91,14 +91,15 @@ class DeviceNDArray(DeviceArray):
     @property
     def _numba_type_(self) -> Any:
         from numba.core import types
-        from numba.np.numpy_support import from_dtype
+
+        from windtunnel.emulate.numba_cuda.ext_types import type_of_dtype
 
         broadcast = 0 in self.strides
         layout = "A"
         if not broadcast:
             layout = "C" if self.is_c_contiguous() else "F" if self.is_f_contiguous() else "A"
         array: Any = types.Array
-        return array(from_dtype(self.dtype), self.ndim, layout)
+        return array(type_of_dtype(self.dtype), self.ndim, layout)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -407,9 +408,9 @@ class DeviceRecord(DeviceNDArray):
 
     @property
     def _numba_type_(self) -> Any:
-        from numba.np.numpy_support import from_dtype
+        from windtunnel.emulate.numba_cuda.ext_types import type_of_dtype
 
-        return from_dtype(self.dtype)
+        return type_of_dtype(self.dtype)
 
     def __getitem__(self, item: Any) -> Any:
         field, start = self.dtype.fields[item][:2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,13 @@ def _finish(future: Any, result: Any) -> None:
         future.set_result(result)
 
 
+class Handle(ctypes.c_void_p):
+    """The handle of a stream. As an integer it is the number that other libraries take."""
+
+    def __int__(self) -> int:
+        return self.value or 0
+
+
 class Stream:
     """A stream. ``raw`` is the emulator's; None for the default stream."""
 
@@ -31,9 +39,7 @@ class Stream:
     @property
     def handle(self) -> Any:
         """The handle, as a ctypes object."""
-        import ctypes
-
-        return ctypes.c_void_p(self.handle_value)
+        return Handle(self.handle_value)
 
     def __int__(self) -> int:
         return self.handle_value

@@ -39,6 +39,14 @@ class CUDATestCase(SerialMixin, TestCase):  # type: ignore[misc]
         config.CUDA_LOW_OCCUPANCY_WARNINGS = self._low_occupancy_warnings
         config.CUDA_WARN_ON_IMPLICIT_COPY = self._warn_on_implicit_copy
 
+    def assertFileCheckAsm(self, ir_producer: Any, *_: Any, **__: Any) -> None:  # noqa: N802  Numba's name
+        """Raise UnsupportedOperationError: there is no PTX."""
+        ir_producer.inspect_asm()
+
+    def assertFileCheckLLVM(self, ir_producer: Any, *_: Any, **__: Any) -> None:  # noqa: N802  Numba's name
+        """Raise UnsupportedOperationError: there is no LLVM IR."""
+        ir_producer.inspect_llvm()
+
     def skip_if_lto(self, reason: str) -> None:
         """Do nothing: there is no linker."""
 
@@ -128,6 +136,11 @@ def skip_if_mvc_libraries_unavailable(fn: Callable[..., Any]) -> Any:
 def skip_if_nvjitlink_missing(reason: str) -> Any:
     """Skip a test that needs NVIDIA's linker."""
     return _always(True, reason)
+
+
+def skip_on_nvjitlink_13_1_sm_120(reason: str) -> Any:
+    """Skip a test with a version of NVIDIA's linker, which is not used."""
+    return _always(False, reason)
 
 
 def skip_unless_nvjitlink(reason: str) -> Any:

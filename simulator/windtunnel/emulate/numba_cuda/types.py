@@ -1,4 +1,4 @@
-"""Numba's types of arguments and values, as types of the front end."""
+"""``numba.cuda.types``, which are Numba's, and the types of the front end that they stand for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from numba.core import types as _types
 from numba.core import typing
 from numba.np import numpy_support
 
+from windtunnel.emulate.numba_cuda.ext_types import bfloat16, dtype_of, is_bfloat16
 from windtunnel.language.numba.program import Argument, ArrayArgument, KnownArgument, NumberArgument, TupleArgument
 from windtunnel.language.numba.rules import NUMBA_NAMES
 
 nb: Any = _types  # its names are made at run time
+globals().update({name: value for name, value in vars(_types).items() if not name.startswith("__")})
 dim3 = nb.Opaque("Dim3")
 grid_group = nb.Opaque("GridGroup")
 CUDADispatcher = nb.Dispatcher
@@ -35,7 +37,7 @@ def argument_of(kind: Any, value: Any = None) -> Argument:
             layout = actual
         elif value is None and layout == "A":
             layout = "C"
-        return ArrayArgument(numpy_support.as_dtype(kind.dtype), kind.ndim, layout, bool(kind.mutable))
+        return ArrayArgument(dtype_of(kind.dtype), kind.ndim, layout, bool(kind.mutable))
     if isinstance(kind, nb.Record):
         return ArrayArgument(numpy_support.as_dtype(kind), 0, "C")
     if isinstance(kind, (nb.NPDatetime, nb.NPTimedelta)):
@@ -70,7 +72,13 @@ def type_of(value: Any) -> Any:
         from windtunnel.emulate.numba_cuda.ndarray import as_cuda_array
 
         return as_cuda_array(value, sync=False)._numba_type_
+    if is_bfloat16(value):
+        return bfloat16
     return typing.typeof.typeof(value, typing.typeof.Purpose.argument)
+
+
+def _numba_number(name: str) -> Any:
+    return bfloat16 if name == "bfloat16" else getattr(nb, name)
 
 
 def numba_type_of(value: Any) -> Any:
@@ -80,13 +88,10 @@ def numba_type_of(value: Any) -> Any:
 
     match value:
         case Num() | Cplx():
-            return getattr(nb, rules.name_of(value.type))
+            return _numba_number(rules.name_of(value.type))
         case View(dims=dims):
-            return (
-                nb.Array(getattr(nb, rules.name_of(value.element)), len(dims), "C")
-                if dims
-                else getattr(nb, rules.name_of(value.element))
-            )
+            element = _numba_number(rules.name_of(value.element))
+            return nb.Array(element, len(dims), "C") if dims else element
         case Tup(items=items):
             return nb.BaseTuple.from_types(tuple(numba_type_of(item) for item in items))
         case Const(value=known):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from windtunnel.emulator.common.layout import AXES, NO_AXIS, Chunk, Selection, ThreadSet
-from windtunnel.emulator.common.symbolic import AffineValue, LaneMask, Prefix, Ramp, SymbolicValue, materialise
+from windtunnel.emulator.common.symbolic import AffineValue, Integer, LaneMask, Prefix, Ramp, SymbolicValue, materialise
 from windtunnel.runtime.interface import Dims
 
 Value = Any
@@ -41,12 +41,12 @@ class Lanes(ThreadSet):
             index = self._indices[steps, jumps] = AffineValue(self, steps, jumps, 0)
         return index
 
-    def globally(self, axis: int) -> Value:
-        """Return ``blockIdx * blockDim + threadIdx`` along an axis."""
+    def globally(self, axis: int, kind: Integer = np.int32) -> Value:
+        """Return ``blockIdx * blockDim + threadIdx`` along an axis, computed in a type of integers."""
         chunk = self.chunk
         if axis == 0 and chunk.one_dimensional:
-            return Ramp(chunk.first * chunk.threads, chunk.size).take(self.selection)
-        return self.block(axis) * np.int32(chunk.block[axis]) + self.thread(axis)
+            return Ramp(chunk.first * chunk.threads, chunk.size, 1, kind).take(self.selection)
+        return self.block(axis).of_kind(kind) * kind(chunk.block[axis]) + self.thread(axis).of_kind(kind)
 
 
 Side = tuple[Selection, Lanes] | None
@@ -151,8 +151,8 @@ def put_into(value: np.ndarray, selection: Selection, selected: Value, size: int
 
 def convert(value: Value, dtype: np.dtype[Any]) -> Value:
     """Convert a value to another type as C does: truncate floats towards zero, keep the low bits of integers."""
-    if isinstance(value, AffineValue) and dtype == np.int32:
-        return value
+    if isinstance(value, (AffineValue, Ramp)) and dtype.kind == "i" and dtype.itemsize >= 4:
+        return value.of_kind(np.int32 if dtype.itemsize == 4 else np.int64)
     value = materialise(value)
     array = np.asarray(value)
     if dtype.kind == "u" and dtype.itemsize < 8 and array.dtype.kind not in "iub":

@@ -151,6 +151,8 @@ class Chunk:
         """Barriers that each block has passed. It is replaced and never changed in place."""
         self.global_epochs = self.epochs
         """The same, of the barriers that order accesses of the grid's memory."""
+        self.grid_barriers = 0
+        """Barriers of the whole grid that all threads have passed."""
         self.flights: Any = None
         """The asynchronous copies in flight (`races.flights.Flights`)."""
         self.interval = 0

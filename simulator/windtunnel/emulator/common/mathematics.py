@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from scipy import special
 
@@ -24,7 +26,20 @@ def _elementwise(ufunc: Any) -> Any:
 sqrt, exp, exp2, log, log2, log10 = map(_elementwise, (np.sqrt, np.exp, np.exp2, np.log, np.log2, np.log10))
 sin, cos, tan, asin, acos, atan = map(_elementwise, (np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan))
 sinh, cosh, tanh, floor, ceil, trunc = map(_elementwise, (np.sinh, np.cosh, np.tanh, np.floor, np.ceil, np.trunc))
-fabs, isnan, isinf, erf, erfc = map(_elementwise, (np.absolute, np.isnan, np.isinf, special.erf, special.erfc))
+fabs, isnan, isinf, erf = map(_elementwise, (np.absolute, np.isnan, np.isinf, special.erf))
+
+
+def _erfc(x: Any) -> Any:
+    """Return 1 - erf(x). SciPy returns 0 where the result is a subnormal number, from about 26.6 on."""
+    result = np.asarray(special.erfc(x))
+    small = (result == 0) & (np.asarray(x) < 28)
+    if result.dtype == np.float64 and small.any():
+        result = result.copy()
+        result[small] = [math.erfc(value) for value in np.asarray(x)[small]]
+    return result[()]
+
+
+erfc = _elementwise(_erfc)
 expm1, log1p, cbrt = map(_elementwise, (np.expm1, np.log1p, np.cbrt))
 # Unsigned numbers are negated modulo their range. Of a number and NaN, fmin and fmax return the number, as in C.
 negative, absolute, minimum, maximum = map(_elementwise, (np.negative, np.absolute, np.fmin, np.fmax))
@@ -311,7 +326,7 @@ def _bits(kind: Any) -> Any:
 
 as_i8, as_i16, as_i32, as_i64 = map(_bits, (np.int8, np.int16, np.int32, np.int64))
 as_u8, as_u16, as_u32, as_u64 = map(_bits, (np.uint8, np.uint16, np.uint32, np.uint64))
-as_f16, as_f32, as_f64 = map(_bits, (np.float16, np.float32, np.float64))
+as_f16, as_bf16, as_f32, as_f64 = map(_bits, (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))
 
 
 def exp10(value: Value) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,6 +19,8 @@ from windtunnel.runtime.interface import Dims
 
 _MAX_MASKS = 32
 """Masks cached for a layout. A loop counter in a condition would add one in each iteration."""
+Integer = type[np.int32] | type[np.int64]
+_LIMITS = {np.int32: 2**31, np.int64: 2**63}
 _SPARSE = 4
 """If fewer than one in this many threads is active, values are computed for the active threads only."""
 
@@ -57,17 +59,29 @@ for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordi
     setattr(SymbolicValue, f"__{_name}__", _forwarded(f"__{_name}__"))
 
 
+def _fits(low: int, high: int, kind: Integer) -> bool:
+    """Return whether values from ``low`` to ``high`` are of a type of integers."""
+    return low >= -_LIMITS[kind] and high < _LIMITS[kind]
+
+
 class Ramp(SymbolicValue):
-    """The i32 values ``start``, ``start + step``, ... of ``size`` threads."""
+    """The values ``start``, ``start + step``, ... of ``size`` threads, of type ``kind``: i32 or i64."""
 
-    __slots__ = ("size", "start", "step")
+    __slots__ = ("kind", "size", "start", "step")
 
-    def __init__(self, start: int, size: int, step: int = 1) -> None:
-        self.start, self.size, self.step = start, size, step
+    def __init__(self, start: int, size: int, step: int = 1, kind: Integer = np.int32) -> None:
+        self.start, self.size, self.step, self.kind = start, size, step, kind
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         values: np.ndarray = np.arange(self.size, dtype=np.int64) * self.step + self.start
-        return values.astype(np.int32 if dtype is None else dtype)
+        return values.astype(self.kind if dtype is None else dtype)
+
+    def of_kind(self, kind: Integer) -> Ramp | np.ndarray:
+        """Return the values converted to a type of integers."""
+        end = self.start + (self.size - 1) * self.step
+        if _fits(min(self.start, end), max(self.start, end), kind):
+            return Ramp(self.start, self.size, self.step, kind)
+        return np.asarray(self).astype(kind)
 
     def take(self, selection: Selection) -> Ramp | np.ndarray:
         """Return the values of some of the threads."""
@@ -75,16 +89,16 @@ class Ramp(SymbolicValue):
             return self
         if isinstance(selection, slice):
             first, last, _ = selection.indices(self.size)
-            return Ramp(self.start + first * self.step, max(last - first, 0), self.step)
-        return np.asarray((self.start + selection * self.step).astype(np.int32))
+            return Ramp(self.start + first * self.step, max(last - first, 0), self.step, self.kind)
+        return np.asarray((self.start + selection * self.step).astype(self.kind))
 
     def _shifted(self, by: Any, sign: int) -> Ramp | None:
-        if not isinstance(by, np.int32):
+        if not isinstance(by, self.kind):
             return None
         start = self.start + sign * int(by)
         end = start + (self.size - 1) * self.step
-        fits = min(start, end) >= -(2**31) and max(start, end) < 2**31
-        return Ramp(start, self.size, self.step) if fits else None
+        fits = _fits(min(start, end), max(start, end), self.kind)
+        return Ramp(start, self.size, self.step, self.kind) if fits else None
 
     def __add__(self, other: Any) -> Any:
         shifted = self._shifted(other, 1)
@@ -98,20 +112,36 @@ class Ramp(SymbolicValue):
         return np.asarray(self) - materialise(other) if shifted is None else shifted
 
     def __lt__(self, other: Any) -> Any:
-        return self._below(int(other)) if isinstance(other, np.int32) else np.asarray(self) < materialise(other)
+        return self._below(int(other)) if isinstance(other, self.kind) else np.asarray(self) < materialise(other)
 
     def __le__(self, other: Any) -> Any:
-        return self._below(int(other) + 1) if isinstance(other, np.int32) else np.asarray(self) <= materialise(other)
+        return self._below(int(other) + 1) if isinstance(other, self.kind) else np.asarray(self) <= materialise(other)
 
     def __ge__(self, other: Any) -> Any:
-        if isinstance(other, np.int32) and self.step == 1:
+        if isinstance(other, self.kind) and self.step == 1:
             return Prefix(self.size, self._count_below(int(other)), after=True)
         return np.asarray(self) >= materialise(other)
 
     def __gt__(self, other: Any) -> Any:
-        if isinstance(other, np.int32) and self.step == 1:
+        if isinstance(other, self.kind) and self.step == 1:
             return Prefix(self.size, self._count_below(int(other) + 1), after=True)
         return np.asarray(self) > materialise(other)
+
+    def __eq__(self, other: object) -> Any:
+        return (
+            np.bool_(self.start == other.start) if self._is_parallel(other) else np.asarray(self) == materialise(other)
+        )
+
+    def __ne__(self, other: object) -> Any:
+        return (
+            np.bool_(self.start != other.start) if self._is_parallel(other) else np.asarray(self) != materialise(other)
+        )
+
+    __hash__ = object.__hash__
+
+    def _is_parallel(self, other: object) -> TypeGuard[Ramp]:
+        """Return whether the values differ from other ones by the same number in all threads."""
+        return isinstance(other, Ramp) and other.step == self.step and other.size == self.size
 
     def _count_below(self, limit: int) -> int:
         return min(max(limit - self.start, 0), self.size)
@@ -174,18 +204,26 @@ _MASKS: WeakKeyDictionary[Layout, dict[tuple[str, Dims, int], LaneMask]] = WeakK
 
 
 class AffineValue(SymbolicValue):
-    """The i32 value ``start + steps . threadIdx + jumps . blockIdx`` of each active thread."""
+    """The value ``start + steps . threadIdx + jumps . blockIdx`` of each active thread, as i32 or i64 (``kind``)."""
 
-    __slots__ = ("_array", "jumps", "lanes", "start", "steps")
+    __slots__ = ("_array", "jumps", "kind", "lanes", "start", "steps")
 
-    def __init__(self, lanes: ThreadSet, steps: Dims, jumps: Dims, start: int) -> None:
-        self.lanes, self.steps, self.jumps, self.start = lanes, steps, jumps, start
+    def __init__(self, lanes: ThreadSet, steps: Dims, jumps: Dims, start: int, kind: Integer = np.int32) -> None:
+        self.lanes, self.steps, self.jumps, self.start, self.kind = lanes, steps, jumps, start, kind
         self._array: np.ndarray | None = None
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if self._array is None:
-            self._array = self._values(np.int32)
-        return self._array if dtype is None or dtype == np.int32 else self._array.astype(dtype)
+            self._array = self._values(self.kind)
+        return self._array if dtype is None or dtype == self.kind else self._array.astype(dtype)
+
+    def of_kind(self, kind: Integer) -> AffineValue | np.ndarray:
+        """Return the values converted to a type of integers."""
+        if kind is self.kind:
+            return self
+        if kind is np.int64 or _fits(*self.bounds(), kind):
+            return AffineValue(self.lanes, self.steps, self.jumps, self.start, kind)
+        return np.asarray(self).astype(kind)
 
     def wide(self) -> np.ndarray:
         """Return the values as i64, shape (active threads,)."""
@@ -193,7 +231,7 @@ class AffineValue(SymbolicValue):
 
     def _values(self, dtype: npt.DTypeLike) -> np.ndarray:
         lanes, chunk = self.lanes, self.lanes.chunk
-        # In 32 bits sums wrap around, as they do in a kernel.
+        # Sums wrap around, as they do in a kernel.
         offsets = chunk.layout.offsets(self.steps).astype(dtype)
         starts = self._starts().astype(dtype)
         if lanes.subset:
@@ -232,35 +270,39 @@ class AffineValue(SymbolicValue):
 
     def at(self, lanes: ThreadSet) -> AffineValue:
         """Return the values of other active threads."""
-        return AffineValue(lanes, self.steps, self.jumps, self.start)
+        return AffineValue(lanes, self.steps, self.jumps, self.start, self.kind)
 
     # Exact arithmetic on unbounded integers.
 
     def shifted(self, by: int) -> AffineValue:
         """Return the sum with an integer, without overflow."""
-        return AffineValue(self.lanes, self.steps, self.jumps, self.start + by)
+        return AffineValue(self.lanes, self.steps, self.jumps, self.start + by, self.kind)
 
     def times(self, by: int) -> AffineValue:
         """Return the product with an integer, without overflow."""
         (x, y, z), (u, v, w) = self.steps, self.jumps
-        return AffineValue(self.lanes, (x * by, y * by, z * by), (u * by, v * by, w * by), self.start * by)
+        steps, jumps = (x * by, y * by, z * by), (u * by, v * by, w * by)
+        return AffineValue(self.lanes, steps, jumps, self.start * by, self.kind)
 
     def plus(self, other: AffineValue) -> AffineValue:
         """Return the sum with another affine value, without overflow."""
         (x, y, z), (u, v, w) = self.steps, self.jumps
         (i, j, k), (p, q, r) = other.steps, other.jumps
-        return AffineValue(self.lanes, (x + i, y + j, z + k), (u + p, v + q, w + r), self.start + other.start)
+        steps, jumps = (x + i, y + j, z + k), (u + p, v + q, w + r)
+        return AffineValue(self.lanes, steps, jumps, self.start + other.start, self.kind)
 
-    # The kernel's arithmetic in 32 bits.
+    # The kernel's arithmetic.
 
     def _or_array(self, value: AffineValue) -> Any:
-        low, high = value.bounds()
-        return value if low >= -(2**31) and high < 2**31 else np.asarray(value)
+        return value if _fits(*value.bounds(), self.kind) else np.asarray(value)
+
+    def _like(self, other: Any) -> bool:
+        return isinstance(other, AffineValue) and other.lanes is self.lanes and other.kind is self.kind
 
     def __add__(self, other: Any) -> Any:
-        if isinstance(other, np.int32):
+        if isinstance(other, self.kind):
             return self._or_array(self.shifted(int(other)))
-        if isinstance(other, AffineValue) and other.lanes is self.lanes:
+        if self._like(other):
             return self._or_array(self.plus(other))
         return np.asarray(self) + materialise(other)
 
@@ -268,19 +310,19 @@ class AffineValue(SymbolicValue):
         return self.__add__(other)
 
     def __sub__(self, other: Any) -> Any:
-        if isinstance(other, np.int32):
+        if isinstance(other, self.kind):
             return self._or_array(self.shifted(-int(other)))
-        if isinstance(other, AffineValue) and other.lanes is self.lanes:
+        if self._like(other):
             return self._or_array(self.plus(other.times(-1)))
         return np.asarray(self) - materialise(other)
 
     def __rsub__(self, other: Any) -> Any:
-        if isinstance(other, np.int32):
+        if isinstance(other, self.kind):
             return self._or_array(self.times(-1).shifted(int(other)))
         return materialise(other) - np.asarray(self)
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, np.int32):
+        if isinstance(other, self.kind):
             return self._or_array(self.times(int(other)))
         return np.asarray(self) * materialise(other)
 
@@ -310,9 +352,9 @@ class AffineValue(SymbolicValue):
     def _compare(self, name: str, other: Any) -> Any:
         """Compare: decided by the bounds where possible, and cached where the result is the same in every block."""
         function = getattr(operator, name)
-        if isinstance(other, np.int32):
+        if isinstance(other, self.kind):
             difference = self.shifted(-int(other))
-        elif isinstance(other, AffineValue) and other.lanes is self.lanes:
+        elif self._like(other):
             difference = self.plus(other.times(-1))
         else:
             return function(np.asarray(self), materialise(other))

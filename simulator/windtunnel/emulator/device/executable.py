@@ -184,6 +184,10 @@ class Executable:
         return ""
 
 
+_HUGE, _HUGE_SHIFT = 1 << 28, 7
+"""Threads from which on chunks are larger, by a factor of two to the second number: most of such a launch is alike."""
+
+
 class _Snapshot:
     """The state that a launch may change, as it was before."""
 
@@ -235,7 +239,8 @@ def _run_lockstep(
     finds_races = checked and not kernel.has_fences
     if finds_races:
         _add_shadow_memory(kernel, arrays, launch)
-    step = blocks if kernel.has_grid_barrier else max(CHUNK_THREADS // threads, 1)
+    chunk_threads = CHUNK_THREADS if blocks * threads < _HUGE else CHUNK_THREADS << _HUGE_SHIFT
+    step = blocks if kernel.has_grid_barrier else max(chunk_threads // threads, 1)
     # Whole rows of the grid, if they fit: their elements are then views of a two-dimensional array.
     step -= step % grid[0] if grid[0] < step < blocks else 0
     with np.errstate(all="ignore"):

@@ -58,6 +58,7 @@ def barrier(lanes: Lanes, line: int, scope: str) -> None:
         return
     if scope.startswith("fence"):
         return
+    chunk.grid_barriers += scope == "grid"
     if lanes.selection is None:
         _passed(chunk, scope, 1)
         chunk.interval += scope in _OF_SHARED

@@ -59,7 +59,7 @@ class LockstepKernel:
         has_spin_loops: Whether memory that threads change decides if a loop continues.
         polls_atomically: Whether such a loop polls with atomic operations, as locks and flags do.
         may_diverge: Whether threads of a block may reach a barrier or a warp synchronisation on different paths.
-        has_fences: Whether fences, grid barriers or barriers of part of a warp order accesses.
+        has_fences: Whether fences or barriers of part of a warp order accesses.
         has_grid_barrier: Whether all blocks must be resident at once.
         private: For each array that only one thread may access at each element, the axes along which that is so.
     """
@@ -95,7 +95,7 @@ def compile_lockstep(program: ir.Program) -> LockstepKernel:
     names: dict[str, Any] = {**HELPERS, **generator.constants}
     # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
     exec(compile(source, f"<lockstep {program.name}>", "exec"), names)  # noqa: S102
-    has_fences = any(scope.startswith(("fence", "grid")) for scope in scopes)
+    has_fences = any(scope.startswith("fence") for scope in scopes)
     return LockstepKernel(
         program,
         names["run"],
@@ -406,7 +406,8 @@ class LockstepGenerator(Writer):
     def _binary(self, e: ir.Binary, frame: Frame) -> str:
         axis = global_index(e)
         if axis is not None:
-            return f"{frame.lanes}.globally({axis})"
+            wide = ", np.int64" if e.type is not None and e.type.bits == 64 else ""
+            return f"{frame.lanes}.globally({axis}{wide})"
         left, right = self.value(e.left, frame), self.value(e.right, frame)
         if e.op in FUNCTIONS:
             return f"{FUNCTIONS[e.op]}({left}, {right})"

@@ -233,6 +233,10 @@ class ShadowMemory:
             # A barrier of all threads orders everything before it before everything after it.
             self._interval, self._replays, self._logged_positions = chunk.interval, False, 0
             self._log.clear()
+        elif not self.own and chunk.grid_barriers != self._interval:
+            self._interval = chunk.grid_barriers
+            if self._log or self._replays:
+                self._clear()
         if self._replays or not self._add_to_log(kind, array, access, value):
             self._replays = True
             for logged_array, logged_kind, logged, changes in self._log:
@@ -241,6 +245,14 @@ class ShadowMemory:
             self._records.add(kind, array, access, value, before=self._stored(array))
         if kind == WRITE and self._values is not None:
             self._values[each_position(position, lanes.size)] = value
+
+    def _clear(self) -> None:
+        """Forget all accesses: a barrier of the grid orders them before everything after it."""
+        records = self._records
+        if self._replays:
+            self._records = Records(records.size, records.threads, records.warp, own=records.own)
+        self._replays, self._logged_positions, self._single = False, 0, None
+        self._log.clear()
 
     def _stored(self, array: CheckedArray) -> np.ndarray:
         """Return the values that the recorded writes have stored."""

@@ -197,11 +197,25 @@ def barrier(block: int, interval: int, clocks: Iterable[Clock]) -> None:
         clock.known, clock.interval = known, interval
 
 
+def grid_barrier(intervals: dict[int, int], clocks: Iterable[Clock]) -> None:
+    """Synchronise all threads of the grid; ``intervals`` are the numbers of those that begin, for each block.
+
+    The counts of the blocks' barriers cover what all threads did, so that all share one record of them.
+    """
+    clocks = list(clocks)
+    known = KnownClocks(intervals, {}, join(clock.known for clock in clocks).acquired)
+    for clock in clocks:
+        clock.known, clock.interval = known, intervals[clock.block]
+
+
 def synchronise(clocks: Iterable[Clock]) -> None:
     """Synchronise some threads, such as a warp's: each knows what all know."""
     clocks = list(clocks)
     _share_fences(clocks)
-    known = join(clock.release() for clock in clocks)
+    known = join(clock.known for clock in clocks)
+    for clock in clocks:
+        clock.now += 1
+        known.threads[clock.thread] = clock.now
     for clock in clocks:
         clock.known = known
 

@@ -211,10 +211,8 @@ class Machine(LaunchState):
             block.interval += 1
             block.global_interval += 1
         for number, column in enumerate(zip(*(thread.clocks for thread in arrived), strict=True)):
-            known = clocks.join(clock.release() for clock in column)
-            for thread, clock in zip(arrived, column, strict=True):
-                clock.known = known
-                clock.interval = thread.block.global_interval if number else thread.block.interval
+            intervals = {b.number: b.global_interval if number else b.interval for b in self.live.values()}
+            clocks.grid_barrier(intervals, column)
         self._resume(arrived)
 
     def _check_warp(self, thread: Thread) -> None:

@@ -8,7 +8,7 @@ from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.rules import COMPARISONS, Complex, is_integer
 from windtunnel.language.numba.values import Cplx, Num, literal
-from windtunnel.language.types import BOOL, F16, F32, F64, I64, U64, Scalar
+from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I64, U64, Scalar
 
 _OF_HALVES = (
     "fabs", "sqrt", "exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "floor", "ceil", "trunc", "rcp",
@@ -176,6 +176,9 @@ def function(line: int, name: str, arguments: list[Num], kind: Scalar | None = N
         joined = rules.joined(wide, rules.mathematical(other.type))
         assert isinstance(joined, Scalar)  # noqa: S101  no argument is complex
         wide = joined
+    if wide == BF16:
+        single = function(line, name, [Num(converted(argument.expr, F32)) for argument in arguments], kind)
+        return single if kind is not None else Num(converted(single.expr, BF16))
     if wide == F16 and name not in _OF_HALVES:
         wide = F32
     given = [converted(argument.expr, wide) for argument in arguments]

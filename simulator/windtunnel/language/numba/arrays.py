@@ -15,7 +15,7 @@ from windtunnel.language.numba import rules
 from windtunnel.language.numba.arithmetic import converted, number
 from windtunnel.language.numba.declarations import SIZE, DeclarationReader, dtype_of
 from windtunnel.language.numba.values import Const, Cplx, Dim, Method, Num, Records, Tup, Value, View, literal
-from windtunnel.language.types import BOOL, I64
+from windtunnel.language.types import BOOL, I64, Scalar
 
 
 class ArrayReader(DeclarationReader):
@@ -196,12 +196,18 @@ class ArrayReader(DeclarationReader):
         del probe
         some = next(iter(fields.values()))
         dims = getattr(some, "dims", ())[:left]
-        return Records(fields, tuple(dims))
+        return Records(fields, tuple(dims), owner.misaligned)
 
     def field(self, node: ast.AST, owner: Records, name: str) -> Value:
         """Return a field of a record or of an array of records."""
         if name not in owner.fields:
             self.refuse(node, f"the field '{name}' of a record", ", ".join(owner.fields))
+        if name in owner.misaligned:
+            self.refuse(
+                node,
+                f"record.{name} of type {owner.misaligned[name]} is not aligned",
+                "np.dtype(..., align=True)",
+            )
         return owner.fields[name]
 
     def _shift(self, origin: list[ir.Expr | None], dim: Dim, by: ir.Expr) -> None:
@@ -335,7 +341,7 @@ class ArrayReader(DeclarationReader):
     def store_attribute(self, node: ast.AST, owner: Value, name: str, value: Value) -> None:
         """Assign to ``owner.name``."""
         if isinstance(owner, Records) and name in owner.fields:
-            self.store_value(node, owner.fields[name], value)
+            self.store_value(node, self.field(node, owner, name), value)
             return
         self.refuse(node, f"an assignment to the attribute '{name}' of {owner.description}", "a field of a record")
 
@@ -352,6 +358,9 @@ class ArrayReader(DeclarationReader):
         if where.dims:
             self._fill(node, where, value)
             return
+        if where.text:
+            self._store_text(node, where, value)
+            return
         if isinstance(value, View) and not value.dims:
             value = self.load(node, value)
         made = self.numeric(node, value)
@@ -365,7 +374,24 @@ class ArrayReader(DeclarationReader):
             for at, part in enumerate(parts):
                 self.emit(ir.Store(line, where.base, [*map(copy, held), literal(line, at)], part))
             return
-        self.emit(ir.Store(line, where.base, indices, converted(stored.expr, self.arrays[where.base].element)))
+        storage = self.arrays[where.base].element
+        if isinstance(where.element, Scalar) and storage != where.element:
+            self.split(line, where.base, indices, stored.expr, where.element)
+            return
+        self.emit(ir.Store(line, where.base, indices, converted(stored.expr, storage)))
+
+    def _store_text(self, node: ast.AST, where: View, value: Value) -> None:
+        """Assign a constant text to an element, with zeros after it."""
+        line: int = node.lineno  # type: ignore[attr-defined]
+        kind = self.arrays[where.base].element
+        known = value.value if isinstance(value, Const) else None
+        if not isinstance(known, (str, bytes)) or len(known) > where.text:
+            self.refuse(node, f"{value.description} assigned to text", f"a constant of at most {where.text} characters")
+        codes = known if isinstance(known, bytes) else [ord(character) for character in known]
+        held = [literal(line, 0) if start is None else self.hold(start, "index") for start in where.origin]
+        for at in range(where.text):
+            code = codes[at] if at < len(codes) else 0
+            self.emit(ir.Store(line, where.base, [*map(copy, held), literal(line, at)], literal(line, code, kind)))
 
     def _store_record(self, node: ast.AST, where: Records, value: Value) -> None:
         if isinstance(value, Records) and set(value.fields) == set(where.fields):
@@ -429,7 +455,7 @@ class ArrayReader(DeclarationReader):
         """Return an attribute of an array or a record."""
         line: int = node.lineno  # type: ignore[attr-defined]
         if isinstance(owner, Records) and name in owner.fields:
-            return owner.fields[name]
+            return self.field(node, owner, name)
         dims = owner.dims
         if name == "shape":
             return Tup(tuple(Num(converted(copy(dim.size), I64)) for dim in dims))
@@ -463,6 +489,12 @@ class ArrayReader(DeclarationReader):
             "flatten",
             "fill",
             "sum",
+            "prod",
+            "mean",
+            "var",
+            "std",
+            "any",
+            "all",
             "min",
             "max",
             "transpose",
@@ -478,7 +510,8 @@ class ArrayReader(DeclarationReader):
         base = self.arrays[owner.base]
         found: list[Value] = []
         for dim in owner.dims:
-            stride: ir.Expr = literal(line, dtype_of(owner).itemsize)
+            unit = base.element.bits // 8 if isinstance(owner.element, Scalar) else dtype_of(owner).itemsize
+            stride: ir.Expr = literal(line, unit)
             for axis in range(dim.axis + 1, base.dimensions - isinstance(owner.element, rules.Complex)):
                 side = ir.Size(line, owner.base, axis, type=SIZE)
                 stride = ir.Binary(line, "*", stride, converted(side, I64), type=I64)

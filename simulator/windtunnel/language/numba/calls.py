@@ -15,11 +15,11 @@ from windtunnel.language import ir
 from windtunnel.language.names import Group, Name
 from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, number, truth
+from windtunnel.language.numba.brain import BrainReader
 from windtunnel.language.numba.declarations import number_type
-from windtunnel.language.numba.functions import FunctionReader
 from windtunnel.language.numba.lambdas import function_source
 from windtunnel.language.numba.names import VectorType
-from windtunnel.language.numba.reader import Frame, number_of
+from windtunnel.language.numba.reader import Frame
 from windtunnel.language.numba.values import (
     Closure,
     Const,
@@ -27,7 +27,6 @@ from windtunnel.language.numba.values import (
     Generated,
     Method,
     Num,
-    Records,
     Tup,
     Value,
     View,
@@ -53,7 +52,7 @@ _IMPOSSIBLE = 1000
 """The distance of a complex number from a real one."""
 
 
-class CallReader(FunctionReader):
+class CallReader(BrainReader):
     """Reads calls."""
 
     def inline(self, node: ast.AST, frame: Frame) -> Value:
@@ -84,7 +83,7 @@ class CallReader(FunctionReader):
         """Return the value of a call of something."""
         match called:
             case Method():
-                return self._method(node, called, given, named)
+                return self.method(node, called, given)
             case Closure():
                 return self._closure(node, called, given, named)
             case Const(value=function):
@@ -224,7 +223,13 @@ class CallReader(FunctionReader):
         self.helpers[function] = ir.Helper(source.file, source.line, source.lines, source.raised)
         env = self._parameters_of(node, source.tree.name, source.tree.args, function, given, named)
         path = (*self.frame.path, id(node))
-        return self.inline(node, Frame(source, source.tree, env, path, depth=self.frame.depth + 1))
+        frame = Frame(source, source.tree, env, path, depth=self.frame.depth + 1)
+        recursive = self.recursive(node, function, frame)
+        return self.inline(node, frame) if recursive is None else recursive
+
+    def recursive(self, node: ast.Call, function: Any, frame: Frame) -> Value | None:
+        """Return the value of a call of a function that calls itself; None for another function."""
+        raise NotImplementedError
 
     @property
     def raised(self) -> dict[Any, Any]:
@@ -287,6 +292,15 @@ class CallReader(FunctionReader):
 
     # Conversions.
 
+    def _of_text(self, node: ast.Call, value: Value) -> Value:
+        """Return the number that a constant text states, such as ``"nan"``, and any other value unchanged."""
+        if not isinstance(value, Const) or not isinstance(value.value, str):
+            return value
+        try:
+            return Const(float(value.value))
+        except ValueError as error:
+            self.refuse(node, str(error), "the text of a number")
+
     def _conversion(self, node: ast.Call, function: Any, kind: rules.Number, given: list[Value]) -> Value:
         line = node.lineno
         if function is complex or isinstance(kind, rules.Complex):
@@ -300,7 +314,7 @@ class CallReader(FunctionReader):
             return self.held(number(value, complex_kind))
         if len(given) != 1:
             self.refuse(node, f"a conversion of {len(given)} values", "one")
-        value = self.numeric(node, given[0])
+        value = self.numeric(node, self._of_text(node, given[0]) if function is float else given[0])
         if isinstance(value, Cplx):
             self.refuse(node, f"the conversion of a complex number to {rules.name_of(kind)}", "z.real or z.imag")
         if function is bool:
@@ -432,47 +446,6 @@ class CallReader(FunctionReader):
         del named
         self.printed(node, given)
         return Const(None)
-
-    def printed(self, node: ast.Call, given: list[Value]) -> None:
-        """Read ``print``: the values with a space between two."""
-        words: list[str] = []
-        numbers: list[ir.Expr] = []
-        for value in given:
-            if isinstance(value, Const) and number_of(node.lineno, value.value) is None:
-                words.append(str(value.value).replace("%", "%%"))
-                continue
-            made = self.numeric(node, value)
-            if isinstance(made, Cplx):
-                self.refuse(node, "print of a complex number", "its parts: z.real, z.imag")
-            is_float = made.type.kind == "float"
-            numbers.append(self.hold(converted(made.expr, F64 if is_float else I64)))
-            words.append("%f" if is_float else "%lld")
-        self.emit(ir.Print(node.lineno, " ".join(words) + "\n", numbers, [None] * len(numbers)))
-
-    # Methods.
-
-    def _method(self, node: ast.Call, called: Method, given: list[Value], named: Mapping[str, Value]) -> Value:
-        del named
-        owner, name = called.owner, called.name
-        if name == "conjugate":
-            if isinstance(owner, Cplx):
-                return Cplx(owner.re, ir.Unary(node.lineno, "-", owner.im, type=owner.type.part), owner.type)
-            return owner
-        if name == "item" and isinstance(owner, View) and owner.dims:
-            return self.load(node, self.part(node, owner, [Const(0)] * len(owner.dims)))  # type: ignore[arg-type]
-        if isinstance(owner, (View, Records)):
-            return self._array_method(node, owner, name, given)
-        return owner
-
-    def _array_method(self, node: ast.Call, owner: View | Records, name: str, given: list[Value]) -> Value:
-        if isinstance(owner, View) and name == "fill" and len(given) == 1:
-            self.store_value(node, owner, given[0])
-            return Const(None)
-        if isinstance(owner, View) and name == "transpose" and not given:
-            return owner.with_dims(tuple(reversed(owner.dims)), owner.origin)
-        if name in ("ravel", "flatten", "reshape") and isinstance(owner, View) and len(owner.dims) == 1 and not given:
-            return owner
-        self.refuse(node, f"the method '{name}' of an array", "an attribute or an index")
 
 
 def _is_type(function: Any) -> bool:

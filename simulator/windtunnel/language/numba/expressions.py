@@ -123,9 +123,25 @@ class ExpressionReader(ArrayReader):
         value = source.environment.get(name, UNKNOWN)
         if value is UNKNOWN or (name in source.assigned and self.frame.outer is None and not _free(self.frame, name)):
             if name in source.assigned:
-                self.refuse(node, f"'{name}' is not assigned yet", "an assignment before")
-            self.refuse(node, f"'{name}' is not known here", None)
+                return self._unassigned(node, name)
+            called = getattr(self.frame.tree, "name", "a lambda")
+            within = f" (resolving callee type: type(CUDADispatcher({called})))" if self.frame.depth else ""
+            self.refuse(node, f"NameError: name '{name}' is not defined{within}", None)
         return self.known_object(node, value)
+
+    def _unassigned(self, node: ast.Name, name: str) -> Value:
+        """Return a variable that no path here has assigned: as in Numba, reading it is an error only where it runs."""
+        key = self.undefined_key(name)
+        known = self.known.get(key)
+        if known is None:
+            if key in self.undefined:
+                self.refuse(node, f"'{name}' is not assigned yet", "an assignment before")
+            self.undefined.add(key)
+            self.changed = True
+            known = Num(literal(node.lineno, 0))
+        slot = self.slot(name, known)
+        self.frame.env[name] = slot
+        return self.at(node.lineno, slot)
 
     def known_object(self, node: ast.AST, value: Any) -> Value:
         """Return an object from outside the kernel."""
@@ -148,7 +164,7 @@ class ExpressionReader(ArrayReader):
                 plain = number_of(line, value)
                 if (
                     plain is not None
-                    and name in ("real", "imag", "conjugate", "dtype")
+                    and name in ("real", "imag", "conjugate", "dtype", "bit_count")
                     and not hasattr(value, "_fields")
                 ):
                     return self.attribute(node, plain, name)
@@ -168,7 +184,7 @@ class ExpressionReader(ArrayReader):
                     return Num(expr) if name == "real" else Num(literal(line, 0, owner.type))
                 if name == "value":
                     return owner
-                if name in ("conjugate", "item"):
+                if name in _methods_of(owner.type):
                     return Method(owner, name)
             case View() if not owner.dims:
                 return self.attribute(node, self.load(node, owner), name)
@@ -523,6 +539,10 @@ class ExpressionReader(ArrayReader):
                 return self.tuple_item(node, value, Const(at) if isinstance(at, int) else at)
             case _:
                 self.refuse(node, f"an item of {value.description}", None)
+
+
+def _methods_of(kind: rules.Number) -> tuple[str, ...]:
+    return ("conjugate", "item", "bit_count") if rules.is_integer(kind) else ("conjugate", "item")
 
 
 def _free(frame: Frame, name: str) -> bool:

@@ -42,8 +42,18 @@ _COMPLEX_FUNCTIONS = (
 )  # fmt: skip
 
 
+_NUMPY_REDUCTIONS = (
+    "sum", "prod", "min", "max", "mean", "var", "std", "any", "all", "count_nonzero", "nansum", "nanprod", "nanmin",
+    "nanmax", "nanmean", "nanvar", "nanstd",
+)  # fmt: skip
+
+
 class FunctionReader(IntrinsicReader):
     """Reads calls of mathematical functions."""
+
+    def reduced(self, node: ast.Call, name: str, owner: View, given: list[Value]) -> Value:
+        """Return one number of an array."""
+        raise NotImplementedError
 
     # Long: one decision over where a function comes from and what its arguments are.
     def mathematical(self, node: ast.Call, function: Any, name: str, given: list[Value]) -> Value | None:
@@ -53,6 +63,9 @@ class FunctionReader(IntrinsicReader):
             return self._complex_function(node, name, [self.numeric(node, value) for value in given])
         if not from_numpy and getattr(math, name, None) is not function:
             return None
+        reduction = {"amax": "max", "amin": "min"}.get(name, name)
+        if from_numpy and reduction in _NUMPY_REDUCTIONS and len(given) == 1 and isinstance(given[0], View):
+            return self.reduced(node, reduction, given[0], [])
         on_arrays = any(isinstance(value, View) and value.dims for value in given)
         if from_numpy and name in _NUMPY_OPERATORS and len(given) == 2 and not on_arrays:
             ordered = _NUMPY_OPERATORS[name] in ("<", "<=", ">", ">=")
@@ -211,28 +224,31 @@ class FunctionReader(IntrinsicReader):
         return self.held(Cplx(parts[0], parts[1], kind))
 
     def _rect(self, node: ast.Call, given: list[Num | Cplx]) -> Value:
-        """Return the complex number of a length and an angle."""
+        """Return the complex number of a length and an angle, as Numba's ``cmath.rect`` does."""
         line = node.lineno
-        parts = [converted(self.num(node, value).expr, F64) for value in given]
-        radius, angle = (self.hold(part) for part in parts)
-        # A length of 0 has no direction, whatever the angle is.
-        nowhere = ir.Binary(line, "==", copy(radius), literal(line, 0.0, F64), type=BOOL)
-        endless = ir.Unary(line, "not", ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL), type=BOOL)
-        unclear = self.hold(ir.Logic(line, "and", nowhere, endless, type=BOOL))
-        radius, angle = (
-            self.hold(ir.Select(line, copy(unclear), literal(line, 0.0, F64), part, type=F64))
-            for part in (radius, angle)
-        )
+        single = all(value.type == F32 for value in given)
+        part, kind = (F32, rules.C64) if single else (F64, rules.C128)
+        radius, angle = (self.hold(converted(self.num(node, value).expr, part)) for value in given)
+        zero = literal(line, 0.0, part)
+        endless = self.hold(ir.Call(line, "math.isinf", [copy(radius)], type=BOOL))
+        no_length = ir.Binary(line, "==", copy(radius), zero, type=BOOL)
+        finite = ir.Call(line, "math.isfinite", [copy(angle)], type=BOOL)
+        unclear = self.hold(ir.Unary(line, "not", finite, type=BOOL))
+        nowhere = self.hold(ir.Logic(line, "and", no_length, copy(unclear), type=BOOL))
+        far = self.hold(ir.Logic(line, "and", copy(endless), copy(unclear), type=BOOL))
         both: list[ir.Expr] = []
-        for f in ("cos", "sin"):
-            side = ir.Call(line, f"math.{f}", [copy(angle)], type=F64)
-            both.append(ir.Binary(line, "*", copy(radius), side, type=F64))
-        # Along the real axis the imaginary part is 0, also of an endless length.
-        on_axis = ir.Binary(line, "==", copy(angle), literal(line, 0.0, F64), type=BOOL)
-        real = ir.Logic(line, "and", on_axis, ir.Call(line, "math.isinf", [copy(radius)], type=BOOL), type=BOOL)
-        zero = ir.Call(line, "math.copysign", [literal(line, 0.0, F64), copy(radius)], type=F64)
-        both[1] = ir.Select(line, real, zero, both[1], type=F64)
-        return self.held(Cplx(both[0], both[1], rules.C128))
+        for f, special in (("cos", radius), ("sin", angle)):
+            side = self.hold(ir.Call(line, f"math.{f}", [copy(angle)], type=part))
+            # 0 times an endless length stays 0, with the sign of the quotient.
+            no_part = ir.Binary(line, "==", copy(side), copy(zero), type=BOOL)
+            on_axis = ir.Logic(line, "and", no_part, copy(endless), type=BOOL)
+            scaled = ir.Binary(line, "*", copy(side), copy(radius), type=part)
+            shrunk = ir.Binary(line, "/", copy(side), copy(radius), type=part)
+            usual = ir.Select(line, on_axis, shrunk, scaled, type=part)
+            usual = ir.Select(line, copy(far), copy(special), usual, type=part)
+            none = ir.Unary(line, "abs", copy(radius), type=part) if f == "cos" else copy(zero)
+            both.append(ir.Select(line, copy(nowhere), none, usual, type=part))
+        return self.held(Cplx(both[0], both[1], kind))
 
     def _complex_function(self, node: ast.Call, name: str, given: list[Num | Cplx]) -> Value:
         line = node.lineno

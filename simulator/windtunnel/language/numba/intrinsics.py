@@ -15,6 +15,7 @@ from windtunnel.language.numba import arithmetic, rules
 from windtunnel.language.numba.arithmetic import converted, truth
 from windtunnel.language.numba.expressions import ExpressionReader
 from windtunnel.language.numba.names import HALF, VectorType
+from windtunnel.language.numba.reader import NeedsFlat
 from windtunnel.language.numba.values import Const, Cplx, Num, Records, Tup, Value, View, literal
 from windtunnel.language.types import BOOL, F16, I32, I64, SCALARS, U32, Array, Scalar
 
@@ -56,13 +57,12 @@ class IntrinsicReader(ExpressionReader):
             self.refuse(node, f"{ast.unparse(node)} (RequireLiteralValue)", "the literal 1, 2 or 3")
         line, made = node.lineno, []
         for axis in range(count):
-            size = ir.Index(line, "block_size", axis, type=I32)
-            if whole:
-                e = ir.Binary(line, "*", ir.Index(line, "grid_size", axis, type=I32), size, type=I32)
-            else:
-                first = ir.Binary(line, "*", ir.Index(line, "block", axis, type=I32), size, type=I32)
-                e = ir.Binary(line, "+", first, ir.Index(line, "thread", axis, type=I32), type=I32)
-            made.append(Num(ir.Convert(line, I64, e, type=I64)))
+
+            def index(what: str, axis: int = axis) -> ir.Expr:
+                return converted(ir.Index(line, what, axis, type=I32), I64)
+
+            e = ir.Binary(line, "*", index("grid_size" if whole else "block"), index("block_size"), type=I64)
+            made.append(Num(e if whole else ir.Binary(line, "+", e, index("thread"), type=I64)))
         return made[0] if count == 1 else Tup(tuple(made))
 
     def _call_lane(self, node: ast.Call, _: str, given: list[Value]) -> Value:
@@ -102,21 +102,19 @@ class IntrinsicReader(ExpressionReader):
 
     def _dynamic(self, node: ast.Call, kind: Any) -> Value:
         """Return the shared array whose size the launch sets. All such arrays of a kernel are the same memory."""
-        for declared in self.declared.values():
-            if declared.shape[:1] == (0,):
-                view = self.declare(node, "shared", (0,), kind)
-                assert isinstance(view, View)  # noqa: S101  dynamic arrays are arrays of numbers
-                del self.declared[view.base]
-                if declared.element != self.arrays[view.base].element:
-                    self.refuse(
-                        node,
-                        f"shared arrays of {declared.element} and of {self.arrays[view.base].element} "
-                        "whose size the launch sets, which are the same memory",
-                        "one type, or arrays of constant sizes",
-                    )
-                size = ir.Size(node.lineno, declared.name, 0, type=I32)
-                return View(declared.name, view.element, (view.dims[0].__class__(0, size),), (None,), space="shared")
-        return self.declare(node, "shared", (0,), kind)
+        declared = next((one for one in self.declared.values() if one.shape[:1] == (0,)), None)
+        if declared is None:
+            return self.declare(node, "shared", (0,), kind)
+        element = self.element_type(node, kind)
+        if isinstance(element, rules.Complex) or len(declared.shape) > 1:
+            self.refuse(
+                node,
+                f"two shared arrays whose size the launch sets, one of them of {kind}",
+                "arrays of real numbers, or of constant sizes",
+            )
+        if element.bits < declared.element.bits or (declared.element == BOOL and element != BOOL):
+            raise NeedsFlat(declared.name, min(element.bits, declared.element.bits) // 8)
+        return View(declared.name, element, (self.dynamic_dim(node, declared, element),), (None,), space="shared")
 
     def _shape(self, node: ast.Call, value: Value, *, dynamic: bool) -> tuple[int, ...]:
         items = value.items if isinstance(value, Tup) else (value,)
@@ -222,6 +220,8 @@ class IntrinsicReader(ExpressionReader):
         if not owner.writable:
             self.refuse(node, "an atomic operation on a constant array", "another array")
         element = self.arrays[owner.base].element
+        if isinstance(owner.element, Scalar) and owner.element != element:
+            self.refuse(node, "an atomic operation on an array that is seen as another type", "the array's own type")
         name = {"nanmax": "max", "nanmin": "min"}.get(op, op)
         if op in ("max", "min") and element.kind == "float":
             name = f"{op}_number"
@@ -357,6 +357,25 @@ class IntrinsicReader(ExpressionReader):
         if op == "fma":
             return self._call_fma(node, "", list(numbers))
         return Num(converted(arithmetic.function(node.lineno, op, numbers).expr, F16))
+
+    def _call_hinted_load(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        self._wanted(node, name, given, 2)
+        return self._at_hint(node, name, given)
+
+    def _call_hinted_store(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        self._wanted(node, name, given, 3)
+        self.store_value(node, self._at_hint(node, name, given), given[2])
+        return Const(None)
+
+    def _at_hint(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        owner, index = given[:2]
+        if not isinstance(owner, View) or not owner.dims:
+            self.refuse(node, f"{name} operates on arrays or pointers. Got type {owner.description}", "an array")
+        places = list(index.items) if isinstance(index, Tup) else [index]
+        if len(places) != len(owner.dims):
+            what = "a scalar" if not isinstance(index, Tup) else str(len(places))
+            self.refuse(node, f"Expected {len(owner.dims)} indices, got {what}", "an index for each dimension")
+        return self.part(node, owner, list(places))
 
     # Long: one case for each family of functions, each a line or two.
     def _call_libdevice(self, node: ast.Call, op: str, given: list[Value]) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from windtunnel.language.names import AXES, Group, Name
@@ -42,6 +42,31 @@ HALF: Mapping[str, Any] = {
 }  # fmt: skip
 """The functions of ``cuda.fp16``, and what each computes."""
 fp16 = Group("fp16", {name: Name(f"fp16.{name}", f"half.{name}") for name in HALF})
+_ROUNDINGS = ("rn", "rz", "rd", "ru")
+_WIDTHS = (8, 16, 32, 64)
+BRAIN: Sequence[str] = (
+    *(f"h{op}{end}" for op in ("add", "sub", "mul") for end in ("", "_rn", "_sat")), "hdiv", "hneg", "habs",
+    "hfma", "hfma_sat", "hfma_relu",
+    *(f"h{op}{end}" for op in ("eq", "ne", "ge", "gt", "le", "lt") for end in ("", "u")),
+    "hmax", "hmin", "hmax_nan", "hmin_nan", "hisinf", "hisnan",
+    *(f"h{name}" for name in (
+        "trunc", "ceil", "floor", "rint", "sqrt", "rsqrt", "rcp", "log", "log2", "log10", "cos", "sin", "tanh",
+        "tanh_approx", "exp", "exp2", "exp10",
+    )),
+    "bfloat16_to_float32", "float32_to_bfloat16", "float64_to_bfloat16",
+    *(f"float32_to_bfloat16_{how}" for how in _ROUNDINGS),
+    *(f"{sign}int{bits}_to_bfloat16_{how}" for sign in ("", "u") for bits in _WIDTHS[1:] for how in _ROUNDINGS),
+    *(f"bfloat16_to_{sign}int{bits}_{how}" for sign in ("", "u") for bits in _WIDTHS for how in _ROUNDINGS),
+    *(f"{a}_as_{b}" for one in ("int16", "uint16") for a, b in ((one, "bfloat16"), ("bfloat16", one))),
+)  # fmt: skip
+"""The functions of ``cuda.bf16``."""
+bf16 = Group("bf16", {name: Name(f"bf16.{name}", f"brain.{name}") for name in BRAIN})
+HINTED_LOADS, HINTED_STORES = ("ldca", "ldcg", "ldcs", "ldlu", "ldcv"), ("stcg", "stcs", "stwb", "stwt")
+"""Loads and stores with a hint for the caches, which the emulation of memory does not have."""
+HINTED: Mapping[str, Name] = {
+    **{name: Name(name, f"hinted_load.{name}") for name in HINTED_LOADS},
+    **{name: Name(name, f"hinted_store.{name}") for name in HINTED_STORES},
+}
 VECTOR_STEMS: Mapping[str, str] = {
     "int8": "char", "uint8": "uchar", "int16": "short", "uint16": "ushort", "int32": "int", "uint32": "uint",
     "int64": "longlong", "uint64": "ulonglong", "float32": "float", "float64": "double",

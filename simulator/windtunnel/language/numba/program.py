@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from windtunnel.language import ir
 from windtunnel.language.numba import rules
 from windtunnel.language.numba.declarations import strided_names
 from windtunnel.language.numba.lambdas import function_source
-from windtunnel.language.numba.reader import Frame
-from windtunnel.language.numba.statements import StatementReader
+from windtunnel.language.numba.reader import Frame, NeedsFlat
+from windtunnel.language.numba.recursion import RecursiveReader
 from windtunnel.language.numba.values import Cplx, Num, Tup, Value, literal
 from windtunnel.language.source import Source
 from windtunnel.language.types import BOOL, I32, Array, Scalar
@@ -41,6 +41,8 @@ class ArrayArgument:
     ndim: int
     layout: str
     writable: bool = True
+    unit: int = 0
+    """The bytes of the elements that the kernel sees, if they are smaller than those of the array."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,17 @@ class NumbaProgram:
     Attributes:
         program: The typed tree. Its parameters are the numbers and arrays that the arguments consist of, in order, then
             the captured arrays, then the record of an error if ``errors`` are possible.
-        captured: The arrays from outside that the kernel reads.
+        captured: The arrays from outside that the kernel uses, of the host and of the device.
         errors: What the kernel may raise: (exception, arguments, function, line), by number from 1.
         cooperative: Whether it uses the group of the whole grid.
+        arguments: The types of the arguments, with the layouts in which the kernel takes them.
     """
 
     program: ir.Program
-    captured: Sequence[np.ndarray] = ()
+    captured: Sequence[Any] = ()
     errors: Sequence[tuple[type[BaseException], tuple[Any, ...], str, int]] = ()
     cooperative: bool = False
+    arguments: Sequence[Argument] = ()
 
 
 @dataclass
@@ -86,6 +90,9 @@ class _Memory:
     known: dict[tuple[Any, ...], Value] = field(default_factory=dict)
     negative: set[tuple[Any, ...]] = field(default_factory=set)
     raised: dict[Any, Any] = field(default_factory=dict)
+    undefined: set[tuple[Any, ...]] = field(default_factory=set)
+    flat: dict[str, int] = field(default_factory=dict)
+    """Arrays that are kept as one dimension with strides, and the bytes of what they consist of; 0 for elements."""
 
 
 def read_kernel(
@@ -102,7 +109,11 @@ def read_kernel(
     for _ in range(_ROUNDS):
         reader = _KernelReader(source, memory, overloads, debug=debug)
         reader.fastmath = fastmath
-        program = reader.program(arguments)
+        try:
+            program = reader.program(arguments)
+        except NeedsFlat as needed:
+            memory.flat[needed.name] = needed.unit or memory.flat.get(needed.name, 0)
+            continue
         if not reader.changed:
             return program
     raise source.error(source.tree, "the types of the kernel's variables do not settle", expected="one type a variable")
@@ -120,7 +131,7 @@ def result_of(function: Callable[..., Any], arguments: Sequence[Argument]) -> Va
     return None
 
 
-class _KernelReader(StatementReader):
+class _KernelReader(RecursiveReader):
     def __init__(
         self,
         source: Source,
@@ -130,9 +141,11 @@ class _KernelReader(StatementReader):
         debug: bool,
     ) -> None:
         super().__init__(source, memory.known)
-        self.negative, self._raised = memory.negative, memory.raised
+        self.negative, self._raised, self.flattened = memory.negative, memory.raised, memory.flat
+        self.undefined = memory.undefined
         self.debug, self._overloads = debug, overloads
         self.parameters: list[str] = []
+        self._taken: list[Argument] = []
         self.error_array: str | None = None
 
     @property
@@ -165,7 +178,13 @@ class _KernelReader(StatementReader):
             for name, default in zip(missing, stated.defaults[-len(missing) :], strict=True):
                 self.frame.env[name] = self.expression(default)
         self.names |= set(names)
-        for name, argument in zip(names, arguments, strict=False):
+        self._taken = [
+            replace(argument, layout="A", unit=self.flattened[name])
+            if isinstance(argument, ArrayArgument) and name in self.flattened
+            else argument
+            for name, argument in zip(names, arguments, strict=False)
+        ] + list(arguments[len(names) :])
+        for name, argument in zip(names, self._taken, strict=False):
             self.frame.env[name] = self._bind(name, argument)
         if stated.vararg is not None:
             more = [self._bind(f"{stated.vararg.arg}_{at}", a) for at, a in enumerate(arguments[len(names) :])]
@@ -193,8 +212,8 @@ class _KernelReader(StatementReader):
             case TupleArgument(items=items, names=names):
                 bound = [self._bind(f"{name}__{at}", item) for at, item in enumerate(items)]
                 return Tup(tuple(bound), names)
-            case ArrayArgument(dtype=dtype, ndim=ndim, layout=layout, writable=writable):
-                value = self.parameter(name, dtype, ndim, layout, writable=writable)
+            case ArrayArgument(dtype=dtype, ndim=ndim, layout=layout, writable=writable, unit=unit):
+                value = self.parameter(name, dtype, ndim, layout, writable=writable, unit_bytes=unit)
                 self.parameters += array_parameters(name, dtype, ndim, layout)
                 return value
 
@@ -205,9 +224,13 @@ class _KernelReader(StatementReader):
 
     def _finished(self, body: list[ir.Stmt]) -> NumbaProgram:
         tree, source = self.source.tree, self.source
-        captured: list[np.ndarray] = []
+        captured: list[Any] = []
         for name, array in self.captured.items():
-            self.parameters += array_parameters(name, array.dtype, array.ndim, "C")
+            if isinstance(array, np.ndarray):
+                self.parameters += array_parameters(name, array.dtype, array.ndim, "C")
+            else:
+                interface = array.__cuda_array_interface__
+                self.parameters += array_parameters(name, np.dtype(interface["typestr"]), len(interface["shape"]), "C")
             captured.append(array)
         if self.error_array is not None:
             self.parameters.append(self.error_array)
@@ -229,7 +252,7 @@ class _KernelReader(StatementReader):
             declared=self.declared,
             helpers=tuple(self.helpers.values()),
         )
-        return NumbaProgram(program, captured, tuple(self.errors), self.cooperative)
+        return NumbaProgram(program, captured, tuple(self.errors), self.cooperative, tuple(self._taken))
 
     def record_error(self, node: ast.AST, kind: type[BaseException], arguments: tuple[object, ...]) -> None:
         """Emit the record of an error that the kernel raises: of the first thread that gets there."""

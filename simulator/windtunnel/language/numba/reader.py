@@ -11,7 +11,7 @@ import ast
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,9 +21,17 @@ from windtunnel.language.numba import rules
 from windtunnel.language.numba.arithmetic import converted, number
 from windtunnel.language.numba.values import Const, Cplx, Dim, Num, Records, Tup, Unusable, Value, View, literal
 from windtunnel.language.source import Source
-from windtunnel.language.types import BOOL, F64, I64, U64, Array, Scalar, scalar_of
+from windtunnel.language.types import BOOL, F64, I64, U8, U16, U32, U64, Array, Scalar, scalar_of
 
 Environment = dict[str, Value]
+
+
+class NeedsFlat(Exception):
+    """An array must be seen as one of one dimension with strides, of elements of ``unit`` bytes if that is not 0."""
+
+    def __init__(self, name: str, unit: int = 0) -> None:
+        super().__init__(name)
+        self.name, self.unit = name, unit
 
 
 @dataclass
@@ -56,6 +64,8 @@ class Frame:
     returns: list[Value] = field(default_factory=list)
     result: Value | None = None
     """The variables of the result, if there are several returns."""
+    recursion: Any = None
+    """What is known of a function that calls itself (`recursion.Recursion`)."""
     single: bool = False
     """Whether the only return is the last statement."""
 
@@ -73,7 +83,7 @@ class Reader:
         self.variables: dict[str, Scalar] = {}
         self.arrays: dict[str, Array] = {}
         self.declared: dict[str, ir.Declare] = {}
-        self.captured: dict[str, np.ndarray] = {}
+        self.captured: dict[str, Any] = {}
         """Arrays from outside the kernel, which become further parameters."""
         self.helpers: dict[Any, ir.Helper] = {}
         self.errors: list[tuple[Any, ...]] = []
@@ -89,6 +99,10 @@ class Reader:
         self.negative: set[tuple[Any, ...]] = set()
         """The keys of those that are not, as of the last time the kernel was read."""
         self.frame = Frame(source, source.tree, {}, ())
+        self.undefined: set[tuple[Any, ...]] = set()
+        """Variables that are read before any path assigns them, as of the last time the kernel was read."""
+        self.flattened: dict[str, int] = {}
+        """Arrays that are kept as one dimension with strides, and the bytes of what they consist of; 0 for elements."""
         self.dead = False
         """Whether the statement that is being read cannot be reached."""
 
@@ -213,6 +227,8 @@ class Reader:
     def load(self, node: ast.AST, value: View) -> Num | Cplx:
         """Return the element that a view without dimensions is."""
         line: int = node.lineno  # type: ignore[attr-defined]
+        if value.text:
+            self.refuse(node, "text as a value", "an assignment of a constant to an element")
         indices = [literal(line, 0) if start is None else copy(start) for start in value.origin]
         if isinstance(value.element, rules.Complex):
             parts = [
@@ -220,8 +236,43 @@ class Reader:
                 for part in (0, 1)
             ]
             return Cplx(self.hold(parts[0]), self.hold(parts[1]), value.element)
-        loaded: ir.Expr = ir.Load(line, value.base, indices, type=self.arrays[value.base].element)
-        return Num(converted(loaded, value.element) if loaded.type != value.element else loaded, value.unit)
+        storage = self.arrays[value.base].element
+        if storage == value.element:
+            return Num(ir.Load(line, value.base, indices, type=storage), value.unit)
+        return Num(self._joined(line, value.base, indices, storage, value.element), value.unit)
+
+    def _joined(self, line: int, base: str, indices: list[ir.Expr], storage: Scalar, element: Scalar) -> ir.Expr:
+        """Return an element of another type than the memory has: its bits, from one or several elements there."""
+        if element.bits == storage.bits:
+            return as_type(ir.Load(line, base, indices, type=storage), element)
+        held = [self.hold(index, "index") for index in indices]
+        whole: ir.Expr | None = None
+        for at in range(element.bits // storage.bits):
+            loaded = as_type(ir.Load(line, base, moved(held, at), type=storage), UNSIGNED[storage.bits])
+            part = self.hold_always(converted(loaded, UNSIGNED[element.bits]), "part")
+            if whole is None:
+                whole = part
+                continue
+            shift = literal(line, at * storage.bits, UNSIGNED[element.bits])
+            shifted = ir.Binary(line, "<<", part, shift, type=UNSIGNED[element.bits])
+            whole = ir.Binary(line, "|", whole, shifted, type=UNSIGNED[element.bits])
+        assert whole is not None  # noqa: S101  an element has at least one part
+        return as_type(whole, element)
+
+    def split(self, line: int, base: str, indices: list[ir.Expr], stored: ir.Expr, element: Scalar) -> None:
+        """Store an element of another type than the memory has."""
+        storage = self.arrays[base].element
+        if element.bits == storage.bits:
+            self.emit(ir.Store(line, base, indices, as_type(stored, storage)))
+            return
+        held = [self.hold(index, "index") for index in indices]
+        wide = UNSIGNED[element.bits]
+        whole = self.hold(as_type(stored, wide), "whole")
+        for at in range(element.bits // storage.bits):
+            part: ir.Expr = copy(whole)
+            if at:
+                part = ir.Binary(line, ">>", part, literal(line, at * storage.bits, wide), type=wide)
+            self.emit(ir.Store(line, base, moved(held, at), as_type(converted(part, UNSIGNED[storage.bits]), storage)))
 
     # Values on several paths.
 
@@ -242,7 +293,7 @@ class Reader:
         if isinstance(a, Tup) and isinstance(b, Tup) and len(a.items) == len(b.items):
             return Tup(tuple(self.unify(x, y) for x, y in zip(a.items, b.items, strict=True)), a.names)
         if isinstance(a, View) and isinstance(b, View) and _same_form(a, b):
-            return a
+            return a if a.contiguous == b.contiguous else replace(a, contiguous=False)
         return Unusable(f"a variable that is {a.description} on one path and {b.description} on another")
 
     def same_type(self, a: Value, b: Value) -> bool:
@@ -291,7 +342,7 @@ class Reader:
                 for dim in dims:
                     assert isinstance(dim.size, ir.Variable)  # noqa: S101  it is a new variable
                     self.nonnegative.add(dim.size.name)
-                return like.with_dims(dims, origin)
+                return replace(like, dims=dims, origin=origin)
             case _:
                 return like
 
@@ -333,6 +384,10 @@ class Reader:
         if key is not None and key not in self.negative and not self.is_nonnegative(e):
             self.negative.add(key)
             self.changed = True
+
+    def undefined_key(self, name: str) -> tuple[Any, ...]:
+        """Return the key of the type of a variable that is read before any path assigns it."""
+        return (*self.frame.path, "undefined", name)
 
     def hope(self, key: tuple[Any, ...], slot: Value) -> None:
         """Take an integer at the head of a loop to be at least 0 until an assignment shows otherwise."""
@@ -398,6 +453,27 @@ class Reader:
                 self.nonnegative.add(slot.expr.name)
             joined[name] = slot
         return joined
+
+
+UNSIGNED: Mapping[int, Scalar] = {8: U8, 16: U16, 32: U32, 64: U64}
+
+
+def as_type(e: ir.Expr, kind: Scalar) -> ir.Expr:
+    """Return the bits of a value as another type of the same size."""
+    if e.type == kind:
+        return e
+    if BOOL in (e.type, kind):
+        return converted(e, kind)
+    return ir.Call(e.line, f"bits.as_{kind.name}", [e], type=kind)
+
+
+def moved(indices: Sequence[ir.Expr], by: int) -> list[ir.Expr]:
+    """Return copies of indices with the last one moved."""
+    copies = [copy(index) for index in indices]
+    if by:
+        last = copies[-1]
+        copies[-1] = ir.Binary(last.line, "+", converted(last, I64), literal(last.line, by), type=I64)
+    return copies
 
 
 def number_of(line: int, value: Any) -> Num | Cplx | None:

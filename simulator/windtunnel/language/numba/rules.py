@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from windtunnel.language.types import BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Scalar
+from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Scalar
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ C64, C128 = Complex("complex64", F32), Complex("complex128", F64)
 Number = Scalar | Complex
 NUMBA_NAMES: Mapping[str, Number] = {
     "bool": BOOL, "boolean": BOOL, "int8": I8, "int16": I16, "int32": I32, "int64": I64, "uint8": U8, "uint16": U16,
-    "uint32": U32, "uint64": U64, "float16": F16, "float32": F32, "float64": F64, "complex64": C64, "complex128": C128,
+    "uint32": U32, "uint64": U64, "float16": F16,
+    "bfloat16": BF16, "float32": F32, "float64": F64, "complex64": C64, "complex128": C128,
 }  # fmt: skip
 """Numba's names of its types of numbers."""
 
@@ -69,7 +70,11 @@ def joined(a: Number, b: Number, *, unifies: bool = False) -> Number:
         number, real = (a, b) if is_integer(a) else (b, a)
         if real == F64 or number.bits > _SMALL or (number == U16 and not unifies):
             return F64
+        if real == BF16:  # numba-cuda has no rule: the narrowest type that holds both
+            return F32
         return F32 if real == F32 or number.bits > 8 else F16
+    if {a, b} == {F16, BF16}:
+        return F32
     return max((a, b), key=lambda t: t.bits)
 
 

@@ -125,6 +125,8 @@ class StatementReader(CallReader):
                 if isinstance(value, Unusable):
                     self.refuse(node, value.problem, "one type on every path")
                 self.frame.env[name] = self.stored(value, name)
+                if self.undefined and self.undefined_key(name) in self.undefined:
+                    self._learn(self.undefined_key(name), value)
             case ast.Subscript(value=owner, slice=index):
                 self.store_item(target, self.expression(owner), index, value)
             case ast.Attribute(value=owner, attr=name):
@@ -206,6 +208,9 @@ class StatementReader(CallReader):
                     continue
                 loop.heads[name] = self.frame.env[name] = self.slot(name, known)
                 continue
+            if isinstance(known, Unusable):
+                self.frame.env[name] = known
+                continue
             like = before if known is None else self.unify(before, known)
             if isinstance(like, (Closure, Records, Unusable)) or (isinstance(like, Const) and self._static(like)):
                 continue
@@ -232,7 +237,10 @@ class StatementReader(CallReader):
                 continue
             both = self.unify(head, value)
             if isinstance(both, Unusable):
-                self.refuse(ast.Pass(lineno=line, col_offset=0), both.problem, "one type on every path")
+                # The next reading begins the loop with a variable that cannot be read.
+                self.known[*loop.key, name] = both
+                self.changed = True
+                continue
             if not self.same_type(both, head):
                 self._learn((*loop.key, name), both)
             moved.append((head, value))
@@ -429,13 +437,17 @@ class StatementReader(CallReader):
         """Read a function that is called, and return its result."""
         line: int = node.lineno  # type: ignore[attr-defined]
         if frame.depth > _MAX_DEPTH:
-            self.refuse(node, f"functions within functions, {_MAX_DEPTH} deep: recursion is not supported", "a loop")
+            self.refuse(
+                node,
+                f"functions within functions, {_MAX_DEPTH} deep: only functions that call themselves may recurse",
+                "a loop",
+            )
         if isinstance(frame.tree, ast.Lambda):
             outer, self.frame = self.frame, frame
             value = self.expression(frame.tree.body)
             self.frame = outer
             return value
-        body = frame.tree.body
+        body = _as_expression(frame.tree.body)
         returns = [inner for statement in body for inner in ast.walk(statement) if isinstance(inner, ast.Return)]
         frame.single = len(returns) == 0 or (len(returns) == 1 and body[-1] is returns[0])
         outer, self.frame = self.frame, frame
@@ -500,6 +512,21 @@ class StatementReader(CallReader):
         if self.frame.depth == 0 or not self.frame.single:
             self.emit(ir.Return(line))
             self.dead = True
+
+
+def _as_expression(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return ``if a: return x`` and ``return y`` at the end of a function as ``return x if a else y``."""
+    at = next((number for number, node in enumerate(body) if isinstance(node, ast.If)), len(body))
+    match body[at:]:
+        case [ast.If(body=[ast.Return(value=ast.expr() as yes)], orelse=orelse) as chosen, *after] if not (
+            after and orelse
+        ):
+            rest = _as_expression(orelse or after)
+            match rest:
+                case [ast.Return(value=ast.expr() as no)]:
+                    both = ast.copy_location(ast.IfExp(chosen.test, yes, no), chosen)
+                    return [*body[:at], ast.copy_location(ast.Return(both), chosen)]
+    return body
 
 
 def _range_type(kinds: Sequence[Scalar]) -> Scalar:

@@ -120,7 +120,10 @@ class View(Value):
     space: str = "global"
     unit: str = ""
     writable: bool = True
-    reinterpreted: int = 0
+    text: int = 0
+    """The characters of an element that is text; ``base`` then has a last dimension of that length more."""
+    contiguous: bool = False
+    """Whether its elements are known to lie one after another, the last dimension's first."""
 
     @property
     def description(self) -> str:
@@ -136,7 +139,7 @@ class View(Value):
 
     def with_dims(self, dims: tuple[Dim, ...], origin: tuple[ir.Expr | None, ...]) -> View:
         """Return a part of it."""
-        return replace(self, dims=dims, origin=origin)
+        return replace(self, dims=dims, origin=origin, contiguous=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +149,8 @@ class Records(Value):
     fields: Mapping[str, Value]
     """A `View`, or `Records` for a field that is a record."""
     dims: tuple[Dim, ...] = field(default=())
+    misaligned: Mapping[str, str] = field(default_factory=dict)
+    """The types of the fields that do not lie at a multiple of their size."""
 
     @property
     def description(self) -> str:

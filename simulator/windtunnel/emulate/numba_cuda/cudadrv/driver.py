@@ -108,3 +108,8 @@ def device_memset(dst: Any, val: int, size: int, stream: Any = 0) -> None:
     memory = getattr(dst, "gpu_data", dst)
     memory.allocation.bytes()[memory.offset : memory.offset + size] = val
     memory.allocation.mark_written()
+
+
+def _have_nvjitlink() -> bool:
+    """Return False: there is no linker."""
+    return False
