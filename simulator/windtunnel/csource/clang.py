@@ -23,6 +23,12 @@ BINARY = (
     "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",",
 )  # fmt: skip
 """Operators by Clang's number (``CXBinaryOperatorKind``)."""
+_OF_HOST = (
+    "FUNCTION_DECL", "FUNCTION_TEMPLATE", "VAR_DECL", "CLASS_DECL", "STRUCT_DECL", "CLASS_TEMPLATE", "CXX_METHOD",
+    "CONSTRUCTOR", "DESTRUCTOR",
+)  # fmt: skip
+_NOTES = 8
+"""Errors in the host's declarations that are shown."""
 UNARY = ("", "x++", "x--", "++x", "--x", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
 """Operators by Clang's number (``CXUnaryOperatorKind``)."""
 
@@ -215,7 +221,7 @@ class Unit:
                 raise InputError(
                     f"{error.strerror}", where=Location(file), expected="a CUDA C or OpenCL C file"
                 ) from None
-        check_includes(file, text, include, PRELUDE)
+        missing = {str(PRELUDE / name): name for name in check_includes(file, text, include, PRELUDE)}
         cindex = library()
         self.instances: list[str] = [] if self.opencl else _instantiated(text)
         """The instances of templates that the file names explicitly (``scale<float>``), and one that is asked."""
@@ -223,39 +229,49 @@ class Unit:
             self.instances.append(instance)
         # A reference to an instance is what Clang shows its body for.
         named = [f"static auto *__wt_instance_{n} = &{name};" for n, name in enumerate(self.instances)]
-        unsaved = [(file, "\n".join([text, *named, ""]) if named else text)]
+        empty = "#pragma once\n" if self.opencl else "#pragma once\nnamespace std {}\n"
+        unsaved = [(file, "\n".join([text, *named, ""]) if named else text), *((path, empty) for path in missing)]
         self._unit = cindex.Index.create().parse(file, args=self._arguments(defines, include), unsaved_files=unsaved)
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {file: self.lines}
         self._types: dict[str, CType] = {}
         self._records: dict[int, ctype.Record] = {}
         self._declarations: dict[int, Node] = {}
+        self.wrong: dict[tuple[str, int], str] = {}
+        """Errors that only the host's declarations have, by file and line."""
         self.notes: list[str] = []
-        """What was left out: errors in functions of the host, which are not run."""
+        """What was left out: errors in functions of the host, which are not run, and headers that are not found."""
+        for included in self._unit.get_includes():
+            name = missing.pop(str(included.include.name), None)
+            if name is not None:
+                at = included.location
+                self.notes.append(f"{at.file}:{at.line}: the header '{name}' is not found, and is taken as empty")
         host: list[tuple[str, int, int]] | None = None
         for found in self._unit.diagnostics:
             if found.severity >= cindex.Diagnostic.Error:
                 where = found.location
                 if host is None:
-                    host = [] if self.opencl else list(self._host_functions())
-                place = (str(where.file), where.line)
-                if found.severity == cindex.Diagnostic.Error and any(
-                    place[0] == name and first <= place[1] <= last for name, first, last in host
-                ):
-                    self.notes.append(
-                        f"{place[0]}:{place[1]}: in a function of the host, which is not run: {found.spelling}"
-                    )
-                    continue
+                    host = [] if self.opencl else list(self._of_host())
                 name = str(where.file) if where.file is not None else file
+                if found.severity == cindex.Diagnostic.Error and any(
+                    name == other and first <= where.line <= last for other, first, last in host
+                ):
+                    self.wrong[name, where.line] = found.spelling
+                    continue
                 raise InputError(f"{found.spelling}", where=Location(name, where.line or None, where.column or None))
+        for (name, line), problem in [*self.wrong.items()][:_NOTES]:
+            self.notes.append(f"{name}:{line}: in a declaration of the host, which is not run: {problem}")
+        if len(self.wrong) > _NOTES:
+            self.notes.append(f"{len(self.wrong) - _NOTES} more errors in declarations of the host")
 
-    def _host_functions(self) -> Iterator[tuple[str, int, int]]:
-        """Yield file, first and last line of the functions that run on the host only."""
+    def _of_host(self) -> Iterator[tuple[str, int, int]]:
+        """Yield file, first and last line of functions, variables and classes that are the host's only.
+
+        A class may be used on the device too. One with an error in it is refused then.
+        """
         for node in self.declarations():
-            if (
-                node.kind == "FUNCTION_DECL"
-                and node.cursor.is_definition()
-                and not node.has("CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR")
+            if node.kind in _OF_HOST and not node.has(
+                "CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR", "CUDACONSTANT_ATTR", "CUDASHARED_ATTR"
             ):
                 extent = node.cursor.extent
                 yield node.place[0], extent.start.line, extent.end.line
@@ -368,12 +384,16 @@ class Unit:
         key = int(declaration.hash)
         if key in self._records:
             return self._records[key]
+        at = Node(self, declaration)
+        span = declaration.extent
+        for (file, line), problem in self.wrong.items():
+            if file == at.place[0] and span.start.line <= line <= span.end.line:
+                raise InputError(problem, where=Location(file, line))
         union = declaration.kind.name == "UNION_DECL" or "union " in kind.spelling.split("(")[0]
         made = ctype.Record(
             kind.spelling, max(kind.get_size(), 0), max(kind.get_align(), 1), union, "(lambda at" in kind.spelling
         )
         self._records[key] = made
-        at = Node(self, declaration)
         for child in declaration.get_children():
             if child.kind.name == "CXX_BASE_SPECIFIER":
                 base = self.type_of(child.type, at)

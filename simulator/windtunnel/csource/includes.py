@@ -1,6 +1,8 @@
 """What a C file may include: headers of its own folder, of the folders given, and our own that stand for the vendors'.
 
-The includes are followed before Clang reads anything, so that no other file is read.
+The includes are followed before Clang reads anything, so that no other file is read. A header of the system or of a
+library that is not found (``<omp.h>``) is taken as empty: what the kernel needs of it is then an error, and what only
+functions of the host need is not missed.
 """
 
 from __future__ import annotations
@@ -13,11 +15,20 @@ from windtunnel.core.errors import InputError, Location
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
+_OF_HOSTS = re.compile(
+    r"(?:cutil\w*|helper_\w+|shr\w+|sdk\w+|oclUtils|exception|param|book|multithreading|cuda\w*|cu[a-z]+(?:_\w+)?|thrust/\w+"
+    r"|GL/\w+|std\w+|math|string|assert|time|unistd)\.(?:h|hpp|cuh)$"
+)
+"""Headers in quotes that are the vendors' or the system's too."""
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 
-def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) -> None:
-    """Raise InputError if a file, or one that it includes, includes a file from elsewhere."""
+def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) -> list[str]:
+    """Return the headers that are not found and are taken as empty.
+
+    Raises InputError if a file, or one that it includes, includes a file from elsewhere.
+    """
+    missing: list[str] = []
     own = Path(file).resolve().parent
     allowed = [own, *(Path(folder).resolve() for folder in folders), prelude.resolve()]
     pending, seen = [(Path(file), text)], set[Path]()
@@ -38,7 +49,10 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
             if target is None:
                 if any((place / name).exists() for place in places):
                     raise InputError(f"'{name}' is not a file", where=where, expected="a header")
-                continue  # Clang reports it if it is really included
+                # Clang reports another one if it is really included.
+                if (named[2] or _OF_HOSTS.match(name)) and ".." not in Path(name).parts and not Path(name).is_absolute():
+                    missing.append(name)
+                continue
             resolved = target.resolve()
             if not any(resolved.is_relative_to(place) for place in allowed):
                 raise InputError(
@@ -50,6 +64,7 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
                 seen.add(resolved)
                 if not resolved.is_relative_to(prelude.resolve()):
                     pending.append((target, target.read_text(encoding="utf-8", errors="replace")))
+    return missing
 
 
 def without_comments(text: str) -> str:
