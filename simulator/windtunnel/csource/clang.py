@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,10 +23,10 @@ BINARY = (
     "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",",
 )  # fmt: skip
 """Operators by Clang's number (``CXBinaryOperatorKind``)."""
-_OF_HOST = (
-    "FUNCTION_DECL", "FUNCTION_TEMPLATE", "VAR_DECL", "CLASS_DECL", "STRUCT_DECL", "CLASS_TEMPLATE", "CXX_METHOD",
-    "CONSTRUCTOR", "DESTRUCTOR",
-)  # fmt: skip
+_OF_EITHER = ("FUNCTION_DECL", "FUNCTION_TEMPLATE", "VAR_DECL", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR")
+"""Declarations of the host or of the device, by their attributes."""
+_NAMES = ("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "ENUM_DECL")
+_DEVICE = ("CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR", "CUDACONSTANT_ATTR", "CUDASHARED_ATTR")
 _NOTES = 8
 """Errors in the host's declarations that are shown."""
 UNARY = ("", "x++", "x--", "++x", "--x", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
@@ -48,6 +48,12 @@ def library() -> Any:
         function.argtypes, function.restype = [cindex.Cursor], ctypes.c_int
     lib.clang_Cursor_getVarDeclInitializer.argtypes = [cindex.Cursor]
     lib.clang_Cursor_getVarDeclInitializer.restype = cindex.Cursor
+    lib.clang_getCursorPrintingPolicy.argtypes = [cindex.Cursor]
+    lib.clang_getCursorPrintingPolicy.restype = ctypes.c_void_p
+    lib.clang_PrintingPolicy_dispose.argtypes = [ctypes.c_void_p]
+    lib.clang_getCursorPrettyPrinted.argtypes = [cindex.Cursor, ctypes.c_void_p]
+    lib.clang_getCursorPrettyPrinted.restype = cindex._CXString
+    lib.clang_getCursorPrettyPrinted.errcheck = cindex._CXString.from_result
     lib.clang_Type_getValueType.argtypes, lib.clang_Type_getValueType.restype = [cindex.Type], cindex.Type
     lib.clang_Type_getValueType.errcheck = cindex.Type.from_result
     lib.clang_Cursor_Evaluate.argtypes, lib.clang_Cursor_Evaluate.restype = [cindex.Cursor], ctypes.c_void_p
@@ -174,7 +180,9 @@ class Node:
             if not (isinstance(have, ctype.Vector) and have != want):
                 return None
         names = [token.spelling for token in self.cursor.get_tokens()]
-        return names[-1] if names else None
+        if len(names) > 1 and names[-2] == "." and names[-1] not in self.unit.macros:
+            return names[-1]
+        return self.unit.selections.get(self.key)  # a macro stands for it
 
     @property
     def start(self) -> int:
@@ -246,35 +254,56 @@ class Unit:
             if name is not None:
                 at = included.location
                 self.notes.append(f"{at.file}:{at.line}: the header '{name}' is not found, and is taken as empty")
-        host: list[tuple[str, int, int]] | None = None
+        device: list[tuple[str, int, int]] | None = None
         for found in self._unit.diagnostics:
             if found.severity >= cindex.Diagnostic.Error:
                 where = found.location
-                if host is None:
-                    host = [] if self.opencl else list(self._of_host())
                 name = str(where.file) if where.file is not None else file
-                if found.severity == cindex.Diagnostic.Error and any(
-                    name == other and first <= where.line <= last for other, first, last in host
-                ):
-                    self.wrong[name, where.line] = found.spelling
-                    continue
+                if not self.opencl and found.severity == cindex.Diagnostic.Error:
+                    if device is None:
+                        device = list(self._of_device())
+                    if not any(name == other and a <= where.line <= b for other, a, b in device) and (
+                        self._is_of_host(name, where.line)
+                    ):
+                        self.wrong[name, where.line] = found.spelling
+                        continue
                 raise InputError(f"{found.spelling}", where=Location(name, where.line or None, where.column or None))
         for (name, line), problem in [*self.wrong.items()][:_NOTES]:
             self.notes.append(f"{name}:{line}: in a declaration of the host, which is not run: {problem}")
         if len(self.wrong) > _NOTES:
             self.notes.append(f"{len(self.wrong) - _NOTES} more errors in declarations of the host")
 
-    def _of_host(self) -> Iterator[tuple[str, int, int]]:
-        """Yield file, first and last line of functions, variables and classes that are the host's only.
+    def _of_device(self) -> Iterator[tuple[str, int, int]]:
+        """Yield file, first and last line of the declarations that the device has, and of types that they name.
 
         A class may be used on the device too. One with an error in it is refused then.
         """
+        named: list[tuple[str, str, int, int]] = []
+        text: list[str] = []
         for node in self.declarations():
-            if node.kind in _OF_HOST and not node.has(
-                "CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR", "CUDACONSTANT_ATTR", "CUDASHARED_ATTR"
-            ):
-                extent = node.cursor.extent
-                yield node.place[0], extent.start.line, extent.end.line
+            extent = node.cursor.extent
+            span = node.place[0], extent.start.line, extent.end.line
+            if node.kind in _OF_EITHER and node.has(*_DEVICE):
+                if not Path(span[0]).is_relative_to(PRELUDE):
+                    text += [self.text_of(span[0], line) for line in range(span[1], span[2] + 1)]
+                yield span
+            elif node.kind in _NAMES:
+                named.append((node.name, *span))
+        words = set(re.findall(r"\w+", " ".join(text)))
+        for name, *rest in named:
+            if name in words:
+                yield rest[0], rest[1], rest[2]
+
+    def _is_of_host(self, file: str, line: int) -> bool:
+        """Return whether the declaration at a line, which Clang may have dropped, has no word of the device in it."""
+        above = []
+        for number in range(line - 1, max(line - 20, 0), -1):
+            text = self.text_of(file, number)
+            if text.endswith((";", "}")) or text.startswith("#"):
+                break
+            above.append(text)
+        here = self.text_of(file, line)
+        return not re.search(r"__(global|device|shared|constant)__|\b(__kernel|asm)\b", " ".join([*above, here]))
 
     def _arguments(self, defines: Sequence[str], include: Sequence[str]) -> list[str]:
         given = [f"-D{one}" for one in defines]
@@ -331,6 +360,30 @@ class Unit:
                 if target is not None and target.kind.name == "FUNCTION_DECL":
                     yield self.instances[int(node.name.rpartition("_")[2])], self.declaration(target)
                     break
+
+    @cached_property
+    def macros(self) -> frozenset[str]:
+        """The names of the macros of the file."""
+        found = (re.match(r"\s*#\s*define\s+(\w+)", line) for line in self.lines)
+        return frozenset(one[1] for one in found if one is not None)
+
+    @cached_property
+    def selections(self) -> dict[int, str]:
+        """The elements of vectors that expressions select, by their cursors' hashes, with macros replaced.
+
+        Clang names them only in the text that it prints of a function. The members in that text come in the order in
+        which the tree has them.
+        """
+        found: dict[int, str] = {}
+        for node in self.declarations():
+            if node.kind == "FUNCTION_DECL" and node.cursor.is_definition():
+                selected: list[tuple[int, str]] = []
+                _members(node.cursor, selected)
+                names = [one[1] for one in _MEMBER.finditer(_printed(node.cursor)) if one[1]]
+                known = [name for _, name in selected]
+                if len(names) == len(known) and all(b in ("", a) for a, b in zip(names, known, strict=True)):
+                    found |= {key: name for (key, one), name in zip(selected, names, strict=True) if not one}
+        return found
 
     # Types.
 
@@ -403,9 +456,50 @@ class Unit:
             if member.is_bitfield():
                 raise Node(self, member).refused(f"the bit-field '{member.spelling}'", "a member of a whole type")
             offset = member.get_field_offsetof() // 8
-            name = "" if member.spelling.startswith("(anonymous") or "(unnamed" in member.spelling else member.spelling
+            name = "" if "(" in member.spelling else member.spelling  # one without a name is shown by its place
             made.fields.append(ctype.Field(name, offset, self.type_of(member.type, Node(self, member))))
         return made
+
+
+_MEMBER = re.compile(r"""\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\d[\w.]*|\w+|(?:\.|->)\s*([A-Za-z_]\w*)""")
+"""Literals, names, and members with their name."""
+
+
+def _printed(cursor: Any) -> str:
+    """Return the text of a function that Clang prints, with macros replaced."""
+    lib = library().conf.lib
+    policy = lib.clang_getCursorPrintingPolicy(cursor)
+    try:
+        return str(lib.clang_getCursorPrettyPrinted(cursor, policy))
+    finally:
+        lib.clang_PrintingPolicy_dispose(policy)
+
+
+def _members(cursor: Any, found: list[tuple[int, str]]) -> None:
+    """Collect the members that an expression names, in order; the name is empty for elements of a vector."""
+    kids = list(cursor.get_children())
+    for kid in kids:
+        _members(kid, found)
+    kind = cursor.kind.name
+    if kind in ("MEMBER_REF_EXPR", "MEMBER_REF") and "(" not in cursor.spelling and cursor.spelling:
+        found.append((0, str(cursor.spelling)))
+    elif (
+        kind == "UNEXPOSED_EXPR"
+        and len(kids) == 1
+        and kids[0].type.get_canonical().kind.name in ("EXTVECTOR", "VECTOR")
+    ):
+        have, want = kids[0].type.get_canonical(), cursor.type.get_canonical()
+        vector = want.kind.name in ("EXTVECTOR", "VECTOR")
+        inner = kids[0]
+        while inner.kind.name == "PAREN_EXPR":
+            inner = next(inner.get_children())
+        # The value of a variable has its type without an address space; elements of a variable keep it.
+        if not cursor.spelling and (
+            want.spelling == have.spelling and inner.kind.name not in ("COMPOUND_LITERAL_EXPR", "INIT_LIST_EXPR")
+            if vector and want.element_count == have.element_count
+            else True
+        ):
+            found.append((int(cursor.hash), ""))
 
 
 def _instantiated(text: str) -> list[str]:

@@ -50,7 +50,11 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
                 if any((place / name).exists() for place in places):
                     raise InputError(f"'{name}' is not a file", where=where, expected="a header")
                 # Clang reports another one if it is really included.
-                if (named[2] or _OF_HOSTS.match(name)) and ".." not in Path(name).parts and not Path(name).is_absolute():
+                if (
+                    (named[2] or _OF_HOSTS.match(name))
+                    and ".." not in Path(name).parts
+                    and not Path(name).is_absolute()
+                ):
                     missing.append(name)
                 continue
             resolved = target.resolve()

@@ -35,6 +35,9 @@ _ATOMICS = {
     "Add": "add", "Sub": "sub", "Min": "min", "Max": "max", "And": "and_", "Or": "or_", "Xor": "xor", "Exch": "exch",
     "CAS": "cas", "Inc": "inc", "Dec": "dec",
 }  # fmt: skip
+_CONSTANTS = (
+    "__builtin_nanf", "__builtin_nan", "__builtin_inff", "__builtin_inf", "__builtin_huge_valf", "__builtin_huge_val",
+)  # fmt: skip
 _BITS = {"popc": "popc", "clz": "clz", "ffs": "ffs", "brev": "brev"}
 _AS = {"int": I32, "uint": U32, "float": F32, "double": F64, "longlong": I64}
 _ATOMIC = re.compile(r"atomic(Add|Sub|Min|Max|And|Or|Xor|Exch|CAS|Inc|Dec)(_block|_system)?$")
@@ -49,6 +52,10 @@ _ASSEMBLY = {
     "fence.sc.gpu": "fence.device", "fence.acq_rel.cta": "fence.block",
 }  # fmt: skip
 """Instructions of assembly that are barriers and fences."""
+
+
+CLOCK = "clock_of_the_thread"
+"""The variable of a thread's clock."""
 
 
 class Intrinsics(Statements):
@@ -69,6 +76,9 @@ class Intrinsics(Statements):
             "__builtin_unreachable": self._nothing, "__wt_nothing": self._nothing,
             "sincosf": self._sincos, "sincos": self._sincos, "__sincosf": self._sincos,
             "__builtin_expect": lambda n, a: self.value(a[0]),
+            **dict.fromkeys(_CONSTANTS, self._constant),
+            "frexp": self._with_integer, "frexpf": self._with_integer, "remquo": self._with_integer,
+            "remquof": self._with_integer, "__wt_clock": self._clock,
             "modff": self._modf, "modf": self._modf, "__wt_dynamic_smem": self._nothing,
         }  # fmt: skip
         if name in special:
@@ -144,6 +154,15 @@ class Intrinsics(Statements):
             op = MATH[plain]
 
             def function(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
+                if plain in ("sinpi", "cospi"):
+                    return self._of_pi(line, op, build.converted(row[0], kind), kind)
+                if plain == "pown" and kind == F32:  # a double holds every int
+                    made = ir.Call(line, op, [build.converted(one, F64) for one in row], type=F64)
+                    return build.converted(made, kind)
+                if plain == "fdim":
+                    a, b = (self.hold(build.converted(one, kind)) for one in row)
+                    less = build.binary(line, "<=", a, b)
+                    return build.select(line, less, build.literal(line, 0, kind), build.binary(line, "-", a, b))
                 given = row if op == "math.ldexp" else [build.converted(one, kind) for one in row]
                 return ir.Call(line, op, given, type=kind)
 
@@ -231,6 +250,68 @@ class Intrinsics(Statements):
         whole = self.hold(ir.Call(line, "math.trunc", [value], type=value.type))
         self.store(line, Mem(self.pointer(arguments[1]), Number(value.type or F32)), whole)
         return build.binary(line, "-", value, whole)
+
+    def with_integer(self, line: int, name: str, row: Sequence[ir.Expr], kind: Scalar) -> tuple[ir.Expr, ir.Expr]:
+        """Return what ``frexp``, ``remquo`` or ``lgamma_r`` returns, and the integer that it stores."""
+
+        def op(which: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
+            return build.binary(line, which, a, b)
+
+        def function(which: str, *given: ir.Expr) -> ir.Expr:
+            return self.hold(ir.Call(line, f"math.{which}", list(given), type=kind))
+
+        x, zero, none = row[0], build.literal(line, 0, kind), build.literal(line, 0, I32)
+        if name == "remquo":
+            rest = function("remainder", x, row[1])
+            times = function("rint", op("/", op("-", x, rest), row[1]))
+            size = op("&", build.converted(function("fabs", times), I32), build.literal(line, 0x7F, I32))
+            return rest, build.select(line, op("<", times, zero), build.unary(line, "-", size), size)
+        if name == "lgamma_r":
+            floor = function("floor", x)
+            odd = build.truth(op("&", build.converted(floor, I32), build.literal(line, 1, I32)))
+            negative = ir.Logic(line, "and", op("<", x, zero), odd, type=BOOL)
+            sign = build.select(line, negative, build.literal(line, -1, I32), build.literal(line, 1, I32))
+            return function("lgamma", x), sign
+        finite = ir.Call(line, "math.isfinite", [x], type=BOOL)
+        plain = self.hold(ir.Logic(line, "and", finite, op("!=", x, zero), type=BOOL))
+        exponent = op("+", build.converted(function("logb", x), I32), build.literal(line, 1, I32))
+        exponent = self.hold(build.select(line, plain, exponent, none))
+        # In two steps, because the power of two alone may not be a number of the type.
+        half = self.hold(op("/", exponent, build.literal(line, 2, I32)))
+        part = function("ldexp", x, build.unary(line, "-", half))
+        part = function("ldexp", part, build.unary(line, "-", op("-", exponent, half)))
+        return build.select(line, plain, part, x), exponent
+
+    def _with_integer(self, node: Node, arguments: Sequence[Node]) -> Value:
+        line = self.line(node)
+        name = node.name.removesuffix("f") if node.name != "remquof" else "remquo"
+        kind = _number(node.type)
+        row = [self.hold(build.converted(self.number(one), kind)) for one in arguments[:-1]]
+        made, integer = self.with_integer(line, name, row, kind)
+        self.store(line, Mem(self.pointer(arguments[-1]), Number(I32)), integer)
+        return made
+
+    def _constant(self, node: Node, arguments: Sequence[Node]) -> Value:
+        del arguments
+        value = float("nan") if "nan" in node.name else float("inf")
+        return build.literal(self.line(node), value, _number(node.type))
+
+    def _of_pi(self, line: int, op: str, x: ir.Expr, kind: Scalar) -> ir.Expr:
+        """Return the sine or cosine of a number times pi: of the rest of 2, which is exact, and 0 where it is 0."""
+        rest = self.hold(ir.Call(line, "math.fmod", [x, build.literal(line, 2, kind)], type=kind))
+        zeros = rest if op == "math.sinpi" else build.binary(line, "+", rest, build.literal(line, 0.5, kind))
+        zeros = self.hold(zeros)
+        whole = build.binary(line, "==", ir.Call(line, "math.rint", [zeros], type=kind), zeros)
+        return build.select(line, whole, build.literal(line, 0, kind), ir.Call(line, op, [rest], type=kind))
+
+    def _clock(self, node: Node, arguments: Sequence[Node]) -> Value:
+        """Return a time that advances at each call, so that a loop that waits for it ends."""
+        del arguments
+        line = self.line(node)
+        self.variables[CLOCK] = I64
+        now = ir.Variable(line, CLOCK, type=I64)
+        self.emit(ir.Assign(line, CLOCK, build.binary(line, "+", now, build.literal(line, 1 << 16, I64))))
+        return build.converted(now, _number(node.type))
 
     def _nothing(self, node: Node, arguments: Sequence[Node]) -> Value:
         del node, arguments

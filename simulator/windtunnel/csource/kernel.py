@@ -14,6 +14,7 @@ import numpy as np
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
+from windtunnel.csource.intrinsics import CLOCK
 from windtunnel.csource.memory import Facts, member_name, stored
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
@@ -138,6 +139,8 @@ class Translator(OpenCL):
             arrays[name] = types.Array(element, 1)
             if name in self.hidden:
                 parameters.append(ir.Parameter(name, arrays[name], line))
+        if CLOCK in self.variables:
+            self.body.insert(0, ir.Assign(self.line(node), CLOCK, ir.Literal(self.line(node), 0, type=types.I64)))
         ordered = [p if p.name not in arrays else ir.Parameter(p.name, arrays[p.name], p.line) for p in parameters]
         declared: dict[str, ir.Declare] = {}
         for made in self.objects.values():

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Number, Pointer, Vector
@@ -262,16 +264,45 @@ class OpenCL(OpenCLNumbers):
     def _two_results(self, node: Node, name: str, arguments: Sequence[Node]) -> Value:
         """Translate functions that also store a result through a pointer."""
         line = self.line(node)
-        if name not in ("modf", "fract", "sincos"):
-            raise node.refused(f"the function '{name}'", "another function")
         value = self.hold_value(self.value(arguments[0]))
+        if name in ("frexp", "remquo", "lgamma_r"):
+            return self._and_an_integer(node, name, value, arguments)
         other = {"modf": "trunc", "fract": "floor", "sincos": "cos"}[name]
         second = self.elementwise(node, [value], lambda row, kind: ir.Call(line, f"math.{other}", [row[0]], type=kind))
         second = self.hold_value(second)
         self.store(line, Mem(self.pointer(arguments[1]), node.type), second)
         if name == "sincos":
             return self.elementwise(node, [value], lambda row, kind: ir.Call(line, "math.sin", [row[0]], type=kind))
-        return self.elementwise(node, [value, second], lambda row, _: build.binary(line, "-", row[0], row[1]))
+
+        def rest(row: list[ir.Expr], kind: types.Scalar) -> ir.Expr:
+            made = self.hold(build.binary(line, "-", row[0], row[1]))
+            infinite = ir.Call(line, "math.isinf", [row[0]], type=BOOL)
+            if name == "fract":  # below 1, although the difference may round to it
+                below = build.literal(line, float(np.nextafter(kind.dtype.type(1), kind.dtype.type(0))), kind)
+                made = self.hold(build.select(line, build.binary(line, ">", made, below), below, made))
+            return build.select(line, infinite, build.literal(line, 0, kind), made)
+
+        return self.elementwise(node, [value, second], rest)
+
+    def _and_an_integer(self, node: Node, name: str, value: Value, arguments: Sequence[Node]) -> Value:
+        """Translate functions that store an integer for each element beside their result."""
+        line = self.line(node)
+        pointer = arguments[-1].type
+        whole = pointer.pointee if isinstance(pointer, Pointer) else None
+        if not isinstance(whole, (Number, Vector)):
+            raise node.refused(f"'{name}' with this pointer")
+        at = self.hold_pointer(self.pointer(arguments[-1]))
+        second = self.hold_value(self.value(arguments[1])) if name == "remquo" else None
+        integers: list[ir.Expr] = []
+
+        def act(row: list[ir.Expr], kind: types.Scalar) -> ir.Expr:
+            made, integer = self.with_integer(line, name, [self.hold(one) for one in row], kind)
+            integers.append(self.hold(integer))
+            return self.hold(made)
+
+        result = self.elementwise(node, [value] if second is None else [value, second], act)
+        self.store(line, Mem(at, whole), self.vector(whole, integers) if isinstance(whole, Vector) else integers[0])
+        return result
 
     # Copies of a group.
 

@@ -232,9 +232,9 @@ class Places(Memory):
             return self._swizzle(node, node.name, whole, kind)
         if not isinstance(kind, Record):
             raise node.refused(f"the member '{node.name}' of something that is no struct")
-        found = kind.member(node.name) if node.name else None
+        found = kind.member(node.name) if node.name and "(" not in node.name else None
         if found is None:
-            if not node.name or node.name.startswith("("):
+            if not node.name or "(" in node.name:
                 return whole  # the unnamed member
             target = node.referred
             if target is not None and target.kind == "VAR_DECL":

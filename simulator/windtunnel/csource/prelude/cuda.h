@@ -29,7 +29,7 @@ typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t
 typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t; typedef unsigned long uint64_t;
 typedef long intptr_t; typedef unsigned long uintptr_t;
 typedef unsigned int uint; typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned long ulong;
-typedef unsigned long long cudaTextureObject_t; typedef unsigned long long clock_t__;
+typedef unsigned long long cudaTextureObject_t; typedef long clock_t; typedef long time_t;
 
 #define __WT_V1(T, N, A) struct __align__(A) N##1 { T x; }; __WT_D__ N##1 make_##N##1(T x) { N##1 v; v.x = x; return v; }
 #define __WT_V2(T, N, A) struct __align__(A) N##2 { T x, y; }; \
@@ -78,8 +78,10 @@ __host__ __device__ void *memset(void *to, int value, size_t size);
 }
 __device__ void __syncwarp(unsigned mask = 0xffffffffu);
 __WT_D__ void __brkpt() {}
-__WT_D__ long long clock64() { return 0; }
-__WT_D__ long clock() { return 0; }
+extern "C" __host__ __device__ long long __wt_clock(void);
+__WT_D__ long long clock64() { return __wt_clock(); }
+__WT_D__ clock_t clock() { return __wt_clock(); }
+__WT_D__ unsigned long long globaltimer() { return __wt_clock(); }
 #define assert(e) ((e) ? (void)0 : __wt_assert_fail(#e))
 #define static_assert_(...)
 
@@ -200,6 +202,16 @@ __WT_MINMAX(int) __WT_MINMAX(unsigned) __WT_MINMAX(long) __WT_MINMAX(unsigned lo
 __WT_MINMAX(unsigned long long) __WT_MINMAX(float) __WT_MINMAX(double)
 #define __WT_MIXED(A, B, T) __WT_D__ T min(A a, B b) { return min((T)a, (T)b); } __WT_D__ T max(A a, B b) { return max((T)a, (T)b); }
 __WT_MIXED(int, unsigned, unsigned) __WT_MIXED(unsigned, int, unsigned) __WT_MIXED(float, double, double) __WT_MIXED(double, float, double)
+__WT_D__ unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
+__WT_D__ unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
+__WT_D__ long long llmin(long long a, long long b) { return a < b ? a : b; }
+__WT_D__ long long llmax(long long a, long long b) { return a > b ? a : b; }
+__WT_D__ unsigned long long ullmin(unsigned long long a, unsigned long long b) { return a < b ? a : b; }
+__WT_D__ unsigned long long ullmax(unsigned long long a, unsigned long long b) { return a > b ? a : b; }
+__WT_MIXED(long, int, long) __WT_MIXED(int, long, long) __WT_MIXED(long long, int, long long) __WT_MIXED(int, long long, long long)
+__WT_MIXED(unsigned long long, long long, unsigned long long) __WT_MIXED(long long, unsigned long long, unsigned long long)
+__WT_MIXED(unsigned long, int, unsigned long) __WT_MIXED(int, unsigned long, unsigned long)
+__WT_MIXED(unsigned long, unsigned, unsigned long) __WT_MIXED(unsigned, unsigned long, unsigned long)
 __host__ __device__ int abs(int); __host__ __device__ long abs(long); __host__ __device__ long long abs(long long);
 __host__ __device__ long labs(long); __host__ __device__ long long llabs(long long);
 
@@ -229,6 +241,15 @@ __host__ __device__ float fma(float, float, float);
 __host__ __device__ double ldexp(double, int); __host__ __device__ float ldexpf(float, int);
 __host__ __device__ void sincosf(float, float *, float *); __host__ __device__ void sincos(double, double *, double *);
 __host__ __device__ void __sincosf(float, float *, float *);
+__host__ __device__ double frexp(double, int *); __host__ __device__ float frexpf(float, int *);
+__host__ __device__ float frexp(float, int *); __host__ __device__ double remquo(double, double, int *);
+__host__ __device__ float remquof(float, float, int *); __host__ __device__ float remquo(float, float, int *);
+__host__ __device__ float ldexp(float, int); __host__ __device__ float modf(float, float *);
+__WT_D__ double scalbn(double x, int n) { return ldexp(x, n); }
+__WT_D__ float scalbnf(float x, int n) { return ldexpf(x, n); }
+__WT_D__ double scalbln(double x, long n) { return ldexp(x, (int)n); }
+__WT_D__ int ilogbf(float x) { return x == 0.0f ? -2147483647 - 1 : x - x == 0.0f ? (int)logbf(x) : 2147483647; }
+__WT_D__ int ilogb(double x) { return x == 0.0 ? -2147483647 - 1 : x - x == 0.0 ? (int)logb(x) : 2147483647; }
 __host__ __device__ float modff(float, float *); __host__ __device__ double modf(double, double *);
 __host__ __device__ long lrintf(float); __host__ __device__ long lrint(double); __host__ __device__ long lroundf(float);
 __host__ __device__ long lround(double); __host__ __device__ long long llrintf(float); __host__ __device__ long long llroundf(float);
@@ -255,6 +276,11 @@ __WT_D__ double __uint2double_rn(unsigned x) { return x; }
 __WT_D__ float fdividef(float a, float b) { return a / b; }
 __WT_D__ float __fdividef(float a, float b) { return a / b; }
 __WT_D__ float __frsqrt_rn(float x) { return rsqrtf(x); }
+__WT_D__ float rhypotf(float a, float b) { return 1.0f / hypotf(a, b); }
+__WT_D__ double rhypot(double a, double b) { return 1.0 / hypot(a, b); }
+__WT_D__ double norm3d(double a, double b, double c) { return sqrt(a * a + b * b + c * c); }
+__WT_D__ float norm4df(float a, float b, float c, float d) { return sqrtf(a * a + b * b + c * c + d * d); }
+__WT_D__ float rnorm3df(float a, float b, float c) { return 1.0f / sqrtf(a * a + b * b + c * c); }
 __WT_D__ float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
 
 /* Loads through caches, and state spaces */
