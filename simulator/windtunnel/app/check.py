@@ -24,6 +24,7 @@ from windtunnel.app.check_arguments import (
 )
 from windtunnel.core.errors import ChecksSkippedWarning, DeviceError, Finding, InputError, Location
 from windtunnel.core.yamlfile import Document, parse, read_text
+from windtunnel.csource.ctype import Void
 from windtunnel.csource.kernel import CFunction, CModule
 from windtunnel.csource.memory import stored
 from windtunnel.language.parameters import parameters_of
@@ -217,7 +218,7 @@ def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
         instance = "".join(request.kernel.split()) if request.kernel is not None and "<" in request.kernel else None
         key = (str(request.file), tuple(request.defines), tuple(request.include), instance)
         if key not in modules:
-            modules[key] = CModule(request.file, request.defines, request.include, instance=instance)
+            modules[key] = CModule(request.file, request.defines, request.include, instance=instance, made_up=True)
         function = modules[key].kernel(instance or request.kernel)
         made.append(_Kernel(function, function.__name__, _parameters(function)))
     return made
@@ -230,8 +231,11 @@ def _parameters(function: CFunction) -> list[CheckParameter]:
         pointee = getattr(kind, "pointee", None)
         element = kind if pointee is None else pointee
         dtypes = tuple(stored(leaf).dtype for _, leaf in element.leaves) or (np.dtype(np.uint8),)
+        size = max(element.size, 1)
+        if isinstance(element, Void):  # of a type that the kernel states: as large as the largest number
+            dtypes, size = (np.dtype(np.uint8),) * 8, 8
         role = "local" if parameter.space == "local" else "pointer" if parameter.space else "number"
-        made.append(CheckParameter(parameter.name, role, dtypes, max(element.size, 1)))
+        made.append(CheckParameter(parameter.name, role, dtypes, size))
     return made
 
 

@@ -276,6 +276,8 @@ class Calls(Expressions):
         self, parameter: Node, argument: Node, function: Node, assigned: frozenset[int]
     ) -> Var | Place | Ptr | Closure:
         kind, line = parameter.type, self.line(argument)
+        if isinstance(kind, Void) and kind.is_opaque:
+            return Given(Aggregate(kind, {}), 0, kind)
         if isinstance(kind, Pointer) and kind.reference:
             inner = bare(argument)
             if isinstance(kind.pointee, Record) and kind.pointee.is_lambda:

@@ -222,6 +222,8 @@ class Unit:
     ) -> None:
         self.file = file
         self.opencl = Path(file).suffix == ".cl"
+        self.made_up = False
+        """Whether images and textures have made-up contents."""
         if text is None:
             try:
                 text = Path(file).read_text(encoding="utf-8", errors="replace")
@@ -260,12 +262,18 @@ class Unit:
                 where = found.location
                 name = str(where.file) if where.file is not None else file
                 if not self.opencl and found.severity == cindex.Diagnostic.Error:
+                    if (
+                        name == file
+                        and where.line > len(self.lines)
+                        and (instance is None or where.line <= len(self.lines) + len(named) - 1)
+                    ):
+                        continue  # an instance that the host names within a template of its own
                     if device is None:
                         device = list(self._of_device())
                     if not any(name == other and a <= where.line <= b for other, a, b in device) and (
                         self._is_of_host(name, where.line)
                     ):
-                        self.wrong[name, where.line] = found.spelling
+                        self.wrong.setdefault((name, where.line), str(found.spelling))
                         continue
                 raise InputError(f"{found.spelling}", where=Location(name, where.line or None, where.column or None))
         for (name, line), problem in [*self.wrong.items()][:_NOTES]:
@@ -308,7 +316,7 @@ class Unit:
     def _arguments(self, defines: Sequence[str], include: Sequence[str]) -> list[str]:
         given = [f"-D{one}" for one in defines]
         given += [f"-I{folder}" for folder in include]
-        given += ["-nostdinc", "-w", "-ferror-limit=0"]
+        given += ["-nostdinc", "-w", "-Wno-register", "-Wno-implicit-int", "-ferror-limit=0"]
         if self.opencl:
             prelude = str(PRELUDE / "opencl.h")
             return [
@@ -429,7 +437,7 @@ class Unit:
         if name == "OCLEVENT":
             return ctype.INT
         if name == "OCLSAMPLER" or name.startswith("OCLIMAGE"):
-            return ctype.Void(kind.spelling)
+            return ctype.Void("sampler" if name == "OCLSAMPLER" else "image")
         return ctype.Void(kind.spelling or name)
 
     def _record(self, kind: Any) -> ctype.Record:
@@ -503,11 +511,12 @@ def _members(cursor: Any, found: list[tuple[int, str]]) -> None:
 
 
 def _instantiated(text: str) -> list[str]:
-    """Return the instances of kernels that a text instantiates explicitly."""
+    """Return the instances of kernels that a text instantiates explicitly, or launches."""
     found = re.finditer(
         r"\btemplate\s+(?!<)[^;{}()]*?__global__[^;{}()]*?\b(\w+\s*<[^;{}()]*>)\s*\(", without_comments(text)
     )
-    return list(dict.fromkeys("".join(one[1].split()) for one in found))
+    launched = re.finditer(r"\b([A-Za-z_]\w*\s*<[^;{}()<>]*>)\s*<<<", without_comments(text))
+    return list(dict.fromkeys("".join(one[1].split()) for one in [*found, *launched]))
 
 
 _NUMBERS = {

@@ -32,6 +32,11 @@ class Void(CType):
     name: str = "void"
 
     @property
+    def is_opaque(self) -> bool:
+        """Whether it is an image or a sampler."""
+        return self.name in ("image", "sampler")
+
+    @property
     def is_function(self) -> bool:
         """Whether it is the type of a function."""
         return self.name.startswith("FUNCTION")

@@ -22,6 +22,7 @@ from windtunnel.language.types import I32
 _LITERALS = ("INTEGER_LITERAL", "CHARACTER_LITERAL", "FLOATING_LITERAL", "CXX_BOOL_LITERAL_EXPR", "CXX_UNARY_EXPR")
 _PLACES = (
     "DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", "UNARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR",
+    "STRING_LITERAL",
 )  # fmt: skip
 
 
@@ -32,6 +33,8 @@ class Expressions(Operators):
     def value(self, node: Node) -> Value:
         """Translate an expression and return its value."""
         kind, line = node.kind, self.line(node)
+        if isinstance(node.type, Void) and node.type.is_opaque:
+            return None
         if kind in _LITERALS:
             found = node.evaluated()
             if isinstance(found, (int, float)) and isinstance(node.type, Number):
@@ -77,7 +80,11 @@ class Expressions(Operators):
         if kind not in _PLACES:
             raise node.refused(f"the expression {kind.lower()}", "an expression of C")
         place = self.place(node)
-        if isinstance(place, Mem) and isinstance(place.type, Number) and self.is_swapped(node):
+        if (
+            isinstance(place, Mem)
+            and isinstance(place.type, Number)
+            and (self.is_swapped(node) or self.is_relaxed(node, place))
+        ):
             return self.atomic_read(node, place.at, place.type)
         return self.load(line, place)
 

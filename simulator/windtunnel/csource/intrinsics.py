@@ -83,6 +83,9 @@ class Intrinsics(Statements):
         }  # fmt: skip
         if name in special:
             return special[name](node, arguments)
+        made = self.texels(node, name, arguments)
+        if made is not NotImplemented:
+            return made
         line = self.line(node)
         if name in _FENCES:
             self.emit(ir.Barrier(line, _FENCES[name]))
@@ -97,6 +100,10 @@ class Intrinsics(Statements):
         if made is not NotImplemented:
             return made
         return self._mathematics(node, name, arguments)
+
+    def texels(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
+        """Translate a function of images; NotImplemented if there is none of this name."""
+        raise NotImplementedError
 
     # Numbers.
 

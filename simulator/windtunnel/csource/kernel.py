@@ -13,12 +13,12 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.csource.clang import Node, Unit
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
 from windtunnel.csource.intrinsics import CLOCK
 from windtunnel.csource.memory import Facts, member_name, stored
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
-from windtunnel.csource.values import Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
+from windtunnel.csource.values import Aggregate, Frame, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir, types
 from windtunnel.language import types as kinds
 from windtunnel.language.source import CompiledSource
@@ -109,11 +109,25 @@ class Translator(OpenCL):
                 made.initial = _constants(node, kind, self)
         return Mem(self.start_of(made), kind)
 
+    def string(self, node: Node) -> Place:
+        """Return the place of a string: constants of the file."""
+        text = str(node.evaluated() or "").encode() + b"\0"
+        key = hash(text)
+        made = self.statics.get(key)
+        if made is None:
+            kind = Array(Number(types.I8), len(text))
+            made = self.statics[key] = self.new_object(f"string_{abs(key)}", "global", len(text), kind, self.line(node))
+            made.initial = [(at, value, "u8") for at, value in enumerate(text)]
+            self.hidden.append(made.name)
+        return Mem(self.start_of(made), Array(Number(types.I8), len(text)))
+
     def declared_later(self, node: Node) -> Var | Place | Ptr | None:
         """Return what a name that no function declares stands for: a variable of the file."""
         if node.kind != "VAR_DECL":
             return None
         space = self.space_of(node)
+        if isinstance(node.type, Record) and node.type.name.startswith(("texture<", "surface<")):
+            return Given(Aggregate(node.type, {}), 0, node.type)
         if space is None and (node.cursor.type.is_const_qualified() or "const " in node.cursor.type.spelling):
             space = "global"
         if space is None:
@@ -164,6 +178,8 @@ class Translator(OpenCL):
     ) -> None:  # fmt: skip
         line, kind = self.line(node), node.type
         name = node.name or f"argument_{number}"
+        if isinstance(kind, Void) and kind.is_opaque:
+            return
         if isinstance(kind, Pointer):
             space = "shared" if kind.space == "local" else "parameter"
             made = self.new_object(name, space, None, kind.pointee, line)
@@ -247,6 +263,10 @@ class CFunction(CompiledSource):
             kind, name = kid.type, kid.name or f"argument_{number}"
             # A struct with pointers is passed as its members, one by one.
             parts: Sequence[tuple[str, CType]] = [(name, kind)]
+            if isinstance(kind, Void) and kind.is_opaque:
+                if not self.module.unit.made_up:
+                    raise kid.refused(f"the {kind.name} '{name}', whose contents are not known here", "buffers")
+                continue
             if _has_pointers(kind):
                 parts = [(f"{name}.{member_name(kind, offset)}", leaf) for offset, leaf in kind.leaves]
             for part, leaf in parts:
@@ -385,8 +405,11 @@ class CModule:
         include: Sequence[str] = (),
         text: str | None = None,
         instance: str | None = None,
+        *,
+        made_up: bool = False,
     ) -> None:
         self.unit = Unit(str(file), defines, include, text, instance)
+        self.unit.made_up = made_up
         self._memory: dict[str, np.ndarray] = {}
         self.kernels: dict[str, CFunction] = {}
         self.templates: list[str] = []

@@ -297,6 +297,12 @@ class Memory:
                         e.copied = e.name in place.var.leaves.values()
                     elif isinstance(e, ir.Load) and self.objects[e.array].space == "local":
                         e.copied = True
+        if isinstance(kind, Vector) and kind.count == 4 and not (isinstance(place, Mem) and self._is_shared(place.at)):
+            # Kernels leave the last element unset where three are used.
+            last = parts[3 * kind.element.size]
+            for e in ir.inside(last) if isinstance(last, ir.Expr) else ():
+                if isinstance(e, (ir.Variable, ir.Load)):
+                    e.copied = True
         return Aggregate(kind, parts)  # type: ignore[arg-type]
 
     def _is_global(self, at: Ptr) -> bool:
@@ -548,6 +554,8 @@ class Memory:
 
 def _require_set(value: Aggregate) -> None:
     """Let all parts of a struct be checked: what was never set must not get into the grid's memory."""
+    if isinstance(value.type, Vector):
+        return
     for part in value.parts.values():
         for e in ir.inside(part) if isinstance(part, ir.Expr) else ():
             if isinstance(e, (ir.Variable, ir.Load)):

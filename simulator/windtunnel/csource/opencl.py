@@ -48,6 +48,7 @@ class OpenCL(OpenCLNumbers):
             "get_global_size": self._global_size, "get_work_dim": self._work_dim,
             "get_global_offset": self._zero, "get_global_linear_id": self._linear_id,
             "get_local_linear_id": self._linear_id, "prefetch": self._nothing,
+            **dict.fromkeys(("to_global", "to_local", "to_private"), lambda _, given: self.value(given[0])),
             "async_work_group_copy": self._group_copy, "async_work_group_strided_copy": self._group_copy,
             "wait_group_events": self._group_wait,
             "work_group_all": self._counted, "work_group_any": self._counted,
@@ -76,8 +77,6 @@ class OpenCL(OpenCLNumbers):
         made = self.opencl_numbers(node, name, arguments)
         if made is not NotImplemented:
             return made
-        if name.startswith(("read_image", "write_image", "get_image")):
-            raise node.refused(f"'{name}': images are not supported", "buffers")
         del line
         return super().intrinsic(node, name, arguments)
 

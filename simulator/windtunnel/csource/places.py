@@ -53,6 +53,10 @@ class Places(Memory):
         """Return what a name that no function declares stands for: a variable of the file."""
         raise NotImplementedError
 
+    def string(self, node: Node) -> Place:
+        """Return the place of a string."""
+        raise NotImplementedError
+
     def is_swapped(self, node: Node) -> bool:
         """Return whether a place is also one that the function compares and swaps.
 
@@ -144,6 +148,8 @@ class Places(Memory):
             if isinstance(bound, Closure):
                 raise node.refused(f"the lambda '{node.name}' as a value", "a call of it")
             return bound
+        if kind == "STRING_LITERAL":
+            return self.string(node)
         if kind == "MEMBER_REF_EXPR":
             return self._member(node)
         if kind == "ARRAY_SUBSCRIPT_EXPR":
@@ -279,11 +285,27 @@ class Places(Memory):
         if isinstance(base.type, Vector):
             found = self.number(index)
             whole = self.place(base)
+            if isinstance(whole, Mem):
+                return Mem(whole.at.moved(found, base.type.element.size), base.type.element)
             if not isinstance(found, ir.Literal):
-                raise node.refused("an element of a vector by a number that is known only while the kernel runs")
+                return self._chosen(node, whole, base.type, self.hold(found))
             return self.part(whole, int(found.value) * base.type.element.size, base.type.element)
         at = self.pointer(base)
         return Mem(at.moved(self.number(index), max(node.type.size, 1)), node.type)
+
+    def _chosen(self, node: Node, whole: Place, kind: Vector, index: ir.Expr) -> Place:
+        """Return the element of a vector that is no variable, by a number that is known while the kernel runs."""
+        line = self.line(node)
+        value = self.hold_value(self.load(line, whole))
+        assert isinstance(value, Aggregate) and index.type is not None  # noqa: S101  it is a vector
+        made: ir.Expr | None = None
+        for number in reversed(range(kind.count)):
+            part = value.parts[number * kind.element.size]
+            assert isinstance(part, ir.Expr)  # noqa: S101  vectors are of numbers
+            here = build.binary(line, "==", index, build.literal(line, number, index.type))
+            made = part if made is None else build.select(line, here, part, made)
+        assert made is not None  # noqa: S101  a vector has an element
+        return self._temporary(line, kind.element, made)
 
     def _address(self, node: Node, place: Place) -> Ptr:
         if isinstance(place, Mem):

@@ -122,6 +122,8 @@ class Statements(Calls):
                 return
             raise node.refused(f"the declaration of '{node.name}'")
         line, kind = self.line(node), node.type
+        if isinstance(kind, Void) and kind.is_opaque:
+            return
         space = self.space_of(node)
         if space is not None:
             self.frame.bound[node.key] = self.static(node, space)
@@ -137,8 +139,6 @@ class Statements(Calls):
             return
         function = self.function
         if node.cursor.storage_class.name == "STATIC":
-            if "const " not in node.cursor.type.spelling or initial is None:
-                raise node.refused(f"the static variable '{node.name}' in a function", "a variable of the file")
             self.frame.bound[node.key] = self.static(node, "global")
             return
         if isinstance(kind, Pointer) and initial is not None and node.key not in self.assigned_in(function):

@@ -46,6 +46,24 @@ template <unsigned N, typename Parent = void> struct thread_block_tile {
     return __ballot_sync(mask(), p) >> (__wt_lane() / (int)N * (int)N) & (N >= 32 ? 0xffffffffu : (1u << (N & 31u)) - 1u);
   }
 };
+/* A group of a kind that is known when the kernel runs: the block, or lanes of a warp. */
+struct thread_group {
+  unsigned lanes, count, rank;
+  __device__ thread_group() {}
+  __device__ thread_group(const thread_block &b) : lanes(0), count(b.size()), rank(b.thread_rank()) {}
+  template <unsigned N, typename P> __device__ thread_group(const thread_block_tile<N, P> &t) : lanes(t.mask()), count(N), rank(t.thread_rank()) {}
+  __device__ void sync() const { if (lanes) __syncwarp(lanes); else __syncthreads(); }
+  __device__ unsigned size() const { return count; }
+  __device__ unsigned num_threads() const { return count; }
+  __device__ unsigned thread_rank() const { return rank; }
+  __device__ bool is_valid() const { return true; }
+};
+__WT_D__ thread_group tiled_partition(const thread_group &parent, unsigned n) {
+  thread_group g;
+  g.count = n; g.rank = parent.thread_rank() % n;
+  g.lanes = n >= 32 ? 0xffffffffu : ((1u << (n & 31u)) - 1u) << (__wt_lane() / (int)n * (int)n);
+  return g;
+}
 struct coalesced_group {
   unsigned lanes;
   __device__ void sync() const { __syncwarp(lanes); }

@@ -29,7 +29,8 @@ typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t
 typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t; typedef unsigned long uint64_t;
 typedef long intptr_t; typedef unsigned long uintptr_t;
 typedef unsigned int uint; typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned long ulong;
-typedef unsigned long long cudaTextureObject_t; typedef long clock_t; typedef long time_t;
+typedef unsigned long long cudaTextureObject_t; typedef unsigned long long cudaSurfaceObject_t;
+typedef cudaTextureObject_t CUtexObject; typedef cudaSurfaceObject_t CUsurfObject; typedef long clock_t; typedef long time_t;
 
 #define __WT_V1(T, N, A) struct __align__(A) N##1 { T x; }; __WT_D__ N##1 make_##N##1(T x) { N##1 v; v.x = x; return v; }
 #define __WT_V2(T, N, A) struct __align__(A) N##2 { T x, y; }; \
@@ -320,6 +321,45 @@ template <typename T> static inline __device__ void __stcs(T *at, T value) { *at
 #define UINT64_MAX 18446744073709551615ul
 #define UINT32_MAX 4294967295u
 #define INT32_MAX 2147483647
+
+/* Textures and surfaces */
+enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat };
+enum cudaTextureFilterMode { cudaFilterModePoint, cudaFilterModeLinear };
+enum cudaTextureAddressMode { cudaAddressModeWrap, cudaAddressModeClamp, cudaAddressModeMirror, cudaAddressModeBorder };
+enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero, cudaBoundaryModeClamp, cudaBoundaryModeTrap };
+struct cudaChannelFormatDesc { int x, y, z, w, f; };
+#define cudaTextureType1D 1
+#define cudaTextureType2D 2
+#define cudaTextureType3D 3
+#define cudaTextureTypeCubemap 12
+#define cudaTextureType1DLayered 241
+#define cudaTextureType2DLayered 242
+template <typename T, int D = 1, int M = cudaReadModeElementType> struct __attribute__((device_builtin_texture_type)) texture {
+  int normalized, filterMode, addressMode[3]; cudaChannelFormatDesc channelDesc;
+};
+template <typename T, int D = 1> struct __attribute__((device_builtin_surface_type)) surface { cudaChannelFormatDesc channelDesc; };
+template <typename T, int M> struct __wt_read { typedef T type; };
+#define __WT_N(T) \
+  template <> struct __wt_read<T, 1> { typedef float type; }; template <> struct __wt_read<T##1, 1> { typedef float1 type; }; \
+  template <> struct __wt_read<T##2, 1> { typedef float2 type; }; template <> struct __wt_read<T##4, 1> { typedef float4 type; };
+__WT_N(char) __WT_N(uchar) __WT_N(short) __WT_N(ushort)
+#define __WT_X(NAME, D, ...) \
+  template <typename T, int M> __device__ typename __wt_read<T, M>::type NAME(const texture<T, D, M> &, __VA_ARGS__); \
+  template <typename T> __device__ T NAME(cudaTextureObject_t, __VA_ARGS__); \
+  template <typename T> __device__ void NAME(T *, cudaTextureObject_t, __VA_ARGS__);
+__WT_X(tex1Dfetch, 1, int) __WT_X(tex1D, 1, float) __WT_X(tex2D, 2, float, float) __WT_X(tex3D, 3, float, float, float)
+__WT_X(tex1DLayered, 241, float, int) __WT_X(tex2DLayered, 242, float, float, int) __WT_X(texCubemap, 12, float, float, float)
+__WT_X(tex1DLod, 1, float, float) __WT_X(tex2DLod, 2, float, float, float) __WT_X(tex3DLod, 3, float, float, float, float)
+__WT_X(tex2DGrad, 2, float, float, float2, float2) __WT_X(texCubemapLod, 12, float, float, float, float)
+#define __WT_U(NAME, D, ...) \
+  template <typename T> __device__ T NAME##read(const surface<void, D> &, __VA_ARGS__, int = 0); \
+  template <typename T> __device__ T NAME##read(cudaSurfaceObject_t, __VA_ARGS__, int = 0); \
+  template <typename T> __device__ void NAME##read(T *, const surface<void, D> &, __VA_ARGS__, int = 0); \
+  template <typename T> __device__ void NAME##read(T *, cudaSurfaceObject_t, __VA_ARGS__, int = 0); \
+  template <typename T> __device__ void NAME##write(T, const surface<void, D> &, __VA_ARGS__, int = 0); \
+  template <typename T> __device__ void NAME##write(T, cudaSurfaceObject_t, __VA_ARGS__, int = 0);
+__WT_U(surf1D, 1, int) __WT_U(surf2D, 2, int, int) __WT_U(surf3D, 3, int, int, int) __WT_U(surf2DLayered, 242, int, int, int)
+__WT_U(surfCubemap, 12, int, int, int)
 
 /* What host functions call, so that they compile. They are never run. */
 typedef int cudaError_t; typedef struct __wt_stream *cudaStream_t; typedef struct __wt_event *cudaEvent_t;

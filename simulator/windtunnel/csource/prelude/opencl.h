@@ -16,8 +16,13 @@
 #define __opencl_c_int64 1
 #define __opencl_c_images 1
 #define __opencl_c_read_write_images 1
+#define register
 typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;
 typedef __SIZE_TYPE__ size_t; typedef __PTRDIFF_TYPE__ ptrdiff_t;
+/* By their names, Clang refuses these types as those of a kernel's parameters. Drivers take them. */
+typedef __SIZE_TYPE__ __wt_size; typedef __PTRDIFF_TYPE__ __wt_ptrdiff;
+#define size_t __wt_size
+#define ptrdiff_t __wt_ptrdiff
 typedef __INTPTR_TYPE__ intptr_t; typedef __UINTPTR_TYPE__ uintptr_t;
 #define __WT_V(T) \
   typedef T T##2 __attribute__((ext_vector_type(2))); typedef T T##3 __attribute__((ext_vector_type(3))); \
@@ -43,6 +48,15 @@ typedef int clk_profiling_info; typedef int kernel_enqueue_flags_t;
 #define ATOMIC_VAR_INIT(x) (x)
 #define ATOMIC_FLAG_INIT 0
 int printf(__constant const char *form, ...);
+#define CLK_NORMALIZED_COORDS_FALSE 0
+#define CLK_NORMALIZED_COORDS_TRUE 1
+#define CLK_ADDRESS_NONE 0
+#define CLK_ADDRESS_CLAMP_TO_EDGE 2
+#define CLK_ADDRESS_CLAMP 4
+#define CLK_ADDRESS_REPEAT 6
+#define CLK_ADDRESS_MIRRORED_REPEAT 8
+#define CLK_FILTER_NEAREST 0x10
+#define CLK_FILTER_LINEAR 0x20
 #define NULL ((void *)0)
 #define INFINITY (__builtin_inff())
 #define NAN (__builtin_nanf(""))
