@@ -286,11 +286,18 @@ class Calls(Expressions):
         if isinstance(kind, Record) and kind.is_lambda:
             return self._closure(bare(argument))
         value = self._to(argument, self.value(argument), argument.type, kind)
+        if isinstance(value, ir.Variable) and self._shuffles(function):
+            # Lanes pass what only one of them has set to a shuffle.
+            value = ir.Variable(value.line, value.name, type=value.type, copied=True)
         if isinstance(kind, Pointer) and isinstance(value, Ptr) and parameter.key not in assigned:
             return self.hold_pointer(value)
         if isinstance(kind, Number) and isinstance(value, ir.Literal) and parameter.key not in assigned:
             return Given(Aggregate(kind, {0: value}), 0, kind)
         return self.bind(parameter, kind, value, line, function)
+
+    def _shuffles(self, function: Node) -> bool:
+        """Return whether a function exchanges values among the lanes of a warp."""
+        return any(one.kind == "CALL_EXPR" and one.name.startswith(("__shfl", "shfl")) for one in _walk(function))
 
     def _closure(self, node: Node) -> Closure:
         while node.kind in ("UNEXPOSED_EXPR", "CALL_EXPR") and len(node.kids) == 1:

@@ -181,7 +181,7 @@ class Node:
                 return None
         names = [token.spelling for token in self.cursor.get_tokens()]
         if len(names) > 1 and names[-2] == "." and names[-1] not in self.unit.macros:
-            return names[-1]
+            return str(names[-1])
         return self.unit.selections.get(self.key)  # a macro stands for it
 
     @property
@@ -286,7 +286,7 @@ class Unit:
 
         A class may be used on the device too. One with an error in it is refused then.
         """
-        named: list[tuple[str, str, int, int]] = []
+        named: list[tuple[str, tuple[str, int, int]]] = []
         text: list[str] = []
         for node in self.declarations():
             extent = node.cursor.extent
@@ -296,11 +296,9 @@ class Unit:
                     text += [self.text_of(span[0], line) for line in range(span[1], span[2] + 1)]
                 yield span
             elif node.kind in _NAMES:
-                named.append((node.name, *span))
+                named.append((node.name, span))
         words = set(re.findall(r"\w+", " ".join(text)))
-        for name, *rest in named:
-            if name in words:
-                yield rest[0], rest[1], rest[2]
+        yield from (span for name, span in named if name in words)
 
     def _is_of_host(self, file: str, line: int) -> bool:
         """Return whether the declaration at a line, which Clang may have dropped, has no word of the device in it."""

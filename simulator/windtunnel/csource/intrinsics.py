@@ -10,7 +10,7 @@ from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Vector
 from windtunnel.csource.memory import ASSERTION, stored
-from windtunnel.csource.places import bare, operands
+from windtunnel.csource.places import bare, operands, scalar_of_type
 from windtunnel.csource.statements import Statements
 from windtunnel.csource.values import Aggregate, Mem, Ptr, Value
 from windtunnel.language import ir, types
@@ -52,6 +52,8 @@ _ASSEMBLY = {
     "fence.sc.gpu": "fence.device", "fence.acq_rel.cta": "fence.block",
 }  # fmt: skip
 """Instructions of assembly that are barriers and fences."""
+_REGISTER = re.compile(r"mov\.(?:u32|b32|s32) %0, %%?(laneid|lanemask_(?:eq|lt|le|gt|ge))\b")
+"""Assembly that reads a register which says where a lane is."""
 
 
 CLOCK = "clock_of_the_thread"
@@ -328,18 +330,41 @@ class Intrinsics(Statements):
 
     def asm(self, node: Node) -> None:
         """Translate a statement of assembly: barriers and fences of a whole block, warp or device."""
-        text = "".join(token.spelling[1:-1] for token in node.cursor.get_tokens() if token.spelling.startswith('"'))
+        text = ""
+        for token in node.cursor.get_tokens():
+            if token.spelling in (":", "::", ":::"):  # the operands follow
+                break
+            text += token.spelling[1:-1] if token.spelling.startswith('"') else ""
         line = self.line(node)
         instructions = [
             part.strip() for part in text.replace("\\n", " ").replace("\\t", " ").split(";") if part.strip()
         ]
         for instruction in instructions:
-            if instruction == "memory":
+            register = _REGISTER.match(instruction)
+            if register is not None and len(operands(node)) == 1:
+                place = self.place(operands(node)[0])
+                made = self._special_register(line, register[1])
+                self.store(line, place, build.converted(made, scalar_of_type(place.type, U32)))
                 continue
-            scope = _ASSEMBLY.get(instruction.removesuffix("memory").strip())
+            scope = _ASSEMBLY.get(instruction)
             if scope is None:
                 raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")
             self.emit(ir.Barrier(line, scope))
+
+    def _special_register(self, line: int, name: str) -> ir.Expr:
+        """Return the number of a lane, and the lanes below or above it."""
+        lane = build.converted(ir.Warp(line, "lane", [], type=I32), U32)
+        one = build.literal(line, 1, U32)
+        if name == "laneid":
+            return lane
+        own = self.hold(build.binary(line, "<<", one, lane))
+        below = self.hold(build.binary(line, "-", own, one))
+        if name == "lanemask_eq":
+            return own
+        if name in ("lanemask_lt", "lanemask_ge"):
+            return below if name == "lanemask_lt" else build.unary(line, "~", below)
+        up_to = build.binary(line, "|", below, own)
+        return up_to if name == "lanemask_le" else build.unary(line, "~", up_to)
 
     def _barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
         del arguments
@@ -543,7 +568,10 @@ class Intrinsics(Statements):
         mask: ir.Expr = build.literal(line, 0xFFFFFFFF, U32)
         if masked:
             mask, arguments = self.hold(self._mask(arguments[0])), arguments[1:]
-        value = self.hold(self.number(arguments[0]))
+        value = self.number(arguments[0])
+        if isinstance(value, ir.Variable):
+            value = ir.Variable(value.line, value.name, type=value.type, copied=True)
+        value = self.hold(value)
         lane = self.hold(build.converted(self.number(arguments[1]), I32))
         width = build.converted(self.number(arguments[2]), I32) if len(arguments) > 2 else build.literal(line, 32, I32)
         assert value.type is not None  # noqa: S101  all expressions here have types

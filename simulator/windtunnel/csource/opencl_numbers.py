@@ -118,7 +118,7 @@ class OpenCLNumbers(Vectors):
             upper = self.hold(ir.Call(line, "int.high", [a, b], type=kind))
             zero, top = lit(0, kind), lit(2**63 - 1 if kind.kind == "int" else 2**64 - 1, kind)
             if kind.kind == "uint":
-                fits = ir.Logic(line, "and", op("==", upper, zero), op(">=", total, low), type=BOOL)
+                fits: ir.Expr = ir.Logic(line, "and", op("==", upper, zero), op(">=", total, low), type=BOOL)
                 return build.select(line, fits, total, top)
             sign = op(">>", c, lit(63, kind))
             unsigned = types.SCALARS["u64"]

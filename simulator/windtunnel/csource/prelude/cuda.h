@@ -17,6 +17,7 @@
 #define __noinline__
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
+#define alignas(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
 #define __restrict__
 #define __restrict
@@ -246,6 +247,8 @@ __host__ __device__ double frexp(double, int *); __host__ __device__ float frexp
 __host__ __device__ float frexp(float, int *); __host__ __device__ double remquo(double, double, int *);
 __host__ __device__ float remquof(float, float, int *); __host__ __device__ float remquo(float, float, int *);
 __host__ __device__ float ldexp(float, int); __host__ __device__ float modf(float, float *);
+__WT_D__ float nanf(const char *) { return __builtin_nanf(""); }
+__WT_D__ double nan(const char *) { return __builtin_nan(""); }
 __WT_D__ double scalbn(double x, int n) { return ldexp(x, n); }
 __WT_D__ float scalbnf(float x, int n) { return ldexpf(x, n); }
 __WT_D__ double scalbln(double x, long n) { return ldexp(x, (int)n); }
@@ -360,6 +363,43 @@ __WT_X(tex2DGrad, 2, float, float, float2, float2) __WT_X(texCubemapLod, 12, flo
   template <typename T> __device__ void NAME##write(T, cudaSurfaceObject_t, __VA_ARGS__, int = 0);
 __WT_U(surf1D, 1, int) __WT_U(surf2D, 2, int, int) __WT_U(surf3D, 3, int, int, int) __WT_U(surf2DLayered, 242, int, int, int)
 __WT_U(surfCubemap, 12, int, int, int)
+
+/* Of the standard library, what device code uses */
+namespace std {
+typedef ::size_t size_t; typedef ::ptrdiff_t ptrdiff_t; typedef decltype(nullptr) nullptr_t;
+template <typename T, T v> struct integral_constant { static constexpr T value = v; typedef T value_type; constexpr operator T() const { return v; } };
+typedef integral_constant<bool, true> true_type; typedef integral_constant<bool, false> false_type;
+template <bool B, typename T = void> struct enable_if {}; template <typename T> struct enable_if<true, T> { typedef T type; };
+template <bool B, typename T = void> using enable_if_t = typename enable_if<B, T>::type;
+template <bool B, typename T, typename F> struct conditional { typedef T type; }; template <typename T, typename F> struct conditional<false, T, F> { typedef F type; };
+template <bool B, typename T, typename F> using conditional_t = typename conditional<B, T, F>::type;
+template <typename A, typename B> struct is_same : false_type {}; template <typename A> struct is_same<A, A> : true_type {};
+template <typename A, typename B> inline constexpr bool is_same_v = is_same<A, B>::value;
+template <typename T> struct remove_const { typedef T type; }; template <typename T> struct remove_const<const T> { typedef T type; };
+template <typename T> struct remove_reference { typedef T type; }; template <typename T> struct remove_reference<T &> { typedef T type; };
+template <typename T> struct remove_reference<T &&> { typedef T type; };
+template <typename T> using remove_reference_t = typename remove_reference<T>::type;
+template <typename T> struct is_integral : integral_constant<bool, __is_integral(T)> {};
+template <typename T> struct is_floating_point : integral_constant<bool, __is_floating_point(T)> {};
+template <typename T> struct is_signed : integral_constant<bool, __is_signed(T)> {};
+template <typename T> __host__ __device__ constexpr T &&forward(remove_reference_t<T> &v) { return static_cast<T &&>(v); }
+template <typename T> __host__ __device__ constexpr remove_reference_t<T> &&move(T &&v) { return static_cast<remove_reference_t<T> &&>(v); }
+template <typename T> __host__ __device__ const T &min(const T &a, const T &b) { return b < a ? b : a; }
+template <typename T> __host__ __device__ const T &max(const T &a, const T &b) { return a < b ? b : a; }
+template <typename T> __host__ __device__ void swap(T &a, T &b) { T c = a; a = b; b = c; }
+template <typename T> struct numeric_limits;
+#define __WT_L(T, LOW, LEAST, MOST) template <> struct numeric_limits<T> { \
+  static constexpr __host__ __device__ T lowest() { return LOW; } static constexpr __host__ __device__ T min() { return LEAST; } \
+  static constexpr __host__ __device__ T max() { return MOST; } static constexpr __host__ __device__ T infinity() { return (T)__builtin_inf(); } \
+  static constexpr __host__ __device__ T epsilon() { return sizeof(T) == 4 ? (T)FLT_EPSILON : (T)DBL_EPSILON; } };
+__WT_L(float, -FLT_MAX, FLT_MIN, FLT_MAX) __WT_L(double, -DBL_MAX, DBL_MIN, DBL_MAX)
+#define __WT_LI(T, LEAST, MOST) template <> struct numeric_limits<T> { \
+  static constexpr __host__ __device__ T lowest() { return LEAST; } static constexpr __host__ __device__ T min() { return LEAST; } \
+  static constexpr __host__ __device__ T max() { return MOST; } };
+__WT_LI(int, INT_MIN, INT_MAX) __WT_LI(unsigned, 0, UINT_MAX) __WT_LI(long, LLONG_MIN, LONG_MAX) __WT_LI(long long, LLONG_MIN, LLONG_MAX)
+__WT_LI(unsigned long, 0, ULONG_MAX) __WT_LI(unsigned long long, 0, ULLONG_MAX) __WT_LI(short, SHRT_MIN, SHRT_MAX)
+__WT_LI(unsigned short, 0, USHRT_MAX) __WT_LI(unsigned char, 0, 255) __WT_LI(signed char, -128, 127) __WT_LI(char, -128, 127)
+}  // namespace std
 
 /* What host functions call, so that they compile. They are never run. */
 typedef int cudaError_t; typedef struct __wt_stream *cudaStream_t; typedef struct __wt_event *cudaEvent_t;
