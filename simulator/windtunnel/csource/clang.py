@@ -180,7 +180,7 @@ class Node:
             if not (isinstance(have, ctype.Vector) and have != want):
                 return None
         names = [token.spelling for token in self.cursor.get_tokens()]
-        if len(names) > 1 and names[-2] == "." and names[-1] not in self.unit.macros:
+        if len(names) > 1 and names[-2] == "." and _ELEMENTS.fullmatch(names[-1]) and names[-1] not in self.unit.macros:
             return str(names[-1])
         return self.unit.selections.get(self.key)  # a macro stands for it
 
@@ -467,6 +467,8 @@ class Unit:
         return made
 
 
+_ELEMENTS = re.compile(r"[xyzw]+|[rgba]+|[sS][0-9a-fA-F]+|lo|hi|even|odd")
+"""Names of elements of a vector."""
 _MEMBER = re.compile(r"""\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\d[\w.]*|\w+|(?:\.|->)\s*([A-Za-z_]\w*)""")
 """Literals, names, and members with their name."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -111,12 +112,15 @@ class Translator(OpenCL):
 
     def string(self, node: Node) -> Place:
         """Return the place of a string: constants of the file."""
-        text = str(node.evaluated() or "").encode() + b"\0"
-        key = hash(text)
+        found = node.evaluated()
+        if found is None:  # as part of a larger expression
+            found = node.name[1:-1].encode().decode("unicode_escape")
+        text = str(found).encode("latin-1", errors="replace") + b"\0"
+        key = -2 - zlib.crc32(text)
         made = self.statics.get(key)
         if made is None:
             kind = Array(Number(types.I8), len(text))
-            made = self.statics[key] = self.new_object(f"string_{abs(key)}", "global", len(text), kind, self.line(node))
+            made = self.statics[key] = self.new_object(f"string_{-key}", "global", len(text), kind, self.line(node))
             made.initial = [(at, value, "u8") for at, value in enumerate(text)]
             self.hidden.append(made.name)
         return Mem(self.start_of(made), Array(Number(types.I8), len(text)))
