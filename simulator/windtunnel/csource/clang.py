@@ -18,6 +18,9 @@ from windtunnel.language import types
 PRELUDE = Path(__file__).parent / "prelude"
 """The headers that stand for those of the vendors."""
 
+ABSENT = PRELUDE / "absent"
+"""A folder that does not exist. Headers that are not found are empty files in it."""
+
 BINARY = (
     "", ".*", "->*", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|", "&&",
     "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",",
@@ -231,7 +234,8 @@ class Unit:
                 raise InputError(
                     f"{error.strerror}", where=Location(file), expected="a CUDA C or OpenCL C file"
                 ) from None
-        missing = {str(PRELUDE / name): name for name in check_includes(file, text, include, PRELUDE)}
+        own = ABSENT if self.opencl else PRELUDE
+        missing = {str(ABSENT / name): name for name in check_includes(file, text, include, own)}
         cindex = library()
         self.instances: list[str] = [] if self.opencl else _instantiated(text)
         """The instances of templates that the file names explicitly (``scale<float>``), and one that is asked."""
@@ -319,11 +323,11 @@ class Unit:
             prelude = str(PRELUDE / "opencl.h")
             return [
                 "-x", "cl", "-cl-std=CL2.0", "-target", "spir64", "-Xclang", "-fdeclare-opencl-builtins",
-                "-Xclang", "-cl-ext=+all", "-cl-no-stdinc", "-include", prelude, *given,
+                "-Xclang", "-cl-ext=+all", "-cl-no-stdinc", "-include", prelude, *given, f"-isystem{ABSENT}",
             ]  # fmt: skip
         return [
             "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80", "-std=c++17",
-            "-nostdinc++", "-fno-exceptions", "-include", str(PRELUDE / "cuda.h"), *given, f"-isystem{PRELUDE}",
+            "-nostdinc++", "-fno-exceptions", "-include", str(PRELUDE / "cuda.h"), *given, f"-isystem{PRELUDE}", f"-isystem{ABSENT}",
         ]  # fmt: skip
 
     def text_of(self, file: str, line: int) -> str:

@@ -346,6 +346,9 @@ class Intrinsics(Statements):
                 made = self._special_register(line, register[1])
                 self.store(line, place, build.converted(made, scalar_of_type(place.type, U32)))
                 continue
+            if instruction == "trap":
+                self._trap(node, ())
+                continue
             scope = _ASSEMBLY.get(instruction)
             if scope is None:
                 raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")

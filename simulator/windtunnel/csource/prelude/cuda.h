@@ -84,6 +84,15 @@ extern "C" __host__ __device__ long long __wt_clock(void);
 __WT_D__ long long clock64() { return __wt_clock(); }
 __WT_D__ clock_t clock() { return __wt_clock(); }
 __WT_D__ unsigned long long globaltimer() { return __wt_clock(); }
+/* Annotations of verifiers: assertions are checked, and what they assume or prove is not. */
+#ifndef __requires
+#define __requires(...)
+#define __ensures(...)
+#define __invariant(...)
+#define __global_invariant(...)
+#define __assume(...)
+#endif
+#define __assert(e) assert(e)
 #define assert(e) ((e) ? (void)0 : __wt_assert_fail(#e))
 #define static_assert_(...)
 

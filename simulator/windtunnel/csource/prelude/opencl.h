@@ -31,6 +31,17 @@ typedef __INTPTR_TYPE__ intptr_t; typedef __UINTPTR_TYPE__ uintptr_t;
 __WT_V(char) __WT_V(uchar) __WT_V(short) __WT_V(ushort) __WT_V(int) __WT_V(uint) __WT_V(long) __WT_V(ulong)
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 __WT_V(half) __WT_V(float) __WT_V(double)
+/* Annotations of verifiers: assertions are checked, and what they assume or prove is not. */
+#ifndef __requires
+#define __requires(...)
+#define __ensures(...)
+#define __invariant(...)
+#define __global_invariant(...)
+#define __assume(...)
+#endif
+void __wt_assert_fail(__constant const char *text);
+#define assert(e) ((e) ? (void)0 : __wt_assert_fail(#e))
+#define __assert(e) assert(e)
 typedef uint cl_mem_fence_flags;
 #define CLK_LOCAL_MEM_FENCE 1
 #define CLK_GLOBAL_MEM_FENCE 2
