@@ -19,7 +19,6 @@ from windtunnel.csource.values import (
     Place,
     Ptr,
     Reg,
-    Swizzle,
     Value,
     Var,
 )
@@ -122,7 +121,7 @@ class Calls(Expressions):
                 self.fail_null(line)
                 return
             value = self.inlined(node, self.code[base], given, None)
-            if isinstance(value, (Reg, Mem, Swizzle, Given)):
+            if isinstance(value, Place):
                 value = self.load(line, value)
             if result is not None:
                 self.store(line, Reg(result, 0, result.type), value)
@@ -427,7 +426,7 @@ class Calls(Expressions):
             place = self.part(this, found.offset, found.type)
             if bare(kid).kind == "CALL_EXPR" and isinstance(found.type, Record):
                 value = self.call(bare(kid), place)
-                if isinstance(value, (Reg, Mem, Swizzle, Given)):
+                if isinstance(value, Place):
                     value = None if value == place else self.load(line, value)
             elif bare(kid).kind == "INIT_LIST_EXPR":
                 value = self.listed(bare(kid), found.type)

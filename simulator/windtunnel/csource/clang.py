@@ -244,7 +244,8 @@ class Unit:
         # A reference to an instance is what Clang shows its body for.
         named = [f"static auto *__wt_instance_{n} = &{name};" for n, name in enumerate(self.instances)]
         empty = "#pragma once\n" if self.opencl else "#pragma once\nnamespace std {}\n"
-        unsaved = [(file, "\n".join([text, *named, ""]) if named else text), *((path, empty) for path in missing)]
+        whole = "\n".join([text.rstrip(), *named, ""]) if named else text
+        unsaved = [(file, whole), *((path, empty) for path in missing)]
         self._unit = cindex.Index.create().parse(file, args=self._arguments(defines, include), unsaved_files=unsaved)
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {file: self.lines}
@@ -255,22 +256,25 @@ class Unit:
         """Errors that only the host's declarations have, by file and line."""
         self.notes: list[str] = []
         """What was left out: errors in functions of the host, which are not run, and headers that are not found."""
+        self._note_missing(missing)
+        self._raise_errors(text.rstrip().count("\n") + 1, len(named) - (instance is not None))
+
+    def _note_missing(self, missing: dict[str, str]) -> None:
         for included in self._unit.get_includes():
             name = missing.pop(str(included.include.name), None)
             if name is not None:
                 at = included.location
                 self.notes.append(f"{at.file}:{at.line}: the header '{name}' is not found, and is taken as empty")
+
+    def _raise_errors(self, lines: int, launched: int) -> None:
+        """Raise the first error, unless it is in the host's declarations or an instance that these name."""
         device: list[tuple[str, int, int]] | None = None
         for found in self._unit.diagnostics:
-            if found.severity >= cindex.Diagnostic.Error:
+            if found.severity >= library().Diagnostic.Error:
                 where = found.location
-                name = str(where.file) if where.file is not None else file
-                if not self.opencl and found.severity == cindex.Diagnostic.Error:
-                    if (
-                        name == file
-                        and where.line > len(self.lines)
-                        and (instance is None or where.line <= len(self.lines) + len(named) - 1)
-                    ):
+                name = str(where.file) if where.file is not None else self.file
+                if not self.opencl and found.severity == library().Diagnostic.Error:
+                    if name == self.file and 0 < where.line - lines <= launched:
                         continue  # an instance that the host names within a template of its own
                     if device is None:
                         device = list(self._of_device())
@@ -327,7 +331,8 @@ class Unit:
             ]  # fmt: skip
         return [
             "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80", "-std=c++17",
-            "-nostdinc++", "-fno-exceptions", "-include", str(PRELUDE / "cuda.h"), *given, f"-isystem{PRELUDE}", f"-isystem{ABSENT}",
+            "-nostdinc++", "-fno-exceptions", "-include", str(PRELUDE / "cuda.h"), *given, f"-isystem{PRELUDE}",
+            f"-isystem{ABSENT}",
         ]  # fmt: skip
 
     def text_of(self, file: str, line: int) -> str:
@@ -442,6 +447,22 @@ class Unit:
             return ctype.Void("sampler" if name == "OCLSAMPLER" else "image")
         return ctype.Void(kind.spelling or name)
 
+    def _bit_field(self, record: ctype.Record, member: Any) -> None:
+        """Add a bit-field to a record: bits of a number of its type."""
+        kind = self.type_of(member.type, Node(self, member))
+        first, size = member.get_field_offsetof(), kind.size * 8
+        offset = first // size * kind.size
+        for other in record.fields:
+            apart = other.offset + other.type.size <= offset or offset + kind.size <= other.offset
+            same = other.bits is not None and other.offset == offset and other.type.size == kind.size
+            if not (apart or same or record.union):
+                raise Node(self, member).refused(
+                    f"the bit-field '{member.spelling}' beside a member of another size", "members of one size"
+                )
+        record.fields.append(
+            ctype.Field(str(member.spelling), offset, kind, (first % size, int(member.get_bitfield_width())))
+        )
+
     def _record(self, kind: Any) -> ctype.Record:
         declaration = kind.get_declaration()
         key = int(declaration.hash)
@@ -464,7 +485,8 @@ class Unit:
                 made.fields.append(ctype.Field("", used if base.size > 1 else 0, base))
         for member in kind.get_fields():
             if member.is_bitfield():
-                raise Node(self, member).refused(f"the bit-field '{member.spelling}'", "a member of a whole type")
+                self._bit_field(made, member)
+                continue
             offset = member.get_field_offsetof() // 8
             name = "" if "(" in member.spelling else member.spelling  # one without a name is shown by its place
             made.fields.append(ctype.Field(name, offset, self.type_of(member.type, Node(self, member))))

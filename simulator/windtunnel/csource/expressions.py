@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from windtunnel.csource import build
+from windtunnel.csource.bits import with_bits
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import (
     Array,
@@ -15,7 +16,7 @@ from windtunnel.csource.ctype import (
 )
 from windtunnel.csource.operators import Operators
 from windtunnel.csource.places import CASTS, bare, operands
-from windtunnel.csource.values import NULL, Aggregate, Closure, Given, Mem, Ptr, Reg, Swizzle, Value
+from windtunnel.csource.values import NULL, Aggregate, Closure, Mem, Place, Ptr, Value
 from windtunnel.language import ir
 from windtunnel.language.types import I32
 
@@ -54,7 +55,7 @@ class Expressions(Operators):
             return self._choice(node)
         if kind == "CALL_EXPR":
             made = self.call(node)
-            return self.load(line, made) if isinstance(made, (Reg, Mem, Swizzle, Given)) else made
+            return self.load(line, made) if isinstance(made, Place) else made
         if kind == "INIT_LIST_EXPR":
             return self.listed(node, node.type)
         if kind == "COMPOUND_LITERAL_EXPR":
@@ -198,6 +199,8 @@ class Expressions(Operators):
         if isinstance(kind, Array):
             members = [(number * kind.element.size, kind.element) for number in range(kind.count or 0)]
         elif isinstance(kind, Record):
+            if any(one.bits is not None for one in kind.fields) and given:
+                return self._fill_bits(node, given, kind, at, parts)
             members = [(one.offset, one.type) for one in kind.fields]
             if kind.union:
                 members = members[:1]
@@ -215,6 +218,23 @@ class Expressions(Operators):
                 offset, member = by_name[one.kids[0].name]
                 one = one.kids[-1]
             self._fill_one(one, given, member, at + offset, parts)
+        return given
+
+    def _fill_bits(
+        self, node: Node, given: list[Node], kind: Record, at: int, parts: dict[int, ir.Expr | Ptr]
+    ) -> list[Node]:
+        """Take the values of a record with bit-fields from a list; return those that are left."""
+        line = self.line(node)
+        for one in kind.fields:
+            if not given:
+                break
+            if one.bits is None:
+                self._fill_one(given[0], given, one.type, at + one.offset, parts)
+                continue
+            before = parts.get(at + one.offset, build.literal(line, 0, one.unit.scalar))
+            assert isinstance(before, ir.Expr)  # noqa: S101  bit-fields are numbers
+            made = with_bits(line, before, one.bits, self.number(given.pop(0)))
+            parts[at + one.offset] = self.hold(made)
         return given
 
     def _fill_one(self, one: Node, given: list[Node], member: CType, at: int, parts: dict[int, ir.Expr | Ptr]) -> None:

@@ -47,14 +47,7 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
             places = [path.parent, *allowed[1:]] if named[1] else allowed[1:]
             target = next((place / name for place in places if (place / name).is_file()), None)
             if target is None:
-                if any((place / name).exists() for place in places):
-                    raise InputError(f"'{name}' is not a file", where=where, expected="a header")
-                # Clang reports another one if it is really included.
-                if (
-                    (named[2] or _OF_HOSTS.match(name))
-                    and ".." not in Path(name).parts
-                    and not Path(name).is_absolute()
-                ):
+                if _is_missing(named, places, where):
                     missing.append(name)
                 continue
             resolved = target.resolve()
@@ -69,6 +62,15 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
                 if not resolved.is_relative_to(prelude.resolve()):
                     pending.append((target, target.read_text(encoding="utf-8", errors="replace")))
     return missing
+
+
+def _is_missing(named: re.Match[str], places: Sequence[Path], where: Location) -> bool:
+    """Return whether a header that is nowhere is taken as empty; of another one, Clang says that it is not found."""
+    name = named[1] or named[2]
+    if any((place / name).exists() for place in places):
+        raise InputError(f"'{name}' is not a file", where=where, expected="a header")
+    within = ".." not in Path(name).parts and not Path(name).is_absolute()
+    return within and (named[1] is None or _OF_HOSTS.match(name) is not None)
 
 
 def without_comments(text: str) -> str:

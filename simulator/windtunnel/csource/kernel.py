@@ -14,9 +14,9 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.csource.clang import Node, Unit
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void
-from windtunnel.csource.intrinsics import CLOCK
-from windtunnel.csource.memory import Facts, member_name, stored
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void, member_name
+from windtunnel.csource.mathematics import CLOCK
+from windtunnel.csource.memory import Facts, stored
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.places import operands
 from windtunnel.csource.values import Aggregate, Frame, Given, Mem, Place, Ptr, Reg, Value, Var

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from windtunnel.csource import build
+from windtunnel.csource.bits import bits_of
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import (
     Array,
@@ -14,7 +15,21 @@ from windtunnel.csource.ctype import (
     Void,
 )
 from windtunnel.csource.memory import Memory
-from windtunnel.csource.values import NULL, Aggregate, Closure, Frame, Given, Mem, Place, Ptr, Reg, Swizzle, Value, Var
+from windtunnel.csource.values import (
+    NULL,
+    Aggregate,
+    Bits,
+    Closure,
+    Frame,
+    Given,
+    Mem,
+    Place,
+    Ptr,
+    Reg,
+    Swizzle,
+    Value,
+    Var,
+)
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32, I64, Scalar
 
@@ -185,7 +200,7 @@ class Places(Memory):
                 return found
         if kind == "CALL_EXPR":
             made = self.call(node)
-            if isinstance(made, (Reg, Mem, Swizzle, Given)):
+            if isinstance(made, Place):
                 return made
             return self._temporary(line, node.type, made)
         if kind in ("MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", "COMPOUND_ASSIGNMENT_OPERATOR"):
@@ -249,6 +264,14 @@ class Places(Memory):
                     return constant
             raise node.refused(f"the member '{node.name}' of {kind.name}")
         at = found.type
+        if found.bits is not None:
+            unit = self.part(whole, found.offset, found.unit)
+            assert isinstance(at, Number)  # noqa: S101  bit-fields are numbers
+            if isinstance(unit, (Reg, Mem)):
+                return Bits(unit, *found.bits, at)
+            number = self.load(line, unit)
+            assert isinstance(number, ir.Expr)  # noqa: S101  as its type
+            return self._temporary(line, at, bits_of(line, number, found.bits, at))
         if isinstance(at, Pointer) and at.reference:
             pointer = self.load(line, self.part(whole, found.offset, at))
             assert isinstance(pointer, Ptr)  # noqa: S101  a reference is a pointer
