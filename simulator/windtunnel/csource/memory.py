@@ -369,9 +369,7 @@ class Memory:
             _require_set(value)
         if len(value.parts) > 1:
             if isinstance(place, (Reg, Swizzle)):
-                held = self.hold_value(value)
-                assert isinstance(held, Aggregate)  # noqa: S101  holding keeps the kind
-                value = held
+                value = Aggregate(kind, {at: self.hold_value(part) for at, part in value.parts.items()})  # type: ignore[misc]
             elif isinstance(place, Mem):
                 place = Mem(self.hold_pointer(place.at), kind)
                 self.aligned(line, place.at, kind.align)
