@@ -272,6 +272,33 @@ def test_cuda_of_older_and_newer_programs_is_read(check: Command) -> None:
     )
 
 
+def test_opencl_of_older_programs_is_read(check: Command) -> None:
+    source = """
+    #include <missing/opencl.h>
+    #define T 2
+    __constant float turn = 3.0f * T;
+    __constant struct { int a; float b[2]; } table = {1, {T / 2.0f, -1}};
+    struct __attribute__((packed)) Record { char c; int i; };
+    struct Bounds { union { float4 low; float each[4]; }; int n; };
+    int popcount(int x) { int c = 0; while (x) { x &= x - 1; c++; } return c; }
+    kernel __attribute__((reqd_work_group_size(8, 1, 1))) void k(
+        global struct Record *r, global float4 *v, global struct Bounds *b, size_t n, global int *out
+    ) {
+        register size_t i = get_global_id(0);
+        global float *flat = v;
+        if (i < n) r[i].i = popcount(7) + (int)turn + (int)table.b[0];
+        flat[i] = b[i].low.x + b[i].each[i & 3] + v[i][(i + 1) & 3];
+        out[i] = r[i].i;
+        __requires(n > 0);
+        assert(out[i] == 10 && "sum");
+    }
+    """
+    code, out, err = check(source, "--grid", "1", "--block", "8", file="kernel.cl")
+    assert (code, "DataRace" in out) == (1, True)  # flat[i] of one item is in v[i] of another
+    assert "the header 'missing/opencl.h' is not found" in err
+    assert check(source.replace("flat[i] =", "b[i].low.y ="), "--grid", "1", "--block", "8", file="kernel.cl")[0] == 0
+
+
 def test_volatile_flags_of_blocks_are_no_race_and_unordered_data_is(check: Command) -> None:
     source = """
     __device__ volatile int turn;

@@ -231,11 +231,12 @@ def _parameters(function: CFunction) -> list[CheckParameter]:
         pointee = getattr(kind, "pointee", None)
         element = kind if pointee is None else pointee
         dtypes = tuple(stored(leaf).dtype for _, leaf in element.leaves) or (np.dtype(np.uint8),)
-        size = max(element.size, 1)
+        size, offsets = max(element.size, 1), tuple(at for at, _ in element.leaves)
         if isinstance(element, Void):  # of a type that the kernel states: as large as the largest number
             dtypes, size = (np.dtype(np.uint8),) * 8, 8
+            offsets = tuple(range(8))
         role = "local" if parameter.space == "local" else "pointer" if parameter.space else "number"
-        made.append(CheckParameter(parameter.name, role, dtypes, size))
+        made.append(CheckParameter(parameter.name, role, dtypes, size, offsets=offsets))
     return made
 
 

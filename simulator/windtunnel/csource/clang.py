@@ -30,6 +30,12 @@ _OF_EITHER = ("FUNCTION_DECL", "FUNCTION_TEMPLATE", "VAR_DECL", "CXX_METHOD", "C
 """Declarations of the host or of the device, by their attributes."""
 _NAMES = ("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "ENUM_DECL")
 _DEVICE = ("CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR", "CUDACONSTANT_ATTR", "CUDASHARED_ATTR")
+_ACCEPTED = (
+    "register", "implicit-int", "int-conversion", "incompatible-pointer-types", "incompatible-function-pointer-types",
+    "c++11-narrowing", "reserved-user-defined-literal", "writable-strings", "return-type", "address-of-temporary",
+    "implicit-function-declaration", "unknown-argument", "extra-tokens",
+)  # fmt: skip
+"""What Clang makes errors and the vendors' compilers do not."""
 _NOTES = 8
 """Errors in the host's declarations that are shown."""
 UNARY = ("", "x++", "x--", "++x", "--x", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
@@ -322,7 +328,7 @@ class Unit:
     def _arguments(self, defines: Sequence[str], include: Sequence[str]) -> list[str]:
         given = [f"-D{one}" for one in defines]
         given += [f"-I{folder}" for folder in include]
-        given += ["-nostdinc", "-w", "-Wno-register", "-Wno-implicit-int", "-ferror-limit=0"]
+        given += ["-nostdinc", "-w", "-ferror-limit=0", *(f"-Wno-{name}" for name in _ACCEPTED)]
         if self.opencl:
             prelude = str(PRELUDE / "opencl.h")
             return [

@@ -159,6 +159,11 @@ class Record(CType):
         return None
 
     @cached_property
+    def is_packed(self) -> bool:
+        """Whether its members may lie at addresses that are no multiples of their sizes."""
+        return any(leaf.size > self.align for _, leaf in self.leaves)
+
+    @cached_property
     def in_memory(self) -> bool:
         """Whether a variable of this type lies in memory: it has a union or an array in it."""
         if self.union:

@@ -30,12 +30,19 @@ _PLACES = (
 class Expressions(Operators):
     """Translates expressions."""
 
+    folds = False
+    """Whether expressions of constants are numbers, as in initial values of the file's variables."""
+
     # Long: one case for each kind of expression, each a line or two.
     def value(self, node: Node) -> Value:
         """Translate an expression and return its value."""
         kind, line = node.kind, self.line(node)
         if isinstance(node.type, Void) and node.type.is_opaque:
             return None
+        if self.folds and isinstance(node.type, Number):
+            known = node.evaluated()
+            if isinstance(known, (int, float)):
+                return build.literal(line, known, node.type.scalar)
         if kind in _LITERALS:
             found = node.evaluated()
             if isinstance(found, (int, float)) and isinstance(node.type, Number):

@@ -227,13 +227,15 @@ def _constants(node: Node, kind: CType, translator: Translator) -> list[tuple[in
     if initial is None:
         return [(at, 0, name) for at, name in leaves.items()]
     with translator.block() as body:
+        translator.folds = True
         value = translator.listed(initial, kind) if initial.kind == "INIT_LIST_EXPR" else None
         if value is None and isinstance(kind, (Number, Pointer, Vector)):
             value = translator.value(initial)
-        elif value is None and initial.kind == "STRING_LITERAL" and isinstance(kind, Array):
+        translator.folds = False
+        if value is None and initial.kind == "STRING_LITERAL" and isinstance(kind, Array):
             text = str(initial.evaluated() or "").encode() + b"\0"
             return [(at, text[at] if at < len(text) else 0, "u8") for at in range(kind.count or 0)]
-        elif value is None and initial.kind == "CALL_EXPR":
+        if value is None and initial.kind == "CALL_EXPR":
             return [(at, 0, name) for at, name in leaves.items()]
     if isinstance(value, ir.Literal):
         value = Aggregate(kind, {0: value})

@@ -20,7 +20,6 @@ from windtunnel.csource.values import (
     NULL,
     Aggregate,
     Bits,
-    Closure,
     Frame,
     Given,
     Mem,
@@ -400,7 +399,8 @@ class Memory:
 
     def aligned(self, line: int, at: Ptr, size: int) -> None:
         """Emit the check that an address is a multiple of the size of what is accessed, if that is not certain."""
-        if at.unit % size == 0:
+        types_there = (self.objects[base].type for base in at.bases if base in self.objects)
+        if at.unit % size == 0 or any(isinstance(one, Record) and one.is_packed for one in types_there):
             return
         if at.unit == at.const == 0:
             return
@@ -591,9 +591,3 @@ def _part(value: Aggregate, offset: int, kind: CType) -> Value:
             raise KeyError(offset)
         return found
     return Aggregate(kind, {at: value.parts[offset + at] for at, _ in kind.leaves if offset + at in value.parts})
-
-
-def closure_of(value: Value) -> Closure:
-    """Return a value that is a lambda."""
-    assert isinstance(value, Closure)  # noqa: S101  the caller has seen its type
-    return value
