@@ -10,8 +10,8 @@ import numpy as np
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
+from windtunnel.csource.collectives import Collectives
 from windtunnel.csource.ctype import Number, Pointer, Vector
-from windtunnel.csource.opencl_numbers import OpenCLNumbers
 from windtunnel.csource.values import Mem, Ptr, Value
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U32, U64
@@ -32,7 +32,7 @@ _IDS = {
 _ROUND = {"_rte": "rint", "_rtz": "trunc", "_rtp": "ceil", "_rtn": "floor"}
 
 
-class OpenCL(OpenCLNumbers):
+class OpenCL(Collectives):
     """Translates what OpenCL C has beside C."""
 
     # Long: one case for each group of functions.
@@ -74,6 +74,9 @@ class OpenCL(OpenCLNumbers):
             return self.reinterpreted(node, self.value(arguments[0]), node.type)
         if name in ("modf", "fract", "sincos", "frexp", "remquo", "lgamma_r"):
             return self._two_results(node, name, arguments)
+        made = self.collective(node, name, arguments)
+        if made is not NotImplemented:
+            return made
         made = self.opencl_numbers(node, name, arguments)
         if made is not NotImplemented:
             return made

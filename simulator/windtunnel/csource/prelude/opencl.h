@@ -43,6 +43,18 @@ void __wt_assert_fail(__constant const char *text);
 #define assert(e) ((e) ? (void)0 : __wt_assert_fail(#e))
 #define __assert(e) assert(e)
 typedef uint cl_mem_fence_flags;
+#define cl_khr_subgroups 1
+uint get_sub_group_size(void); uint get_max_sub_group_size(void); uint get_num_sub_groups(void);
+uint get_enqueued_num_sub_groups(void); uint get_sub_group_id(void); uint get_sub_group_local_id(void);
+int sub_group_all(int); int sub_group_any(int);
+void __attribute__((overloadable)) sub_group_barrier(cl_mem_fence_flags);
+void __attribute__((overloadable)) sub_group_barrier(cl_mem_fence_flags, int);
+#define __WT_G1(NAME, T) T __attribute__((overloadable)) NAME(T);
+#define __WT_G(T) __WT_G1(sub_group_reduce_add, T) __WT_G1(sub_group_reduce_min, T) __WT_G1(sub_group_reduce_max, T) \
+  __WT_G1(sub_group_scan_inclusive_add, T) __WT_G1(sub_group_scan_inclusive_min, T) __WT_G1(sub_group_scan_inclusive_max, T) \
+  __WT_G1(sub_group_scan_exclusive_add, T) __WT_G1(sub_group_scan_exclusive_min, T) __WT_G1(sub_group_scan_exclusive_max, T) \
+  T __attribute__((overloadable)) sub_group_broadcast(T, uint);
+__WT_G(int) __WT_G(uint) __WT_G(long) __WT_G(ulong) __WT_G(float) __WT_G(double)
 #define CLK_LOCAL_MEM_FENCE 1
 #define CLK_GLOBAL_MEM_FENCE 2
 #define CLK_IMAGE_MEM_FENCE 4
