@@ -299,6 +299,25 @@ def test_opencl_of_older_programs_is_read(check: Command) -> None:
     assert check(source.replace("flat[i] =", "b[i].low.y ="), "--grid", "1", "--block", "8", file="kernel.cl")[0] == 0
 
 
+def test_work_items_of_a_group_and_of_a_sub_group_compute_together(check: Command) -> None:
+    source = """
+    kernel void k(global int *a) {
+        int t = get_local_id(0), lane = get_sub_group_local_id(), n = get_sub_group_size(), s;
+        assert(n == (t < 64 ? 32 : 16) && lane == t % 32 && get_num_sub_groups() == 3 && get_sub_group_id() == t / 32);
+        s = sub_group_reduce_add(lane);
+        assert(s == n * (n - 1) / 2 && sub_group_broadcast(t, 3) == t / 32 * 32 + 3 && sub_group_all(lane < 40));
+        assert(sub_group_scan_inclusive_add(1) == lane + 1);
+        assert(sub_group_scan_exclusive_max(lane) == (lane ? lane - 1 : INT_MIN));
+        if (t < FEW) s = work_group_reduce_add(t);
+        assert(s == 3160 && work_group_scan_exclusive_min(2.5f) == (t ? 2.5f : INFINITY));
+        assert(work_group_broadcast(t, 5) == 5 && work_group_any(t == 70));
+    }
+    """
+    launch = ("--grid", "2", "--block", "80")
+    assert check(source, *launch, "-D", "FEW=80", file="kernel.cl")[:2] == (0, "nothing found (1 launch)\n")
+    assert "BarrierDivergence" in check(source, *launch, "-D", "FEW=3", file="kernel.cl")[1]
+
+
 def test_volatile_flags_of_blocks_are_no_race_and_unordered_data_is(check: Command) -> None:
     source = """
     __device__ volatile int turn;
