@@ -265,6 +265,10 @@ class Unit:
         self._note_missing(missing)
         self._raise_errors(text.rstrip().count("\n") + 1, len(named) - (instance is not None))
 
+    def __deepcopy__(self, memo: object) -> Unit:
+        """Return the unit itself, to which copies of a tree refer."""
+        return self
+
     def _note_missing(self, missing: dict[str, str]) -> None:
         for included in self._unit.get_includes():
             name = missing.pop(str(included.include.name), None)

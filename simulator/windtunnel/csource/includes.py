@@ -13,8 +13,10 @@ from pathlib import Path
 
 from windtunnel.core.errors import InputError, Location
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
-_NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+"""A line that includes a file: how, and what."""
+NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
+"""The name of the file, in quotes or in brackets."""
 _OF_HOSTS = re.compile(
     r"(?:cutil\w*|helper_\w+|shr\w+|sdk\w+|oclUtils|exception|param|book|multithreading|cuda\w*|cu[a-z]+(?:_\w+)?|thrust/\w+"
     r"|GL/\w+|std\w+|math|string|assert|time|unistd)\.(?:h|hpp|cuh)$"
@@ -36,10 +38,10 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
         path, source = pending.pop()
         # A line that a backslash continues is one line to the preprocessor.
         joined = re.sub(r"\\[ \t]*\n", " ", without_comments(source))
-        for found in _INCLUDE.finditer(joined):
+        for found in INCLUDE.finditer(joined):
             line = joined.count("\n", 0, found.start()) + 1
             where = Location(str(path), line)
-            named = _NAMED.match(found[2])
+            named = NAMED.match(found[2])
             if named is None or found[1] != "include":
                 raise InputError(f"#{found[1]} {found[2]}", where=where, expected='#include "name" or <name>')
             name = named[1] or named[2]

@@ -14,7 +14,7 @@ from math import gcd
 
 from windtunnel.csource import build
 from windtunnel.csource.bits import bits_of, with_bits
-from windtunnel.csource.clang import Node, Unit
+from windtunnel.csource.clang import PRELUDE, Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, member_name
 from windtunnel.csource.values import (
     NULL,
@@ -30,11 +30,15 @@ from windtunnel.csource.values import (
     Swizzle,
     Value,
     Var,
+    require_set,
 )
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
+
+
+_PRELUDE = str(PRELUDE)
 
 
 @dataclass
@@ -91,6 +95,10 @@ class Memory:
         self.names: set[str] = set()
         self._numbers: dict[str, int] = {}
         self.statics: dict[int, Obj] = {}
+        self.temporaries: set[str] = set()
+        """The variables that hold values of expressions."""
+        self.called_at: list[int] = []
+        """The lines of the calls of the functions that are being translated."""
         self.frame = Frame("")
 
     # Lines, names, statements.
@@ -98,6 +106,8 @@ class Memory:
     def line(self, node: Node) -> int:
         """Return the number that stands for a node's file, line and column in the tree."""
         place = node.place
+        if self.called_at and place[0].startswith(_PRELUDE):
+            return self.called_at[-1]  # of our own headers, the line that calls them
         number = self._lines.get(place)
         if number is None:
             number = self._lines[place] = len(self.places)
@@ -127,13 +137,19 @@ class Memory:
         finally:
             self.body = outer
 
+    def temporary(self, name: str, kind: Scalar) -> str:
+        """Return a new variable that no source names."""
+        made = self.fresh(name)
+        self.variables[made] = kind
+        self.temporaries.add(made)
+        return made
+
     def hold(self, e: ir.Expr, name: str = "held") -> ir.Expr:
         """Return an expression's value as of now: a variable that it is assigned to."""
         if isinstance(e, (ir.Literal, ir.Index)) or build.is_plain(e):
             return e
         assert e.type is not None  # noqa: S101  all expressions here have types
-        made = self.fresh(name)
-        self.variables[made] = e.type
+        made = self.temporary(name, e.type)
         self.emit(ir.Assign(e.line, made, e))
         return ir.Variable(e.line, made, type=e.type)
 
@@ -365,7 +381,7 @@ class Memory:
     def _store_parts(self, line: int, place: Place, value: Aggregate) -> None:
         kind = place.type
         if isinstance(place, Mem) and self._is_global(place.at):
-            _require_set(value)
+            require_set(value)
         if len(value.parts) > 1:
             if isinstance(place, (Reg, Swizzle)):
                 value = Aggregate(kind, {at: self.hold_value(part) for at, part in value.parts.items()})  # type: ignore[misc]
@@ -428,8 +444,7 @@ class Memory:
                 return build.literal(line, 0, kind.scalar)
             return build.converted(self._load(line, base, at, scalar), kind.scalar)
         at = self.hold_pointer(at)
-        result = self.fresh("loaded")
-        self.variables[result] = scalar
+        result = self.temporary("loaded", scalar)
 
         def read(base: str) -> None:
             value = build.literal(line, 0, scalar) if base == NULL else self._load(line, base, at, scalar)
@@ -538,8 +553,7 @@ class Memory:
     ) -> ir.Expr:
         """Emit an atomic operation, and return the number that was there before."""
         line, scalar = self.line(node), stored(kind)
-        result = self.fresh("before")
-        self.variables[result] = scalar
+        result = self.temporary("before", scalar)
         values = [self.hold(value) for value in values]
 
         def change(base: str) -> None:
@@ -572,16 +586,6 @@ class Memory:
         else:
             self.emit(ir.Assign(line, result, build.literal(line, 0, scalar)))
         return build.converted(ir.Variable(line, result, type=scalar), kind.scalar)
-
-
-def _require_set(value: Aggregate) -> None:
-    """Let all parts of a struct be checked: what was never set must not get into the grid's memory."""
-    if isinstance(value.type, Vector):
-        return
-    for part in value.parts.values():
-        for e in ir.inside(part) if isinstance(part, ir.Expr) else ():
-            if isinstance(e, (ir.Variable, ir.Load)):
-                e.copied = False
 
 
 def _part(value: Aggregate, offset: int, kind: CType) -> Value:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import TYPE_CHECKING
 
-from windtunnel.csource.ctype import CType, Number
+from windtunnel.csource.ctype import CType, Number, Vector
 from windtunnel.language import ir
 
 if TYPE_CHECKING:
@@ -177,3 +177,13 @@ class Obj:
     line: int
     initial: Sequence[tuple[int, float | int, str]] = ()
     """Offset, number and type of the numbers that it begins with."""
+
+
+def require_set(value: Aggregate) -> None:
+    """Let all parts of a struct be checked: what was never set must not get into the grid's memory."""
+    if isinstance(value.type, Vector):
+        return
+    for part in value.parts.values():
+        for e in ir.inside(part) if isinstance(part, ir.Expr) else ():
+            if isinstance(e, (ir.Variable, ir.Load)):
+                e.copied = False
