@@ -504,4 +504,65 @@ __kernel void te(__global const int4*a,__global int4*o){
             zeros(256, "i4"),
         ),
     ),
+    OpenCLCase(
+        "more_integers",
+        r"""
+__kernel void more_integers(__global const int*a,__global const uint*u,__global int*o,__global long*l){
+    int i=get_global_id(0);
+    int x=a[i],y=a[63-i];
+    uint v=u[i],w=u[63-i];
+    o[i]=mad_sat(x*4000,y*3000,x)^(int)mad_sat(v,w,v)^(int)mad_hi(v,w,v)^convert_char_sat(x);
+    short4 s=mad_sat(as_short4(((long)x<<32)|v),(short4)(300),(short4)(7));
+    o[i]^=s.x^s.y<<4^s.z<<8^s.w<<12;
+    l[i]=mad_sat((long)x<<40,(long)y<<20,(long)y)^(long)mad_sat((ulong)v<<20,(ulong)w,3UL);
+    int4 q=(int4)(x,y,i,3);
+    for(int j=0;j<4;j++) o[i]+=q[(j+i)&3]*j;
+    q[i&3]=9;
+    o[i]+=q.x+q.y*2+q.z*3+q.w*5;
+    o[i]+=pown((float)(x&3),2)+ilogb((float)(x|1)+0.5f);
+}
+""",
+        (integers(64), words(64), zeros(64, "i4"), zeros(64, "i8")),
+    ),
+    OpenCLCase(
+        "more_floats",
+        r"""
+__kernel void more_floats(__global const float*a,__global float*o,__global int*k){
+    int i=get_global_id(0),e,q;
+    float x=a[i],f,r=0;
+    r+=frexp(x,&e);
+    r+=remquo(x,0.75f,&q);
+    k[i]=e*100+(q&7);
+    r+=fract(x,&f)+f;
+    r+=rootn(x,3)+maxmag(x,1.5f)+minmag(x,-1.5f)+fdim(x,0.5f)+fdim(INFINITY,INFINITY);
+    float4 v=(float4)(x,-x,0.0f,1e6f);
+    int4 ev;
+    float4 m=frexp(v,&ev);
+    r+=m.x-m.y+m.z+m.w+sinpi(8.0f)+cospi(1e30f);
+    k[i]+=ev.x+ev.y+ev.z+ev.w;
+    o[i]=r;
+}
+""",
+        (floats(64), zeros(64), zeros(64, "i4")),
+    ),
+    OpenCLCase(
+        "unnamed",
+        r"""
+#define FIRST(v) v.first
+#define first s0
+#define LEAST(a,b) (float2)(fmin(a.x,b.x),fmin((a).y,b.y))
+#define TURNED(v) (v).hi.yx
+typedef struct { union { float4 low; float each[4]; }; int n; struct { int a,b; } pair; } Box;
+__kernel void unnamed(__global Box*b,__global float*o){
+    int i=get_global_id(0);
+    float4 v=b[i].low;
+    Box c=b[i];
+    c.each[1]+=2.0f;
+    c.low.z=1.5f;
+    o[i]=FIRST(v)+c.low.y*10+c.each[2]+LEAST(v.xy,c.low.zw).y+TURNED(v).x+c.pair.b+"abc"[i&1];
+    b[i]=c;
+}
+""",
+        (words(64 * 8) & np.uint32(0x3FFFFFFF), zeros(64)),
+    ),
 )

@@ -47,6 +47,46 @@ PROGRAMS: dict[str, tuple[str, Any]] = {
         """,
         lambda t: 3 * t + 6,
     ),
+    "bit-fields": (
+        """
+        struct Packed { unsigned a : 3; int b : 5; unsigned c : 24; int d; };
+        struct Nibbles { unsigned char low : 4, high : 4; };
+        __global__ void k(int *out) {
+            Packed p, q = {1, -2, 3, 4};
+            p.a = 13; p.b = -9; p.c = 0xabcdef; p.d = threadIdx.x;
+            p.a++; p.b -= 3;
+            Nibbles n;
+            n.low = 5; n.high = 0xA;
+            Packed r = p;
+            out[threadIdx.x] = r.a * 1000000 + r.b * 1000 + (r.c == 0xabcdef) + r.d + q.b * 10 + q.c + (*(unsigned char *)&n == 0xA5);
+        }
+        """,
+        lambda t: 6000000 - 12000 + 1 + t - 20 + 3 + 1,
+    ),
+    "jumps to labels further on": (
+        """
+        __device__ int find(const int *a, int n, int x) {
+            int r = -1;
+            for (int i = 0; i < n; i++) {
+                if (a[i] == x) { r = i; goto found; }
+                for (int j = 0; j < 2; j++) if (a[i] == -x) goto negative;
+            }
+            goto none;
+            found: return r;
+            negative: return -100;
+            none: return -2;
+        }
+        __global__ void k(int *out) {
+            int v[4] = {3, 5, -7, 9}, sum = find(v, 4, 5) * 1000 + find(v, 4, 7) + find(v, 4, 8);
+            if (threadIdx.x & 1) goto odd;
+            sum += 10;
+            odd:
+            for (int i = 0; i < 4; i++) { if (i == 2) goto next; sum += i; next: sum += 20; }
+            out[threadIdx.x] = sum;
+        }
+        """,
+        lambda t: 1000 - 100 - 2 + np.where(t & 1, 0, 10) + 84,
+    ),
     "pointers": (
         """
         struct Node { Node *next; int value; };

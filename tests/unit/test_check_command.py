@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import windtunnel
+from windtunnel import errors
 from windtunnel.cli.main import main
 
 Command = Callable[..., tuple[int, str, str]]
@@ -115,12 +118,12 @@ def test_what_clang_rejects_ends_with_2_its_message_and_its_line(check: Command)
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("if (a[0]) goto end; a[0] = 1; end:;", "goto"),
+        ("int i = 0; again: if (++i < 3) goto again; a[0] = i;", "goto that goes back"),
         ("a[0] = recursive(3);", "'recursive' calls itself"),
         ('asm("mov.u32 %0, 1;" : "=r"(a[0]));', "the assembly 'mov.u32 %0, 1'"),
-        ("static int counter; a[0] = counter++;", "the static variable 'counter'"),
+        ("int *p = new int[2]; a[0] = p[0];", "cxx_new_expr"),
         ("a[0] = host_only;", "'host_only'"),
-        ("struct { int low : 3; } s; s.low = 1; a[0] = s.low;", "the bit-field 'low'"),
+        ("struct { char c; int low : 3; } s; s.low = 1; a[0] = s.low;", "the bit-field 'low'"),
     ],
 )  # fmt: skip
 def test_what_is_not_supported_is_named_with_its_line(check: Command, body: str, message: str) -> None:
@@ -165,9 +168,211 @@ def test_errors_in_functions_of_the_host_are_notes_and_the_kernel_is_checked(che
     """
     code, out, err = check(NEIGHBOUR + host, "--grid", "1", "--block", "64", "--arg", "data=arange:65")
     assert (code, "DataRace" in out) == (1, True)
-    assert "note: kernel.cu:10: in a function of the host, which is not run: no member named 'vector'" in err
+    assert "note: kernel.cu:10: in a declaration of the host, which is not run: no member named 'vector'" in err
     code, _, err = check(NEIGHBOUR + "__device__ void f() { std::cout; }\n", "--grid", "1", "--block", "64")
     assert (code, "kernel.cu:6" in err) == (2, True)
+
+
+def test_headers_that_are_not_found_are_taken_as_empty_and_named(check: Command) -> None:
+    host = """
+    #include <GL/gl.h>
+    #include <boost/any.hpp>
+    #include "cutil.h"
+    using boost::any;
+    typedef pthread_t Thread;
+    std::multimap<int, int> cache() { return {}; }
+    template <typename T> void fill(std::vector<T> &v) { v.clear(); }
+    """
+    code, out, err = check(host + NEIGHBOUR, "--grid", "1", "--block", "64", "--arg", "data=arange:65")
+    assert (code, "DataRace" in out) == (1, True)
+    for line, name in ((2, "GL/gl.h"), (3, "boost/any.hpp"), (4, "cutil.h")):
+        assert f"note: kernel.cu:{line}: the header '{name}' is not found, and is taken as empty" in err
+    assert "note: kernel.cu:8: in a declaration of the host" in err
+    wrong = "typedef missing Number;\n__global__ void k(Number *a) { a[threadIdx.x] = 1; }\n"
+    code, _, err = check(wrong, "--grid", "1", "--block", "1")
+    assert (code, "kernel.cu:1:9: unknown type name 'missing'" in err) == (2, True)
+    wrong = "struct S { missing m; int n; };\n__global__ void k(int *a) { S s; s.n = 1; a[0] = s.n; }\n"
+    assert check(wrong, "--grid", "1", "--block", "1")[0] == 2
+    assert check('#include "own.h"\n' + NEIGHBOUR, "--grid", "1", "--block", "64")[0] == 2
+
+
+def test_images_and_textures_have_made_up_texels_in_a_check_and_are_refused_in_programs(
+    check: Command, tmp_path: Path
+) -> None:
+    textures = """
+    texture<float, 1> table;
+    texture<uchar4, 2, cudaReadModeNormalizedFloat> colours;
+    surface<void, 2> canvas;
+    __global__ void k(float *out, cudaTextureObject_t given) {
+        int i = threadIdx.x;
+        float4 c = tex2D(colours, i + 0.5f, 1.0f);
+        uchar4 old;
+        surf2Dread(&old, canvas, i * 4, 0);
+        surf2Dwrite(old, canvas, i * 4, 0, cudaBoundaryModeTrap);
+        assert(c.w >= 0 && c.w < 1 && "normalized" && tex1Dfetch(table, i) == tex1Dfetch(table, i));
+        out[i] = tex1Dfetch(table, i) + tex2D<float>(given, i, 2) + old.x;
+    }
+    """
+    images = """
+    const sampler_t nearest = CLK_NORMALIZED_COORDS_FALSE | CLK_FILTER_NEAREST;
+    float4 texel(read_only image2d_t from, int2 at) { return read_imagef(from, nearest, at); }
+    kernel void k(read_only image2d_t from, write_only image2d_t to, sampler_t own, global float *out) {
+        int2 at = (int2)(get_global_id(0), get_global_id(1));
+        if (at.x < get_image_width(from)) write_imagef(to, at, texel(from, at));
+        out[at.x] = read_imagef(from, own, convert_float2(at)).x + read_imageui(from, own, at).y;
+    }
+    """
+    for name, source in (("kernel.cu", textures), ("kernel.cl", images)):
+        code, _, err = check(source, "--grid", "1", "--block", "8", file=name)
+        assert (code, "the contents of images and textures are made up" in err) == (0, True), err
+        module = windtunnel.load(tmp_path / name)
+        with windtunnel.device("l4") as accelerator, pytest.raises(errors.InputError, match=f"{name}.*not known here"):
+            accelerator.launch(module.k, 1, 8, accelerator.empty(8, np.float32), 0)
+
+
+def test_cuda_of_older_and_newer_programs_is_read(check: Command) -> None:
+    source = """
+    #include <curand_kernel.h>
+    #include <cooperative_groups.h>
+    #include <type_traits>
+    #include "helper_math.h"
+    namespace cg = cooperative_groups;
+    __device__ int total(cg::thread_group g, int *held, int v) {
+        for (int i = g.size() / 2; i > 0; i /= 2) {
+            held[g.thread_rank()] = v; g.sync();
+            if (g.thread_rank() < i) v += held[g.thread_rank() + i];
+            g.sync();
+        }
+        return v;
+    }
+    __device__ unsigned lane() { unsigned r; asm("mov.u32 %0, %%laneid;" : "=r"(r)); return r; }
+    template <int N> __global__ void k(float4 *a, clock_t *when, int wait) {
+        __shared__ alignas(16) int held[32];
+        register int i = threadIdx.x;
+        curandState state;
+        curand_init(1, i, 0, &state);
+        float u = curand_uniform(&state);
+        assert(u > 0 && u <= 1 && lane() == i % 32 && umin(3u, 2u) == 2);
+        clock_t start = clock();
+        while (clock() - start < wait) ;
+        when[i] = start;
+        int sum = total(cg::this_thread_block(), held, i);
+        int only;
+        if (i == 0) only = sum;
+        assert(__shfl_sync(~0u, only, 0) == 496 && std::is_integral<int>::value);
+        int e;
+        assert(frexpf(12.0f, &e) == 0.75f && e == 4 && remquof(7.5f, 2.0f, &e) == -0.5f && e == 4);
+        a[i] = clamp(a[i] * 2.0f + make_float4(u), 0.0f, 1.0f) + normalize(a[i]);
+    }
+    int main() { float4 *a = 0; clock_t *t = 0; k<4><<<1, 32>>>(a, t, 5); }
+    """
+    assert check(source, "--grid", "1", "--block", "32", "--arg", "wait=1000000")[:2] == (
+        0,
+        "nothing found (1 launch)\n",
+    )
+
+
+def test_opencl_of_older_programs_is_read(check: Command) -> None:
+    source = """
+    #include <missing/opencl.h>
+    #define T 2
+    __constant float turn = 3.0f * T;
+    __constant struct { int a; float b[2]; } table = {1, {T / 2.0f, -1}};
+    struct __attribute__((packed)) Record { char c; int i; };
+    struct Bounds { union { float4 low; float each[4]; }; int n; };
+    int popcount(int x) { int c = 0; while (x) { x &= x - 1; c++; } return c; }
+    kernel __attribute__((reqd_work_group_size(8, 1, 1))) void k(
+        global struct Record *r, global float4 *v, global struct Bounds *b, size_t n, global int *out
+    ) {
+        register size_t i = get_global_id(0);
+        global float *flat = v;
+        if (i < n) r[i].i = popcount(7) + (int)turn + (int)table.b[0];
+        flat[i] = b[i].low.x + b[i].each[i & 3] + v[i][(i + 1) & 3];
+        out[i] = r[i].i;
+        __requires(n > 0);
+        assert(out[i] == 10 && "sum");
+    }
+    """
+    code, out, err = check(source, "--grid", "1", "--block", "8", file="kernel.cl")
+    assert (code, "DataRace" in out) == (1, True)  # flat[i] of one item is in v[i] of another
+    assert "the header 'missing/opencl.h' is not found" in err
+    assert check(source.replace("flat[i] =", "b[i].low.y ="), "--grid", "1", "--block", "8", file="kernel.cl")[0] == 0
+
+
+def test_work_items_of_a_group_and_of_a_sub_group_compute_together(check: Command) -> None:
+    source = """
+    kernel void k(global int *a) {
+        int t = get_local_id(0), lane = get_sub_group_local_id(), n = get_sub_group_size(), s;
+        assert(n == (t < 64 ? 32 : 16) && lane == t % 32 && get_num_sub_groups() == 3 && get_sub_group_id() == t / 32);
+        s = sub_group_reduce_add(lane);
+        assert(s == n * (n - 1) / 2 && sub_group_broadcast(t, 3) == t / 32 * 32 + 3 && sub_group_all(lane < 40));
+        assert(sub_group_scan_inclusive_add(1) == lane + 1);
+        assert(sub_group_scan_exclusive_max(lane) == (lane ? lane - 1 : INT_MIN));
+        s = work_group_reduce_add(t);
+        assert(s == 3160 && work_group_scan_exclusive_min(2.5f) == (t ? 2.5f : INFINITY));
+        assert(work_group_broadcast(t, 5) == 5 && work_group_any(t == 70));
+    }
+    """
+    launch = ("--grid", "2", "--block", "80")
+    assert check(source, *launch, file="kernel.cl")[:2] == (0, "nothing found (1 launch)\n")
+    few = "kernel void k(global int *a) { if (get_local_id(0) < 3) a[0] = work_group_reduce_add(1); }"
+    assert "BarrierDivergence" in check(few, *launch, file="kernel.cl")[1]
+
+
+def test_volatile_flags_of_blocks_are_no_race_and_unordered_data_is(check: Command) -> None:
+    source = """
+    __device__ volatile int turn;
+    __global__ void k(int *out) {
+        while (turn != blockIdx.x) ;
+        FENCE();
+        out[0] += 1;
+        FENCE();
+        turn = blockIdx.x + 1;
+    }
+    """
+    launch = ("--grid", "3", "--block", "1", "--arg", "out=zeros:1")
+    assert check(source, *launch, "-D", "FENCE=__threadfence")[0] == 0
+    assert "DataRace" in check(source, *launch, "-D", "FENCE=__syncthreads")[1]
+
+
+def test_the_last_block_may_set_the_counter_back(check: Command) -> None:
+    source = """
+    __device__ unsigned count;
+    __global__ void k(const int *in, int *part, int *out) {
+        __shared__ bool last;
+        if (threadIdx.x == 0) {
+            part[blockIdx.x] = in[blockIdx.x];
+            __threadfence();
+            last = atomicInc(&count, gridDim.x) == gridDim.x - 1;
+        }
+        __syncthreads();
+        if (last && threadIdx.x == 0) {
+            out[0] = part[0] + part[1];
+            count = 0;
+        }
+        EARLY
+    }
+    """
+    launch = ("--grid", "2", "--block", "32", "--schedules", "2")
+    assert check(source, *launch, "-D", "EARLY=")[0] == 0
+    assert "DataRace" in check(source, *launch, "-D", "EARLY=if (threadIdx.x == 1) out[1] = count;")[1]
+
+
+def test_a_fourth_element_that_is_never_set_is_a_finding_only_where_it_is_used(check: Command) -> None:
+    source = """
+    kernel void k(global float4 *out, global float *one) {
+        float4 v;
+        v.xyz = (float3)(1, 2, 3);
+        v = max(v * 2.0f, (float4)(0));
+        out[get_global_id(0)] = v;
+        float4 w;
+        w.xyz = v.xyz;
+        one[get_global_id(0)] = w.PART;
+    }
+    """
+    launch = ("--grid", "1", "--block", "8")
+    assert check(source, *launch, "-D", "PART=z", file="kernel.cl")[0] == 0
+    assert "UninitializedRead" in check(source, *launch, "-D", "PART=w", file="kernel.cl")[1]
 
 
 def test_a_finding_in_a_header_bears_the_header_and_its_line(check: Command, tmp_path: Path) -> None:

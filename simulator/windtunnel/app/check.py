@@ -24,6 +24,7 @@ from windtunnel.app.check_arguments import (
 )
 from windtunnel.core.errors import ChecksSkippedWarning, DeviceError, Finding, InputError, Location
 from windtunnel.core.yamlfile import Document, parse, read_text
+from windtunnel.csource.ctype import Void
 from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
 from windtunnel.csource.memory import stored
 from windtunnel.language.parameters import parameters_of
@@ -218,7 +219,7 @@ def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
         key = (str(request.file), tuple(request.defines), tuple(request.include), instance)
         if key not in modules:
             modules[key] = CModule(
-                request.file, request.defines, request.include, instances=[] if instance is None else [instance]
+                request.file, request.defines, request.include, instances=[instance] if instance else [], made_up=True
             )
         function = modules[key].kernel(instance or request.kernel)
         made.append(_Kernel(function, function.__name__, _parameters(function)))
@@ -232,8 +233,12 @@ def _parameters(function: CFunction) -> list[CheckParameter]:
         pointee = getattr(kind, "pointee", None)
         element = kind if pointee is None else pointee
         dtypes = tuple(stored(leaf).dtype for _, leaf in element.leaves) or (np.dtype(np.uint8),)
+        size, offsets = max(element.size, 1), tuple(at for at, _ in element.leaves)
+        if isinstance(element, Void):  # of a type that the kernel states: as large as the largest number
+            dtypes, size = (np.dtype(np.uint8),) * 8, 8
+            offsets = tuple(range(8))
         role = "local" if parameter.space == "local" else "pointer" if parameter.space else "number"
-        made.append(CheckParameter(parameter.name, role, dtypes, max(element.size, 1)))
+        made.append(CheckParameter(parameter.name, role, dtypes, size, offsets=offsets))
     return made
 
 

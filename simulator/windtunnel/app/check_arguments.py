@@ -27,6 +27,7 @@ class CheckParameter:
         dtypes: The types of the numbers of one element, or of the number.
         size: Bytes of one element.
         sides: Sides of an array; 1 for a pointer of C.
+        offsets: Where the numbers of one element lie, in bytes; by their alignment if it is empty.
     """
 
     name: str
@@ -34,6 +35,7 @@ class CheckParameter:
     dtypes: tuple[np.dtype[Any], ...]
     size: int
     sides: int = 1
+    offsets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def packed(rows: np.ndarray, parameter: CheckParameter) -> np.ndarray:
         offsets.append(offset)
         offset += dtype.itemsize
     out = np.zeros((len(rows), parameter.size), np.uint8)
-    for column, (dtype, at) in enumerate(zip(parameter.dtypes, offsets, strict=True)):
+    for column, (dtype, at) in enumerate(zip(parameter.dtypes, parameter.offsets or offsets, strict=True)):
         values = np.ascontiguousarray(rows[:, column].astype(dtype)).view(np.uint8).reshape(len(rows), -1)
         out[:, at : at + dtype.itemsize] = values
     return out.reshape(-1)

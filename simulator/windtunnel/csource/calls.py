@@ -19,7 +19,6 @@ from windtunnel.csource.values import (
     Place,
     Ptr,
     Reg,
-    Swizzle,
     Value,
     Var,
 )
@@ -122,7 +121,7 @@ class Calls(Expressions):
                 self.fail_null(line)
                 return
             value = self.inlined(node, self.code[base], given, None)
-            if isinstance(value, (Reg, Mem, Swizzle, Given)):
+            if isinstance(value, Place):
                 value = self.load(line, value)
             if result is not None:
                 self.store(line, Reg(result, 0, result.type), value)
@@ -278,6 +277,8 @@ class Calls(Expressions):
         self, parameter: Node, argument: Node, function: Node, assigned: frozenset[int]
     ) -> Var | Place | Ptr | Closure:
         kind, line = parameter.type, self.line(argument)
+        if isinstance(kind, Void) and kind.is_opaque:
+            return Given(Aggregate(kind, {}), 0, kind)
         if isinstance(kind, Pointer) and kind.reference:
             inner = bare(argument)
             if isinstance(kind.pointee, Record) and kind.pointee.is_lambda:
@@ -286,11 +287,18 @@ class Calls(Expressions):
         if isinstance(kind, Record) and kind.is_lambda:
             return self._closure(bare(argument))
         value = self._to(argument, self.value(argument), argument.type, kind)
+        if isinstance(value, ir.Variable) and self._shuffles(function):
+            # Lanes pass what only one of them has set to a shuffle.
+            value = ir.Variable(value.line, value.name, type=value.type, copied=True)
         if isinstance(kind, Pointer) and isinstance(value, Ptr) and parameter.key not in assigned:
             return self.hold_pointer(value)
         if isinstance(kind, Number) and isinstance(value, ir.Literal) and parameter.key not in assigned:
             return Given(Aggregate(kind, {0: value}), 0, kind)
         return self.bind(parameter, kind, value, line, function)
+
+    def _shuffles(self, function: Node) -> bool:
+        """Return whether a function exchanges values among the lanes of a warp."""
+        return any(one.kind == "CALL_EXPR" and one.name.startswith(("__shfl", "shfl")) for one in _walk(function))
 
     def _closure(self, node: Node) -> Closure:
         while node.kind in ("UNEXPOSED_EXPR", "CALL_EXPR") and len(node.kids) == 1:
@@ -420,7 +428,7 @@ class Calls(Expressions):
             place = self.part(this, found.offset, found.type)
             if bare(kid).kind == "CALL_EXPR" and isinstance(found.type, Record):
                 value = self.call(bare(kid), place)
-                if isinstance(value, (Reg, Mem, Swizzle, Given)):
+                if isinstance(value, Place):
                     value = None if value == place else self.load(line, value)
             elif bare(kid).kind == "INIT_LIST_EXPR":
                 value = self.listed(bare(kid), found.type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +18,26 @@ from windtunnel.language import types
 PRELUDE = Path(__file__).parent / "prelude"
 """The headers that stand for those of the vendors."""
 
+ABSENT = PRELUDE / "absent"
+"""A folder that does not exist. Headers that are not found are empty files in it."""
+
 BINARY = (
     "", ".*", "->*", "*", "/", "%", "+", "-", "<<", ">>", "<=>", "<", ">", "<=", ">=", "==", "!=", "&", "^", "|", "&&",
     "||", "=", "*=", "/=", "%=", "+=", "-=", "<<=", ">>=", "&=", "^=", "|=", ",",
 )  # fmt: skip
 """Operators by Clang's number (``CXBinaryOperatorKind``)."""
+_OF_EITHER = ("FUNCTION_DECL", "FUNCTION_TEMPLATE", "VAR_DECL", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR")
+"""Declarations of the host or of the device, by their attributes."""
+_NAMES = ("TYPEDEF_DECL", "TYPE_ALIAS_DECL", "ENUM_DECL")
+_DEVICE = ("CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR", "CUDACONSTANT_ATTR", "CUDASHARED_ATTR")
+_ACCEPTED = (
+    "register", "implicit-int", "int-conversion", "incompatible-pointer-types", "incompatible-function-pointer-types",
+    "c++11-narrowing", "reserved-user-defined-literal", "writable-strings", "return-type", "address-of-temporary",
+    "implicit-function-declaration", "unknown-argument", "extra-tokens",
+)  # fmt: skip
+"""What Clang makes errors and the vendors' compilers do not."""
+_NOTES = 8
+"""Errors in the host's declarations that are shown."""
 UNARY = ("", "x++", "x--", "++x", "--x", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
 """Operators by Clang's number (``CXUnaryOperatorKind``)."""
 
@@ -42,6 +57,12 @@ def library() -> Any:
         function.argtypes, function.restype = [cindex.Cursor], ctypes.c_int
     lib.clang_Cursor_getVarDeclInitializer.argtypes = [cindex.Cursor]
     lib.clang_Cursor_getVarDeclInitializer.restype = cindex.Cursor
+    lib.clang_getCursorPrintingPolicy.argtypes = [cindex.Cursor]
+    lib.clang_getCursorPrintingPolicy.restype = ctypes.c_void_p
+    lib.clang_PrintingPolicy_dispose.argtypes = [ctypes.c_void_p]
+    lib.clang_getCursorPrettyPrinted.argtypes = [cindex.Cursor, ctypes.c_void_p]
+    lib.clang_getCursorPrettyPrinted.restype = cindex._CXString
+    lib.clang_getCursorPrettyPrinted.errcheck = cindex._CXString.from_result
     lib.clang_Type_getValueType.argtypes, lib.clang_Type_getValueType.restype = [cindex.Type], cindex.Type
     lib.clang_Type_getValueType.errcheck = cindex.Type.from_result
     lib.clang_Cursor_Evaluate.argtypes, lib.clang_Cursor_Evaluate.restype = [cindex.Cursor], ctypes.c_void_p
@@ -169,7 +190,9 @@ class Node:
             if not (isinstance(have, ctype.Vector) and have != want):
                 return None
         names = [token.spelling for token in self.cursor.get_tokens()]
-        return names[-1] if names else None
+        if len(names) > 1 and names[-2] == "." and _ELEMENTS.fullmatch(names[-1]) and names[-1] not in self.unit.macros:
+            return str(names[-1])
+        return self.unit.selections.get(self.key)  # a macro stands for it
 
     @property
     def start(self) -> int:
@@ -214,6 +237,8 @@ class Unit:
     ) -> None:
         self.file, self._origins = file, origins
         self.opencl = Path(file).suffix == ".cl"
+        self.made_up = False
+        """Whether images and textures have made-up contents."""
         if text is None:
             try:
                 text = Path(file).read_text(encoding="utf-8", errors="replace")
@@ -221,14 +246,17 @@ class Unit:
                 raise InputError(
                     f"{error.strerror}", where=Location(file), expected="a CUDA C or OpenCL C file"
                 ) from None
-        check_includes(file, text, include, PRELUDE)
+        own = ABSENT if self.opencl else PRELUDE
+        missing = {str(ABSENT / name): name for name in check_includes(file, text, include, own)}
         cindex = library()
         self.instances: list[str] = [] if self.opencl else _instantiated(text)
         """The instances of templates that the file names explicitly (``scale<float>``), and those that are asked."""
         self.instances += instances
         # A reference to an instance is what Clang shows its body for.
         named = [f"static auto *__wt_instance_{n} = &{name};" for n, name in enumerate(self.instances)]
-        unsaved = [(file, "\n".join([text, *named, ""]) if named else text)]
+        empty = "#pragma once\n" if self.opencl else "#pragma once\nnamespace std {}\n"
+        whole = "\n".join([text.rstrip(), *named, ""]) if named else text
+        unsaved = [(file, whole), *((path, empty) for path in missing)]
         self._unit = cindex.Index.create().parse(
             file, args=[*self._arguments(defines, include), "-Wall" if warnings else "-w"], unsaved_files=unsaved
         )
@@ -237,34 +265,14 @@ class Unit:
         self._types: dict[str, CType] = {}
         self._records: dict[int, ctype.Record] = {}
         self._declarations: dict[int, Node] = {}
+        self.wrong: dict[tuple[str, int], str] = {}
+        """Errors that only the host's declarations have, by file and line."""
         self.notes: list[str] = []
-        """What was left out: errors in functions of the host, which are not run; and warnings, if they are kept."""
-        self._read_diagnostics()
-
-    # Long: one case for each kind of diagnostic.
-    def _read_diagnostics(self) -> None:
-        """Raise InputError for the first error of a device's code; keep notes of the others."""
-        cindex, file = library(), self.file
-        host: list[tuple[str, int, int]] | None = None
-        for found in self._unit.diagnostics:
-            if found.severity == cindex.Diagnostic.Warning and str(found.location.file) == file:
-                name, line = self.origin(file, found.location.line)
-                self.notes.append(f"{name}:{line}: warning: {found.spelling}")
-            if found.severity >= cindex.Diagnostic.Error:
-                where = found.location
-                if host is None:
-                    host = [] if self.opencl else list(self._host_functions())
-                place = self.origin(str(where.file), where.line)
-                if found.severity == cindex.Diagnostic.Error and any(
-                    place[0] == name and first <= place[1] <= last for name, first, last in host
-                ):
-                    self.notes.append(
-                        f"{place[0]}:{place[1]}: in a function of the host, which is not run: {found.spelling}"
-                    )
-                    continue
-                name = str(where.file) if where.file is not None else file
-                name, line = self.origin(name, where.line)
-                raise InputError(f"{found.spelling}", where=Location(name, line or None, where.column or None))
+        """What was left out: errors in functions of the host, which are not run, and headers that are not found; and
+        warnings, if they are kept."""
+        self._note_missing(missing)
+        self._note_warnings()
+        self._raise_errors(text.rstrip().count("\n") + 1, len(named) - len(instances))
 
     def origin(self, file: str, line: int) -> tuple[str, int]:
         """Return the file and line that a line of the text comes from."""
@@ -276,31 +284,94 @@ class Unit:
         """Return the unit itself, to which copies of a tree refer."""
         return self
 
-    def _host_functions(self) -> Iterator[tuple[str, int, int]]:
-        """Yield file, first and last line of the functions that run on the host only."""
+    def _note_missing(self, missing: dict[str, str]) -> None:
+        for included in self._unit.get_includes():
+            name = missing.pop(str(included.include.name), None)
+            if name is not None:
+                at = included.location
+                self.notes.append(f"{at.file}:{at.line}: the header '{name}' is not found, and is taken as empty")
+
+    def _note_warnings(self) -> None:
+        for found in self._unit.diagnostics:
+            if found.severity == library().Diagnostic.Warning and str(found.location.file) == self.file:
+                name, line = self.origin(self.file, found.location.line)
+                self.notes.append(f"{name}:{line}: warning: {found.spelling}")
+
+    def _raise_errors(self, lines: int, launched: int) -> None:
+        """Raise the first error, unless it is in the host's declarations or an instance that these name."""
+        device: list[tuple[str, int, int]] | None = None
+        for found in self._unit.diagnostics:
+            if found.severity >= library().Diagnostic.Error:
+                where = found.location
+                name = str(where.file) if where.file is not None else self.file
+                if not self.opencl and found.severity == library().Diagnostic.Error:
+                    if name == self.file and 0 < where.line - lines <= launched:
+                        continue  # an instance that the host names within a template of its own
+                    if device is None:
+                        device = list(self._of_device())
+                    if not any(name == other and a <= where.line <= b for other, a, b in device) and (
+                        self._is_of_host(name, where.line)
+                    ):
+                        self.wrong.setdefault((name, where.line), str(found.spelling))
+                        continue
+                file, line = self.origin(name, where.line)
+                raise InputError(f"{found.spelling}", where=Location(file, line or None, where.column or None))
+        for place, problem in [*self.wrong.items()][:_NOTES]:
+            name, line = self.origin(*place)
+            self.notes.append(f"{name}:{line}: in a declaration of the host, which is not run: {problem}")
+        if len(self.wrong) > _NOTES:
+            self.notes.append(f"{len(self.wrong) - _NOTES} more errors in declarations of the host")
+
+    def _of_device(self) -> Iterator[tuple[str, int, int]]:
+        """Yield file, first and last line of the declarations that the device has, and of types that they name.
+
+        A class may be used on the device too. One with an error in it is refused then.
+        """
+        named: list[tuple[str, tuple[str, int, int]]] = []
+        text: list[str] = []
         for node in self.declarations():
-            if (
-                node.kind == "FUNCTION_DECL"
-                and node.cursor.is_definition()
-                and not node.has("CUDAGLOBAL_ATTR", "CUDADEVICE_ATTR")
-            ):
-                extent, name = node.cursor.extent, str(node.cursor.location.file)
-                first, last = self.origin(name, extent.start.line), self.origin(name, extent.end.line)
-                yield first[0], first[1], last[1]
+            extent, file = node.cursor.extent, str(node.cursor.location.file)
+            span = file, extent.start.line, extent.end.line
+            if node.kind in _OF_EITHER and node.has(*_DEVICE):
+                if not Path(file).is_relative_to(PRELUDE):
+                    text += [self._own_text(file, line) for line in range(span[1], span[2] + 1)]
+                yield span
+            elif node.kind in _NAMES:
+                named.append((node.name, span))
+        words = set(re.findall(r"\w+", " ".join(text)))
+        yield from (span for name, span in named if name in words)
+
+    def _own_text(self, file: str, line: int) -> str:
+        """Return a line of what Clang read, stripped, whatever the line comes from."""
+        if file == self.file:
+            return self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        return self.text_of(file, line)
+
+    def _is_of_host(self, file: str, line: int) -> bool:
+        """Return whether the declaration at a line, which Clang may have dropped, has no word of the device in it."""
+        above = []
+        for number in range(line - 1, max(line - 20, 0), -1):
+            text = self._own_text(file, number)
+            if text.endswith((";", "}")) or text.startswith("#"):
+                break
+            above.append(text)
+        here = self._own_text(file, line)
+        return not re.search(r"__(global|device|shared|constant)__|\b(__kernel|asm)\b", " ".join([*above, here]))
 
     def _arguments(self, defines: Sequence[str], include: Sequence[str]) -> list[str]:
         given = [f"-D{one}" for one in defines]
         given += [f"-I{folder}" for folder in include]
-        given += ["-nostdinc", "-ferror-limit=0"]
+        given += ["-nostdinc", "-ferror-limit=0", *(f"-Wno-{name}" for name in _ACCEPTED)]
         if self.opencl:
             prelude = str(PRELUDE / "opencl.h")
             return [
                 "-x", "cl", "-cl-std=CL2.0", "-target", "spir64", "-Xclang", "-fdeclare-opencl-builtins",
-                "-Xclang", "-cl-ext=+all", "-cl-no-stdinc", "-include", prelude, *given,
+                "-Xclang", "-cl-ext=+all", "-cl-no-stdinc", "-include", prelude, *given, f"-isystem{ABSENT}",
             ]  # fmt: skip
         return [
             "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80", "-std=c++17",
             "-nostdinc++", "-fno-exceptions", "-include", str(PRELUDE / "cuda.h"), *given, f"-isystem{PRELUDE}",
+            f"-isystem{ABSENT}",
         ]  # fmt: skip
 
     def text_of(self, file: str, line: int) -> str:
@@ -343,6 +414,30 @@ class Unit:
                 if target is not None and target.kind.name == "FUNCTION_DECL":
                     yield self.instances[int(node.name.rpartition("_")[2])], self.declaration(target)
                     break
+
+    @cached_property
+    def macros(self) -> frozenset[str]:
+        """The names of the macros of the file."""
+        found = (re.match(r"\s*#\s*define\s+(\w+)", line) for line in self.lines)
+        return frozenset(one[1] for one in found if one is not None)
+
+    @cached_property
+    def selections(self) -> dict[int, str]:
+        """The elements of vectors that expressions select, by their cursors' hashes, with macros replaced.
+
+        Clang names them only in the text that it prints of a function. The members in that text come in the order in
+        which the tree has them.
+        """
+        found: dict[int, str] = {}
+        for node in self.declarations():
+            if node.kind == "FUNCTION_DECL" and node.cursor.is_definition():
+                selected: list[tuple[int, str]] = []
+                _members(node.cursor, selected)
+                names = [one[1] for one in _MEMBER.finditer(_printed(node.cursor)) if one[1]]
+                known = [name for _, name in selected]
+                if len(names) == len(known) and all(b in ("", a) for a, b in zip(names, known, strict=True)):
+                    found |= {key: name for (key, one), name in zip(selected, names, strict=True) if not one}
+        return found
 
     # Types.
 
@@ -388,20 +483,40 @@ class Unit:
         if name == "OCLEVENT":
             return ctype.INT
         if name == "OCLSAMPLER" or name.startswith("OCLIMAGE"):
-            return ctype.Void(kind.spelling)
+            return ctype.Void("sampler" if name == "OCLSAMPLER" else "image")
         return ctype.Void(kind.spelling or name)
+
+    def _bit_field(self, record: ctype.Record, member: Any) -> None:
+        """Add a bit-field to a record: bits of a number of its type."""
+        kind = self.type_of(member.type, Node(self, member))
+        first, size = member.get_field_offsetof(), kind.size * 8
+        offset = first // size * kind.size
+        for other in record.fields:
+            apart = other.offset + other.type.size <= offset or offset + kind.size <= other.offset
+            same = other.bits is not None and other.offset == offset and other.type.size == kind.size
+            if not (apart or same or record.union):
+                raise Node(self, member).refused(
+                    f"the bit-field '{member.spelling}' beside a member of another size", "members of one size"
+                )
+        record.fields.append(
+            ctype.Field(str(member.spelling), offset, kind, (first % size, int(member.get_bitfield_width())))
+        )
 
     def _record(self, kind: Any) -> ctype.Record:
         declaration = kind.get_declaration()
         key = int(declaration.hash)
         if key in self._records:
             return self._records[key]
+        at = Node(self, declaration)
+        span, own = declaration.extent, str(declaration.location.file)
+        for (file, line), problem in self.wrong.items():
+            if file == own and span.start.line <= line <= span.end.line:
+                raise InputError(problem, where=Location(*self.origin(file, line)))
         union = declaration.kind.name == "UNION_DECL" or "union " in kind.spelling.split("(")[0]
         made = ctype.Record(
             kind.spelling, max(kind.get_size(), 0), max(kind.get_align(), 1), union, "(lambda at" in kind.spelling
         )
         self._records[key] = made
-        at = Node(self, declaration)
         for child in declaration.get_children():
             if child.kind.name == "CXX_BASE_SPECIFIER":
                 base = self.type_of(child.type, at)
@@ -409,19 +524,64 @@ class Unit:
                 made.fields.append(ctype.Field("", used if base.size > 1 else 0, base))
         for member in kind.get_fields():
             if member.is_bitfield():
-                raise Node(self, member).refused(f"the bit-field '{member.spelling}'", "a member of a whole type")
+                self._bit_field(made, member)
+                continue
             offset = member.get_field_offsetof() // 8
-            name = "" if member.spelling.startswith("(anonymous") or "(unnamed" in member.spelling else member.spelling
+            name = "" if "(" in member.spelling else member.spelling  # one without a name is shown by its place
             made.fields.append(ctype.Field(name, offset, self.type_of(member.type, Node(self, member))))
         return made
 
 
+_ELEMENTS = re.compile(r"[xyzw]+|[rgba]+|[sS][0-9a-fA-F]+|lo|hi|even|odd")
+"""Names of elements of a vector."""
+_MEMBER = re.compile(r"""\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\d[\w.]*|\w+|(?:\.|->)\s*([A-Za-z_]\w*)""")
+"""Literals, names, and members with their name."""
+
+
+def _printed(cursor: Any) -> str:
+    """Return the text of a function that Clang prints, with macros replaced."""
+    lib = library().conf.lib
+    policy = lib.clang_getCursorPrintingPolicy(cursor)
+    try:
+        return str(lib.clang_getCursorPrettyPrinted(cursor, policy))
+    finally:
+        lib.clang_PrintingPolicy_dispose(policy)
+
+
+def _members(cursor: Any, found: list[tuple[int, str]]) -> None:
+    """Collect the members that an expression names, in order; the name is empty for elements of a vector."""
+    kids = list(cursor.get_children())
+    for kid in kids:
+        _members(kid, found)
+    kind = cursor.kind.name
+    if kind in ("MEMBER_REF_EXPR", "MEMBER_REF") and "(" not in cursor.spelling and cursor.spelling:
+        found.append((0, str(cursor.spelling)))
+    elif (
+        kind == "UNEXPOSED_EXPR"
+        and len(kids) == 1
+        and kids[0].type.get_canonical().kind.name in ("EXTVECTOR", "VECTOR")
+    ):
+        have, want = kids[0].type.get_canonical(), cursor.type.get_canonical()
+        vector = want.kind.name in ("EXTVECTOR", "VECTOR")
+        inner = kids[0]
+        while inner.kind.name == "PAREN_EXPR":
+            inner = next(inner.get_children())
+        # The value of a variable has its type without an address space; elements of a variable keep it.
+        if not cursor.spelling and (
+            want.spelling == have.spelling and inner.kind.name not in ("COMPOUND_LITERAL_EXPR", "INIT_LIST_EXPR")
+            if vector and want.element_count == have.element_count
+            else True
+        ):
+            found.append((int(cursor.hash), ""))
+
+
 def _instantiated(text: str) -> list[str]:
-    """Return the instances of kernels that a text instantiates explicitly."""
+    """Return the instances of kernels that a text instantiates explicitly, or launches."""
     found = re.finditer(
         r"\btemplate\s+(?!<)[^;{}()]*?__global__[^;{}()]*?\b(\w+\s*<[^;{}()]*>)\s*\(", without_comments(text)
     )
-    return list(dict.fromkeys("".join(one[1].split()) for one in found))
+    launched = re.finditer(r"\b([A-Za-z_]\w*\s*<[^;{}()<>]*>)\s*<<<", without_comments(text))
+    return list(dict.fromkeys("".join(one[1].split()) for one in [*found, *launched]))
 
 
 _NUMBERS = {

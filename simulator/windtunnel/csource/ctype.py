@@ -32,6 +32,11 @@ class Void(CType):
     name: str = "void"
 
     @property
+    def is_opaque(self) -> bool:
+        """Whether it is an image or a sampler."""
+        return self.name in ("image", "sampler")
+
+    @property
     def is_function(self) -> bool:
         """Whether it is the type of a function."""
         return self.name.startswith("FUNCTION")
@@ -96,11 +101,20 @@ class Array(CType):
 
 @dataclass(frozen=True)
 class Field:
-    """A member of a record. A base class is a member without a name."""
+    """A member of a record. A base class is a member without a name.
+
+    ``bits``: of a bit-field, the first one and how many.
+    """
 
     name: str
     offset: int
     type: CType
+    bits: tuple[int, int] | None = None
+
+    @property
+    def unit(self) -> Number:
+        """The number that holds the bits of a bit-field."""
+        return Number(types.SCALARS[f"u{self.type.size * 8}"])
 
 
 @dataclass(eq=False)
@@ -121,7 +135,14 @@ class Record(CType):
             if largest is not None:
                 yield from largest.type.leaves
             return
+        held: set[int] = set()
         for member in self.fields:
+            if member.bits is not None:  # several bit-fields share a number
+                if member.offset in held:
+                    continue
+                held.add(member.offset)
+                yield member.offset, member.unit
+                continue
             for offset, leaf in member.type.leaves:
                 yield member.offset + offset, leaf
 
@@ -134,8 +155,13 @@ class Record(CType):
             if not one.name and isinstance(one.type, Record):
                 inner = one.type.member(name)
                 if inner is not None:
-                    return Field(name, one.offset + inner.offset, inner.type)
+                    return Field(name, one.offset + inner.offset, inner.type, inner.bits)
         return None
+
+    @cached_property
+    def is_packed(self) -> bool:
+        """Whether its members may lie at addresses that are no multiples of their sizes."""
+        return any(leaf.size > self.align for _, leaf in self.leaves)
 
     @cached_property
     def in_memory(self) -> bool:
@@ -173,6 +199,21 @@ VOID = Void()
 INT, UINT, LONG, ULONG = (Number(kind) for kind in (types.I32, types.U32, types.I64, types.U64))
 BOOLEAN, CHAR = Number(types.BOOL), Number(types.I8)
 FLOAT, DOUBLE = Number(types.F32), Number(types.F64)
+
+
+def member_name(kind: CType, offset: int) -> str:
+    """Return the name of the member at an offset."""
+    if isinstance(kind, Record):
+        for one in kind.fields:
+            if one.offset <= offset < one.offset + max(one.type.size, 1):
+                inner = (
+                    member_name(one.type, offset - one.offset) if isinstance(one.type, (Record, Array, Vector)) else ""
+                )
+                return "_".join(part for part in (one.name, inner) if part) or str(offset)
+    if isinstance(kind, Vector):
+        number = offset // kind.element.size
+        return "xyzw"[number] if kind.count <= 4 else f"s{number:x}"
+    return str(offset)
 
 
 def promoted(kind: Scalar) -> Scalar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from windtunnel.csource import build
+from windtunnel.csource.bits import with_bits
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import (
     Array,
@@ -15,23 +16,33 @@ from windtunnel.csource.ctype import (
 )
 from windtunnel.csource.operators import Operators
 from windtunnel.csource.places import CASTS, bare, operands
-from windtunnel.csource.values import NULL, Aggregate, Closure, Given, Mem, Ptr, Reg, Swizzle, Value
+from windtunnel.csource.values import NULL, Aggregate, Closure, Mem, Place, Ptr, Value
 from windtunnel.language import ir
 from windtunnel.language.types import I32
 
 _LITERALS = ("INTEGER_LITERAL", "CHARACTER_LITERAL", "FLOATING_LITERAL", "CXX_BOOL_LITERAL_EXPR", "CXX_UNARY_EXPR")
 _PLACES = (
     "DECL_REF_EXPR", "MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", "UNARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR",
+    "STRING_LITERAL",
 )  # fmt: skip
 
 
 class Expressions(Operators):
     """Translates expressions."""
 
+    folds = False
+    """Whether expressions of constants are numbers, as in initial values of the file's variables."""
+
     # Long: one case for each kind of expression, each a line or two.
     def value(self, node: Node) -> Value:
         """Translate an expression and return its value."""
         kind, line = node.kind, self.line(node)
+        if isinstance(node.type, Void) and node.type.is_opaque:
+            return None
+        if self.folds and isinstance(node.type, Number):
+            known = node.evaluated()
+            if isinstance(known, (int, float)):
+                return build.literal(line, known, node.type.scalar)
         if kind in _LITERALS:
             found = node.evaluated()
             if isinstance(found, (int, float)) and isinstance(node.type, Number):
@@ -51,7 +62,7 @@ class Expressions(Operators):
             return self._choice(node)
         if kind == "CALL_EXPR":
             made = self.call(node)
-            return self.load(line, made) if isinstance(made, (Reg, Mem, Swizzle, Given)) else made
+            return self.load(line, made) if isinstance(made, Place) else made
         if kind == "INIT_LIST_EXPR":
             return self.listed(node, node.type)
         if kind == "COMPOUND_LITERAL_EXPR":
@@ -77,7 +88,11 @@ class Expressions(Operators):
         if kind not in _PLACES:
             raise node.refused(f"the expression {kind.lower()}", "an expression of C")
         place = self.place(node)
-        if isinstance(place, Mem) and isinstance(place.type, Number) and self.is_swapped(node):
+        if (
+            isinstance(place, Mem)
+            and isinstance(place.type, Number)
+            and (self.is_swapped(node) or self.is_relaxed(node, place))
+        ):
             return self.atomic_read(node, place.at, place.type)
         return self.load(line, place)
 
@@ -191,6 +206,8 @@ class Expressions(Operators):
         if isinstance(kind, Array):
             members = [(number * kind.element.size, kind.element) for number in range(kind.count or 0)]
         elif isinstance(kind, Record):
+            if any(one.bits is not None for one in kind.fields) and given:
+                return self._fill_bits(node, given, kind, at, parts)
             members = [(one.offset, one.type) for one in kind.fields]
             if kind.union:
                 members = members[:1]
@@ -208,6 +225,23 @@ class Expressions(Operators):
                 offset, member = by_name[one.kids[0].name]
                 one = one.kids[-1]
             self._fill_one(one, given, member, at + offset, parts)
+        return given
+
+    def _fill_bits(
+        self, node: Node, given: list[Node], kind: Record, at: int, parts: dict[int, ir.Expr | Ptr]
+    ) -> list[Node]:
+        """Take the values of a record with bit-fields from a list; return those that are left."""
+        line = self.line(node)
+        for one in kind.fields:
+            if not given:
+                break
+            if one.bits is None:
+                self._fill_one(given[0], given, one.type, at + one.offset, parts)
+                continue
+            before = parts.get(at + one.offset, build.literal(line, 0, one.unit.scalar))
+            assert isinstance(before, ir.Expr)  # noqa: S101  bit-fields are numbers
+            made = with_bits(line, before, one.bits, self.number(given.pop(0)))
+            parts[at + one.offset] = self.hold(made)
         return given
 
     def _fill_one(self, one: Node, given: list[Node], member: CType, at: int, parts: dict[int, ir.Expr | Ptr]) -> None:

@@ -1,6 +1,8 @@
 """What a C file may include: headers of its own folder, of the folders given, and our own that stand for the vendors'.
 
-The includes are followed before Clang reads anything, so that no other file is read.
+The includes are followed before Clang reads anything, so that no other file is read. A header of the system or of a
+library that is not found (``<omp.h>``) is taken as empty: what the kernel needs of it is then an error, and what only
+functions of the host need is not missed.
 """
 
 from __future__ import annotations
@@ -15,11 +17,20 @@ INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*
 """A line that includes a file: how, and what."""
 NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
 """The name of the file, in quotes or in brackets."""
+_OF_HOSTS = re.compile(
+    r"(?:cutil\w*|helper_\w+|shr\w+|sdk\w+|oclUtils|exception|param|book|multithreading|cuda\w*|cu[a-z]+(?:_\w+)?|thrust/\w+"
+    r"|GL/\w+|std\w+|math|string|assert|time|unistd)\.(?:h|hpp|cuh)$"
+)
+"""Headers in quotes that are the vendors' or the system's too."""
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 
-def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) -> None:
-    """Raise InputError if a file, or one that it includes, includes a file from elsewhere."""
+def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) -> list[str]:
+    """Return the headers that are not found and are taken as empty.
+
+    Raises InputError if a file, or one that it includes, includes a file from elsewhere.
+    """
+    missing: list[str] = []
     own = Path(file).resolve().parent
     allowed = [own, *(Path(folder).resolve() for folder in folders), prelude.resolve()]
     pending, seen = [(Path(file), text)], set[Path]()
@@ -38,9 +49,9 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
             places = [path.parent, *allowed[1:]] if named[1] else allowed[1:]
             target = next((place / name for place in places if (place / name).is_file()), None)
             if target is None:
-                if any((place / name).exists() for place in places):
-                    raise InputError(f"'{name}' is not a file", where=where, expected="a header")
-                continue  # Clang reports it if it is really included
+                if _is_missing(named, places, where):
+                    missing.append(name)
+                continue
             resolved = target.resolve()
             if not any(resolved.is_relative_to(place) for place in allowed):
                 raise InputError(
@@ -52,6 +63,16 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
                 seen.add(resolved)
                 if not resolved.is_relative_to(prelude.resolve()):
                     pending.append((target, target.read_text(encoding="utf-8", errors="replace")))
+    return missing
+
+
+def _is_missing(named: re.Match[str], places: Sequence[Path], where: Location) -> bool:
+    """Return whether a header that is nowhere is taken as empty; of another one, Clang says that it is not found."""
+    name = named[1] or named[2]
+    if any((place / name).exists() for place in places):
+        raise InputError(f"'{name}' is not a file", where=where, expected="a header")
+    within = ".." not in Path(name).parts and not Path(name).is_absolute()
+    return within and (named[1] is None or _OF_HOSTS.match(name) is not None)
 
 
 def without_comments(text: str) -> str:

@@ -8,38 +8,20 @@ from typing import Any
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Vector
+from windtunnel.csource.ctype import Array, Number, Pointer
+from windtunnel.csource.mathematics import CONSTANTS, Mathematics, number_type
 from windtunnel.csource.memory import ASSERTION, stored
-from windtunnel.csource.places import bare, operands
-from windtunnel.csource.statements import Statements
+from windtunnel.csource.places import bare, operands, scalar_of_type
 from windtunnel.csource.values import Aggregate, Mem, Ptr, Value
 from windtunnel.language import ir, types
-from windtunnel.language.types import BOOL, F32, F64, I32, I64, U32, Scalar
+from windtunnel.language.types import BOOL, I32, U32, Scalar
 
-_UNARY = (
-    "sqrt", "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-    "floor", "ceil", "trunc", "fabs", "erf", "erfc", "expm1", "log1p", "cbrt", "rint", "round", "asinh", "acosh",
-    "atanh", "exp10", "lgamma", "tgamma", "erfinv", "erfcinv", "normcdf", "rsqrt", "sinpi", "cospi", "tanpi", "j0",
-    "j1", "y0", "y1", "logb", "rcbrt", "asinpi", "acospi", "atanpi",
-)  # fmt: skip
-_OTHER = ("atan2", "pow", "fmod", "copysign", "hypot", "nextafter", "remainder", "fdim", "ldexp", "atan2pi")
-_TESTS = ("isnan", "isinf", "isfinite", "signbit", "isnormal")
-_FAST = ("sin", "cos", "tan", "exp", "exp2", "exp10", "log", "log2", "log10", "sqrt", "rsqrt", "powr")
-MATH: Mapping[str, str] = {
-    **{name: f"math.{name}" for name in (*_UNARY, *_OTHER)},
-    "nearbyint": "math.rint", "powr": "math.pow", "pown": "math.pow", "fma": "fma",
-    **{f"__{name}f": f"math.{name}" for name in ("sin", "cos", "tan", "exp", "log", "log2", "log10", "pow", "exp10")},
-    **{f"{kind}_{name}": f"math.{'pow' if name == 'powr' else name}" for kind in ("native", "half") for name in _FAST},
-}  # fmt: skip
 _ATOMICS = {
     "Add": "add", "Sub": "sub", "Min": "min", "Max": "max", "And": "and_", "Or": "or_", "Xor": "xor", "Exch": "exch",
     "CAS": "cas", "Inc": "inc", "Dec": "dec",
 }  # fmt: skip
-_BITS = {"popc": "popc", "clz": "clz", "ffs": "ffs", "brev": "brev"}
-_AS = {"int": I32, "uint": U32, "float": F32, "double": F64, "longlong": I64}
 _ATOMIC = re.compile(r"atomic(Add|Sub|Min|Max|And|Or|Xor|Exch|CAS|Inc|Dec)(_block|_system)?$")
 _SHUFFLE = re.compile(r"__shfl(?:_(up|down|xor))?(_sync)?$")
-_ROUNDED = re.compile(r"__[fd](add|sub|mul|div|sqrt|rcp|maf|ma)_(rn|rz|ru|rd)$|__(fmaf|fma)_(rn|rz|ru|rd)$")
 _FENCES = {
     "__threadfence": "fence.device", "__threadfence_system": "fence.device", "__threadfence_block": "fence.block",
 }  # fmt: skip
@@ -49,9 +31,11 @@ _ASSEMBLY = {
     "fence.sc.gpu": "fence.device", "fence.acq_rel.cta": "fence.block",
 }  # fmt: skip
 """Instructions of assembly that are barriers and fences."""
+_REGISTER = re.compile(r"mov\.(?:u32|b32|s32) %0, %%?(laneid|lanemask_(?:eq|lt|le|gt|ge))\b")
+"""Assembly that reads a register which says where a lane is."""
 
 
-class Intrinsics(Statements):
+class Intrinsics(Mathematics):
     """Translates calls of the device's own functions."""
 
     def intrinsic(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
@@ -69,10 +53,16 @@ class Intrinsics(Statements):
             "__builtin_unreachable": self._nothing, "__wt_nothing": self._nothing,
             "sincosf": self._sincos, "sincos": self._sincos, "__sincosf": self._sincos,
             "__builtin_expect": lambda n, a: self.value(a[0]),
+            **dict.fromkeys(CONSTANTS, self._constant),
+            "frexp": self._with_integer, "frexpf": self._with_integer, "remquo": self._with_integer,
+            "remquof": self._with_integer, "__wt_clock": self._clock,
             "modff": self._modf, "modf": self._modf, "__wt_dynamic_smem": self._nothing,
         }  # fmt: skip
         if name in special:
             return special[name](node, arguments)
+        made = self.texels(node, name, arguments)
+        if made is not NotImplemented:
+            return made
         line = self.line(node)
         if name in _FENCES:
             self.emit(ir.Barrier(line, _FENCES[name]))
@@ -88,149 +78,9 @@ class Intrinsics(Statements):
             return made
         return self._mathematics(node, name, arguments)
 
-    # Numbers.
-
-    def _reinterpreted(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
-        """Translate ``__float_as_int`` and its kin, and functions of bits."""
-        line = self.line(node)
-        if name == "__wt_h2f":
-            return build.converted(build.bits_as(self.number(arguments[0]), types.F16), F32)
-        if name == "__wt_f2h":
-            half = build.converted(build.converted(self.number(arguments[0]), F32), types.F16)
-            return build.bits_as(half, types.U16)
-        parts = name.strip("_").split("_as_")
-        if name.startswith("__") and len(parts) == 2 and parts[0] in _AS and parts[1] in _AS:
-            return build.bits_as(self._cast_to(self.number(arguments[0]), _AS[parts[0]]), _AS[parts[1]])
-        if name.startswith("__wt_bits_"):
-            return build.bits_as(self.number(arguments[0]), _number(node.type))
-        stem = name.strip("_").removesuffix("ll")
-        if name.startswith("__") and stem in _BITS and len(arguments) == 1:
-            value = self.number(arguments[0])
-            kind = value.type if stem == "brev" else I32
-            made = ir.Call(line, f"bits.{stem}", [value], type=kind)
-            return build.converted(made, _number(node.type))
-        return NotImplemented
-
-    def _cast_to(self, e: ir.Expr, kind: Scalar) -> ir.Expr:
-        return build.converted(e, kind)
-
-    def elementwise(
-        self, node: Node, arguments: Sequence[Value], act: Callable[[list[ir.Expr], Scalar], ir.Expr]
-    ) -> Value:
-        """Apply a function of numbers to numbers, or to each element of vectors."""
-        kind = node.type
-        if not isinstance(kind, Vector):
-            return act([one for one in arguments if isinstance(one, ir.Expr)], _number(kind))
-        parts: dict[int, ir.Expr | Ptr] = {}
-        held = [self.hold_value(one) for one in arguments]
-        for number in range(kind.count):
-            row: list[ir.Expr] = []
-            for one in held:
-                if isinstance(one, Aggregate) and isinstance(one.type, Vector):
-                    part = one.parts[number * one.type.element.size]
-                    assert isinstance(part, ir.Expr)  # noqa: S101  vectors are of numbers
-                    row.append(part)
-                elif isinstance(one, ir.Expr):
-                    row.append(one)
-            parts[number * kind.element.size] = act(row, kind.element.scalar)
-        return Aggregate(kind, parts)
-
-    # Long: one case for each group of functions.
-    def _mathematics(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
-        line = self.line(node)
-        values = [self.value(one) for one in arguments]
-        plain = name if name in MATH else name.removesuffix("f")
-        if plain in MATH and not any(isinstance(one, Ptr) for one in values):
-            op = MATH[plain]
-
-            def function(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
-                given = row if op == "math.ldexp" else [build.converted(one, kind) for one in row]
-                return ir.Call(line, op, given, type=kind)
-
-            return self.elementwise(node, values, function)
-        if plain in ("fmin", "fmax", "min", "max", "umin", "umax", "llmin", "llmax", "ullmin", "ullmax"):
-            which = plain[-3:]
-            return self.elementwise(
-                node,
-                values,
-                lambda row, kind: ir.Binary(line, which, *(build.converted(one, kind) for one in row), type=kind),
-            )
-        if name in ("abs", "labs", "llabs"):
-            # OpenCL's abs of an int is a uint.
-            def absolute(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
-                e = row[0]
-                assert e.type is not None  # noqa: S101  all expressions here have types
-                return build.converted(e if e.type.kind == "uint" else ir.Unary(line, "abs", e, type=e.type), kind)
-
-            return self.elementwise(node, values, absolute)
-        if name in _TESTS or name.removeprefix("__").removesuffix("f") in _TESTS:
-            test = name.removeprefix("__") if name in _TESTS else name.removeprefix("__").removesuffix("f")
-
-            def tested(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
-                made = ir.Call(line, f"math.{test}", [row[0]], type=BOOL)
-                if isinstance(node.type, Vector):
-                    return build.select(line, made, build.literal(line, -1, kind), build.literal(line, 0, kind))
-                return build.converted(made, kind)
-
-            return self.elementwise(node, values, tested)
-        return self._rounded(node, name, values)
-
-    def _rounded(self, node: Node, name: str, values: Sequence[Value]) -> Any:
-        """Translate operations and conversions that round in a stated direction."""
-        line = self.line(node)
-        row = [one for one in values if isinstance(one, ir.Expr)]
-        found = _ROUNDED.match(name)
-        if found is not None:
-            op, mode = (found[1] or "ma"), found[2] or found[4]
-            kind = _number(node.type)
-            row = [build.converted(one, kind) for one in row]
-            if mode == "rn":
-                return self._operation(line, op, row, kind)
-            if kind == F64:
-                raise node.refused(f"'{name}': doubles are rounded to nearest only", name[:-2] + "rn")
-            wide = self._operation(line, op, [build.converted(one, F64) for one in row], F64)
-            return ir.Call(line, f"round.f32_{mode}", [wide], type=F32)
-        found = re.match(r"__(\w+)2(\w+)_(rn|rz|ru|rd)$", name)
-        if found is not None and row:
-            return self._conversion(node, found[2], found[3], row[0])
-        found = re.match(r"(?:ll|l)(rint|round)f?$", name)
-        if found is not None:
-            whole = ir.Call(line, f"math.{found[1]}", [row[0]], type=row[0].type)
-            return build.converted(whole, _number(node.type))
-        return NotImplemented
-
-    def _operation(self, line: int, op: str, row: Sequence[ir.Expr], kind: Scalar) -> ir.Expr:
-        if op in ("ma", "maf"):
-            return ir.Call(line, "fma", list(row), type=kind)
-        if op == "sqrt":
-            return ir.Call(line, "math.sqrt", list(row), type=kind)
-        if op == "rcp":
-            return build.binary(line, "/", build.literal(line, 1, kind), row[0])
-        return build.binary(line, {"add": "+", "sub": "-", "mul": "*", "div": "/"}[op], row[0], row[1])
-
-    def _conversion(self, node: Node, to: str, mode: str, value: ir.Expr) -> ir.Expr:
-        line, kind = self.line(node), _number(node.type)
-        if kind.kind != "float":
-            op = {"rn": "rint", "rz": "trunc", "ru": "ceil", "rd": "floor"}[mode]
-            return build.converted(ir.Call(line, f"math.{op}", [value], type=value.type), kind)
-        if mode == "rn" or kind == F64:
-            return build.converted(value, kind)
-        return ir.Call(line, f"round.f32_{mode}", [build.converted(value, F64)], type=F32)
-
-    def _sincos(self, node: Node, arguments: Sequence[Node]) -> Value:
-        line = self.line(node)
-        value = self.hold(self.number(arguments[0]))
-        for op, to in zip(("sin", "cos"), arguments[1:], strict=True):
-            kind = Number(value.type or F32)
-            self.store(line, Mem(self.pointer(to), kind), ir.Call(line, f"math.{op}", [value], type=value.type))
-        return None
-
-    def _modf(self, node: Node, arguments: Sequence[Node]) -> Value:
-        line = self.line(node)
-        value = self.hold(self.number(arguments[0]))
-        whole = self.hold(ir.Call(line, "math.trunc", [value], type=value.type))
-        self.store(line, Mem(self.pointer(arguments[1]), Number(value.type or F32)), whole)
-        return build.binary(line, "-", value, whole)
+    def texels(self, node: Node, name: str, arguments: Sequence[Node]) -> Any:
+        """Translate a function of images; NotImplemented if there is none of this name."""
+        raise NotImplementedError
 
     def _nothing(self, node: Node, arguments: Sequence[Node]) -> Value:
         del node, arguments
@@ -240,18 +90,44 @@ class Intrinsics(Statements):
 
     def asm(self, node: Node) -> None:
         """Translate a statement of assembly: barriers and fences of a whole block, warp or device."""
-        text = "".join(token.spelling[1:-1] for token in node.cursor.get_tokens() if token.spelling.startswith('"'))
+        text = ""
+        for token in node.cursor.get_tokens():
+            if token.spelling in (":", "::", ":::"):  # the operands follow
+                break
+            text += token.spelling[1:-1] if token.spelling.startswith('"') else ""
         line = self.line(node)
         instructions = [
             part.strip() for part in text.replace("\\n", " ").replace("\\t", " ").split(";") if part.strip()
         ]
         for instruction in instructions:
-            if instruction == "memory":
+            register = _REGISTER.match(instruction)
+            if register is not None and len(operands(node)) == 1:
+                place = self.place(operands(node)[0])
+                made = self._special_register(line, register[1])
+                self.store(line, place, build.converted(made, scalar_of_type(place.type, U32)))
                 continue
-            scope = _ASSEMBLY.get(instruction.removesuffix("memory").strip())
+            if instruction == "trap":
+                self._trap(node, ())
+                continue
+            scope = _ASSEMBLY.get(instruction)
             if scope is None:
                 raise node.refused(f"the assembly '{instruction}'", "functions of the language (__syncthreads)")
             self.emit(ir.Barrier(line, scope))
+
+    def _special_register(self, line: int, name: str) -> ir.Expr:
+        """Return the number of a lane, and the lanes below or above it."""
+        lane = build.converted(ir.Warp(line, "lane", [], type=I32), U32)
+        one = build.literal(line, 1, U32)
+        if name == "laneid":
+            return lane
+        own = self.hold(build.binary(line, "<<", one, lane))
+        below = self.hold(build.binary(line, "-", own, one))
+        if name == "lanemask_eq":
+            return own
+        if name in ("lanemask_lt", "lanemask_ge"):
+            return below if name == "lanemask_lt" else build.unary(line, "~", below)
+        up_to = build.binary(line, "|", below, own)
+        return up_to if name == "lanemask_le" else build.unary(line, "~", up_to)
 
     def _barrier(self, node: Node, arguments: Sequence[Node]) -> Value:
         del arguments
@@ -448,14 +324,17 @@ class Intrinsics(Statements):
         mode = declared.name.removeprefix("__").removesuffix("_sync")
         mask, predicate = self.hold(self._mask(arguments[0])), self.hold(self.condition(arguments[1]))
         made = self._exchange(line, f"vote.{mode}", [mask, predicate], U32 if mode == "ballot" else BOOL)
-        return build.converted(made, _number(node.type))
+        return build.converted(made, number_type(node.type))
 
     def _shuffle(self, node: Node, how: str, arguments: Sequence[Node], *, masked: bool) -> Value:
         line = self.line(node)
         mask: ir.Expr = build.literal(line, 0xFFFFFFFF, U32)
         if masked:
             mask, arguments = self.hold(self._mask(arguments[0])), arguments[1:]
-        value = self.hold(self.number(arguments[0]))
+        value = self.number(arguments[0])
+        if isinstance(value, ir.Variable):
+            value = ir.Variable(value.line, value.name, type=value.type, copied=True)
+        value = self.hold(value)
         lane = self.hold(build.converted(self.number(arguments[1]), I32))
         width = build.converted(self.number(arguments[2]), I32) if len(arguments) > 2 else build.literal(line, 32, I32)
         assert value.type is not None  # noqa: S101  all expressions here have types
@@ -540,13 +419,3 @@ def _text(node: Node) -> str | None:
         return found
     spelled = inner.name
     return bytes(spelled[1:-1], "utf-8").decode("unicode_escape") if spelled.startswith('"') else spelled
-
-
-def _number(kind: CType) -> Scalar:
-    if isinstance(kind, Pointer) and kind.reference:
-        kind = kind.pointee
-    if isinstance(kind, Number):
-        return kind.scalar
-    if isinstance(kind, Vector):
-        return kind.element.scalar
-    return I32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,12 +15,13 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.csource.clang import Node, Unit
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
-from windtunnel.csource.memory import Facts, member_name, stored
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void, member_name
+from windtunnel.csource.mathematics import CLOCK
+from windtunnel.csource.memory import Facts, stored
 from windtunnel.csource.opencl import OpenCL
 from windtunnel.csource.own import own_text
 from windtunnel.csource.places import operands
-from windtunnel.csource.values import NULL, Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
+from windtunnel.csource.values import NULL, Aggregate, Frame, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir, types
 from windtunnel.language import types as kinds
 from windtunnel.language.source import KernelSource, OwnText
@@ -127,11 +129,28 @@ class Translator(OpenCL):
                 made.initial = _constants(node, kind, self)
         return Mem(self.start_of(made), kind)
 
+    def string(self, node: Node) -> Place:
+        """Return the place of a string: constants of the file."""
+        found = node.evaluated()
+        if found is None:  # as part of a larger expression
+            found = node.name[1:-1].encode().decode("unicode_escape")
+        text = str(found).encode("latin-1", errors="replace") + b"\0"
+        key = -2 - zlib.crc32(text)
+        made = self.statics.get(key)
+        if made is None:
+            kind = Array(Number(types.I8), len(text))
+            made = self.statics[key] = self.new_object(f"string_{-key}", "global", len(text), kind, self.line(node))
+            made.initial = [(at, value, "u8") for at, value in enumerate(text)]
+            self.hidden.append(made.name)
+        return Mem(self.start_of(made), Array(Number(types.I8), len(text)))
+
     def declared_later(self, node: Node) -> Var | Place | Ptr | None:
         """Return what a name that no function declares stands for: a variable of the file."""
         if node.kind != "VAR_DECL":
             return None
         space = self.space_of(node)
+        if isinstance(node.type, Record) and node.type.name.startswith(("texture<", "surface<")):
+            return Given(Aggregate(node.type, {}), 0, node.type)
         if space is None and (node.cursor.type.is_const_qualified() or "const " in node.cursor.type.spelling):
             space = "global"
         if space is None:
@@ -157,6 +176,8 @@ class Translator(OpenCL):
             arrays[name] = types.Array(element, 1)
             if name in self.hidden:
                 parameters.append(ir.Parameter(name, arrays[name], line))
+        if CLOCK in self.variables:
+            self.body.insert(0, ir.Assign(self.line(node), CLOCK, ir.Literal(self.line(node), 0, type=types.I64)))
         ordered = [p if p.name not in arrays else ir.Parameter(p.name, arrays[p.name], p.line) for p in parameters]
         declared: dict[str, ir.Declare] = {}
         for made in self.objects.values():
@@ -182,6 +203,8 @@ class Translator(OpenCL):
     ) -> None:  # fmt: skip
         line, kind = self.line(node), node.type
         name = node.name or f"argument_{number}"
+        if isinstance(kind, Void) and kind.is_opaque:
+            return
         if isinstance(kind, Pointer):
             start = Ptr(frozenset({NULL}))
             if name not in self.nulls:
@@ -235,13 +258,15 @@ def _constants(node: Node, kind: CType, translator: Translator) -> list[tuple[in
     if initial is None:
         return [(at, 0, name) for at, name in leaves.items()]
     with translator.block() as body:
+        translator.folds = True
         value = translator.listed(initial, kind) if initial.kind == "INIT_LIST_EXPR" else None
         if value is None and isinstance(kind, (Number, Pointer, Vector)):
             value = translator.value(initial)
-        elif value is None and initial.kind == "STRING_LITERAL" and isinstance(kind, Array):
+        translator.folds = False
+        if value is None and initial.kind == "STRING_LITERAL" and isinstance(kind, Array):
             text = str(initial.evaluated() or "").encode() + b"\0"
             return [(at, text[at] if at < len(text) else 0, "u8") for at in range(kind.count or 0)]
-        elif value is None and initial.kind == "CALL_EXPR":
+        if value is None and initial.kind == "CALL_EXPR":
             return [(at, 0, name) for at, name in leaves.items()]
     if isinstance(value, ir.Literal):
         value = Aggregate(kind, {0: value})
@@ -277,6 +302,10 @@ class CFunction(KernelSource):
             kind, name = kid.type, kid.name or f"argument_{number}"
             # A struct with pointers is passed as its members, one by one.
             parts: Sequence[tuple[str, CType]] = [(name, kind)]
+            if isinstance(kind, Void) and kind.is_opaque:
+                if not self.module.unit.made_up:
+                    raise kid.refused(f"the {kind.name} '{name}', whose contents are not known here", "buffers")
+                continue
             if _has_pointers(kind):
                 parts = [(f"{name}.{member_name(kind, offset)}", leaf) for offset, leaf in kind.leaves]
             for part, leaf in parts:
@@ -509,8 +538,10 @@ class CModule:
         origins: Sequence[tuple[str, int]] = (),
         *,
         warnings: bool = False,
+        made_up: bool = False,
     ) -> None:
         self.unit = Unit(str(file), defines, include, text, instances, origins, warnings=warnings)
+        self.unit.made_up = made_up
         self.defines, self.include = tuple(defines), tuple(include)
         self._memory: dict[str, Any] = {}
         self._first: dict[str, np.ndarray] = {}

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from windtunnel.csource import build
+from windtunnel.csource.bits import bits_of, with_bits
 from windtunnel.csource.clang import PRELUDE, Node, Unit
-from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, member_name
 from windtunnel.csource.values import (
     NULL,
     Aggregate,
-    Closure,
+    Bits,
     Frame,
     Given,
     Mem,
@@ -29,6 +30,7 @@ from windtunnel.csource.values import (
     Swizzle,
     Value,
     Var,
+    require_set,
 )
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
@@ -280,6 +282,10 @@ class Memory:
     def load(self, line: int, place: Place) -> Value:
         """Return the value at a place."""
         kind = place.type
+        if isinstance(place, Bits):
+            number = self.load(line, place.of)
+            assert isinstance(number, ir.Expr)  # noqa: S101  as its type
+            return bits_of(line, number, (place.first, place.count), place.type)
         if isinstance(place, Swizzle):
             whole = self.load(line, place.of)
             assert isinstance(whole, Aggregate) and isinstance(place.of.type, Vector)  # noqa: S101
@@ -312,6 +318,12 @@ class Memory:
                         e.copied = e.name in place.var.leaves.values()
                     elif isinstance(e, ir.Load) and self.objects[e.array].space == "local":
                         e.copied = True
+        if isinstance(kind, Vector) and kind.count == 4 and not (isinstance(place, Mem) and self._is_shared(place.at)):
+            # Kernels leave the last element unset where three are used.
+            last = parts[3 * kind.element.size]
+            for e in ir.inside(last) if isinstance(last, ir.Expr) else ():
+                if isinstance(e, (ir.Variable, ir.Load)):
+                    e.copied = True
         return Aggregate(kind, parts)  # type: ignore[arg-type]
 
     def _is_global(self, at: Ptr) -> bool:
@@ -331,6 +343,8 @@ class Memory:
                 return Mem(place.at.moved(offset, 1) if offset else place.at, kind)
             case Given():
                 return Given(place.value, place.offset + offset, kind)
+            case Bits():
+                return place
             case Swizzle():
                 assert isinstance(place.of.type, Vector)  # noqa: S101  only vectors have swizzles
                 number = offset // place.of.type.element.size
@@ -339,19 +353,11 @@ class Memory:
     def store(self, line: int, place: Place, value: Value) -> None:
         """Assign a value of the place's type."""
         kind = place.type
+        if isinstance(place, Bits):
+            self._store_bits(line, place, value)
+            return
         if isinstance(value, Aggregate):
-            if isinstance(place, Mem) and self._is_global(place.at):
-                _require_set(value)
-            if len(value.parts) > 1:
-                if isinstance(place, (Reg, Swizzle)):
-                    value = self.hold_value(value)
-                elif isinstance(place, Mem):
-                    place = Mem(self.hold_pointer(place.at), kind)
-                    self.aligned(line, place.at, kind.align)
-            assert isinstance(value, Aggregate)  # noqa: S101  holding keeps the kind
-            for offset, leaf in kind.leaves:
-                if offset in value.parts:
-                    self.store(line, self.part(place, offset, leaf), value.parts[offset])
+            self._store_parts(line, place, value)
             return
         if isinstance(place, Swizzle):
             assert isinstance(place.of.type, Vector)  # noqa: S101  only vectors have swizzles
@@ -372,6 +378,28 @@ class Memory:
             assert isinstance(kind, Number)  # noqa: S101  as the value
             self.store_number(line, place.at, kind, build.converted(value, kind.scalar))
 
+    def _store_parts(self, line: int, place: Place, value: Aggregate) -> None:
+        kind = place.type
+        if isinstance(place, Mem) and self._is_global(place.at):
+            require_set(value)
+        if len(value.parts) > 1:
+            if isinstance(place, (Reg, Swizzle)):
+                value = Aggregate(kind, {at: self.hold_value(part) for at, part in value.parts.items()})  # type: ignore[misc]
+            elif isinstance(place, Mem):
+                place = Mem(self.hold_pointer(place.at), kind)
+                self.aligned(line, place.at, kind.align)
+        for offset, leaf in kind.leaves:
+            if offset in value.parts:
+                self.store(line, self.part(place, offset, leaf), value.parts[offset])
+
+    def _store_bits(self, line: int, place: Bits, value: Value) -> None:
+        number = self.load(line, place.of)
+        assert isinstance(number, ir.Expr) and isinstance(value, ir.Expr)  # noqa: S101  as their types
+        for e in ir.inside(number):  # the other bits need not be set
+            if isinstance(e, (ir.Variable, ir.Load)):
+                e.copied = True
+        self.store(line, place.of, with_bits(line, number, (place.first, place.count), value))
+
     # Numbers in memory.
 
     def each_base(self, at: Ptr) -> Sequence[str]:
@@ -387,7 +415,8 @@ class Memory:
 
     def aligned(self, line: int, at: Ptr, size: int) -> None:
         """Emit the check that an address is a multiple of the size of what is accessed, if that is not certain."""
-        if at.unit % size == 0:
+        types_there = (self.objects[base].type for base in at.bases if base in self.objects)
+        if at.unit % size == 0 or any(isinstance(one, Record) and one.is_packed for one in types_there):
             return
         if at.unit == at.const == 0:
             return
@@ -559,14 +588,6 @@ class Memory:
         return build.converted(ir.Variable(line, result, type=scalar), kind.scalar)
 
 
-def _require_set(value: Aggregate) -> None:
-    """Let all parts of a struct be checked: what was never set must not get into the grid's memory."""
-    for part in value.parts.values():
-        for e in ir.inside(part) if isinstance(part, ir.Expr) else ():
-            if isinstance(e, (ir.Variable, ir.Load)):
-                e.copied = False
-
-
 def _part(value: Aggregate, offset: int, kind: CType) -> Value:
     if isinstance(kind, (Number, Pointer)):
         found = value.parts.get(offset)
@@ -574,24 +595,3 @@ def _part(value: Aggregate, offset: int, kind: CType) -> Value:
             raise KeyError(offset)
         return found
     return Aggregate(kind, {at: value.parts[offset + at] for at, _ in kind.leaves if offset + at in value.parts})
-
-
-def member_name(kind: CType, offset: int) -> str:
-    """Return the name of the member at an offset."""
-    if isinstance(kind, Record):
-        for one in kind.fields:
-            if one.offset <= offset < one.offset + max(one.type.size, 1):
-                inner = (
-                    member_name(one.type, offset - one.offset) if isinstance(one.type, (Record, Array, Vector)) else ""
-                )
-                return "_".join(part for part in (one.name, inner) if part) or str(offset)
-    if isinstance(kind, Vector):
-        number = offset // kind.element.size
-        return "xyzw"[number] if kind.count <= 4 else f"s{number:x}"
-    return str(offset)
-
-
-def closure_of(value: Value) -> Closure:
-    """Return a value that is a lambda."""
-    assert isinstance(value, Closure)  # noqa: S101  the caller has seen its type
-    return value

@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
+from windtunnel.csource.collectives import Collectives
 from windtunnel.csource.ctype import Number, Pointer, Vector
-from windtunnel.csource.opencl_numbers import OpenCLNumbers
 from windtunnel.csource.values import Mem, Ptr, Value
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U32, U64
@@ -30,7 +32,7 @@ _IDS = {
 _ROUND = {"_rte": "rint", "_rtz": "trunc", "_rtp": "ceil", "_rtn": "floor"}
 
 
-class OpenCL(OpenCLNumbers):
+class OpenCL(Collectives):
     """Translates what OpenCL C has beside C."""
 
     # Long: one case for each group of functions.
@@ -46,6 +48,7 @@ class OpenCL(OpenCLNumbers):
             "get_global_size": self._global_size, "get_work_dim": self._work_dim,
             "get_global_offset": self._zero, "get_global_linear_id": self._linear_id,
             "get_local_linear_id": self._linear_id, "prefetch": self._nothing,
+            **dict.fromkeys(("to_global", "to_local", "to_private"), lambda _, given: self.value(given[0])),
             "async_work_group_copy": self._group_copy, "async_work_group_strided_copy": self._group_copy,
             "wait_group_events": self._group_wait,
             "work_group_all": self._counted, "work_group_any": self._counted,
@@ -71,11 +74,12 @@ class OpenCL(OpenCLNumbers):
             return self.reinterpreted(node, self.value(arguments[0]), node.type)
         if name in ("modf", "fract", "sincos", "frexp", "remquo", "lgamma_r"):
             return self._two_results(node, name, arguments)
+        made = self.collective(node, name, arguments)
+        if made is not NotImplemented:
+            return made
         made = self.opencl_numbers(node, name, arguments)
         if made is not NotImplemented:
             return made
-        if name.startswith(("read_image", "write_image", "get_image")):
-            raise node.refused(f"'{name}': images are not supported", "buffers")
         del line
         return super().intrinsic(node, name, arguments)
 
@@ -262,16 +266,45 @@ class OpenCL(OpenCLNumbers):
     def _two_results(self, node: Node, name: str, arguments: Sequence[Node]) -> Value:
         """Translate functions that also store a result through a pointer."""
         line = self.line(node)
-        if name not in ("modf", "fract", "sincos"):
-            raise node.refused(f"the function '{name}'", "another function")
         value = self.hold_value(self.value(arguments[0]))
+        if name in ("frexp", "remquo", "lgamma_r"):
+            return self._and_an_integer(node, name, value, arguments)
         other = {"modf": "trunc", "fract": "floor", "sincos": "cos"}[name]
         second = self.elementwise(node, [value], lambda row, kind: ir.Call(line, f"math.{other}", [row[0]], type=kind))
         second = self.hold_value(second)
         self.store(line, Mem(self.pointer(arguments[1]), node.type), second)
         if name == "sincos":
             return self.elementwise(node, [value], lambda row, kind: ir.Call(line, "math.sin", [row[0]], type=kind))
-        return self.elementwise(node, [value, second], lambda row, _: build.binary(line, "-", row[0], row[1]))
+
+        def rest(row: list[ir.Expr], kind: types.Scalar) -> ir.Expr:
+            made = self.hold(build.binary(line, "-", row[0], row[1]))
+            infinite = ir.Call(line, "math.isinf", [row[0]], type=BOOL)
+            if name == "fract":  # below 1, although the difference may round to it
+                below = build.literal(line, float(np.nextafter(kind.dtype.type(1), kind.dtype.type(0))), kind)
+                made = self.hold(build.select(line, build.binary(line, ">", made, below), below, made))
+            return build.select(line, infinite, build.literal(line, 0, kind), made)
+
+        return self.elementwise(node, [value, second], rest)
+
+    def _and_an_integer(self, node: Node, name: str, value: Value, arguments: Sequence[Node]) -> Value:
+        """Translate functions that store an integer for each element beside their result."""
+        line = self.line(node)
+        pointer = arguments[-1].type
+        whole = pointer.pointee if isinstance(pointer, Pointer) else None
+        if not isinstance(whole, (Number, Vector)):
+            raise node.refused(f"'{name}' with this pointer")
+        at = self.hold_pointer(self.pointer(arguments[-1]))
+        second = self.hold_value(self.value(arguments[1])) if name == "remquo" else None
+        integers: list[ir.Expr] = []
+
+        def act(row: list[ir.Expr], kind: types.Scalar) -> ir.Expr:
+            made, integer = self.with_integer(line, name, [self.hold(one) for one in row], kind)
+            integers.append(self.hold(integer))
+            return self.hold(made)
+
+        result = self.elementwise(node, [value] if second is None else [value, second], act)
+        self.store(line, Mem(at, whole), self.vector(whole, integers) if isinstance(whole, Vector) else integers[0])
+        return result
 
     # Copies of a group.
 

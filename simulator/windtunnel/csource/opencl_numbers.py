@@ -106,8 +106,64 @@ class OpenCLNumbers(Vectors):
             moved = op("<<", build.converted(row[0], kind), lit(low.bits, kind))
             return op("|", moved, build.converted(build.converted(row[1], types.SCALARS[f"u{low.bits}"]), kind))
 
+        def product_and_sum(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
+            a, b, c = (self.hold(build.converted(one, kind)) for one in row)
+            if kind.bits < 64:
+                wide = types.SCALARS[f"{kind.name[0]}64"]
+                exact = op("+", op("*", build.converted(a, wide), build.converted(b, wide)), build.converted(c, wide))
+                return self.saturated(line, exact, kind)
+            # Of 64 bits, the upper half tells whether the product and the sum fit.
+            low = self.hold(op("*", a, b))
+            total = self.hold(op("+", low, c))
+            upper = self.hold(ir.Call(line, "int.high", [a, b], type=kind))
+            zero, top = lit(0, kind), lit(2**63 - 1 if kind.kind == "int" else 2**64 - 1, kind)
+            if kind.kind == "uint":
+                fits: ir.Expr = ir.Logic(line, "and", op("==", upper, zero), op(">=", total, low), type=BOOL)
+                return build.select(line, fits, total, top)
+            sign = op(">>", c, lit(63, kind))
+            unsigned = types.SCALARS["u64"]
+            carry = op("<", build.converted(total, unsigned), build.converted(low, unsigned))
+            whole = self.hold(op("+", op("+", upper, sign), build.converted(carry, kind)))
+            fits = op("==", whole, op(">>", total, lit(63, kind)))
+            limit = build.select(line, op("<", whole, zero), lit(-(2**63), kind), top)
+            return build.select(line, fits, total, limit)
+
+        def trailing(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
+            x = self.hold(row[0])
+            below = op("&", build.unary(line, "~", x), op("-", x, lit(1, kind)))
+            return build.converted(ir.Call(line, "bits.popc", [build.converted(below, kind)], type=I32), kind)
+
+        def by_size(row: list[ir.Expr], kind: Scalar, which: str) -> ir.Expr:
+            a, b = (self.hold(build.converted(one, kind)) for one in row)
+            x, y = (self.hold(ir.Call(line, "math.fabs", [one], type=kind)) for one in (a, b))
+            first, second = (">", "<") if which == "max" else ("<", ">")
+            otherwise = build.select(line, op(second, x, y), b, pick(which, kind, a, b))
+            return build.select(line, op(first, x, y), a, otherwise)
+
+        def root(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
+            x, n = self.hold(row[0]), self.hold(row[1])
+            assert n.type is not None  # noqa: S101  all expressions here have types
+            odd = build.truth(op("&", n, lit(1, n.type)))
+            whole = self.hold(ir.Logic(line, "and", odd, op("<", x, lit(0, kind)), type=BOOL))
+            positive = build.select(line, whole, build.unary(line, "-", x), x)
+            power = [positive, op("/", lit(1, kind), build.converted(n, kind))]
+            made = self.hold(ir.Call(line, "math.pow", power, type=kind))
+            return build.select(line, whole, build.unary(line, "-", made), made)
+
+        def exponent(row: list[ir.Expr], kind: Scalar) -> ir.Expr:
+            x = self.hold(row[0])
+            assert x.type is not None  # noqa: S101  all expressions here have types
+            found = build.converted(ir.Call(line, "math.logb", [x], type=x.type), kind)
+            finite = ir.Call(line, "math.isfinite", [x], type=BOOL)
+            found = build.select(line, finite, found, lit(2**31 - 1, kind))
+            return build.select(line, op("==", x, lit(0, x.type)), lit(-(2**31), kind), found)
+
         vector = self._vector
         return {
+            "mad_sat": product_and_sum, "ctz": trailing, "rootn": root, "ilogb": exponent,
+            "nan": lambda row, kind: lit(float("nan"), kind),
+            "maxmag": lambda row, kind: by_size(row, kind, "max"),
+            "minmag": lambda row, kind: by_size(row, kind, "min"),
             "clamp": lambda row, kind: pick("min", kind, pick("max", kind, row[0], row[1]), row[2]),
             "mad": mad, "mad24": mad, "mix": mix, "smoothstep": smooth, "sign": sign, "rotate": rotate,
             "mul24": lambda row, kind: op("*", row[0], row[1]),
@@ -128,7 +184,6 @@ class OpenCLNumbers(Vectors):
             "half_recip": lambda row, kind: op("/", lit(1, kind), row[0]),
             "native_divide": lambda row, kind: op("/", row[0], row[1]),
             "half_divide": lambda row, kind: op("/", row[0], row[1]),
-            "maxmag": lambda row, kind: pick("max", kind, *row), "minmag": lambda row, kind: pick("min", kind, *row),
             "fma": fma,
         }  # fmt: skip
 

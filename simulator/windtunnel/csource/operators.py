@@ -29,7 +29,7 @@ from windtunnel.csource.places import (
     target_of,
     type_name,
 )
-from windtunnel.csource.values import NULL, Aggregate, Closure, Place, Ptr, Reg, Value
+from windtunnel.csource.values import NULL, Aggregate, Closure, Mem, Place, Ptr, Reg, Value
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32, I64
 
@@ -217,8 +217,29 @@ class Operators(Places):
         if ahead:
             value = self.hold_value(value)
             self.body += ahead
+        if isinstance(place, Mem) and isinstance(value, ir.Expr) and self.is_relaxed(left, place):
+            assert isinstance(place.type, Number)  # noqa: S101  only numbers are
+            self.atomic(node, "exch", place.at, place.type, [value])
+            return place
         self.store(line, place, value)
         return place
+
+    def is_relaxed(self, node: Node, place: Mem) -> bool:
+        """Return whether an access is of a volatile number in the grid's memory, which CUDA makes relaxed and atomic.
+
+        So the PTX ISA defines ``ld.volatile`` and ``st.volatile``. Kernels wait for the flags of other blocks by them.
+        """
+        kind = place.type
+        return (
+            not self.unit.opencl
+            and isinstance(kind, Number)
+            and kind.scalar.bits in (32, 64)
+            and node.cursor.type.is_volatile_qualified()
+            and bool(place.at.bases)
+            and all(
+                base in self.objects and self.objects[base].space in ("parameter", "global") for base in place.at.bases
+            )
+        )
 
     def _update(self, node: Node) -> Place:
         left, right = operands(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from windtunnel.csource import build
+from windtunnel.csource.bits import bits_of
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import (
     Array,
@@ -14,7 +15,21 @@ from windtunnel.csource.ctype import (
     Void,
 )
 from windtunnel.csource.memory import Memory
-from windtunnel.csource.values import NULL, Aggregate, Closure, Frame, Given, Mem, Place, Ptr, Reg, Swizzle, Value, Var
+from windtunnel.csource.values import (
+    NULL,
+    Aggregate,
+    Bits,
+    Closure,
+    Frame,
+    Given,
+    Mem,
+    Place,
+    Ptr,
+    Reg,
+    Swizzle,
+    Value,
+    Var,
+)
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32, I64, Scalar
 
@@ -51,6 +66,10 @@ class Places(Memory):
 
     def declared_later(self, node: Node) -> Var | Place | Ptr | Closure | None:
         """Return what a name that no function declares stands for: a variable of the file."""
+        raise NotImplementedError
+
+    def string(self, node: Node) -> Place:
+        """Return the place of a string."""
         raise NotImplementedError
 
     def is_swapped(self, node: Node) -> bool:
@@ -144,6 +163,8 @@ class Places(Memory):
             if isinstance(bound, Closure):
                 raise node.refused(f"the lambda '{node.name}' as a value", "a call of it")
             return bound
+        if kind == "STRING_LITERAL":
+            return self.string(node)
         if kind == "MEMBER_REF_EXPR":
             return self._member(node)
         if kind == "ARRAY_SUBSCRIPT_EXPR":
@@ -179,7 +200,7 @@ class Places(Memory):
                 return found
         if kind == "CALL_EXPR":
             made = self.call(node)
-            if isinstance(made, (Reg, Mem, Swizzle, Given)):
+            if isinstance(made, Place):
                 return made
             return self._temporary(line, node.type, made)
         if kind in ("MEMBER_REF_EXPR", "ARRAY_SUBSCRIPT_EXPR", "COMPOUND_ASSIGNMENT_OPERATOR"):
@@ -232,9 +253,9 @@ class Places(Memory):
             return self._swizzle(node, node.name, whole, kind)
         if not isinstance(kind, Record):
             raise node.refused(f"the member '{node.name}' of something that is no struct")
-        found = kind.member(node.name) if node.name else None
+        found = kind.member(node.name) if node.name and "(" not in node.name else None
         if found is None:
-            if not node.name or node.name.startswith("("):
+            if not node.name or "(" in node.name:
                 return whole  # the unnamed member
             target = node.referred
             if target is not None and target.kind == "VAR_DECL":
@@ -243,6 +264,14 @@ class Places(Memory):
                     return constant
             raise node.refused(f"the member '{node.name}' of {kind.name}")
         at = found.type
+        if found.bits is not None:
+            unit = self.part(whole, found.offset, found.unit)
+            assert isinstance(at, Number)  # noqa: S101  bit-fields are numbers
+            if isinstance(unit, (Reg, Mem)):
+                return Bits(unit, *found.bits, at)
+            number = self.load(line, unit)
+            assert isinstance(number, ir.Expr)  # noqa: S101  as its type
+            return self._temporary(line, at, bits_of(line, number, found.bits, at))
         if isinstance(at, Pointer) and at.reference:
             pointer = self.load(line, self.part(whole, found.offset, at))
             assert isinstance(pointer, Ptr)  # noqa: S101  a reference is a pointer
@@ -279,11 +308,27 @@ class Places(Memory):
         if isinstance(base.type, Vector):
             found = self.number(index)
             whole = self.place(base)
+            if isinstance(whole, Mem):
+                return Mem(whole.at.moved(found, base.type.element.size), base.type.element)
             if not isinstance(found, ir.Literal):
-                raise node.refused("an element of a vector by a number that is known only while the kernel runs")
+                return self._chosen(node, whole, base.type, self.hold(found))
             return self.part(whole, int(found.value) * base.type.element.size, base.type.element)
         at = self.pointer(base)
         return Mem(at.moved(self.number(index), max(node.type.size, 1)), node.type)
+
+    def _chosen(self, node: Node, whole: Place, kind: Vector, index: ir.Expr) -> Place:
+        """Return the element of a vector that is no variable, by a number that is known while the kernel runs."""
+        line = self.line(node)
+        value = self.hold_value(self.load(line, whole))
+        assert isinstance(value, Aggregate) and index.type is not None  # noqa: S101  it is a vector
+        made: ir.Expr | None = None
+        for number in reversed(range(kind.count)):
+            part = value.parts[number * kind.element.size]
+            assert isinstance(part, ir.Expr)  # noqa: S101  vectors are of numbers
+            here = build.binary(line, "==", index, build.literal(line, number, index.type))
+            made = part if made is None else build.select(line, here, part, made)
+        assert made is not None  # noqa: S101  a vector has an element
+        return self._temporary(line, kind.element, made)
 
     def _address(self, node: Node, place: Place) -> Ptr:
         if isinstance(place, Mem):

@@ -8,15 +8,16 @@ from windtunnel.csource import build
 from windtunnel.csource.calls import Calls, pointed
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Void
+from windtunnel.csource.labels import label_among, leaves_a_loop, target
 from windtunnel.csource.places import bare, operands
-from windtunnel.csource.values import Aggregate, Closure, Given, Mem, Place, Ptr, Reg, Swizzle, Value, Var
+from windtunnel.csource.values import Aggregate, Closure, Given, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, I32
 
 _LOOPED = 32
 """Zeros at the end of a list in braces that are written by a loop if there are more."""
 _REFUSED = {
-    "GOTO_STMT": "goto", "INDIRECT_GOTO_STMT": "goto", "LABEL_STMT": "a label", "ASM_STMT": "assembly (asm)",
+    "INDIRECT_GOTO_STMT": "goto of an address", "ASM_STMT": "assembly (asm)",
     "CXX_TRY_STMT": "try", "MS_ASM_STMT": "assembly (asm)",
 }  # fmt: skip
 
@@ -52,10 +53,39 @@ class Statements(Calls):
     def statements(self, node: Node) -> None:
         """Translate a block, or one statement."""
         if node.kind == "COMPOUND_STMT":
-            for kid in node.kids:
-                self.statement(kid)
+            self._listed(node.kids)
         else:
             self.statement(node)
+
+    def _listed(self, kids: Sequence[Node]) -> None:
+        """Translate statements. What stands before a label that it goes to is a loop of one turn."""
+        place = label_among(kids)
+        if place is not None:
+            label, line = kids[place], self.line(kids[place])
+            if any(leaves_a_loop(kid) for kid in kids[:place]):
+                raise label.refused(f"goto {label.name} beside a break or continue of a loop around it", "if")
+            flag = self.fresh("goes")
+            self.variables[flag] = BOOL
+            self.frame.labels[label.name] = flag
+            self.emit(ir.Assign(line, flag, build.literal(line, False, BOOL)))
+            self.frame.depth += 1
+            with self.block() as inner:
+                self._listed(kids[:place])
+                self.emit(ir.Break(line))
+            self.frame.depth -= 1
+            del self.frame.labels[label.name]
+            self.emit(ir.While(line, build.literal(line, True, BOOL), inner))
+            self._leave_if_returned(line, inner)
+            kids = kids[place:]
+        for kid in kids:
+            self.statement(kid)
+
+    def _goto(self, node: Node) -> None:
+        flag, line = self.frame.labels.get(target(node)), self.line(node)
+        if flag is None:
+            raise node.refused("goto that goes back, or into another block", "a loop")
+        self.emit(ir.Assign(line, flag, build.literal(line, True, BOOL)))
+        self.emit(ir.Break(line))
 
     # Long: one case for each kind of statement.
     def statement(self, node: Node) -> None:
@@ -89,6 +119,10 @@ class Statements(Calls):
             self._continue(node)
         elif kind == "RETURN_STMT":
             self._return(node)
+        elif kind == "GOTO_STMT":
+            self._goto(node)
+        elif kind == "LABEL_STMT":
+            self.statement(node.kids[-1])
         elif kind == "NULL_STMT":
             pass
         elif kind in ("CASE_STMT", "DEFAULT_STMT"):
@@ -122,6 +156,8 @@ class Statements(Calls):
                 return
             raise node.refused(f"the declaration of '{node.name}'")
         line, kind = self.line(node), node.type
+        if isinstance(kind, Void) and kind.is_opaque:
+            return
         space = self.space_of(node)
         if space is not None:
             self.frame.bound[node.key] = self.static(node, space)
@@ -137,8 +173,6 @@ class Statements(Calls):
             return
         function = self.function
         if node.cursor.storage_class.name == "STATIC":
-            if "const " not in node.cursor.type.spelling or initial is None:
-                raise node.refused(f"the static variable '{node.name}' in a function", "a variable of the file")
             self.frame.bound[node.key] = self.static(node, "global")
             return
         if isinstance(kind, Pointer) and initial is not None and node.key not in self.assigned_in(function):
@@ -188,7 +222,7 @@ class Statements(Calls):
             return
         if inner.kind == "CALL_EXPR" and isinstance(kind, Record):
             made = self.call(inner, place)
-            if isinstance(made, (Reg, Mem, Swizzle, Given)):
+            if isinstance(made, Place):
                 if made == place:
                     return
                 made = self.load(line, made)
@@ -322,11 +356,10 @@ class Statements(Calls):
                 self.emit(ir.Break(line))
 
     def _leave_if_returned(self, line: int, inner: Sequence[ir.Stmt]) -> None:
-        """Emit that a loop is left if a return of the function left the loop within."""
-        returned = self.frame.returned
-        if returned is None or not _assigns(inner, returned):
-            return
-        self.emit(ir.If(line, ir.Variable(line, returned, type=BOOL), [ir.Break(line)], []))
+        """Emit that a loop is left if a return or goto of the function left the loop within."""
+        for name in (self.frame.returned, *self.frame.labels.values()):
+            if name is not None and _assigns(inner, name):
+                self.emit(ir.If(line, ir.Variable(line, name, type=BOOL), [ir.Break(line)], []))
 
     def _break(self, line: int) -> None:
         loop = self.loops[-1]
@@ -386,7 +419,7 @@ class Statements(Calls):
                 value: Value = self.listed(inner, kind)
             elif inner.kind == "CALL_EXPR" and isinstance(kind, Record):
                 made = self.call(inner)
-                value = self.load(line, made) if isinstance(made, (Reg, Mem, Swizzle, Given)) else made
+                value = self.load(line, made) if isinstance(made, Place) else made
             else:
                 value = self._to(given, self.value(given), given.type, kind)
             if not isinstance(value, Closure):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import TYPE_CHECKING
 
-from windtunnel.csource.ctype import CType
+from windtunnel.csource.ctype import CType, Number, Vector
 from windtunnel.language import ir
 
 if TYPE_CHECKING:
@@ -88,7 +88,17 @@ class Given:
     type: CType
 
 
-Place = Reg | Mem | Swizzle | Given
+@dataclass(frozen=True)
+class Bits:
+    """A bit-field: some bits of a number that has a place, from the lowest one on."""
+
+    of: Reg | Mem
+    first: int
+    count: int
+    type: Number
+
+
+Place = Reg | Mem | Swizzle | Given | Bits
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,7 @@ class Frame:
         by_reference: Whether it returns a reference; ``place`` is then the result.
         jumps: Whether returns leave an enclosing loop, which exists only for that.
         returned: The variable that says that it has returned, for returns in loops within it.
+        labels: For each label that a statement may go to, the variable that says that it does.
         depth: How many loops of the tree stand around a statement, within the function.
     """
 
@@ -138,6 +149,7 @@ class Frame:
     kernel: bool = False
     jumps: bool = False
     returned: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
     depth: int = 0
 
     def find(self, key: int) -> Var | Place | Ptr | Closure | None:
@@ -167,3 +179,13 @@ class Obj:
     """Offset, number and type of the numbers that it begins with."""
     declared: str = ""
     """The name of a variable of the file, by which programs know it."""
+
+
+def require_set(value: Aggregate) -> None:
+    """Let all parts of a struct be checked: what was never set must not get into the grid's memory."""
+    if isinstance(value.type, Vector):
+        return
+    for part in value.parts.values():
+        for e in ir.inside(part) if isinstance(part, ir.Expr) else ():
+            if isinstance(e, (ir.Variable, ir.Load)):
+                e.copied = False

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import Number, Vector, common
-from windtunnel.csource.intrinsics import Intrinsics
+from windtunnel.csource.texels import Texels
 from windtunnel.csource.values import Aggregate, Ptr, Value
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, SCALARS, Scalar
 
 
-class Vectors(Intrinsics):
+class Vectors(Texels):
     """Translates expressions of vectors."""
 
     def parts_of(self, node: Node, value: Value, count: int) -> list[ir.Expr]:

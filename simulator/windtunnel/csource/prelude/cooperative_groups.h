@@ -46,6 +46,24 @@ template <unsigned N, typename Parent = void> struct thread_block_tile {
     return __ballot_sync(mask(), p) >> (__wt_lane() / (int)N * (int)N) & (N >= 32 ? 0xffffffffu : (1u << (N & 31u)) - 1u);
   }
 };
+/* A group of a kind that is known when the kernel runs: the block, or lanes of a warp. */
+struct thread_group {
+  unsigned lanes, count, rank;
+  __device__ thread_group() {}
+  __device__ thread_group(const thread_block &b) : lanes(0), count(b.size()), rank(b.thread_rank()) {}
+  template <unsigned N, typename P> __device__ thread_group(const thread_block_tile<N, P> &t) : lanes(t.mask()), count(N), rank(t.thread_rank()) {}
+  __device__ void sync() const { if (lanes) __syncwarp(lanes); else __syncthreads(); }
+  __device__ unsigned size() const { return count; }
+  __device__ unsigned num_threads() const { return count; }
+  __device__ unsigned thread_rank() const { return rank; }
+  __device__ bool is_valid() const { return true; }
+};
+__WT_D__ thread_group tiled_partition(const thread_group &parent, unsigned n) {
+  thread_group g;
+  g.count = n; g.rank = parent.thread_rank() % n;
+  g.lanes = n >= 32 ? 0xffffffffu : ((1u << (n & 31u)) - 1u) << (__wt_lane() / (int)n * (int)n);
+  return g;
+}
 struct coalesced_group {
   unsigned lanes;
   __device__ void sync() const { __syncwarp(lanes); }
@@ -67,10 +85,24 @@ struct coalesced_group {
     int rank = (int)thread_rank() - (int)by;
     return __shfl_sync(lanes, v, nth(rank >= 0 ? rank : thread_rank()));
   }
+  template <typename T> __device__ T shfl_xor(T v, int by) const { return __shfl_sync(lanes, v, nth(thread_rank() ^ by)); }
+  __device__ unsigned ballot(int p) const {
+    unsigned all = __ballot_sync(lanes, p), found = 0;
+    for (int k = 0, seen = 0; k < 32; ++k)
+      if (lanes >> k & 1u) found |= (all >> k & 1u) << seen++;
+    return found;
+  }
+  __device__ unsigned long long meta_group_size() const { return 1; }
   __device__ int any(int p) const { return __any_sync(lanes, p); }
   __device__ int all(int p) const { return __all_sync(lanes, p); }
 };
 __WT_D__ coalesced_group coalesced_threads() { coalesced_group g; g.lanes = __activemask(); return g; }
+template <typename G> static inline __device__ coalesced_group binary_partition(const G &, bool p) {
+  unsigned active = __activemask(), with = __ballot_sync(active, p);
+  coalesced_group g;
+  g.lanes = p ? with : active & ~with;
+  return g;
+}
 template <unsigned N> static inline __device__ thread_block_tile<N> tiled_partition(const thread_block &) { thread_block_tile<N> t; return t; }
 template <unsigned N, unsigned M> static inline __device__ thread_block_tile<N> tiled_partition(const thread_block_tile<M> &) { thread_block_tile<N> t; return t; }
 template <typename G> static inline __device__ void sync(const G &group) { group.sync(); }

@@ -17,6 +17,7 @@
 #define __noinline__
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
+#define alignas(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
 #define __restrict__
 #define __restrict
@@ -29,7 +30,8 @@ typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t
 typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t; typedef unsigned long uint64_t;
 typedef long intptr_t; typedef unsigned long uintptr_t;
 typedef unsigned int uint; typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned long ulong;
-typedef unsigned long long cudaTextureObject_t; typedef unsigned long long clock_t__;
+typedef unsigned long long cudaTextureObject_t; typedef unsigned long long cudaSurfaceObject_t;
+typedef cudaTextureObject_t CUtexObject; typedef cudaSurfaceObject_t CUsurfObject; typedef long clock_t; typedef long time_t;
 
 #define __WT_V1(T, N, A) struct __align__(A) N##1 { T x; }; __WT_D__ N##1 make_##N##1(T x) { N##1 v; v.x = x; return v; }
 #define __WT_V2(T, N, A) struct __align__(A) N##2 { T x, y; }; \
@@ -78,8 +80,19 @@ __host__ __device__ void *memset(void *to, int value, size_t size);
 }
 __device__ void __syncwarp(unsigned mask = 0xffffffffu);
 __WT_D__ void __brkpt() {}
-__WT_D__ long long clock64() { return 0; }
-__WT_D__ long clock() { return 0; }
+extern "C" __host__ __device__ long long __wt_clock(void);
+__WT_D__ long long clock64() { return __wt_clock(); }
+__WT_D__ clock_t clock() { return __wt_clock(); }
+__WT_D__ unsigned long long globaltimer() { return __wt_clock(); }
+/* Annotations of verifiers: assertions are checked, and what they assume or prove is not. */
+#ifndef __requires
+#define __requires(...)
+#define __ensures(...)
+#define __invariant(...)
+#define __global_invariant(...)
+#define __assume(...)
+#endif
+#define __assert(e) assert(e)
 #define assert(e) ((e) ? (void)0 : __wt_assert_fail(#e))
 #define static_assert_(...)
 
@@ -200,6 +213,16 @@ __WT_MINMAX(int) __WT_MINMAX(unsigned) __WT_MINMAX(long) __WT_MINMAX(unsigned lo
 __WT_MINMAX(unsigned long long) __WT_MINMAX(float) __WT_MINMAX(double)
 #define __WT_MIXED(A, B, T) __WT_D__ T min(A a, B b) { return min((T)a, (T)b); } __WT_D__ T max(A a, B b) { return max((T)a, (T)b); }
 __WT_MIXED(int, unsigned, unsigned) __WT_MIXED(unsigned, int, unsigned) __WT_MIXED(float, double, double) __WT_MIXED(double, float, double)
+__WT_D__ unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
+__WT_D__ unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
+__WT_D__ long long llmin(long long a, long long b) { return a < b ? a : b; }
+__WT_D__ long long llmax(long long a, long long b) { return a > b ? a : b; }
+__WT_D__ unsigned long long ullmin(unsigned long long a, unsigned long long b) { return a < b ? a : b; }
+__WT_D__ unsigned long long ullmax(unsigned long long a, unsigned long long b) { return a > b ? a : b; }
+__WT_MIXED(long, int, long) __WT_MIXED(int, long, long) __WT_MIXED(long long, int, long long) __WT_MIXED(int, long long, long long)
+__WT_MIXED(unsigned long long, long long, unsigned long long) __WT_MIXED(long long, unsigned long long, unsigned long long)
+__WT_MIXED(unsigned long, int, unsigned long) __WT_MIXED(int, unsigned long, unsigned long)
+__WT_MIXED(unsigned long, unsigned, unsigned long) __WT_MIXED(unsigned, unsigned long, unsigned long)
 __host__ __device__ int abs(int); __host__ __device__ long abs(long); __host__ __device__ long long abs(long long);
 __host__ __device__ long labs(long); __host__ __device__ long long llabs(long long);
 
@@ -229,6 +252,17 @@ __host__ __device__ float fma(float, float, float);
 __host__ __device__ double ldexp(double, int); __host__ __device__ float ldexpf(float, int);
 __host__ __device__ void sincosf(float, float *, float *); __host__ __device__ void sincos(double, double *, double *);
 __host__ __device__ void __sincosf(float, float *, float *);
+__host__ __device__ double frexp(double, int *); __host__ __device__ float frexpf(float, int *);
+__host__ __device__ float frexp(float, int *); __host__ __device__ double remquo(double, double, int *);
+__host__ __device__ float remquof(float, float, int *); __host__ __device__ float remquo(float, float, int *);
+__host__ __device__ float ldexp(float, int); __host__ __device__ float modf(float, float *);
+__WT_D__ float nanf(const char *) { return __builtin_nanf(""); }
+__WT_D__ double nan(const char *) { return __builtin_nan(""); }
+__WT_D__ double scalbn(double x, int n) { return ldexp(x, n); }
+__WT_D__ float scalbnf(float x, int n) { return ldexpf(x, n); }
+__WT_D__ double scalbln(double x, long n) { return ldexp(x, (int)n); }
+__WT_D__ int ilogbf(float x) { return x == 0.0f ? -2147483647 - 1 : x - x == 0.0f ? (int)logbf(x) : 2147483647; }
+__WT_D__ int ilogb(double x) { return x == 0.0 ? -2147483647 - 1 : x - x == 0.0 ? (int)logb(x) : 2147483647; }
 __host__ __device__ float modff(float, float *); __host__ __device__ double modf(double, double *);
 __host__ __device__ long lrintf(float); __host__ __device__ long lrint(double); __host__ __device__ long lroundf(float);
 __host__ __device__ long lround(double); __host__ __device__ long long llrintf(float); __host__ __device__ long long llroundf(float);
@@ -255,6 +289,11 @@ __WT_D__ double __uint2double_rn(unsigned x) { return x; }
 __WT_D__ float fdividef(float a, float b) { return a / b; }
 __WT_D__ float __fdividef(float a, float b) { return a / b; }
 __WT_D__ float __frsqrt_rn(float x) { return rsqrtf(x); }
+__WT_D__ float rhypotf(float a, float b) { return 1.0f / hypotf(a, b); }
+__WT_D__ double rhypot(double a, double b) { return 1.0 / hypot(a, b); }
+__WT_D__ double norm3d(double a, double b, double c) { return sqrt(a * a + b * b + c * c); }
+__WT_D__ float norm4df(float a, float b, float c, float d) { return sqrtf(a * a + b * b + c * c + d * d); }
+__WT_D__ float rnorm3df(float a, float b, float c) { return 1.0f / sqrtf(a * a + b * b + c * c); }
 __WT_D__ float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
 
 /* Loads through caches, and state spaces */
@@ -294,6 +333,82 @@ template <typename T> static inline __device__ void __stcs(T *at, T value) { *at
 #define UINT64_MAX 18446744073709551615ul
 #define UINT32_MAX 4294967295u
 #define INT32_MAX 2147483647
+
+/* Textures and surfaces */
+enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat };
+enum cudaTextureFilterMode { cudaFilterModePoint, cudaFilterModeLinear };
+enum cudaTextureAddressMode { cudaAddressModeWrap, cudaAddressModeClamp, cudaAddressModeMirror, cudaAddressModeBorder };
+enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero, cudaBoundaryModeClamp, cudaBoundaryModeTrap };
+struct cudaChannelFormatDesc { int x, y, z, w, f; };
+#define cudaTextureType1D 1
+#define cudaTextureType2D 2
+#define cudaTextureType3D 3
+#define cudaTextureTypeCubemap 12
+#define cudaTextureType1DLayered 241
+#define cudaTextureType2DLayered 242
+template <typename T, int D = 1, int M = cudaReadModeElementType> struct __attribute__((device_builtin_texture_type)) texture {
+  int normalized, filterMode, addressMode[3]; cudaChannelFormatDesc channelDesc;
+};
+template <typename T, int D = 1> struct __attribute__((device_builtin_surface_type)) surface { cudaChannelFormatDesc channelDesc; };
+template <typename T, int M> struct __wt_read { typedef T type; };
+#define __WT_N(T) \
+  template <> struct __wt_read<T, 1> { typedef float type; }; template <> struct __wt_read<T##1, 1> { typedef float1 type; }; \
+  template <> struct __wt_read<T##2, 1> { typedef float2 type; }; template <> struct __wt_read<T##4, 1> { typedef float4 type; };
+__WT_N(char) __WT_N(uchar) __WT_N(short) __WT_N(ushort)
+#define __WT_X(NAME, D, ...) \
+  template <typename T, int M> __device__ typename __wt_read<T, M>::type NAME(const texture<T, D, M> &, __VA_ARGS__); \
+  template <typename T> __device__ T NAME(cudaTextureObject_t, __VA_ARGS__); \
+  template <typename T> __device__ void NAME(T *, cudaTextureObject_t, __VA_ARGS__);
+__WT_X(tex1Dfetch, 1, int) __WT_X(tex1D, 1, float) __WT_X(tex2D, 2, float, float) __WT_X(tex3D, 3, float, float, float)
+__WT_X(tex1DLayered, 241, float, int) __WT_X(tex2DLayered, 242, float, float, int) __WT_X(texCubemap, 12, float, float, float)
+__WT_X(tex1DLod, 1, float, float) __WT_X(tex2DLod, 2, float, float, float) __WT_X(tex3DLod, 3, float, float, float, float)
+__WT_X(tex2DGrad, 2, float, float, float2, float2) __WT_X(texCubemapLod, 12, float, float, float, float)
+#define __WT_U(NAME, D, ...) \
+  template <typename T> __device__ T NAME##read(const surface<void, D> &, __VA_ARGS__, int = 0); \
+  template <typename T> __device__ T NAME##read(cudaSurfaceObject_t, __VA_ARGS__, int = 0); \
+  template <typename T> __device__ void NAME##read(T *, const surface<void, D> &, __VA_ARGS__, int = 0); \
+  template <typename T> __device__ void NAME##read(T *, cudaSurfaceObject_t, __VA_ARGS__, int = 0); \
+  template <typename T> __device__ void NAME##write(T, const surface<void, D> &, __VA_ARGS__, int = 0); \
+  template <typename T> __device__ void NAME##write(T, cudaSurfaceObject_t, __VA_ARGS__, int = 0);
+__WT_U(surf1D, 1, int) __WT_U(surf2D, 2, int, int) __WT_U(surf3D, 3, int, int, int) __WT_U(surf2DLayered, 242, int, int, int)
+__WT_U(surfCubemap, 12, int, int, int)
+
+/* Of the standard library, what device code uses */
+namespace std {
+typedef ::size_t size_t; typedef ::ptrdiff_t ptrdiff_t; typedef decltype(nullptr) nullptr_t;
+template <typename T, T v> struct integral_constant { static constexpr T value = v; typedef T value_type; constexpr operator T() const { return v; } };
+typedef integral_constant<bool, true> true_type; typedef integral_constant<bool, false> false_type;
+template <bool B, typename T = void> struct enable_if {}; template <typename T> struct enable_if<true, T> { typedef T type; };
+template <bool B, typename T = void> using enable_if_t = typename enable_if<B, T>::type;
+template <bool B, typename T, typename F> struct conditional { typedef T type; }; template <typename T, typename F> struct conditional<false, T, F> { typedef F type; };
+template <bool B, typename T, typename F> using conditional_t = typename conditional<B, T, F>::type;
+template <typename A, typename B> struct is_same : false_type {}; template <typename A> struct is_same<A, A> : true_type {};
+template <typename A, typename B> inline constexpr bool is_same_v = is_same<A, B>::value;
+template <typename T> struct remove_const { typedef T type; }; template <typename T> struct remove_const<const T> { typedef T type; };
+template <typename T> struct remove_reference { typedef T type; }; template <typename T> struct remove_reference<T &> { typedef T type; };
+template <typename T> struct remove_reference<T &&> { typedef T type; };
+template <typename T> using remove_reference_t = typename remove_reference<T>::type;
+template <typename T> struct is_integral : integral_constant<bool, __is_integral(T)> {};
+template <typename T> struct is_floating_point : integral_constant<bool, __is_floating_point(T)> {};
+template <typename T> struct is_signed : integral_constant<bool, __is_signed(T)> {};
+template <typename T> __host__ __device__ constexpr T &&forward(remove_reference_t<T> &v) { return static_cast<T &&>(v); }
+template <typename T> __host__ __device__ constexpr remove_reference_t<T> &&move(T &&v) { return static_cast<remove_reference_t<T> &&>(v); }
+template <typename T> __host__ __device__ const T &min(const T &a, const T &b) { return b < a ? b : a; }
+template <typename T> __host__ __device__ const T &max(const T &a, const T &b) { return a < b ? b : a; }
+template <typename T> __host__ __device__ void swap(T &a, T &b) { T c = a; a = b; b = c; }
+template <typename T> struct numeric_limits;
+#define __WT_L(T, LOW, LEAST, MOST) template <> struct numeric_limits<T> { \
+  static constexpr __host__ __device__ T lowest() { return LOW; } static constexpr __host__ __device__ T min() { return LEAST; } \
+  static constexpr __host__ __device__ T max() { return MOST; } static constexpr __host__ __device__ T infinity() { return (T)__builtin_inf(); } \
+  static constexpr __host__ __device__ T epsilon() { return sizeof(T) == 4 ? (T)FLT_EPSILON : (T)DBL_EPSILON; } };
+__WT_L(float, -FLT_MAX, FLT_MIN, FLT_MAX) __WT_L(double, -DBL_MAX, DBL_MIN, DBL_MAX)
+#define __WT_LI(T, LEAST, MOST) template <> struct numeric_limits<T> { \
+  static constexpr __host__ __device__ T lowest() { return LEAST; } static constexpr __host__ __device__ T min() { return LEAST; } \
+  static constexpr __host__ __device__ T max() { return MOST; } };
+__WT_LI(int, INT_MIN, INT_MAX) __WT_LI(unsigned, 0, UINT_MAX) __WT_LI(long, LLONG_MIN, LONG_MAX) __WT_LI(long long, LLONG_MIN, LLONG_MAX)
+__WT_LI(unsigned long, 0, ULONG_MAX) __WT_LI(unsigned long long, 0, ULLONG_MAX) __WT_LI(short, SHRT_MIN, SHRT_MAX)
+__WT_LI(unsigned short, 0, USHRT_MAX) __WT_LI(unsigned char, 0, 255) __WT_LI(signed char, -128, 127) __WT_LI(char, -128, 127)
+}  // namespace std
 
 /* What host functions call, so that they compile. They are never run. */
 typedef int cudaError_t; typedef struct __wt_stream *cudaStream_t; typedef struct __wt_event *cudaEvent_t;

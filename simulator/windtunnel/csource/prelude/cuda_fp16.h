@@ -12,7 +12,11 @@ struct __half {
   __host__ __device__ operator float() const { return __wt_h2f(bits); }
 };
 typedef __half half;
-struct __align__(4) __half2 { __half x, y; };
+struct __align__(4) __half2 {
+  __half x, y;
+  __half2() = default;
+  __host__ __device__ __half2(__half a, __half b) : x(a), y(b) {}
+};
 typedef __half2 half2;
 __WT_D__ __half __wt_h(float x) { __half h; h.bits = __wt_f2h(x); return h; }
 __WT_D__ float __wt_f(__half h) { return __wt_h2f(h.bits); }

@@ -16,8 +16,13 @@
 #define __opencl_c_int64 1
 #define __opencl_c_images 1
 #define __opencl_c_read_write_images 1
+#define register
 typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;
 typedef __SIZE_TYPE__ size_t; typedef __PTRDIFF_TYPE__ ptrdiff_t;
+/* By their names, Clang refuses these types as those of a kernel's parameters. Drivers take them. */
+typedef __SIZE_TYPE__ __wt_size; typedef __PTRDIFF_TYPE__ __wt_ptrdiff;
+#define size_t __wt_size
+#define ptrdiff_t __wt_ptrdiff
 typedef __INTPTR_TYPE__ intptr_t; typedef __UINTPTR_TYPE__ uintptr_t;
 #define __WT_V(T) \
   typedef T T##2 __attribute__((ext_vector_type(2))); typedef T T##3 __attribute__((ext_vector_type(3))); \
@@ -26,7 +31,30 @@ typedef __INTPTR_TYPE__ intptr_t; typedef __UINTPTR_TYPE__ uintptr_t;
 __WT_V(char) __WT_V(uchar) __WT_V(short) __WT_V(ushort) __WT_V(int) __WT_V(uint) __WT_V(long) __WT_V(ulong)
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 __WT_V(half) __WT_V(float) __WT_V(double)
+/* Annotations of verifiers: assertions are checked, and what they assume or prove is not. */
+#ifndef __requires
+#define __requires(...)
+#define __ensures(...)
+#define __invariant(...)
+#define __global_invariant(...)
+#define __assume(...)
+#endif
+void __wt_assert_fail(__constant const char *text);
+#define assert(e) ((e) ? (void)0 : __wt_assert_fail(#e))
+#define __assert(e) assert(e)
 typedef uint cl_mem_fence_flags;
+#define cl_khr_subgroups 1
+uint get_sub_group_size(void); uint get_max_sub_group_size(void); uint get_num_sub_groups(void);
+uint get_enqueued_num_sub_groups(void); uint get_sub_group_id(void); uint get_sub_group_local_id(void);
+int sub_group_all(int); int sub_group_any(int);
+void __attribute__((overloadable)) sub_group_barrier(cl_mem_fence_flags);
+void __attribute__((overloadable)) sub_group_barrier(cl_mem_fence_flags, int);
+#define __WT_G1(NAME, T) T __attribute__((overloadable)) NAME(T);
+#define __WT_G(T) __WT_G1(sub_group_reduce_add, T) __WT_G1(sub_group_reduce_min, T) __WT_G1(sub_group_reduce_max, T) \
+  __WT_G1(sub_group_scan_inclusive_add, T) __WT_G1(sub_group_scan_inclusive_min, T) __WT_G1(sub_group_scan_inclusive_max, T) \
+  __WT_G1(sub_group_scan_exclusive_add, T) __WT_G1(sub_group_scan_exclusive_min, T) __WT_G1(sub_group_scan_exclusive_max, T) \
+  T __attribute__((overloadable)) sub_group_broadcast(T, uint);
+__WT_G(int) __WT_G(uint) __WT_G(long) __WT_G(ulong) __WT_G(float) __WT_G(double)
 #define CLK_LOCAL_MEM_FENCE 1
 #define CLK_GLOBAL_MEM_FENCE 2
 #define CLK_IMAGE_MEM_FENCE 4
@@ -43,6 +71,15 @@ typedef int clk_profiling_info; typedef int kernel_enqueue_flags_t;
 #define ATOMIC_VAR_INIT(x) (x)
 #define ATOMIC_FLAG_INIT 0
 int printf(__constant const char *form, ...);
+#define CLK_NORMALIZED_COORDS_FALSE 0
+#define CLK_NORMALIZED_COORDS_TRUE 1
+#define CLK_ADDRESS_NONE 0
+#define CLK_ADDRESS_CLAMP_TO_EDGE 2
+#define CLK_ADDRESS_CLAMP 4
+#define CLK_ADDRESS_REPEAT 6
+#define CLK_ADDRESS_MIRRORED_REPEAT 8
+#define CLK_FILTER_NEAREST 0x10
+#define CLK_FILTER_LINEAR 0x20
 #define NULL ((void *)0)
 #define INFINITY (__builtin_inff())
 #define NAN (__builtin_nanf(""))

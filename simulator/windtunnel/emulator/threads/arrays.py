@@ -293,13 +293,11 @@ class ThreadArray:
         for generation in record.generations:
             for write, _, _ in generation.writes.values():
                 self._require_order(clock, write, at, access)
-            if kind == READ:
-                for other in generation.atomics.values():
-                    self._require_order(clock, other, at, access)
-            elif kind == ATOMIC:
+            if kind == ATOMIC:
                 for other in generation.reads.values():
                     self._require_order(clock, other, at, access)
         if kind == READ:
+            self._check_atomics(clock, record, at, access)
             current.reads[clock.thread] = access
             if len(current.reads) > current.reads_to_prune:
                 # What is unordered with a read before this one is unordered with this one.
@@ -307,7 +305,21 @@ class ThreadArray:
                 current.reads[clock.thread] = access
                 current.reads_to_prune = 2 * len(current.reads) + _READS_TO_PRUNE
         else:
-            (current.atomics if kind == ATOMIC else current.failed)[clock.thread] = access
+            kept = current.atomics if kind == ATOMIC else current.failed
+            kept.pop(clock.thread, None)
+            kept[clock.thread] = access  # the latest is the last
+
+    def _check_atomics(self, clock: Clock, record: _ElementRecord, at: int, access: ClockedAccess) -> None:
+        """Check a plain access against the atomic ones, the latest first.
+
+        All memory models order the accesses of one element by coherence: one atomic change that happens before the
+        plain access brings those before it with it, as in a last block that sets the counter back to 0.
+        """
+        for generation in record.generations:
+            for other in reversed(generation.atomics.values()):
+                if other.thread == clock.thread or clock.happens_after(other):
+                    return
+                self._require_order(clock, other, at, access)
 
     def _clock(self, thread: Accessor) -> Clock:
         """Return the thread's clock for memory of the array's space."""
@@ -322,9 +334,10 @@ class ThreadArray:
                 leads = False
                 conflicting = last if strict or not _equal(stored, value) else another
                 self._require_order(clock, conflicting, at, access)
-            for others in (generation.reads, generation.atomics, generation.failed):
+            for others in (generation.reads, generation.failed):
                 for other in others.values():
                     self._require_order(clock, other, at, access)
+        self._check_atomics(clock, record, at, access)
         current = record.current
         if leads and (current.leader is None or not _equal(current.leader, value)):
             record.earlier, record.current = current, _Generation(value)
