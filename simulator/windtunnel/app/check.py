@@ -17,15 +17,17 @@ from windtunnel.app.check_arguments import (
     CheckParameter,
     Spec,
     array_of,
+    as_record,
     check_names,
     default_array,
     default_number,
+    default_numbers,
     parsed,
 )
 from windtunnel.core.errors import ChecksSkippedWarning, DeviceError, Finding, InputError, Location
 from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel.csource.kernel import CFunction, CModule
-from windtunnel.csource.memory import stored
+from windtunnel.csource.memory import member_name, stored
 from windtunnel.language.parameters import parameters_of
 from windtunnel.language.types import Array, Scalar
 from windtunnel.library.devices import open_device
@@ -87,7 +89,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class CheckedKernel:
     function: Callable[..., Any]
     name: str
     parameters: Sequence[CheckParameter]
@@ -178,7 +180,7 @@ def check(
 
     Raises InputError for a wrong source or argument.
     """
-    kernels = _kernels(requests)
+    kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     notes: list[str] = []
     chosen = device or DEVICE
@@ -187,7 +189,7 @@ def check(
         warnings.simplefilter("always", ChecksSkippedWarning)
         for schedule in [None, *range(schedules)]:
             # Each run begins with new buffers, and new variables of the files.
-            kernels = kernels if schedule is None else _kernels(requests)
+            kernels = kernels if schedule is None else kernels_of(requests)
             finding = _run(kernels, requests, chosen, schedule, strict=strict)
             if finding is not None:
                 found.setdefault((finding.finding, finding.file, finding.lines), finding)
@@ -200,7 +202,7 @@ def check(
     return Checked(list(found.values()), notes, len(requests), schedules)
 
 
-def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
+def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
     modules: dict[tuple[Any, ...], CModule] = {}
     made = []
     for request in requests:
@@ -219,7 +221,7 @@ def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
         if key not in modules:
             modules[key] = CModule(request.file, request.defines, request.include, instance=instance)
         function = modules[key].kernel(instance or request.kernel)
-        made.append(_Kernel(function, function.__name__, _parameters(function)))
+        made.append(CheckedKernel(function, function.__name__, _parameters(function)))
     return made
 
 
@@ -231,11 +233,14 @@ def _parameters(function: CFunction) -> list[CheckParameter]:
         element = kind if pointee is None else pointee
         dtypes = tuple(stored(leaf).dtype for _, leaf in element.leaves) or (np.dtype(np.uint8),)
         role = "local" if parameter.space == "local" else "pointer" if parameter.space else "number"
-        made.append(CheckParameter(parameter.name, role, dtypes, max(element.size, 1)))
+        members: tuple[str, ...] = ()
+        if role == "number" and len(dtypes) > 1:
+            members = tuple(f"{parameter.name}.{member_name(kind, at)}" for at, _ in kind.leaves)
+        made.append(CheckParameter(parameter.name, role, dtypes, max(element.size, 1), members=members))
     return made
 
 
-def _python(request: LaunchRequest) -> _Kernel:
+def _python(request: LaunchRequest) -> CheckedKernel:
     from windtunnel.codegen.load import kernels_in
     from windtunnel.codegen.load import load as load_kernel
 
@@ -261,17 +266,17 @@ def _python(request: LaunchRequest) -> _Kernel:
             raise InputError(
                 f"'{parameter.name}' has no type", where=where, expected=f"such as {parameter.name}: f32[:]"
             )
-    return _Kernel(function, name, parameters)
+    return CheckedKernel(function, name, parameters)
 
 
 def _run(
-    kernels: Sequence[_Kernel], requests: Sequence[LaunchRequest], device: str, schedule: int | None, *, strict: bool
+    kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest], device: str, schedule: int | None, *, strict: bool
 ) -> Found | None:
     try:
         with open_device(device, schedule=schedule, strict=strict) as accelerator:
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
-                arguments = _arguments(accelerator, kernel, request, buffers)
+                arguments = arguments_of(accelerator, kernel, request, buffers)
                 accelerator.launch(
                     Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=request.shared_bytes
                 )
@@ -283,8 +288,8 @@ def _run(
     return None
 
 
-def _arguments(
-    accelerator: Accelerator, kernel: _Kernel, request: LaunchRequest, buffers: dict[str, Buffer]
+def arguments_of(
+    accelerator: Accelerator, kernel: CheckedKernel, request: LaunchRequest, buffers: dict[str, Buffer]
 ) -> list[Any]:
     check_names(request.arguments, kernel.parameters, request.where)
     threads = math.prod(request.grid) * math.prod(request.block)
@@ -293,7 +298,9 @@ def _arguments(
         text = request.arguments.get(parameter.name)
         where = Location(request.where.file, request.where.line, request.where.column, f"--arg {parameter.name}")
         spec = None if text is None else parsed(text, where)
-        if parameter.kind == "number":
+        if parameter.members:
+            made.append(_record(parameter, request, threads))
+        elif parameter.kind == "number":
             made.append(_number(parameter, spec, threads, where))
         elif parameter.kind == "local":
             made.append(_local(parameter, spec, math.prod(request.block), where))
@@ -302,10 +309,22 @@ def _arguments(
     return made
 
 
+def _record(parameter: CheckParameter, request: LaunchRequest, threads: int) -> Any:
+    """Return a struct or a vector that is passed by value, of the numbers that are given for its members."""
+    values = default_numbers(parameter, threads)
+    for place, (name, dtype) in enumerate(zip(parameter.members, parameter.dtypes, strict=True)):
+        text = request.arguments.get(name)
+        if text is not None:
+            where = Location(request.where.file, request.where.line, request.where.column, f"--arg {name}")
+            member = CheckParameter(name, "number", (dtype,), dtype.itemsize)
+            values[place] = dtype.type(_number(member, parsed(text, where), threads, where))
+    return as_record(values, parameter)
+
+
 def _number(parameter: CheckParameter, spec: Spec | None, threads: int, where: Location) -> Any:
     if spec is None:
         return default_number(parameter, threads)
-    if spec.kind != "number" or len(parameter.dtypes) > 1:
+    if spec.kind != "number":
         raise InputError(f"'{parameter.name}' is a number, not an array", where=where, expected="such as 64 or 0.5")
     dtype = parameter.dtypes[0]
     if dtype.kind in "iu" and isinstance(spec.value, float) and not spec.value.is_integer():

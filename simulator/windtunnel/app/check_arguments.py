@@ -27,6 +27,7 @@ class CheckParameter:
         dtypes: The types of the numbers of one element, or of the number.
         size: Bytes of one element.
         sides: Sides of an array; 1 for a pointer of C.
+        members: The names of the numbers of a struct or vector that is passed by value, such as ``size.x``.
     """
 
     name: str
@@ -34,6 +35,7 @@ class CheckParameter:
     dtypes: tuple[np.dtype[Any], ...]
     size: int
     sides: int = 1
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,13 @@ def default_array(parameter: CheckParameter, grid: Sequence[int], block: Sequenc
 
 def default_number(parameter: CheckParameter, threads: int) -> Any:
     """Return the number of which nothing is said: the number of threads for an integer, 1 for a float."""
-    values = [dtype.type(1) if dtype.kind not in "iu" else _fitting(threads, dtype) for dtype in parameter.dtypes]
+    values = default_numbers(parameter, threads)
     return values[0] if len(values) == 1 else as_record(values, parameter)
+
+
+def default_numbers(parameter: CheckParameter, threads: int) -> list[Any]:
+    """Return `default_number` of each number of a struct or vector."""
+    return [dtype.type(1) if dtype.kind not in "iu" else _fitting(threads, dtype) for dtype in parameter.dtypes]
 
 
 def _fitting(number: int, dtype: np.dtype[Any]) -> Any:
@@ -185,7 +192,7 @@ def as_record(values: Sequence[Any], parameter: CheckParameter) -> Any:
 
 def check_names(given: Mapping[str, object], parameters: Sequence[CheckParameter], where: Location) -> None:
     """Raise InputError for an argument of a name that no parameter has."""
-    names = [parameter.name for parameter in parameters]
+    names = [name for parameter in parameters for name in (parameter.members or (parameter.name,))]
     for name in given:
         if name not in names:
             expected = list_choices(names) if names else "no arguments"

@@ -242,10 +242,12 @@ class Calls(Expressions):
         caller, self.frame = self.frame, frame
         self.stack.append(function.key)
         self.functions.append(function)
+        self.calls.append(node.place)
         self._initialised(function)
         self.function_body(line, function)
         self.stack.pop()
         self.functions.pop()
+        self.calls.pop()
         self.frame = caller
         if frame.by_reference:
             if frame.place is None:

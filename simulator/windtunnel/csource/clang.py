@@ -383,7 +383,7 @@ class Unit:
             if member.is_bitfield():
                 raise Node(self, member).refused(f"the bit-field '{member.spelling}'", "a member of a whole type")
             offset = member.get_field_offsetof() // 8
-            name = "" if member.spelling.startswith("(anonymous") or "(unnamed" in member.spelling else member.spelling
+            name = "" if "(anonymous" in member.spelling or "(unnamed" in member.spelling else member.spelling
             made.fields.append(ctype.Field(name, offset, self.type_of(member.type, Node(self, member))))
         return made
 

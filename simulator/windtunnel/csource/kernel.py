@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
+from windtunnel.csource import build
 from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
 from windtunnel.csource.memory import Facts, member_name, stored
-from windtunnel.csource.opencl import OpenCL
+from windtunnel.csource.opencl import COPIES, OpenCL
 from windtunnel.csource.places import operands
-from windtunnel.csource.values import Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
+from windtunnel.csource.values import NULL, Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir, types
 from windtunnel.language import types as kinds
 from windtunnel.language.source import CompiledSource
@@ -68,9 +69,11 @@ class CProgram(ir.Program):
 class Translator(OpenCL):
     """Translates one kernel."""
 
-    def __init__(self, unit: Unit, facts: Facts, kernel: Node, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, unit: Unit, facts: Facts, kernel: Node, sizes: Mapping[str, int], nulls: frozenset[str] = frozenset()
+    ) -> None:
         super().__init__(unit, facts)
-        self.kernel, self.sizes = kernel, sizes
+        self.kernel, self.sizes, self.nulls = kernel, sizes, nulls
         self.functions = [kernel]
         self.hidden: list[str] = []
         """The objects of the file, which are passed as further arguments."""
@@ -133,6 +136,8 @@ class Translator(OpenCL):
         for number, parameter in enumerate(listed):
             self._parameter(number, parameter, assigned, parameters, objects)
         self.statements(next(kid for kid in node.kids if kid.kind == "COMPOUND_STMT"))
+        if COPIES in self.variables:
+            self.body.insert(0, ir.Assign(self.line(node), COPIES, build.literal(self.line(node), 0, types.I32)))
         for name, line in [*objects, *((name, 0) for name in self.hidden)]:
             element = self.storage_of(name)
             arrays[name] = types.Array(element, 1)
@@ -164,7 +169,7 @@ class Translator(OpenCL):
         if isinstance(kind, Pointer):
             space = "shared" if kind.space == "local" else "parameter"
             made = self.new_object(name, space, None, kind.pointee, line)
-            start = self.start_of(made)
+            start = Ptr(frozenset({NULL})) if name in self.nulls else self.start_of(made)
             if space == "parameter":
                 objects.append((made.name, line))
                 parameters.append(ir.Parameter(made.name, None, line))
@@ -184,7 +189,8 @@ class Translator(OpenCL):
                 made = self.new_object(own, "parameter", None, leaf.pointee, line)
                 objects.append((made.name, line))
                 parameters.append(ir.Parameter(made.name, None, line))
-                self.write_pointer(line, own, self.start_of(made))
+                null = f"{name}.{member_name(kind, offset)}" in self.nulls
+                self.write_pointer(line, own, Ptr(frozenset({NULL})) if null else self.start_of(made))
                 continue
             del self.variables[own]
             self.scalars[own] = leaf.scalar
@@ -257,16 +263,16 @@ class CFunction(CompiledSource):
 
     def typed(self, arguments: Sequence[Any], shared_bytes: int) -> CProgram:
         """Return the typed tree for the arguments of a launch. Raises InputError for what is not supported."""
-        local = (int(a) for a, parameter in zip(arguments, self.parameters, strict=False) if parameter.space == "local")
-        key = (shared_bytes, *local)
+        given = list(zip(arguments, self.parameters, strict=False))
+        local = (int(a) for a, parameter in given if parameter.space == "local")
+        nulls = frozenset(parameter.name for a, parameter in given if parameter.space and _is_null(a, parameter))
+        key = (shared_bytes, nulls, *local)
         program = self._programs.get(key)
         if program is None:
             sizes = {"": shared_bytes}
-            for given, parameter in zip(arguments, self.parameters, strict=False):
-                if parameter.space == "local":
-                    sizes[parameter.name] = int(given)
+            sizes |= {parameter.name: int(a) for a, parameter in given if parameter.space == "local"}
             for _ in range(_PASSES):
-                translator = Translator(self.module.unit, self._facts, self.node, sizes)
+                translator = Translator(self.module.unit, self._facts, self.node, sizes, nulls)
                 program = _translated(translator)
                 found = _joined(self._facts, translator.found)
                 if found == self._facts:
@@ -311,13 +317,18 @@ class CFunction(CompiledSource):
 
     def _viewed(self, given: Any, dtype: np.dtype[Any], parameter: KernelParameter) -> np.ndarray:
         if not isinstance(given, np.ndarray):
-            if isinstance(given, (int, np.integer)) and int(given) == 0:
+            if _is_null(given, parameter):
                 return np.zeros(0, dtype)  # a null pointer: any access is out of bounds
             raise InputError(
                 f"the argument '{parameter.name}' of '{self.__name__}' is {given!r}", expected="a buffer, or 0 for null"
             )
         flat = given.reshape(-1).view(np.uint8)
         return flat[: len(flat) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def _is_null(given: Any, parameter: KernelParameter) -> bool:
+    """Return whether the argument of a pointer is a null pointer."""
+    return parameter.space != "local" and isinstance(given, (int, np.integer)) and int(given) == 0
 
 
 def _numbers(given: Any, parameter: KernelParameter) -> list[Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from windtunnel.csource import build
-from windtunnel.csource.clang import Node, Unit
+from windtunnel.csource.clang import PRELUDE, Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
 from windtunnel.csource.values import (
     NULL,
@@ -34,6 +34,8 @@ from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
+
+_PRELUDE = str(PRELUDE)
 
 
 @dataclass
@@ -91,12 +93,17 @@ class Memory:
         self._numbers: dict[str, int] = {}
         self.statics: dict[int, Obj] = {}
         self.frame = Frame("")
+        self.calls: list[tuple[str, int, int]] = []
+        """The places of the calls that are being translated, innermost last."""
 
     # Lines, names, statements.
 
     def line(self, node: Node) -> int:
         """Return the number that stands for a node's file, line and column in the tree."""
         place = node.place
+        if self.calls and place[0].startswith(_PRELUDE):
+            # What a function of our own headers does is found where the user's source calls it.
+            place = next((one for one in reversed(self.calls) if not one[0].startswith(_PRELUDE)), place)
         number = self._lines.get(place)
         if number is None:
             number = self._lines[place] = len(self.places)

@@ -8,7 +8,7 @@ from typing import Any
 
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
-from windtunnel.csource.ctype import Number, Pointer, Vector
+from windtunnel.csource.ctype import INT, Number, Pointer, Vector
 from windtunnel.csource.opencl_numbers import OpenCLNumbers
 from windtunnel.csource.values import Mem, Ptr, Value
 from windtunnel.language import ir, types
@@ -27,6 +27,8 @@ _IDS = {
     "get_local_id": "thread", "get_group_id": "block", "get_local_size": "block_size",
     "get_enqueued_local_size": "block_size", "get_num_groups": "grid_size",
 }  # fmt: skip
+COPIES = "copies_begun"
+"""The variable that counts the asynchronous copies of a group."""
 _ROUND = {"_rte": "rint", "_rtz": "trunc", "_rtp": "ceil", "_rtn": "floor"}
 
 
@@ -309,7 +311,11 @@ class OpenCL(OpenCLNumbers):
         self.emit(ir.Flight(line, "commit"))
         # The whole copy has begun, and so is done, before a work-item goes on.
         self.emit(ir.Barrier(line, "block.none"))
-        return build.literal(line, 1, I32)
+        # An event is the number of the copy. A copy that joins an event ends with it or later, never before.
+        self.variables[COPIES] = I32
+        number = ir.Variable(line, COPIES, type=I32)
+        self.emit(ir.Assign(line, COPIES, build.binary(line, "+", number, build.literal(line, 1, I32))))
+        return self.hold(number, "event")
 
     def _linear_local(self, node: Node) -> ir.Expr:
         line = self.line(node)
@@ -326,10 +332,20 @@ class OpenCL(OpenCLNumbers):
         return result
 
     def _group_wait(self, node: Node, arguments: Sequence[Node]) -> Value:
-        """Translate a wait for copies: what the group has copied is there for all its work-items."""
-        for one in arguments:
-            if not isinstance(one.type, Pointer):
-                self.discarded(one)
-        self.emit(ir.Flight(self.line(node), "wait", left=0))
-        self.emit(ir.Barrier(self.line(node), "block"))
+        """Translate a wait for copies: what the group has copied up to the last of the events is there for all."""
+        line = self.line(node)
+        count = self.hold(build.converted(self.number(arguments[0]), I32), "count")
+        at = self.hold_pointer(self.pointer(arguments[1]))
+        last, counter = self.fresh("last"), self.fresh("waited")
+        self.variables[last] = self.variables[counter] = I32
+        newest = ir.Variable(line, last, type=I32)
+        zero, one = build.literal(line, 0, I32), build.literal(line, 1, I32)
+        with self.block() as body:
+            event = self.load(line, Mem(at.moved(ir.Variable(line, counter, type=I32), INT.size), INT))
+            assert isinstance(event, ir.Expr)  # noqa: S101  an event is a number
+            self.emit(ir.Assign(line, last, ir.Binary(line, "max", newest, event, type=I32)))
+        self.emit(ir.Assign(line, last, zero))
+        self.emit(ir.For(line, counter, zero, count, one, body))
+        self.emit(ir.Flight(line, "wait", last=newest))
+        self.emit(ir.Barrier(line, "block"))
         return None

@@ -234,7 +234,7 @@ class Places(Memory):
             raise node.refused(f"the member '{node.name}' of something that is no struct")
         found = kind.member(node.name) if node.name else None
         if found is None:
-            if not node.name or node.name.startswith("("):
+            if not node.name or "(anonymous" in node.name or "(unnamed" in node.name:
                 return whole  # the unnamed member
             target = node.referred
             if target is not None and target.kind == "VAR_DECL":
@@ -269,6 +269,8 @@ class Places(Memory):
         if isinstance(whole, Swizzle):
             numbers = [whole.numbers[number] for number in numbers]
             return Swizzle(whole.of, tuple(numbers), node.type)
+        if isinstance(whole, Mem):
+            self.aligned(self.line(node), whole.at, kind.align)
         if len(numbers) == 1:
             return self.part(whole, numbers[0] * kind.element.size, kind.element)
         return Swizzle(whole, tuple(numbers), node.type)

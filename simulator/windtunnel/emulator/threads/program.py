@@ -155,6 +155,8 @@ class _Generator(Writer):
                 self.emit(f"if not {condition}: thread.fail({arguments})")
             case ir.Flight(what="commit"):
                 self.emit("thread.flights.commit([thread.id])")
+            case ir.Flight(what="wait", last=ir.Expr() as last):
+                self.emit(f"thread.flights.end(np.array([thread.id]), {self.value(last)})")
             case ir.Flight(what="wait"):
                 self.emit(f"thread.flights.wait(np.array([thread.id]), {statement.left})")
             case ir.Flight():

@@ -1,0 +1,15 @@
+// The second block waits for a word of the first.
+__global__ void volatile_flag(int *data, volatile int *flag, int *out)
+{
+    if (threadIdx.x != 0)
+        return;
+    if (blockIdx.x == 0) {
+        *data = 42;
+        __threadfence();
+        *flag = 1;
+    } else {
+        if (*flag == 1)
+            out[0] = 1;
+        out[1] = 2;
+    }
+}
