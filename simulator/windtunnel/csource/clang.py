@@ -25,6 +25,9 @@ BINARY = (
 """Operators by Clang's number (``CXBinaryOperatorKind``)."""
 UNARY = ("", "x++", "x--", "++x", "--x", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
 """Operators by Clang's number (``CXUnaryOperatorKind``)."""
+_CONTRACT = re.compile(
+    r"\s*#\s*pragma\s+(?:(?:STDC|OPENCL)\s+FP_CONTRACT\s+(\w+)|clang\s+fp\s+contract\s*\(\s*(\w+)\s*\))"
+)
 
 
 @cache
@@ -194,6 +197,7 @@ class Unit:
         include: Folders of headers.
         text: Its text; by default it is read from the file.
         instance: An instance of a template to be made, such as ``scale<float>``.
+        fmad: Whether a product and a sum are one operation, as nvcc's option of this name says.
 
     Raises InputError with Clang's message if it does not compile, and for an include that is not allowed.
     """
@@ -205,8 +209,10 @@ class Unit:
         include: Sequence[str] = (),
         text: str | None = None,
         instance: str | None = None,
+        *,
+        fmad: bool = True,
     ) -> None:
-        self.file = file
+        self.file, self.fmad = file, fmad
         self.opencl = Path(file).suffix == ".cl"
         if text is None:
             try:
@@ -227,6 +233,7 @@ class Unit:
         self._unit = cindex.Index.create().parse(file, args=self._arguments(defines, include), unsaved_files=unsaved)
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {file: self.lines}
+        self._pragmas: dict[str, list[tuple[int, bool]]] = {}
         self._types: dict[str, CType] = {}
         self._records: dict[int, ctype.Record] = {}
         self._declarations: dict[int, Node] = {}
@@ -284,6 +291,14 @@ class Unit:
                 self._texts[file] = []
         lines = self._texts[file]
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+    def contracts(self, file: str, line: int) -> bool:
+        """Return whether a product and a sum of this line are one operation: unless a pragma before it says no."""
+        if file not in self._pragmas:
+            self.text_of(file, line)
+            found = ((n, _CONTRACT.match(text)) for n, text in enumerate(self._texts[file], 1) if "#" in text)
+            self._pragmas[file] = [(n, (one[1] or one[2]).lower() != "off") for n, one in found if one is not None]
+        return next((on for n, on in reversed(self._pragmas[file]) if n < line), self.fmad)
 
     def declaration(self, cursor: Any) -> Node:
         """Return the node of a declaration: one for all that refer to it, so that its parts are read once."""

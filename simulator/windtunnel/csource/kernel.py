@@ -393,8 +393,10 @@ class CModule:
         include: Sequence[str] = (),
         text: str | None = None,
         instance: str | None = None,
+        *,
+        fmad: bool = True,
     ) -> None:
-        self.unit = Unit(str(file), defines, include, text, instance)
+        self.unit = Unit(str(file), defines, include, text, instance, fmad=fmad)
         self._memory: dict[str, np.ndarray] = {}
         self.kernels: dict[str, CFunction] = {}
         self.templates: list[str] = []

@@ -95,6 +95,8 @@ class Memory:
         self.frame = Frame("")
         self.calls: list[tuple[str, int, int]] = []
         """The places of the calls that are being translated, innermost last."""
+        self.products: dict[int, ir.Binary] = {}
+        """The products of operators, by identity, which a sum may be contracted with."""
 
     # Lines, names, statements.
 

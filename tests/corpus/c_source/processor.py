@@ -32,7 +32,7 @@ def clang() -> str:
     return found
 
 
-def compiled(programs: Sequence[Program], folder: Path, *, contract: str = "fast") -> ctypes.CDLL:
+def compiled(programs: Sequence[Program], folder: Path, *, contract: str = "on") -> ctypes.CDLL:
     """Compile programs in CUDA C into one library, each in a namespace of its own."""
     parts = [f'#include "{HEADER}"']
     for program in programs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from scipy import special
@@ -54,6 +54,10 @@ def rsqrt(value: Value) -> Any:
     return value.dtype.type(1) / np.sqrt(value)
 
 
+_FMA_PART: Final = 1 << 14
+"""Numbers that `fma` computes at once."""
+
+
 def fma(a: Value, b: Value, c: Value) -> Any:
     """Return ``a * b + c``, rounded once.
 
@@ -61,10 +65,24 @@ def fma(a: Value, b: Value, c: Value) -> Any:
     lies half-way between two float32 numbers. Narrower numbers are computed in float32.
     """
     a, b, c = (materialise(v) for v in (a, b, c))
+    size = max(np.size(a), np.size(b), np.size(c))
+    if size <= _FMA_PART:
+        return _fma(a, b, c)
+    # In parts, whose intermediate results stay in a processor's cache.
+    whole = np.empty(size, a.dtype)
+    for first in range(0, size, _FMA_PART):
+        part = slice(first, first + _FMA_PART)
+        whole[part] = _fma(*(v[part] if np.size(v) > 1 else v for v in (a, b, c)))
+    return whole
+
+
+def _fma(a: Value, b: Value, c: Value) -> Any:
     if a.dtype == np.float64:
         return _fma_f64(a, b, c)
     wide = np.float32 if a.dtype.itemsize == 2 else np.float64
-    return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+    product = np.multiply(a, b, dtype=wide)
+    out = product if np.ndim(product) and np.size(product) >= np.size(c) else None
+    return np.add(product, c, dtype=wide, out=out).astype(a.dtype)
 
 
 def _fma_f64(a: Value, b: Value, c: Value) -> Any:
