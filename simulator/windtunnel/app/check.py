@@ -90,6 +90,8 @@ class Checked:
 
 @dataclass(frozen=True)
 class CheckedKernel:
+    """A kernel that is to be launched, and what its parameters take."""
+
     function: Callable[..., Any]
     name: str
     parameters: Sequence[CheckParameter]
@@ -203,6 +205,7 @@ def check(
 
 
 def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
+    """Return the kernel of each launch. Launches of one file share its variables. Raises InputError."""
     modules: dict[tuple[Any, ...], CModule] = {}
     made = []
     for request in requests:
@@ -270,7 +273,12 @@ def _python(request: LaunchRequest) -> CheckedKernel:
 
 
 def _run(
-    kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest], device: str, schedule: int | None, *, strict: bool
+    kernels: Sequence[CheckedKernel],
+    requests: Sequence[LaunchRequest],
+    device: str,
+    schedule: int | None,
+    *,
+    strict: bool,
 ) -> Found | None:
     try:
         with open_device(device, schedule=schedule, strict=strict) as accelerator:
@@ -291,6 +299,7 @@ def _run(
 def arguments_of(
     accelerator: Accelerator, kernel: CheckedKernel, request: LaunchRequest, buffers: dict[str, Buffer]
 ) -> list[Any]:
+    """Return the arguments of a launch; ``buffers`` are those of earlier launches, by name. Raises InputError."""
     check_names(request.arguments, kernel.parameters, request.where)
     threads = math.prod(request.grid) * math.prod(request.block)
     made: list[Any] = []

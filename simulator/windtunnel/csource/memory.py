@@ -514,46 +514,6 @@ class Memory:
             at = self.hold_pointer(at)
             self._dispatch(line, at, mark)
 
-    def atomic(
-        self, node: Node, op: str, at: Ptr, kind: Number, values: Sequence[ir.Expr], *, of_block: bool = False
-    ) -> ir.Expr:
-        """Emit an atomic operation, and return the number that was there before."""
-        line, scalar = self.line(node), stored(kind)
-        result = self.fresh("before")
-        self.variables[result] = scalar
-        values = [self.hold(value) for value in values]
-
-        def change(base: str) -> None:
-            if base == NULL:
-                self.fail_null(line)
-                self.emit(ir.Assign(line, result, build.literal(line, 0, scalar)))
-                return
-            self._accessed(base, scalar, atomic=True)
-            storage = self.storage_of(base)
-            if storage.bits > scalar.bits:
-                return
-            if storage.bits < scalar.bits:
-                raise node.refused(f"an atomic operation on memory that is also accessed in parts of {storage}")
-            if (
-                storage != scalar
-                and op in ("add", "sub", "min", "max", "inc", "dec")
-                and (op in ("min", "max") or "float" in (storage.kind, scalar.kind))
-            ):
-                raise node.refused(f"atomic operations on one object as {storage} and as {scalar}")
-            index = self.linear(line, at, storage.bits // 8)
-            given = [build.bits_as(build.converted(value, scalar), storage) for value in values]
-            scoped = of_block and self.objects[base].space != "shared"
-            made = ir.Atomic(line, op, base, [index], given, scoped, type=storage)
-            self.emit(ir.Assign(line, result, build.bits_as(made, scalar)))
-
-        if at.bases:
-            self.aligned(line, at, kind.size)
-            at = self.hold_pointer(at)
-            self._dispatch(line, at, change)
-        else:
-            self.emit(ir.Assign(line, result, build.literal(line, 0, scalar)))
-        return build.converted(ir.Variable(line, result, type=scalar), kind.scalar)
-
 
 def _require_set(value: Aggregate) -> None:
     """Let all parts of a struct be checked: what was never set must not get into the grid's memory."""

@@ -12,7 +12,7 @@ from windtunnel.csource.ctype import INT, Number, Pointer, Vector
 from windtunnel.csource.opencl_numbers import OpenCLNumbers
 from windtunnel.csource.values import Mem, Ptr, Value
 from windtunnel.language import ir, types
-from windtunnel.language.types import BOOL, I32, I64, U32, U64
+from windtunnel.language.types import I32, I64, U32, U64
 
 _ATOMIC = re.compile(r"atom(?:ic)?_(add|sub|xchg|inc|dec|cmpxchg|min|max|and|or|xor)$")
 _C11 = re.compile(
@@ -62,7 +62,7 @@ class OpenCL(OpenCLNumbers):
             return self._old_atomic(node, found[1], arguments)
         found = _C11.match(name) or _FLAG.match(name)
         if found is not None:
-            return self._new_atomic(node, found[1], arguments)
+            return self._new_atomic(node, found[1], arguments, explicit=found[2] is not None)
         found = _VECTORS.match(name)
         if found is not None:
             return self._vector_in_memory(node, found, arguments)
@@ -160,6 +160,9 @@ class OpenCL(OpenCLNumbers):
         return None
 
     def _fence(self, node: Node, arguments: Sequence[Node]) -> Value:
+        if len(arguments) > 1:
+            self.fence(node, self.order_of(arguments[1], arguments[2] if len(arguments) > 2 else None))
+            return None
         flags = self.number(arguments[0]) if arguments else None
         local = isinstance(flags, ir.Literal) and flags.value == 1
         self.emit(ir.Barrier(self.line(node), "fence.block" if local else "fence.device"))
@@ -180,42 +183,12 @@ class OpenCL(OpenCLNumbers):
             given = [build.literal(self.line(node), 1, kind.scalar)]
         return self.atomic(node, _OPS[name], at, kind, given)
 
-    # Long: one case for each operation.
-    def _new_atomic(self, node: Node, name: str, arguments: Sequence[Node]) -> Value:
-        line = self.line(node)
+    def _new_atomic(self, node: Node, name: str, arguments: Sequence[Node], *, explicit: bool) -> Value:
         at, kind = self._target(arguments[0])
-        zero, one = build.literal(line, 0, kind.scalar), build.literal(line, 1, kind.scalar)
-        if name == "load":
-            return self.atomic_read(node, at, kind)
         if name == "init":
-            self.store(line, Mem(at, kind), self.number(arguments[1]))
+            self.store(self.line(node), Mem(at, kind), self.number(arguments[1]))
             return None
-        if name in ("store", "clear"):
-            value = zero if name == "clear" else build.converted(self.number(arguments[1]), kind.scalar)
-            self.emit(ir.Barrier(line, "fence.device"))
-            self.atomic(node, "exch", at, kind, [value])
-            return None
-        if name == "test_and_set":
-            before = self.atomic(node, "exch", at, kind, [one])
-            return build.converted(before, BOOL)
-        if name.startswith("compare_exchange"):
-            expected = self.hold_pointer(self.pointer(arguments[1]))
-            old = self.load(line, Mem(expected, kind))
-            assert isinstance(old, ir.Expr)  # noqa: S101  it is a number
-            old = self.hold(old, "expected")
-            wanted = build.converted(self.number(arguments[2]), kind.scalar)
-            self.emit(ir.Barrier(line, "fence.device"))
-            before = self.hold(self.atomic(node, "cas", at, kind, [old, wanted]))
-            equal = self.hold(build.binary(line, "==", before, old), "equal")
-            with self.block() as failed:
-                self.store(line, Mem(expected, kind), before)
-            self.emit(ir.If(line, build.unary(line, "not", equal), failed, []))
-            return equal
-        op = "exch" if name == "exchange" else _OPS[name.removeprefix("fetch_")]
-        value = build.converted(self.number(arguments[1]), kind.scalar)
-        if len(arguments) == 2:  # the default order is sequentially consistent
-            self.emit(ir.Barrier(line, "fence.device"))
-        return self.atomic(node, op, at, kind, [value])
+        return self.c11(node, name, at, kind, arguments[1:], explicit=explicit)
 
     # Vectors in memory.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from windtunnel.csource import build
+from windtunnel.csource.atomics import Atomics
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import (
     BOOLEAN,
@@ -19,7 +20,6 @@ from windtunnel.csource.ctype import (
     promoted,
 )
 from windtunnel.csource.places import (
-    Places,
     bare,
     negative,
     operands,
@@ -34,7 +34,7 @@ from windtunnel.language import ir
 from windtunnel.language.types import BOOL, F32, F64, I32, I64
 
 
-class Operators(Places):
+class Operators(Atomics):
     """Translates operators."""
 
     # Arithmetic.

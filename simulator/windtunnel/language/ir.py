@@ -161,6 +161,8 @@ class Atomic(Expr):
     values: Sequence[Expr]
     of_block: bool = False
     """Whether it is atomic among the threads of its block only."""
+    relaxed: bool = False
+    """Whether what it reads orders nothing before the thread's next fence (C11's relaxed and release orders)."""
 
 
 @dataclass(eq=False)

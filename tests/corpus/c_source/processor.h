@@ -247,3 +247,43 @@ template <class T> T __ldg(const T* at) { return *at; }
 inline void __pipeline_memcpy_async(void* to, const void* from, size_t size) { memcpy(to, from, size); }
 inline void __pipeline_commit() {}
 inline void __pipeline_wait_prior(int) {}
+
+// Objects of <cuda/atomic>: orders and scopes say nothing here, because one fibre runs at a time.
+namespace cuda {
+enum memory_order { memory_order_relaxed, memory_order_acquire, memory_order_release, memory_order_acq_rel, memory_order_seq_cst };
+enum thread_scope { thread_scope_block, thread_scope_device, thread_scope_system };
+namespace std { using namespace cuda; }
+inline void atomic_thread_fence(memory_order, thread_scope) {}
+template <class T, class Own>
+struct operations {
+    T* at() const { return ((const Own*)this)->place(); }
+    T load(memory_order = memory_order_seq_cst) const {
+        processor::wait();
+        return *at();
+    }
+    void store(T v, memory_order = memory_order_seq_cst) const { *at() = v; }
+    T fetch_add(T v, memory_order = memory_order_seq_cst) const { return atomicAdd(at(), v); }
+    T operator+=(T v) const { return atomicAdd(at(), v) + v; }
+    bool compare_exchange_strong(T& old, T v, memory_order = memory_order_seq_cst, memory_order = memory_order_seq_cst) const {
+        T before = atomicCAS(at(), old, v);
+        bool equal = before == old;
+        old = before;
+        return equal;
+    }
+    void wait(T old, memory_order = memory_order_seq_cst) const {
+        while (load() == old) {
+        }
+    }
+};
+template <class T, thread_scope S>
+struct atomic : operations<T, atomic<T, S>> {
+    T value;
+    T* place() const { return (T*)&value; }
+};
+template <class T, thread_scope S>
+struct atomic_ref : operations<T, atomic_ref<T, S>> {
+    T* target;
+    explicit atomic_ref(T& of) : target(&of) {}
+    T* place() const { return target; }
+};
+}  // namespace cuda

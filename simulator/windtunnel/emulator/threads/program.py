@@ -288,7 +288,7 @@ class _Generator(Writer):
         self._stop(e.array, atomic=True)
         return self._emit_temporary(
             f"a_{e.array}.atomic(thread, {e.line}, {e.op!r}, ({', '.join(values)},), {', '.join(indices)}"
-            f"{', of_block=True' if e.of_block else ''})"
+            f"{', of_block=True' if e.of_block else ''}{', relaxed=True' if e.relaxed else ''})"
         )
 
     def _warp(self, e: ir.Warp) -> str:
