@@ -34,6 +34,7 @@ from windtunnel.library.devices import open_device
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.kernels import Kernel
+from windtunnel.runtime.profile import LaunchProfile, Profile
 
 DEVICE = "h100-sxm-80gb"
 """The device that is emulated unless another is asked for."""
@@ -79,13 +80,30 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """The time that the launches of a kernel take on the device, by its model, and the 90% interval (s)."""
+
+    kernel: str
+    launches: int
+    device: str
+    duration_s: float
+    duration_low_s: float
+    duration_high_s: float
+    provenance: str
+
+
+@dataclass(frozen=True)
 class Checked:
-    """What the check has found, and notes on what was not checked."""
+    """What the check has found, notes on what was not checked, and the time of the launches on the device.
+
+    A launch that has a finding counts with the time of the kernel as it is.
+    """
 
     findings: Sequence[Found]
     notes: Sequence[str]
     launches: int
     schedules: int
+    predicted: Sequence[Predicted] = ()
 
 
 @dataclass(frozen=True)
@@ -185,6 +203,7 @@ def check(
     kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     notes: list[str] = []
+    predicted: list[Predicted] = []
     chosen = device or DEVICE
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
@@ -192,7 +211,8 @@ def check(
         for schedule in [None, *range(schedules)]:
             # Each run begins with new buffers, and new variables of the files.
             kernels = kernels if schedule is None else kernels_of(requests)
-            finding = _run(kernels, requests, chosen, schedule, strict=strict)
+            finding, times = _run(kernels, requests, chosen, schedule, strict=strict)
+            predicted = predicted or times
             if finding is not None:
                 found.setdefault((finding.finding, finding.file, finding.lines), finding)
     for kernel in kernels:
@@ -201,7 +221,7 @@ def check(
     for one in caught:
         if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
             notes.append(str(one.message))
-    return Checked(list(found.values()), notes, len(requests), schedules)
+    return Checked(list(found.values()), notes, len(requests), schedules, predicted)
 
 
 def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
@@ -279,9 +299,14 @@ def _run(
     schedule: int | None,
     *,
     strict: bool,
-) -> Found | None:
+) -> tuple[Found | None, list[Predicted]]:
+    """Return the first finding, and the times of the launches up to it."""
+    profile, found = Profile(device), None
     try:
-        with open_device(device, schedule=schedule, strict=strict) as accelerator:
+        with (
+            open_device(device, schedule=schedule, strict=strict, counted=True) as accelerator,
+            accelerator.profile() as profile,
+        ):
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
                 arguments = arguments_of(accelerator, kernel, request, buffers)
@@ -290,10 +315,29 @@ def _run(
                 )
             accelerator.synchronize()
     except Finding as finding:
-        return Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, str(finding))
+        found = Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, str(finding))
     except DeviceError as error:
         raise InputError(str(error), where=requests[0].where) from None
-    return None
+    return found, _times(profile.launches, device)
+
+
+def _times(launches: Sequence[LaunchProfile], device: str) -> list[Predicted]:
+    """Return the sums of the launches of each kernel, in order."""
+    kernels: dict[str, list[LaunchProfile]] = {}
+    for one in launches:
+        kernels.setdefault(one.name, []).append(one)
+    return [
+        Predicted(
+            name,
+            len(group),
+            device,
+            sum(one.duration_s for one in group),
+            sum(one.duration_low_s for one in group),
+            sum(one.duration_high_s for one in group),
+            group[-1].provenance,
+        )
+        for name, group in kernels.items()
+    ]
 
 
 def arguments_of(
