@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -169,7 +170,7 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
             f"shared_bytes of {shared!r}", where=document.where((number, "shared_bytes")), expected="a number from 0"
         )
     return LaunchRequest(
-        file.parent / str(given["file"]),
+        Path(os.path.normpath(file.parent / str(given["file"]))),
         given.get("kernel"),
         sizes[0],
         sizes[1],
