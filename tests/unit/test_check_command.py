@@ -320,3 +320,16 @@ def test_a_pointer_that_is_given_as_0_is_null_in_the_kernel(tmp_path: Path) -> N
         for given, wanted in ((0, -1), (accelerator.to_device(np.array([5], np.int32)), 5), (0, -1)):
             accelerator.launch(kernel, 1, 1, given, out)
             assert accelerator.to_host(out)[0] == wanted
+
+
+@pytest.mark.parametrize(("step", "races"), [("gridDim.x * blockDim.x", False), ("blockDim.x", True)])
+def test_a_loop_whose_steps_are_the_grid_keeps_to_a_threads_own_elements(
+    check: Command, step: str, races: bool
+) -> None:
+    source = f"""
+    __global__ void scale(float *x, int n) {{
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += {step}) x[i] = 2.0f * x[i] + i;
+    }}
+    """
+    code, out, _ = check(source, "--grid", "2", "--block", "32", "--arg", "x=random:200", "--arg", "n=200")
+    assert (code == 1) == races and ("DataRace" in out) == races
