@@ -333,3 +333,9 @@ def test_a_loop_whose_steps_are_the_grid_keeps_to_a_threads_own_elements(
     """
     code, out, _ = check(source, "--grid", "2", "--block", "32", "--arg", "x=random:200", "--arg", "n=200")
     assert (code == 1) == races and ("DataRace" in out) == races
+
+
+def test_a_launch_that_never_ends_has_no_time(check: Command) -> None:
+    source = "__global__ void wait(int *flag) { while (atomicAdd(flag, 0) == 0) {} }"
+    code, out, _ = check(source, "--grid", "1", "--block", "1", "--arg", "flag=zeros:1")
+    assert code == 1 and "Deadlock" in out and "predicted" not in out

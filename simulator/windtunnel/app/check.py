@@ -25,7 +25,15 @@ from windtunnel.app.check_arguments import (
     default_numbers,
     parsed,
 )
-from windtunnel.core.errors import ChecksSkippedWarning, DeviceError, Finding, InputError, Location
+from windtunnel.core.errors import (
+    BarrierDivergence,
+    ChecksSkippedWarning,
+    Deadlock,
+    DeviceError,
+    Finding,
+    InputError,
+    Location,
+)
 from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel.csource.kernel import CFunction, CModule
 from windtunnel.csource.memory import member_name, stored
@@ -97,7 +105,7 @@ class Predicted:
 class Checked:
     """What the check has found, notes on what was not checked, and the time of the launches on the device.
 
-    A launch that has a finding counts with the time of the kernel as it is.
+    A launch that has a finding counts with the time of the kernel as it is, unless it never ends.
     """
 
     findings: Sequence[Found]
@@ -317,6 +325,8 @@ def _run(
             accelerator.synchronize()
     except Finding as finding:
         found = Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, str(finding))
+        if isinstance(finding, (Deadlock, BarrierDivergence)):
+            del profile.launches[-1:]  # it never ends
     except DeviceError as error:
         raise InputError(str(error), where=requests[0].where) from None
     return found, _times(profile.launches, device)
