@@ -49,8 +49,7 @@ class Atomics(Places):
     ) -> ir.Expr:
         """Emit an atomic operation, and return the number that was there before."""
         line, scalar = self.line(node), stored(kind)
-        result = self.fresh("before")
-        self.variables[result] = scalar
+        result = self.temporary("before", scalar)
         values = [self.hold(value) for value in values]
 
         def change(base: str) -> None:

@@ -92,9 +92,11 @@ class Memory:
         self.names: set[str] = set()
         self._numbers: dict[str, int] = {}
         self.statics: dict[int, Obj] = {}
+        self.temporaries: set[str] = set()
+        """The variables that hold values of expressions."""
+        self.called_at: list[int] = []
+        """The lines of the calls of the functions that are being translated."""
         self.frame = Frame("")
-        self.calls: list[tuple[str, int, int]] = []
-        """The places of the calls that are being translated, innermost last."""
         self.products: dict[int, ir.Binary] = {}
         """The products of operators, by identity, which a sum may be contracted with."""
 
@@ -103,9 +105,8 @@ class Memory:
     def line(self, node: Node) -> int:
         """Return the number that stands for a node's file, line and column in the tree."""
         place = node.place
-        if self.calls and place[0].startswith(_PRELUDE):
-            # What a function of our own headers does is found where the user's source calls it.
-            place = next((one for one in reversed(self.calls) if not one[0].startswith(_PRELUDE)), place)
+        if self.called_at and place[0].startswith(_PRELUDE):
+            return self.called_at[-1]  # of our own headers, the line that calls them
         number = self._lines.get(place)
         if number is None:
             number = self._lines[place] = len(self.places)
@@ -135,13 +136,19 @@ class Memory:
         finally:
             self.body = outer
 
+    def temporary(self, name: str, kind: Scalar) -> str:
+        """Return a new variable that no source names."""
+        made = self.fresh(name)
+        self.variables[made] = kind
+        self.temporaries.add(made)
+        return made
+
     def hold(self, e: ir.Expr, name: str = "held") -> ir.Expr:
         """Return an expression's value as of now: a variable that it is assigned to."""
         if isinstance(e, (ir.Literal, ir.Index)) or build.is_plain(e):
             return e
         assert e.type is not None  # noqa: S101  all expressions here have types
-        made = self.fresh(name)
-        self.variables[made] = e.type
+        made = self.temporary(name, e.type)
         self.emit(ir.Assign(e.line, made, e))
         return ir.Variable(e.line, made, type=e.type)
 
@@ -409,8 +416,7 @@ class Memory:
                 return build.literal(line, 0, kind.scalar)
             return build.converted(self._load(line, base, at, scalar), kind.scalar)
         at = self.hold_pointer(at)
-        result = self.fresh("loaded")
-        self.variables[result] = scalar
+        result = self.temporary("loaded", scalar)
 
         def read(base: str) -> None:
             value = build.literal(line, 0, scalar) if base == NULL else self._load(line, base, at, scalar)

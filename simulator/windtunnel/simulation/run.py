@@ -72,7 +72,7 @@ def record(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> Re
     from windtunnel.engine.results import invariants
 
     prepared = prepare_run(scenario, catalogue, engine)
-    recording = run_on(choose(prepared, engine)[0], prepared)
+    recording = run_on(choose(prepared, engine)[0], prepared, waits=engine == "compiled")
     invariants.check(recording)
     return recording
 
@@ -133,7 +133,7 @@ def _simulate(
             seed = replication_seed(scenario.seed, replication)
             prepared = prepare_run(scenario.reseeded(seed), catalogue, engine) if first.real else first.redrawn(seed)
         report = None if progress is None else partial(_report, progress, prepared.job_count)
-        recording = run_on(chosen, prepared, report)
+        recording = run_on(chosen, prepared, report, waits=engine == "compiled")
         real = added(real, real_devices(prepared, recording))
         invariants.check(recording)
         recordings.append(recording)
