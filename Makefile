@@ -40,6 +40,7 @@ study: $(TEST_STAMP)
 	PYTHONPATH=. $(BIN)/python -m tests.differential.fuzz 0 1000
 	PYTHONPATH=. $(BIN)/python -m tests.differential.serving_fuzz 0 500
 	PYTHONPATH=. $(BIN)/python -m tests.differential.race_fuzz 0 2000
+	PYTHONPATH=. $(BIN)/python -m tests.corpus.c_source.schedules 8
 	$(BIN)/python benchmarks/process_engine.py --out reports/benchmarks
 	$(BIN)/python benchmarks/engines.py --out reports/benchmarks
 	$(BIN)/python benchmarks/commands.py --out reports/benchmarks

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import subprocess
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import windtunnel
-from windtunnel import atomic, blockDim, blockIdx, f32, grid, i32, shared, syncthreads, threadIdx, u32
+from windtunnel import atomic, blockDim, blockIdx, f32, grid, gridsize, i32, shared, syncthreads, threadIdx, u32
 from windtunnel.codegen import transpile
 from windtunnel.codegen.signature import Buffer, Side
 from windtunnel.emulator.device.executable import Executable
@@ -40,6 +41,19 @@ def saxpy(x: f32[:], y: f32[:], a: f32, n: i32):
     i = grid(1)
     if i < n:
         y[i] = a * x[i] + y[i]
+
+
+@windtunnel.kernel
+def gelu(x: f32[:], y: f32[:], a: f32, n: i32):
+    i = grid(1)
+    if i < n:
+        y[i] = a * x[i] * (f32(1.0) + math.erf(x[i] * f32(0.70710678)))
+
+
+@windtunnel.kernel
+def scaled(x: f32[:], y: f32[:], a: f32, n: i32):
+    for i in range(grid(1), n, gridsize(1)):
+        y[i] = a * x[i]
 
 
 @windtunnel.kernel
@@ -441,6 +455,24 @@ def measured(case: Case, rounds: int) -> dict[str, float]:
     return rates
 
 
+def in_c(rounds: int) -> str:
+    """Return a table of the time of elementwise kernels in C, over that of the same ones in the kernel language."""
+    module, n = windtunnel.load(Path(__file__).with_suffix(".cu")), 1 << 20
+    lines = ["", "| elementwise kernel | time in C over that in the kernel language |", "|---|---|"]
+    for kernel, blocks in ((saxpy, n // BLOCK), (gelu, n // BLOCK), (scaled, 512)):
+        seconds: dict[str, list[float]] = {"language": [], "c": []}
+        with windtunnel.device(DEVICE) as accelerator:
+            x, y = (accelerator.to_device(np.random.default_rng(0).random(n, np.float32)) for _ in range(2))
+            for number in range(rounds * 4 + 1):
+                for name, one in (("language", kernel), ("c", getattr(module, kernel.name))):
+                    began = time.process_time()
+                    accelerator.launch(one, blocks, BLOCK, x, y, 0.5, n)
+                    if number:  # the first launch compiles
+                        seconds[name].append(time.process_time() - began)
+        lines.append(f"| {kernel.name} | {min(seconds['c']) / min(seconds['language']):.2f} |")
+    return "\n".join(lines) + "\n"
+
+
 def table(chosen: list[Case], results: list[dict[str, float]], rounds: int) -> str:
     lines = [
         "# Emulated kernels: cost of the detectors",
@@ -482,7 +514,7 @@ def main() -> None:
     for case in chosen:
         results.append(measured(case, options.rounds))
         print(case.name, {name: f"{value:.3g}" for name, value in results[-1].items()}, flush=True)
-    text = table(chosen, results, options.rounds)
+    text = table(chosen, results, options.rounds) + in_c(options.rounds)
     print(text)
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ FOLDER = Path(tempfile.mkdtemp())
 CUDA_C = {case["case"]: case for case in cuda_c.CASES if case["truth"] == "clean"}
 CASES = (*CUDA_C, *(case.name for case in OPENCL_C))
 F64 = ("dot_grid_stride_atomic", "dynamic_shared_two_arrays", "floats_as_in_c", "mandelbrot", "math_functions",
-       "prints_and_asserts", "lng", "dbl")  # fmt: skip
+       "prints_and_asserts", "lng", "dbl", "math")  # fmt: skip
 FENCES = ("grid_barrier_by_atomics", "handover_by_flag", "lock_by_cas", "ticket_lock")
 WAITING = FENCES[:1]
 """Threads of several blocks wait for each other, which no real device promises to end."""
@@ -47,19 +47,23 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "cuda": {},
     "hip": {},
     "opencl": {},
-    "metal": {**dict.fromkeys(F64, "has no f64"), "atomics_and_scopes": "has no atomic operations on u64"},
+    "metal": {
+        **dict.fromkeys((*F64, "more_integers"), "has no f64"), "more_floats": "has no logb",
+        "atomics_and_scopes": "has no atomic operations on u64",
+    },
     "wgsl": {
         **dict.fromkeys(F64, "has no f64"), **dict.fromkeys(FENCES, "has no fence without a barrier"),
         **dict.fromkeys(("atomics_and_scopes", "collatz_while", "integers_as_in_c"), "has no u64"),
         **dict.fromkeys(("bytes_and_bits", "last_block_sum", "conv", "struct"), "has no u8"),
         **dict.fromkeys(("half_intrinsics", "shared_struct", "gstruct"), "has no u16"),
-        **dict.fromkeys(("ints", "lng"), "has no i64"), "ch": "has no i8",
-        "tern": "has no i16", "syncwarp_last_warp": "has no barrier of a warp",
+        **dict.fromkeys(("ints", "lng", "more_integers"), "has no i64"), **dict.fromkeys(("ch", "unnamed"), "has no i8"),
+        "more_floats": "has no logb", "tern": "has no i16", "syncwarp_last_warp": "has no barrier of a warp",
     },
     "glsl": {
         "floats_as_in_c": "rounds to nearest only", "math_functions": "has no erf", "prints_and_asserts": "has no printf",
+        **dict.fromkeys(("math", "more_integers"), "has no pow of f64"), "more_floats": "has no logb",
     },
-    "fpga": dict.fromkeys(WARPS, "has no warps"),
+    "fpga": {**dict.fromkeys(WARPS, "has no warps"), "more_floats": "has no sinpi"},
 }  # fmt: skip
 """What each target refuses, and the words of it; all others are written."""
 COMPILED = (

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # Projects of their own, which are run from a copy, in an environment of its own.
-collect_ignore = ["thirdparty", "numba_project", "cupy_project"]
+collect_ignore = ["thirdparty", "numba_project", "cupy_project", "kernel_project"]
 
 
 def _run(*command: str | Path, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
@@ -63,7 +63,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of a new environment that holds nothing but the wheel, what it needs, pytest and its workers."""
+    """The bin folder of a new environment that holds nothing but the wheel with its extra for C, what it needs, pytest and its workers."""
     with _once(tmp_path_factory, "fresh") as (home, empty):
         binaries = home / "venv" / "bin"
         if empty:
@@ -71,6 +71,6 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             constraints = ROOT / ".ci" / "constraints.txt"
             # Without compiling: most of what is installed is never imported.
             quiet = ("-q", "--disable-pip-version-check", "--no-compile")
-            wanted = (wheel, "pytest", "pytest-xdist")
+            wanted = (f"{wheel}[check]", "pytest", "pytest-xdist")
             _run(binaries / "python", "-m", "pip", "install", *quiet, "-c", constraints, *wanted, cwd=home)
     return binaries

@@ -266,10 +266,8 @@ def test_cuda_of_older_and_newer_programs_is_read(check: Command) -> None:
     }
     int main() { float4 *a = 0; clock_t *t = 0; k<4><<<1, 32>>>(a, t, 5); }
     """
-    assert check(source, "--grid", "1", "--block", "32", "--arg", "wait=1000000")[:2] == (
-        0,
-        "nothing found (1 launch)\n",
-    )
+    code, out, _ = check(source, "--grid", "1", "--block", "32", "--arg", "wait=1000000")
+    assert (code, out.splitlines()[0]) == (0, "nothing found (1 launch)")
 
 
 def test_opencl_of_older_programs_is_read(check: Command) -> None:
@@ -314,7 +312,8 @@ def test_work_items_of_a_group_and_of_a_sub_group_compute_together(check: Comman
     }
     """
     launch = ("--grid", "2", "--block", "80")
-    assert check(source, *launch, file="kernel.cl")[:2] == (0, "nothing found (1 launch)\n")
+    code, out, _ = check(source, *launch, file="kernel.cl")
+    assert (code, out.splitlines()[0]) == (0, "nothing found (1 launch)")
     few = "kernel void k(global int *a) { if (get_local_id(0) < 3) a[0] = work_group_reduce_add(1); }"
     assert "BarrierDivergence" in check(few, *launch, file="kernel.cl")[1]
 
@@ -465,3 +464,80 @@ def test_python_kernels_are_checked_too(check: Command) -> None:
     words = ("--grid", "1", "--block", "8", "--arg", "data=arange:9", "--format", "json")
     code, out, _ = check(source, *words, file="kernels.py")
     assert (code, json.loads(out)[0]["finding"], json.loads(out)[0]["lines"]) == (1, "DataRace", [7])
+
+
+def test_the_time_on_the_device_stands_beside_the_findings_but_not_in_json(check: Command) -> None:
+    words = ("--grid", "1", "--block", "64", "--device", "l4")
+    clean, found = check(SAXPY, *words)[1], check(NEIGHBOUR, *words, "--arg", "data=arange:65")[1]
+    for out, kernel in ((clean, "saxpy"), (found, "neighbour")):
+        assert out.splitlines()[-1].startswith(f"{kernel}: ") and " on l4, predicted (" in out
+    assert "predicted" not in check(SAXPY, *words, "--format", "json")[1]
+    (run,) = json.loads(check(SAXPY, *words, "--format", "sarif")[1])["runs"]
+    (time,) = run["properties"]["predictedTimes"]
+    assert time["kernel"] == "saxpy" and time["launches"] == 1 and time["device"] == "l4"
+    assert 0 < time["duration_low_s"] < time["duration_s"] < time["duration_high_s"]
+
+
+def test_numbers_of_a_struct_are_arguments_by_their_names(check: Command) -> None:
+    source = """
+    struct size { int width, height; };
+    __global__ void area(size of, int *out) { out[of.width * of.height - 12] = 1; }
+    """
+    words = ("--grid", "1", "--block", "1", "--arg", "out=zeros:1", "--arg", "of.width=3")
+    assert check(source, *words, "--arg", "of.height=4")[0] == 0
+    assert check(source, *words, "--arg", "of.height=5")[0] == 1
+    code, _, err = check(source, *words, "--arg", "of.depth=5")
+    assert code == 2 and "no parameter 'of.depth'; expected one of of.width, of.height, out" in err
+
+
+def test_a_finding_in_a_function_of_our_headers_is_at_the_line_that_calls_it(check: Command) -> None:
+    out = check(
+        "__global__ void get(const int *in, int *out) {\n  out[0] = __ldg(in + 9);\n}\n",
+        "--grid", "1", "--block", "1", "--arg", "in=zeros:9",
+    )[1]  # fmt: skip
+    assert out.startswith("kernel.cu:2:12: OutOfBounds: ")
+
+
+def test_a_product_and_a_sum_are_rounded_once_unless_fmad_or_a_pragma_says_no(tmp_path: Path) -> None:
+    once = np.float32(np.float64(np.float32(0.1)) * np.float64(np.float32(0.1)) - np.float64(np.float32(0.01)))
+    each = np.float32(0.1) * np.float32(0.1) - np.float32(0.01)
+    body = "__global__ void k(float *x) { x[0] = x[0] * x[0] - x[1]; }\n"
+    cases = {"once": ("", True, once), "each": ("", False, each),
+             "pragma": ("#pragma clang fp contract(off)\n", True, each)}  # fmt: skip
+    for name, (head, fmad, wanted) in cases.items():
+        file = tmp_path / f"{name}.cu"
+        file.write_text(head + body)
+        with windtunnel.device("l4") as accelerator:
+            x = accelerator.to_device(np.array([0.1, 0.01], np.float32))
+            accelerator.launch(windtunnel.load(file, fmad=fmad).k, 1, 1, x)
+            assert accelerator.to_host(x)[0] == wanted, name
+
+
+def test_a_pointer_that_is_given_as_0_is_null_in_the_kernel(tmp_path: Path) -> None:
+    file = tmp_path / "k.cu"
+    file.write_text("__global__ void k(const int *given, int *out) { out[0] = given ? given[0] : -1; }\n")
+    kernel = windtunnel.load(file).k
+    with windtunnel.device("l4") as accelerator:
+        out = accelerator.to_device(np.zeros(1, np.int32))
+        for given, wanted in ((0, -1), (accelerator.to_device(np.array([5], np.int32)), 5), (0, -1)):
+            accelerator.launch(kernel, 1, 1, given, out)
+            assert accelerator.to_host(out)[0] == wanted
+
+
+@pytest.mark.parametrize(("step", "races"), [("gridDim.x * blockDim.x", False), ("blockDim.x", True)])
+def test_a_loop_whose_steps_are_the_grid_keeps_to_a_threads_own_elements(
+    check: Command, step: str, races: bool
+) -> None:
+    source = f"""
+    __global__ void scale(float *x, int n) {{
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += {step}) x[i] = 2.0f * x[i] + i;
+    }}
+    """
+    code, out, _ = check(source, "--grid", "2", "--block", "32", "--arg", "x=random:200", "--arg", "n=200")
+    assert (code == 1) == races and ("DataRace" in out) == races
+
+
+def test_a_launch_that_never_ends_has_no_time(check: Command) -> None:
+    source = "__global__ void wait(int *flag) { while (atomicAdd(flag, 0) == 0) {} }"
+    code, out, _ = check(source, "--grid", "1", "--block", "1", "--arg", "flag=zeros:1")
+    assert code == 1 and "Deadlock" in out and "predicted" not in out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +18,24 @@ from windtunnel.app.check_arguments import (
     CheckParameter,
     Spec,
     array_of,
+    as_record,
     check_names,
     default_array,
     default_number,
+    default_numbers,
     parsed,
 )
-from windtunnel.core.errors import ChecksSkippedWarning, DeviceError, Finding, InputError, Location
+from windtunnel.core.errors import (
+    BarrierDivergence,
+    ChecksSkippedWarning,
+    Deadlock,
+    DeviceError,
+    Finding,
+    InputError,
+    Location,
+)
 from windtunnel.core.yamlfile import Document, parse, read_text
-from windtunnel.csource.ctype import Void
+from windtunnel.csource.ctype import Void, member_name
 from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
 from windtunnel.csource.memory import stored
 from windtunnel.language.parameters import parameters_of
@@ -33,6 +44,7 @@ from windtunnel.library.devices import open_device
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.kernels import Kernel
+from windtunnel.runtime.profile import LaunchProfile, Profile
 
 DEVICE = "h100-sxm-80gb"
 """The device that is emulated unless another is asked for."""
@@ -78,17 +90,36 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """The time that the launches of a kernel take on the device, by its model, and the 90% interval (s)."""
+
+    kernel: str
+    launches: int
+    device: str
+    duration_s: float
+    duration_low_s: float
+    duration_high_s: float
+    provenance: str
+
+
+@dataclass(frozen=True)
 class Checked:
-    """What the check has found, and notes on what was not checked."""
+    """What the check has found, notes on what was not checked, and the time of the launches on the device.
+
+    A launch that has a finding counts with the time of the kernel as it is, unless it never ends.
+    """
 
     findings: Sequence[Found]
     notes: Sequence[str]
     launches: int
     schedules: int
+    predicted: Sequence[Predicted] = ()
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class CheckedKernel:
+    """A kernel that is to be launched, and what its parameters take."""
+
     function: Callable[..., Any]
     name: str
     parameters: Sequence[CheckParameter]
@@ -148,7 +179,7 @@ def _request(document: Document, file: Path, number: int) -> LaunchRequest:
             f"shared_bytes of {shared!r}", where=document.where((number, "shared_bytes")), expected="a number from 0"
         )
     return LaunchRequest(
-        file.parent / str(given["file"]),
+        Path(os.path.normpath(file.parent / str(given["file"]))),
         given.get("kernel"),
         sizes[0],
         sizes[1],
@@ -179,17 +210,19 @@ def check(
 
     Raises InputError for a wrong source or argument.
     """
-    kernels = _kernels(requests)
+    kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     notes: list[str] = []
+    predicted: list[Predicted] = []
     chosen = device or DEVICE
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
         for schedule in [None, *range(schedules)]:
             # Each run begins with new buffers, and new variables of the files.
-            kernels = kernels if schedule is None else _kernels(requests)
-            finding = _run(kernels, requests, chosen, schedule, strict=strict)
+            kernels = kernels if schedule is None else kernels_of(requests)
+            finding, times = _run(kernels, requests, chosen, schedule, strict=strict)
+            predicted = predicted or times
             if finding is not None:
                 found.setdefault((finding.finding, finding.file, finding.lines), finding)
     for kernel in kernels:
@@ -198,10 +231,11 @@ def check(
     for one in caught:
         if issubclass(one.category, ChecksSkippedWarning) and str(one.message) not in notes:
             notes.append(str(one.message))
-    return Checked(list(found.values()), notes, len(requests), schedules)
+    return Checked(list(found.values()), notes, len(requests), schedules, predicted)
 
 
-def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
+def kernels_of(requests: Sequence[LaunchRequest]) -> list[CheckedKernel]:
+    """Return the kernel of each launch. Launches of one file share its variables. Raises InputError."""
     modules: dict[tuple[Any, ...], CModule] = {}
     made = []
     for request in requests:
@@ -222,7 +256,7 @@ def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
                 request.file, request.defines, request.include, instances=[instance] if instance else [], made_up=True
             )
         function = modules[key].kernel(instance or request.kernel)
-        made.append(_Kernel(function, function.__name__, _parameters(function)))
+        made.append(CheckedKernel(function, function.__name__, _parameters(function)))
     return made
 
 
@@ -238,11 +272,14 @@ def _parameters(function: CFunction) -> list[CheckParameter]:
             dtypes, size = (np.dtype(np.uint8),) * 8, 8
             offsets = tuple(range(8))
         role = "local" if parameter.space == "local" else "pointer" if parameter.space else "number"
-        made.append(CheckParameter(parameter.name, role, dtypes, size, offsets=offsets))
+        members: tuple[str, ...] = ()
+        if role == "number" and len(dtypes) > 1:
+            members = tuple(f"{parameter.name}.{member_name(kind, at)}" for at, _ in kind.leaves)
+        made.append(CheckParameter(parameter.name, role, dtypes, size, offsets=offsets, members=members))
     return made
 
 
-def _python(request: LaunchRequest) -> _Kernel:
+def _python(request: LaunchRequest) -> CheckedKernel:
     from windtunnel.codegen.load import kernels_in
     from windtunnel.codegen.load import load as load_kernel
 
@@ -268,31 +305,63 @@ def _python(request: LaunchRequest) -> _Kernel:
             raise InputError(
                 f"'{parameter.name}' has no type", where=where, expected=f"such as {parameter.name}: f32[:]"
             )
-    return _Kernel(function, name, parameters)
+    return CheckedKernel(function, name, parameters)
 
 
 def _run(
-    kernels: Sequence[_Kernel], requests: Sequence[LaunchRequest], device: str, schedule: int | None, *, strict: bool
-) -> Found | None:
+    kernels: Sequence[CheckedKernel],
+    requests: Sequence[LaunchRequest],
+    device: str,
+    schedule: int | None,
+    *,
+    strict: bool,
+) -> tuple[Found | None, list[Predicted]]:
+    """Return the first finding, and the times of the launches up to it."""
+    profile, found = Profile(device), None
     try:
-        with open_device(device, schedule=schedule, strict=strict) as accelerator:
+        with (
+            open_device(device, schedule=schedule, strict=strict, counted=True) as accelerator,
+            accelerator.profile() as profile,
+        ):
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
-                arguments = _arguments(accelerator, kernel, request, buffers)
+                arguments = arguments_of(accelerator, kernel, request, buffers)
                 accelerator.launch(
                     Kernel(kernel.function), request.grid, request.block, *arguments, shared_bytes=request.shared_bytes
                 )
             accelerator.synchronize()
     except Finding as finding:
-        return Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, str(finding))
+        found = Found(type(finding).__name__, finding.file or "", tuple(finding.lines), finding.columns, str(finding))
+        if isinstance(finding, (Deadlock, BarrierDivergence)):
+            del profile.launches[-1:]  # it never ends
     except DeviceError as error:
         raise InputError(str(error), where=requests[0].where) from None
-    return None
+    return found, _times(profile.launches, device)
 
 
-def _arguments(
-    accelerator: Accelerator, kernel: _Kernel, request: LaunchRequest, buffers: dict[str, Buffer]
+def _times(launches: Sequence[LaunchProfile], device: str) -> list[Predicted]:
+    """Return the sums of the launches of each kernel, in order."""
+    kernels: dict[str, list[LaunchProfile]] = {}
+    for one in launches:
+        kernels.setdefault(one.name, []).append(one)
+    return [
+        Predicted(
+            name,
+            len(group),
+            device,
+            sum(one.duration_s for one in group),
+            sum(one.duration_low_s for one in group),
+            sum(one.duration_high_s for one in group),
+            group[-1].provenance,
+        )
+        for name, group in kernels.items()
+    ]
+
+
+def arguments_of(
+    accelerator: Accelerator, kernel: CheckedKernel, request: LaunchRequest, buffers: dict[str, Buffer]
 ) -> list[Any]:
+    """Return the arguments of a launch; ``buffers`` are those of earlier launches, by name. Raises InputError."""
     check_names(request.arguments, kernel.parameters, request.where)
     threads = math.prod(request.grid) * math.prod(request.block)
     made: list[Any] = []
@@ -300,7 +369,9 @@ def _arguments(
         text = request.arguments.get(parameter.name)
         where = Location(request.where.file, request.where.line, request.where.column, f"--arg {parameter.name}")
         spec = None if text is None else parsed(text, where)
-        if parameter.kind == "number":
+        if parameter.members:
+            made.append(_record(parameter, request, threads))
+        elif parameter.kind == "number":
             made.append(_number(parameter, spec, threads, where))
         elif parameter.kind == "local":
             made.append(_local(parameter, spec, math.prod(request.block), where))
@@ -309,10 +380,22 @@ def _arguments(
     return made
 
 
+def _record(parameter: CheckParameter, request: LaunchRequest, threads: int) -> Any:
+    """Return a struct or a vector that is passed by value, of the numbers that are given for its members."""
+    values = default_numbers(parameter, threads)
+    for place, (name, dtype) in enumerate(zip(parameter.members, parameter.dtypes, strict=True)):
+        text = request.arguments.get(name)
+        if text is not None:
+            where = Location(request.where.file, request.where.line, request.where.column, f"--arg {name}")
+            member = CheckParameter(name, "number", (dtype,), dtype.itemsize)
+            values[place] = dtype.type(_number(member, parsed(text, where), threads, where))
+    return as_record(values, parameter)
+
+
 def _number(parameter: CheckParameter, spec: Spec | None, threads: int, where: Location) -> Any:
     if spec is None:
         return default_number(parameter, threads)
-    if spec.kind != "number" or len(parameter.dtypes) > 1:
+    if spec.kind != "number":
         raise InputError(f"'{parameter.name}' is a number, not an array", where=where, expected="such as 64 or 0.5")
     dtype = parameter.dtypes[0]
     if dtype.kind in "iu" and isinstance(spec.value, float) and not spec.value.is_integer():

@@ -28,6 +28,7 @@ class CheckParameter:
         size: Bytes of one element.
         sides: Sides of an array; 1 for a pointer of C.
         offsets: Where the numbers of one element lie, in bytes; by their alignment if it is empty.
+        members: The names of the numbers of a struct or vector that is passed by value, such as ``size.x``.
     """
 
     name: str
@@ -36,6 +37,7 @@ class CheckParameter:
     size: int
     sides: int = 1
     offsets: tuple[int, ...] = ()
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,13 @@ def default_array(parameter: CheckParameter, grid: Sequence[int], block: Sequenc
 
 def default_number(parameter: CheckParameter, threads: int) -> Any:
     """Return the number of which nothing is said: the number of threads for an integer, 1 for a float."""
-    values = [dtype.type(1) if dtype.kind not in "iu" else _fitting(threads, dtype) for dtype in parameter.dtypes]
+    values = default_numbers(parameter, threads)
     return values[0] if len(values) == 1 else as_record(values, parameter)
+
+
+def default_numbers(parameter: CheckParameter, threads: int) -> list[Any]:
+    """Return `default_number` of each number of a struct or vector."""
+    return [dtype.type(1) if dtype.kind not in "iu" else _fitting(threads, dtype) for dtype in parameter.dtypes]
 
 
 def _fitting(number: int, dtype: np.dtype[Any]) -> Any:
@@ -187,7 +194,7 @@ def as_record(values: Sequence[Any], parameter: CheckParameter) -> Any:
 
 def check_names(given: Mapping[str, object], parameters: Sequence[CheckParameter], where: Location) -> None:
     """Raise InputError for an argument of a name that no parameter has."""
-    names = [parameter.name for parameter in parameters]
+    names = [name for parameter in parameters for name in (parameter.members or (parameter.name,))]
     for name in given:
         if name not in names:
             expected = list_choices(names) if names else "no arguments"

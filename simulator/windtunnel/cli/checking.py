@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windtunnel.cli.console import pairs, print_json, print_notes
+from windtunnel.core.units import format_quantity
 
 if TYPE_CHECKING:
     from windtunnel.app.check import Checked, LaunchRequest
@@ -64,7 +65,7 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
     elif form == "sarif":
         from windtunnel.report.sarif import sarif
 
-        print_json(sarif(checked.findings))
+        print_json(sarif(checked.findings, {"predictedTimes": [vars(one) for one in checked.predicted]}))
     else:
         _print(checked)
     print_notes(checked.notes)
@@ -111,3 +112,7 @@ def _print(checked: Checked) -> None:
         launches = "1 launch" if checked.launches == 1 else f"{checked.launches} launches"
         orders = f", {checked.schedules + 1} orders of threads" if checked.schedules else ""
         click.echo(f"nothing found ({launches}{orders})")
+    for one in checked.predicted:
+        best, low, high = (format_quantity(t, "s") for t in (one.duration_s, one.duration_low_s, one.duration_high_s))
+        launches = "" if one.launches == 1 else f"{one.launches} launches, "
+        click.echo(f"{one.kernel}: {launches}{best} ({low} to {high}) on {one.device}, predicted ({one.provenance})")

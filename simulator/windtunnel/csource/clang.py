@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from windtunnel.core.errors import InputError, Location
 from windtunnel.csource import ctype
 from windtunnel.csource.ctype import CType
 from windtunnel.csource.includes import check_includes, without_comments
+from windtunnel.csource.libclang import library
 from windtunnel.language import types
 
 PRELUDE = Path(__file__).parent / "prelude"
@@ -40,44 +40,9 @@ _NOTES = 8
 """Errors in the host's declarations that are shown."""
 UNARY = ("", "x++", "x--", "++x", "--x", "&", "*", "+", "-", "~", "!", "real", "imag", "extension", "co_await")
 """Operators by Clang's number (``CXUnaryOperatorKind``)."""
-
-
-@cache
-def library() -> Any:
-    """Return the module ``clang.cindex``. Raises InputError if libclang is not installed."""
-    try:
-        from clang import cindex
-    except ImportError:
-        raise InputError(
-            "C sources are read by libclang, which is not installed", expected="pip install 'windtunnel[check]'"
-        ) from None
-    lib = cindex.conf.lib
-    for name in ("clang_getCursorBinaryOperatorKind", "clang_getCursorUnaryOperatorKind"):
-        function = getattr(lib, name)
-        function.argtypes, function.restype = [cindex.Cursor], ctypes.c_int
-    lib.clang_Cursor_getVarDeclInitializer.argtypes = [cindex.Cursor]
-    lib.clang_Cursor_getVarDeclInitializer.restype = cindex.Cursor
-    lib.clang_getCursorPrintingPolicy.argtypes = [cindex.Cursor]
-    lib.clang_getCursorPrintingPolicy.restype = ctypes.c_void_p
-    lib.clang_PrintingPolicy_dispose.argtypes = [ctypes.c_void_p]
-    lib.clang_getCursorPrettyPrinted.argtypes = [cindex.Cursor, ctypes.c_void_p]
-    lib.clang_getCursorPrettyPrinted.restype = cindex._CXString
-    lib.clang_getCursorPrettyPrinted.errcheck = cindex._CXString.from_result
-    lib.clang_Type_getValueType.argtypes, lib.clang_Type_getValueType.restype = [cindex.Type], cindex.Type
-    lib.clang_Type_getValueType.errcheck = cindex.Type.from_result
-    lib.clang_Cursor_Evaluate.argtypes, lib.clang_Cursor_Evaluate.restype = [cindex.Cursor], ctypes.c_void_p
-    for name, result in (
-        ("clang_EvalResult_getKind", ctypes.c_int),
-        ("clang_EvalResult_getAsLongLong", ctypes.c_longlong),
-        ("clang_EvalResult_isUnsignedInt", ctypes.c_uint),
-        ("clang_EvalResult_getAsUnsigned", ctypes.c_ulonglong),
-        ("clang_EvalResult_getAsDouble", ctypes.c_double),
-        ("clang_EvalResult_getAsStr", ctypes.c_char_p),
-        ("clang_EvalResult_dispose", None),
-    ):
-        function = getattr(lib, name)
-        function.argtypes, function.restype = [ctypes.c_void_p], result
-    return cindex
+_CONTRACT = re.compile(
+    r"\s*#\s*pragma\s+(?:(?:STDC|OPENCL)\s+FP_CONTRACT\s+(\w+)|clang\s+fp\s+contract\s*\(\s*(\w+)\s*\))"
+)
 
 
 class Node:
@@ -220,6 +185,7 @@ class Unit:
         instances: Instances of templates to be made, such as ``scale<float>``.
         origins: For each line of the text, the file and line that it comes from, if it was taken from elsewhere.
         warnings: Whether Clang's warnings are kept in ``notes``.
+        fmad: Whether a product and a sum are one operation, as nvcc's option of this name says.
 
     Raises InputError with Clang's message if it does not compile, and for an include that is not allowed.
     """
@@ -234,8 +200,9 @@ class Unit:
         origins: Sequence[tuple[str, int]] = (),
         *,
         warnings: bool = False,
+        fmad: bool = True,
     ) -> None:
-        self.file, self._origins = file, origins
+        self.file, self.fmad, self._origins = file, fmad, origins
         self.opencl = Path(file).suffix == ".cl"
         self.made_up = False
         """Whether images and textures have made-up contents."""
@@ -262,6 +229,7 @@ class Unit:
         )
         self.lines = text.splitlines()
         self._texts: dict[str, list[str]] = {} if origins else {file: self.lines}
+        self._pragmas: dict[str, list[tuple[int, bool]]] = {}
         self._types: dict[str, CType] = {}
         self._records: dict[int, ctype.Record] = {}
         self._declarations: dict[int, Node] = {}
@@ -383,6 +351,14 @@ class Unit:
                 self._texts[file] = []
         lines = self._texts[file]
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+    def contracts(self, file: str, line: int) -> bool:
+        """Return whether a product and a sum of this line are one operation: unless a pragma before it says no."""
+        if file not in self._pragmas:
+            self.text_of(file, line)
+            found = ((n, _CONTRACT.match(text)) for n, text in enumerate(self._texts[file], 1) if "#" in text)
+            self._pragmas[file] = [(n, (one[1] or one[2]).lower() != "off") for n, one in found if one is not None]
+        return next((on for n, on in reversed(self._pragmas[file]) if n < line), self.fmad)
 
     def declaration(self, cursor: Any) -> Node:
         """Return the node of a declaration: one for all that refer to it, so that its parts are read once."""

@@ -96,11 +96,6 @@ class Expressions(Operators):
             return self.atomic_read(node, place.at, place.type)
         return self.load(line, place)
 
-    def atomic_read(self, node: Node, at: Ptr, kind: Number) -> ir.Expr:
-        """Return a number in memory, read by an atomic operation that changes nothing."""
-        zero = build.literal(self.line(node), 0, kind.scalar)
-        return self.atomic(node, "cas", at, kind, [zero, zero])
-
     def discarded(self, node: Node) -> None:
         """Translate an expression for its effect alone."""
         node = bare(node)

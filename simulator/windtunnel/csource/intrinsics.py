@@ -70,6 +70,8 @@ class Intrinsics(Mathematics):
         found = _ATOMIC.match(name)
         if found is not None:
             return self._atomic(node, _ATOMICS[found[1]], arguments, of_block=found[2] == "_block")
+        if name.startswith("__wt_c11_"):
+            return self._c11(node, name.removeprefix("__wt_c11_"), arguments)
         found = _SHUFFLE.match(name)
         if found is not None:
             return self._shuffle(node, found[1] or "index", arguments, masked=bool(found[2]))
@@ -192,6 +194,16 @@ class Intrinsics(Mathematics):
         at = self.pointer(arguments[0])
         values = [build.converted(self.number(one), kind.scalar) for one in arguments[1:]]
         return self.atomic(node, op, at, kind, values, of_block=of_block)
+
+    def _c11(self, node: Node, name: str, arguments: Sequence[Node]) -> Value:
+        if name == "fence":
+            self.fence(node, self.order_of(arguments[0], arguments[1]))
+            return None
+        pointer = arguments[0].type
+        kind = pointer.pointee if isinstance(pointer, Pointer) else None
+        if not isinstance(kind, Number):
+            raise node.refused("an atomic operation on something that is no number")
+        return self.c11(node, name, self.pointer(arguments[0]), kind, arguments[1:], explicit=True)
 
     def _memcpy(self, node: Node, arguments: Sequence[Node]) -> Value:
         to, source, count = arguments[:3]

@@ -37,7 +37,6 @@ from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
 
-
 _PRELUDE = str(PRELUDE)
 
 
@@ -100,6 +99,8 @@ class Memory:
         self.called_at: list[int] = []
         """The lines of the calls of the functions that are being translated."""
         self.frame = Frame("")
+        self.products: dict[int, ir.Binary] = {}
+        """The products of operators, by identity, which a sum may be contracted with."""
 
     # Lines, names, statements.
 
@@ -547,45 +548,6 @@ class Memory:
         if at.bases:
             at = self.hold_pointer(at)
             self._dispatch(line, at, mark)
-
-    def atomic(
-        self, node: Node, op: str, at: Ptr, kind: Number, values: Sequence[ir.Expr], *, of_block: bool = False
-    ) -> ir.Expr:
-        """Emit an atomic operation, and return the number that was there before."""
-        line, scalar = self.line(node), stored(kind)
-        result = self.temporary("before", scalar)
-        values = [self.hold(value) for value in values]
-
-        def change(base: str) -> None:
-            if base == NULL:
-                self.fail_null(line)
-                self.emit(ir.Assign(line, result, build.literal(line, 0, scalar)))
-                return
-            self._accessed(base, scalar, atomic=True)
-            storage = self.storage_of(base)
-            if storage.bits > scalar.bits:
-                return
-            if storage.bits < scalar.bits:
-                raise node.refused(f"an atomic operation on memory that is also accessed in parts of {storage}")
-            if (
-                storage != scalar
-                and op in ("add", "sub", "min", "max", "inc", "dec")
-                and (op in ("min", "max") or "float" in (storage.kind, scalar.kind))
-            ):
-                raise node.refused(f"atomic operations on one object as {storage} and as {scalar}")
-            index = self.linear(line, at, storage.bits // 8)
-            given = [build.bits_as(build.converted(value, scalar), storage) for value in values]
-            scoped = of_block and self.objects[base].space != "shared"
-            made = ir.Atomic(line, op, base, [index], given, scoped, type=storage)
-            self.emit(ir.Assign(line, result, build.bits_as(made, scalar)))
-
-        if at.bases:
-            self.aligned(line, at, kind.size)
-            at = self.hold_pointer(at)
-            self._dispatch(line, at, change)
-        else:
-            self.emit(ir.Assign(line, result, build.literal(line, 0, scalar)))
-        return build.converted(ir.Variable(line, result, type=scalar), kind.scalar)
 
 
 def _part(value: Aggregate, offset: int, kind: CType) -> Value:

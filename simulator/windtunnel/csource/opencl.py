@@ -11,7 +11,7 @@ import numpy as np
 from windtunnel.csource import build
 from windtunnel.csource.clang import Node
 from windtunnel.csource.collectives import Collectives
-from windtunnel.csource.ctype import Number, Pointer, Vector
+from windtunnel.csource.ctype import INT, Number, Pointer, Vector
 from windtunnel.csource.values import Mem, Ptr, Value
 from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U32, U64
@@ -29,6 +29,8 @@ _IDS = {
     "get_local_id": "thread", "get_group_id": "block", "get_local_size": "block_size",
     "get_enqueued_local_size": "block_size", "get_num_groups": "grid_size",
 }  # fmt: skip
+COPIES = "copies_begun"
+"""The variable that counts the asynchronous copies of a group."""
 _ROUND = {"_rte": "rint", "_rtz": "trunc", "_rtp": "ceil", "_rtn": "floor"}
 
 
@@ -63,7 +65,7 @@ class OpenCL(Collectives):
             return self._old_atomic(node, found[1], arguments)
         found = _C11.match(name) or _FLAG.match(name)
         if found is not None:
-            return self._new_atomic(node, found[1], arguments)
+            return self._new_atomic(node, found[1], arguments, explicit=found[2] is not None)
         found = _VECTORS.match(name)
         if found is not None:
             return self._vector_in_memory(node, found, arguments)
@@ -162,6 +164,9 @@ class OpenCL(Collectives):
         return None
 
     def _fence(self, node: Node, arguments: Sequence[Node]) -> Value:
+        if len(arguments) > 1:
+            self.fence(node, self.order_of(arguments[1], arguments[2] if len(arguments) > 2 else None))
+            return None
         flags = self.number(arguments[0]) if arguments else None
         local = isinstance(flags, ir.Literal) and flags.value == 1
         self.emit(ir.Barrier(self.line(node), "fence.block" if local else "fence.device"))
@@ -182,42 +187,12 @@ class OpenCL(Collectives):
             given = [build.literal(self.line(node), 1, kind.scalar)]
         return self.atomic(node, _OPS[name], at, kind, given)
 
-    # Long: one case for each operation.
-    def _new_atomic(self, node: Node, name: str, arguments: Sequence[Node]) -> Value:
-        line = self.line(node)
+    def _new_atomic(self, node: Node, name: str, arguments: Sequence[Node], *, explicit: bool) -> Value:
         at, kind = self._target(arguments[0])
-        zero, one = build.literal(line, 0, kind.scalar), build.literal(line, 1, kind.scalar)
-        if name == "load":
-            return self.atomic_read(node, at, kind)
         if name == "init":
-            self.store(line, Mem(at, kind), self.number(arguments[1]))
+            self.store(self.line(node), Mem(at, kind), self.number(arguments[1]))
             return None
-        if name in ("store", "clear"):
-            value = zero if name == "clear" else build.converted(self.number(arguments[1]), kind.scalar)
-            self.emit(ir.Barrier(line, "fence.device"))
-            self.atomic(node, "exch", at, kind, [value])
-            return None
-        if name == "test_and_set":
-            before = self.atomic(node, "exch", at, kind, [one])
-            return build.converted(before, BOOL)
-        if name.startswith("compare_exchange"):
-            expected = self.hold_pointer(self.pointer(arguments[1]))
-            old = self.load(line, Mem(expected, kind))
-            assert isinstance(old, ir.Expr)  # noqa: S101  it is a number
-            old = self.hold(old, "expected")
-            wanted = build.converted(self.number(arguments[2]), kind.scalar)
-            self.emit(ir.Barrier(line, "fence.device"))
-            before = self.hold(self.atomic(node, "cas", at, kind, [old, wanted]))
-            equal = self.hold(build.binary(line, "==", before, old), "equal")
-            with self.block() as failed:
-                self.store(line, Mem(expected, kind), before)
-            self.emit(ir.If(line, build.unary(line, "not", equal), failed, []))
-            return equal
-        op = "exch" if name == "exchange" else _OPS[name.removeprefix("fetch_")]
-        value = build.converted(self.number(arguments[1]), kind.scalar)
-        if len(arguments) == 2:  # the default order is sequentially consistent
-            self.emit(ir.Barrier(line, "fence.device"))
-        return self.atomic(node, op, at, kind, [value])
+        return self.c11(node, name, at, kind, arguments[1:], explicit=explicit)
 
     # Vectors in memory.
 
@@ -342,7 +317,11 @@ class OpenCL(Collectives):
         self.emit(ir.Flight(line, "commit"))
         # The whole copy has begun, and so is done, before a work-item goes on.
         self.emit(ir.Barrier(line, "block.none"))
-        return build.literal(line, 1, I32)
+        # An event is the number of the copy. A copy that joins an event ends with it or later, never before.
+        self.variables[COPIES] = I32
+        number = ir.Variable(line, COPIES, type=I32)
+        self.emit(ir.Assign(line, COPIES, build.binary(line, "+", number, build.literal(line, 1, I32))))
+        return self.hold(number, "event")
 
     def _linear_local(self, node: Node) -> ir.Expr:
         line = self.line(node)
@@ -359,10 +338,20 @@ class OpenCL(Collectives):
         return result
 
     def _group_wait(self, node: Node, arguments: Sequence[Node]) -> Value:
-        """Translate a wait for copies: what the group has copied is there for all its work-items."""
-        for one in arguments:
-            if not isinstance(one.type, Pointer):
-                self.discarded(one)
-        self.emit(ir.Flight(self.line(node), "wait", left=0))
-        self.emit(ir.Barrier(self.line(node), "block"))
+        """Translate a wait for copies: what the group has copied up to the last of the events is there for all."""
+        line = self.line(node)
+        count = self.hold(build.converted(self.number(arguments[0]), I32), "count")
+        at = self.hold_pointer(self.pointer(arguments[1]))
+        last, counter = self.fresh("last"), self.fresh("waited")
+        self.variables[last] = self.variables[counter] = I32
+        newest = ir.Variable(line, last, type=I32)
+        zero, one = build.literal(line, 0, I32), build.literal(line, 1, I32)
+        with self.block() as body:
+            event = self.load(line, Mem(at.moved(ir.Variable(line, counter, type=I32), INT.size), INT))
+            assert isinstance(event, ir.Expr)  # noqa: S101  an event is a number
+            self.emit(ir.Assign(line, last, ir.Binary(line, "max", newest, event, type=I32)))
+        self.emit(ir.Assign(line, last, zero))
+        self.emit(ir.For(line, counter, zero, count, one, body))
+        self.emit(ir.Flight(line, "wait", last=newest))
+        self.emit(ir.Barrier(line, "block"))
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from windtunnel.csource import build
+from windtunnel.csource.atomics import Atomics
 from windtunnel.csource.clang import Node
 from windtunnel.csource.ctype import (
     BOOLEAN,
@@ -19,7 +20,6 @@ from windtunnel.csource.ctype import (
     promoted,
 )
 from windtunnel.csource.places import (
-    Places,
     bare,
     negative,
     operands,
@@ -31,10 +31,10 @@ from windtunnel.csource.places import (
 )
 from windtunnel.csource.values import NULL, Aggregate, Closure, Mem, Place, Ptr, Reg, Value
 from windtunnel.language import ir
-from windtunnel.language.types import BOOL, I32, I64
+from windtunnel.language.types import BOOL, F32, F64, I32, I64
 
 
-class Operators(Places):
+class Operators(Atomics):
     """Translates operators."""
 
     # Arithmetic.
@@ -119,8 +119,29 @@ class Operators(Places):
         shared = common(a.type, b.type)
         if shared.kind == "float" and op in ("%", "&", "|", "^"):
             raise node.refused(f"{op} of floats")
-        made = build.binary(line, op, build.converted(a, shared), build.converted(b, shared))
+        made = self.rounded(node, op, build.converted(a, shared), build.converted(b, shared))
         return build.converted(made, scalar_of_type(kind, made.type or shared))
+
+    def rounded(self, node: Node, op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
+        """Return an operation on two numbers of one type; a product is added in one operation, rounded once.
+
+        C calls that contraction (`FP_CONTRACT`). As in Clang, the product on the left is the one that is contracted if
+        both sides are products. One that is stored in a variable, or a function's result, is rounded.
+        """
+        line, kind = self.line(node), a.type
+        made: ir.Expr
+        if op in ("+", "-") and kind in (F32, F64) and self.unit.contracts(*node.place[:2]):
+            left, right = self.products.get(id(a)), self.products.get(id(b))
+            if left is not None:
+                addend = b if op == "+" else build.unary(line, "-", b)
+                return ir.Call(line, "fma", [left.left, left.right, addend], type=kind)
+            if right is not None:
+                first = right.left if op == "+" else build.unary(line, "-", right.left)
+                return ir.Call(line, "fma", [first, right.right, a], type=kind)
+        made = build.binary(line, op, a, b)
+        if op == "*" and isinstance(made, ir.Binary):
+            self.products[id(made)] = made
+        return made
 
     # Long: one case for each operator of pointers.
     def _pointers(self, node: Node, op: str, left: Node, right: Node, a: Value, b: Value) -> Value:
@@ -248,7 +269,11 @@ class Operators(Places):
         with self.block() as ahead:
             place = self.fixed(self.place(left))
         if ahead:
-            value = self.hold_value(value)
+            product = self.products.get(id(value))
+            if product is None:
+                value = self.hold_value(value)
+            else:  # what is held are its factors, so that it can still be contracted
+                value = self.rounded(node, "*", self.hold(product.left), self.hold(product.right))
             self.body += ahead
         before = self.load(line, place)
         if isinstance(before, Ptr) and isinstance(value, ir.Expr):

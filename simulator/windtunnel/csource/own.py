@@ -21,7 +21,7 @@ _TOOLKIT = re.compile(
     r"|(cooperative_groups|cuda)/"
 )
 """The headers of the CUDA toolkit that NVRTC takes. All others are of the host, or NVRTC knows what they declare."""
-_CUDA_OPTIONS = ("--fmad=false", "--device-as-default-execution-space")
+_CUDA_OPTIONS = ("--device-as-default-execution-space",)
 _OPENCL_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt",)
 _C_HEADERS = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
@@ -73,11 +73,12 @@ def own_text(
     place = unit.file.replace("\\", "\\\\").replace('"', '\\"')
     line = f'#line 1 "{place}"\n'
     if unit.opencl:
-        text = f"#pragma OPENCL FP_CONTRACT OFF\n{line}" + "\n".join(unit.lines) + "\n"
+        contracts = "ON" if unit.fmad else "OFF"
+        text = f"#pragma OPENCL FP_CONTRACT {contracts}\n{line}" + "\n".join(unit.lines) + "\n"
         options = [*_OPENCL_OPTIONS, *given]
     else:
         text = _C_HEADERS + line + _of_the_device(unit, folders)
-        options = [*_CUDA_OPTIONS, *given]
+        options = [f"--fmad={str(unit.fmad).lower()}", *_CUDA_OPTIONS, *given]
     return OwnText(text, name, options, [_role(*parameter) for parameter in parameters])
 
 

@@ -298,6 +298,8 @@ class Places(Memory):
         if isinstance(whole, Swizzle):
             numbers = [whole.numbers[number] for number in numbers]
             return Swizzle(whole.of, tuple(numbers), node.type)
+        if isinstance(whole, Mem):
+            self.aligned(self.line(node), whole.at, kind.align)
         if len(numbers) == 1:
             return self.part(whole, numbers[0] * kind.element.size, kind.element)
         return Swizzle(whole, tuple(numbers), node.type)

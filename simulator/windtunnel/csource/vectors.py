@@ -52,7 +52,7 @@ class Vectors(Texels):
                 made.append(build.binary(line, op, build.converted(left, element), count))
                 continue
             sides = (build.converted(side, element) for side in (left, right))
-            made.append(build.binary(line, op, *sides))
+            made.append(self.rounded(node, op, *sides))
         return self.vector(kind, made)
 
     def _relation(self, node: Node, op: str, left: ir.Expr, right: ir.Expr, kind: Vector) -> ir.Expr:

@@ -160,6 +160,8 @@ class Atomic(Expr):
     values: Sequence[Expr]
     of_block: bool = False
     """Whether it is atomic among the threads of its block only."""
+    relaxed: bool = False
+    """Whether what it reads orders nothing before the thread's next fence (C11's relaxed and release orders)."""
 
 
 @dataclass(eq=False)
@@ -300,13 +302,14 @@ class Flight(Stmt):
 
     ``what``: ``write`` or ``read`` (an element is the target or the source of a copy that is in flight from now on),
     ``commit`` (the thread's copies since the last one are a group), or ``wait`` (until at most ``left`` of the thread's
-    groups are in flight).
+    groups are in flight, or those up to the group of the number ``last`` have ended, where it is given).
     """
 
     what: str
     array: str = ""
     indices: Sequence[Expr] = ()
     left: int = 0
+    last: Expr | None = None
 
 
 @dataclass(eq=False)

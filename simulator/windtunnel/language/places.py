@@ -85,16 +85,41 @@ def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program
             inner = _axis(e.left, assigned, program)
             return None if inner is None else (inner[0], f"{inner[1]} {e.op} {e.right.value}")
         return None if axis is None else (axis, "")
-    if not isinstance(e, ir.Variable) or e.name in program.scalars or len(assigned.get(e.name, ())) != 1:
+    if not isinstance(e, ir.Variable) or e.name in program.scalars:
         return None
-    (assignment,) = assigned[e.name]
+    return _axis_of_variable(assigned.get(e.name, []), assigned, program)
+
+
+def _axis_of_variable(
+    places: Sequence[ir.Stmt], assigned: Mapping[str, list[ir.Stmt]], program: ir.Program
+) -> tuple[int, str] | None:
+    """Return `_axis` of a variable that is assigned at these places."""
+    # A variable that advances by the grid's size stays among the thread's own elements.
+    steps = [one for one in places if isinstance(one, ir.Assign) and _advances(one) is not None]
+    if len(places) - len(steps) != 1:
+        return None
+    (assignment,) = (one for one in places if one not in steps)
     if isinstance(assignment, ir.Assign):
-        return _axis(assignment.value, assigned, program)
+        found = _axis(assignment.value, assigned, program)
+        if found is None or not steps:
+            return found
+        strides = {_stride(step, assigned) for one in steps if (step := _advances(one)) is not None}
+        return found if strides == {found[0]} and not found[1] else None
+    if steps:
+        return None
     assert isinstance(assignment, ir.For)  # noqa: S101  nothing else assigns
     start = _axis(assignment.start, assigned, program)
     if start is None or start[1] or _stride(assignment.step, assigned) != start[0]:
         return None
     return start[0], ""
+
+
+def _advances(statement: ir.Assign) -> ir.Expr | None:
+    """Return by how much a statement advances its own variable; None for another statement."""
+    e = statement.value
+    if isinstance(e, ir.Binary) and e.op == "+" and isinstance(e.left, ir.Variable) and e.left.name == statement.name:
+        return e.right
+    return None
 
 
 def _stride(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]]) -> int | None:

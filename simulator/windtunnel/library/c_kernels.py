@@ -34,7 +34,11 @@ class KernelModule:
 
 
 def load(
-    file: str | os.PathLike[str], *, defines: Mapping[str, object] | Sequence[str] = (), include: Sequence[str] = ()
+    file: str | os.PathLike[str],
+    *,
+    defines: Mapping[str, object] | Sequence[str] = (),
+    include: Sequence[str] = (),
+    fmad: bool = True,
 ) -> KernelModule:
     """Return the kernels of a ``.cu`` or ``.cl`` file, as attributes by name.
 
@@ -42,9 +46,11 @@ def load(
         file: The file.
         defines: Macros: ``{"N": 64}``, or ``["N=64", "DEBUG"]``.
         include: Folders of headers. No header from elsewhere is read, beside the file's own folder.
+        fmad: Whether a product and a sum in one expression are rounded once, as nvcc compiles by default. Without it,
+            each is rounded, as with ``nvcc --fmad=false``.
 
     Raises:
         InputError: It does not compile (with Clang's message and line), or libclang is not installed.
     """
     words = [f"{k}={v}" for k, v in defines.items()] if isinstance(defines, Mapping) else [str(one) for one in defines]
-    return KernelModule(CModule(os.fspath(file), words, [os.fspath(folder) for folder in include]))
+    return KernelModule(CModule(os.fspath(file), words, [os.fspath(folder) for folder in include], fmad=fmad))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from windtunnel.core import errors
@@ -33,15 +33,18 @@ class PlacedFinding(Protocol):
         """The message."""
 
 
-def sarif(findings: Sequence[PlacedFinding]) -> dict[str, Any]:
-    """Return a SARIF log of one run."""
+def sarif(findings: Sequence[PlacedFinding], properties: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """Return a SARIF log of one run, with properties of the run."""
     names = sorted({one.finding for one in findings})
     rules = [{"id": name, "shortDescription": {"text": _described(name)}} for name in names]
     driver = {"name": "windtunnel", "version": __version__, "rules": rules}
+    run: dict[str, Any] = {"tool": {"driver": driver}, "results": [_result(one) for one in findings]}
+    if properties:
+        run["properties"] = dict(properties)
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [_result(one) for one in findings]}],
+        "runs": [run],
     }
 
 

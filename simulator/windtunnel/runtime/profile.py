@@ -19,6 +19,8 @@ class LaunchProfile:
         name: Name of the kernel.
         start_s: Its start on the device's clock (s).
         duration_s: Its duration (s).
+        duration_low_s, duration_high_s: The 90% interval of the model for its duration (s).
+        provenance: The least certain provenance of the duration.
         counts: What it did; None if its work cannot be counted.
         theoretical_occupancy: Resident warps of a compute unit, as a share of the most; None if the SKU does not say.
         registers: The 32-bit registers of a thread.
@@ -29,6 +31,9 @@ class LaunchProfile:
     name: str
     start_s: float
     duration_s: float
+    duration_low_s: float
+    duration_high_s: float
+    provenance: str
     counts: WorkCounts | None
     theoretical_occupancy: float | None
     registers: int

@@ -71,9 +71,11 @@ def read_source(
 ) -> CModule:
     """Return the kernels of a source. Raises CompileException with Clang's message."""
     defines, folders = split_options(options)
+    fmad = not any(option.lstrip("-") == "fmad=false" for option in options)
     beside = Path(origins[0][0]).parent if origins and not origins[0][0].startswith("<") else Path()
     try:
-        return CModule(str(beside / f"<{name}>"), defines, folders, code, instances, origins, warnings=warnings)
+        file = str(beside / f"<{name}>")
+        return CModule(file, defines, folders, code, instances, origins, warnings=warnings, fmad=fmad)
     except InputError as error:
         if "libclang" in str(error):
             raise

@@ -69,17 +69,46 @@ def rsqrt(value: Value) -> Any:
     return value.dtype.type(1) / np.sqrt(value)
 
 
-def fma(a: Value, b: Value, c: Value) -> Any:
-    """Return ``a * b + c``, rounded once.
+class _FmaBudget:
+    """The numbers that this process computes by `fma` in NumPy; from then on it imports the compiled one."""
 
-    For float32 the sum is computed in float64 and rounded again, which differs from one rounding only if the exact sum
-    lies half-way between two float32 numbers. Narrower numbers are computed in float32.
-    """
+    left = 1 << 22
+    """Of float32; a number of float64 counts as 16."""
+
+    @classmethod
+    def is_spent(cls, count: int, size: int) -> bool:
+        """Return whether so many more numbers exceed the budget, and charge them."""
+        cls.left -= count * (16 if size == 8 else 1)
+        return cls.left < 0
+
+
+def fma(a: Value, b: Value, c: Value) -> Any:
+    """Return ``a * b + c``, rounded once. Numbers of 16 bits are computed in float32."""
     a, b, c = (materialise(v) for v in (a, b, c))
-    if a.dtype == np.float64:
-        return _fma_f64(a, b, c)
-    wide = np.float32 if a.dtype.itemsize == 2 else np.float64
-    return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+    if a.dtype.itemsize == 2:
+        return (a.astype(np.float32) * b.astype(np.float32) + c.astype(np.float32)).astype(a.dtype)
+    if _FmaBudget.is_spent(max(np.size(a), np.size(b), np.size(c)), a.dtype.itemsize):
+        from windtunnel.emulator.common import compiled_fma
+
+        return compiled_fma.fma(a, b, c)
+    return _fma_f64(a, b, c) if a.dtype == np.float64 else _fma_f32(a, b, c)
+
+
+def _fma_f32(a: Value, b: Value, c: Value) -> Any:
+    """Return ``a * b + c`` of float32 numbers, by float64: the product is exact, and the sum is rounded to odd."""
+    with np.errstate(all="ignore"):
+        total, error = _two_sum(np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64))
+        return _to_odd(np.asarray(total), np.asarray(error)).astype(np.float32)[()]
+
+
+def _to_odd(total: Value, error: Value) -> Any:
+    """Return rounded sums with their errors as sums rounded to odd, which may be rounded once more.
+
+    An inexact sum whose last bit is 0 becomes its neighbour on the side of the exact sum.
+    """
+    even = (total.view(np.int64) & 1) == 0
+    neighbour = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
+    return np.where((error != 0) & even, neighbour, total)
 
 
 def _fma_f64(a: Value, b: Value, c: Value) -> Any:
@@ -98,10 +127,7 @@ def _fma_f64(a: Value, b: Value, c: Value) -> Any:
         sum_high, sum_low = _two_sum(c, low)
         top, rest = _two_sum(high, sum_high)
         small, error = _two_sum(sum_low, rest)
-        # Rounding to odd: an inexact sum whose last bit is 0 becomes its neighbour on the side of the exact sum.
-        even = (small.view(np.int64) & 1) == 0
-        neighbour = np.nextafter(small, np.where(error > 0, np.inf, -np.inf))
-        return np.where(exact, top + np.where((error != 0) & even, neighbour, small), plain)[()]
+        return np.where(exact, top + _to_odd(small, error), plain)[()]
 
 
 def _two_sum(a: Value, b: Value) -> tuple[Value, Value]:

@@ -23,9 +23,10 @@ import numpy as np
 
 from windtunnel.core.device import Parameters
 from windtunnel.core.provenance import assumed
+from windtunnel.core.ticks import to_seconds
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.device.base import EmulatedDevice
-from windtunnel.emulator.device.costs import Price
+from windtunnel.emulator.device.costs import DeviceCosts, Price
 from windtunnel.emulator.device.executable import CompiledKernel, with_size
 from windtunnel.emulator.device.kernels import KernelLaunch
 from windtunnel.emulator.device.occupancy import resident_blocks
@@ -70,6 +71,8 @@ class LaunchWork:
         """What a profile has recorded; None if none is open."""
         self._constant_prices: dict[Kernel, Price] = {}
         """The prices of kernels whose every launch is the same work."""
+        self._costs: dict[Interval, DeviceCosts] = {}
+        """The costs at the ends of the model's intervals, for profiles."""
         self._compiled: dict[int, Any] = {}
         self._counts: dict[tuple[Any, ...], WorkCounts | None] = {}
 
@@ -96,11 +99,15 @@ class LaunchWork:
             return
         kernel = launch.kernel
         registers = launch.function.registers or self._registers(kernel, "best")
+        duration_s = (span.end - span.start) / 1e12
         self.profile.append(
             LaunchProfile(
                 launch.function.name,
                 span.start / 1e12,
-                (span.end - span.start) / 1e12,
+                duration_s,
+                min(self._duration_at("low", launch), duration_s),
+                max(self._duration_at("high", launch), duration_s),
+                "nothing" if self.device.costs.provenance is None else self.device.costs.provenance.label,
                 self.counts(launch),
                 self._occupancy(launch, kernel, registers),
                 registers,
@@ -108,6 +115,17 @@ class LaunchWork:
                 f"{span.engine} / stream {span.stream}",
             )
         )
+
+    def _duration_at(self, end: Interval, launch: KernelLaunch) -> float:
+        """Return the duration of a launch at an end of the model's 90% interval (s)."""
+        own, constant = self.device.costs, self._constant_prices
+        if end not in self._costs:
+            self._costs[end] = DeviceCosts(self.device.device, end)
+        try:
+            self.device.costs, self._constant_prices = self._costs[end], {}
+            return to_seconds(self.price(launch).ticks)
+        finally:
+            self.device.costs, self._constant_prices = own, constant
 
     def counts(self, launch: KernelLaunch) -> WorkCounts | None:
         """Return the work of a launch; None if it cannot be counted.

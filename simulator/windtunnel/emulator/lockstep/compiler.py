@@ -237,6 +237,9 @@ class LockstepGenerator(Writer):
     def _flight(self, statement: ir.Flight, frame: Frame) -> None:
         if statement.what == "commit":
             self.emit(f"{frame.lanes}.chunk.flights.commit({frame.lanes}.identities.tolist())")
+        elif statement.last is not None:
+            last = self.value(statement.last, frame)
+            self.emit(f"{frame.lanes}.chunk.flights.end({frame.lanes}.identities, {last})")
         elif statement.what == "wait":
             self.emit(f"{frame.lanes}.chunk.flights.wait({frame.lanes}.identities, {statement.left})")
         else:

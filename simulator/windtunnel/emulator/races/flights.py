@@ -6,13 +6,14 @@ writes an element that it reads, races with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.common.symbolic import materialise
 from windtunnel.emulator.races.findings import READ, AccessReport, in_flight
 
 
@@ -68,7 +69,14 @@ class Flights:
 
     def wait(self, owners: np.ndarray, left: int) -> None:
         """Record that threads wait until at most ``left`` of their groups are in flight."""
-        ended = {int(owner): self._groups.get(int(owner), 0) - left for owner in owners}
+        self._end({int(owner): self._groups.get(int(owner), 0) - left for owner in owners})
+
+    def end(self, owners: np.ndarray, last: Any) -> None:
+        """Record that threads wait for their groups up to the one of a number, which may differ between threads."""
+        numbers = np.broadcast_to(np.asarray(materialise(last)), owners.shape)
+        self._end(dict(zip(owners.tolist(), numbers.tolist(), strict=True)))
+
+    def _end(self, ended: Mapping[int, int]) -> None:
         for array in self._arrays:
             remaining = []
             for copies in array.copies:

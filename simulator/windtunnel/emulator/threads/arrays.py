@@ -218,7 +218,14 @@ class ThreadArray:
             self.uninitialised[at] = False
 
     def atomic(
-        self, thread: Accessor, line: int, op: str, values: Sequence[Any], *indices: Any, of_block: bool = False
+        self,
+        thread: Accessor,
+        line: int,
+        op: str,
+        values: Sequence[Any],
+        *indices: Any,
+        of_block: bool = False,
+        relaxed: bool = False,
     ) -> Any:
         """Change an element and return the value before. Raises OutOfBounds, UninitializedRead or DataRace."""
         at = self._position(thread, line, indices)
@@ -241,7 +248,7 @@ class ThreadArray:
                 releases = memory.releases.get(at)
                 if releases is None:
                     releases = memory.releases[at] = Releases()
-                releases.apply(self._clock(thread), acquires_only=failed)
+                releases.apply(self._clock(thread), acquires_only=failed, relaxed=relaxed)
             if thread.loops:
                 thread.record_poll(PolledRead(self, at, before, line))
             if thread.trace is not None:

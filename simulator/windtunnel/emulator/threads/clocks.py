@@ -9,7 +9,7 @@ block that the thread knows to have ended, or if its thread released it and this
 - An atomic operation releases what was prepared, and acquires what earlier atomic operations on the same element
   released, as a chain of read-modify-writes does in the PTX and C++ memory models. Without a fence before it, it
   releases nothing: that is CUDA's relaxed order. Acquiring needs no fence here, although PTX requires one, because
-  programs omit it.
+  programs omit it. A ``relaxed`` one (C11's relaxed and release orders) does need a fence or a barrier.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _update(target: dict[Any, int], source: dict[Any, int], seen: set[int]) -> N
 class Clock:
     """A thread's own clock, and what the thread knows of others."""
 
-    __slots__ = ("block", "interval", "known", "now", "prepared", "prepared_for_block", "thread")
+    __slots__ = ("block", "interval", "known", "now", "prepared", "prepared_for_block", "read", "thread")
 
     def __init__(self, thread: int, block: int) -> None:
         self.thread, self.block = thread, block
@@ -119,6 +119,8 @@ class Clock:
         """What the next atomic operation releases to all threads."""
         self.prepared_for_block: KnownClocks | None = None
         """What the next atomic operation releases to the thread's block."""
+        self.read: dict[Releases, int] = {}
+        """What relaxed atomic operations have read, and the next fence or barrier acquires."""
 
     def happens_after(self, access: ClockedAccess) -> bool:
         """Return whether an access happens before what this thread does now."""
@@ -129,8 +131,15 @@ class Clock:
         self.now += 1
         return self.known._replace(threads={**self.known.threads, self.thread: self.now})
 
+    def acquire(self) -> None:
+        """Acquire what relaxed atomic operations have read."""
+        if self.read:
+            self.known = join((self.known, KnownClocks({}, {}, self.read)))
+            self.read = {}
+
     def fence(self, *, block: bool) -> None:
         """Prepare what this thread knows for release: to its block only, or to all threads."""
+        self.acquire()
         released = self.release()
         self.prepared_for_block = released
         if not block:
@@ -152,21 +161,25 @@ class Releases:
         """For each thread, what it released last."""
         self._of_blocks: dict[int, Releases] = {}
 
-    def apply(self, clock: Clock, *, acquires_only: bool = False) -> None:
+    def apply(self, clock: Clock, *, acquires_only: bool = False, relaxed: bool = False) -> None:
         """Apply an atomic operation: the thread acquires all releases and adds what it has prepared.
 
-        A compare-and-swap that fails ``acquires_only``, because it stores nothing that another thread could find.
+        A compare-and-swap that fails ``acquires_only``, because it stores nothing that another thread could find. A
+        ``relaxed`` operation acquires only when a fence follows.
         """
         prepared, for_block = clock.prepared, clock.prepared_for_block
         if acquires_only:
             prepared = for_block = None
-        self._apply(clock, prepared)
+        self._apply(clock, prepared, relaxed)
         if for_block is not prepared or clock.block in self._of_blocks:
-            self._of_blocks.setdefault(clock.block, Releases())._apply(clock, for_block)
+            self._of_blocks.setdefault(clock.block, Releases())._apply(clock, for_block, relaxed)
 
-    def _apply(self, clock: Clock, prepared: KnownClocks | None) -> None:
+    def _apply(self, clock: Clock, prepared: KnownClocks | None, relaxed: bool) -> None:
         known = clock.known
-        if known.acquired.get(self, 0) < self.count:
+        if relaxed:
+            if self.count:
+                clock.read[self] = self.count
+        elif known.acquired.get(self, 0) < self.count:
             clock.known = known._replace(acquired={**known.acquired, self: self.count})
         if prepared is None or self._last.get(clock.thread) is prepared:
             return
@@ -187,6 +200,8 @@ class Releases:
 def barrier(block: int, interval: int, clocks: Iterable[Clock]) -> None:
     """Synchronise all threads of a block: each knows what all know, and the block's next ``interval`` begins."""
     clocks = list(clocks)
+    for clock in clocks:
+        clock.acquire()
     blocks, threads, acquired = join(clock.known for clock in clocks)
     blocks[block] = interval
     own = {clock.thread for clock in clocks}
@@ -211,6 +226,8 @@ def grid_barrier(intervals: dict[int, int], clocks: Iterable[Clock]) -> None:
 def synchronise(clocks: Iterable[Clock]) -> None:
     """Synchronise some threads, such as a warp's: each knows what all know."""
     clocks = list(clocks)
+    for clock in clocks:
+        clock.acquire()
     _share_fences(clocks)
     known = join(clock.known for clock in clocks)
     for clock in clocks:

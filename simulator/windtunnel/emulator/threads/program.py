@@ -155,6 +155,8 @@ class _Generator(Writer):
                 self.emit(f"if not {condition}: thread.fail({arguments})")
             case ir.Flight(what="commit"):
                 self.emit("thread.flights.commit([thread.id])")
+            case ir.Flight(what="wait", last=ir.Expr() as last):
+                self.emit(f"thread.flights.end(np.array([thread.id]), {self.value(last)})")
             case ir.Flight(what="wait"):
                 self.emit(f"thread.flights.wait(np.array([thread.id]), {statement.left})")
             case ir.Flight():
@@ -286,7 +288,7 @@ class _Generator(Writer):
         self._stop(e.array, atomic=True)
         return self._emit_temporary(
             f"a_{e.array}.atomic(thread, {e.line}, {e.op!r}, ({', '.join(values)},), {', '.join(indices)}"
-            f"{', of_block=True' if e.of_block else ''})"
+            f"{', of_block=True' if e.of_block else ''}{', relaxed=True' if e.relaxed else ''})"
         )
 
     def _warp(self, e: ir.Warp) -> str:

@@ -1,0 +1,295 @@
+"""The translation of one kernel in C: its parameters, the variables that it uses, and its tree."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from windtunnel.csource import build
+from windtunnel.csource.clang import Node, Unit
+from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector, Void, member_name
+from windtunnel.csource.mathematics import CLOCK
+from windtunnel.csource.memory import Facts, stored
+from windtunnel.csource.opencl import COPIES, OpenCL
+from windtunnel.csource.places import operands
+from windtunnel.csource.values import NULL, Aggregate, Frame, Given, Mem, Place, Ptr, Reg, Value, Var
+from windtunnel.language import ir, types
+
+BENIGN = re.compile(r"//\s*windtunnel:\s*benign\b")
+"""The comment of a line whose accesses may race."""
+
+
+@dataclass(eq=False)
+class CProgram(ir.Program):
+    """A kernel of a C file. A line of the tree is the number of a place: file, line and column."""
+
+    places: Sequence[tuple[str, int, int]] = ()
+    unit: Unit | None = None
+    of_file: Mapping[str, str] = field(default_factory=dict)
+    """The parameters that are variables of the file, with their names there."""
+
+    def text_of(self, line: int) -> str:
+        """Return a line of the source, stripped."""
+        file, number = self.place_of(line)
+        return "" if self.unit is None else self.unit.text_of(file, number)
+
+    def place_of(self, line: int) -> tuple[str, int]:
+        """Return the file and the line in it of a line of the tree."""
+        file, number, _ = self.places[line] if line < len(self.places) else self.places[0]
+        return file, number
+
+    @cached_property
+    def benign_lines(self) -> frozenset[int]:
+        """The lines marked ``// windtunnel: benign``, whose accesses may race."""
+        return frozenset(n for n in range(1, len(self.places)) if BENIGN.search(self.text_of(n)))
+
+    def column_of(self, line: int) -> int | None:
+        """Return the column of a line of the tree."""
+        return self.places[line][2] if line < len(self.places) else None
+
+
+class Translator(OpenCL):
+    """Translates one kernel.
+
+    ``sizes``: the bytes of arrays that the launch sizes. ``nulls``: the pointers that are null. ``steps``: for pointers
+    that do not begin at the start of their memory, the bytes of which their start is a multiple.
+    """
+
+    def __init__(
+        self,
+        unit: Unit,
+        facts: Facts,
+        kernel: Node,
+        sizes: Mapping[str, int],
+        nulls: Collection[str] = (),
+        steps: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__(unit, facts)
+        self.kernel, self.sizes, self.nulls, self.steps = kernel, sizes, nulls, steps or {}
+        self.functions = [kernel]
+        self.hidden: list[str] = []
+        """The objects of the file, which are passed as further arguments."""
+
+    def space_of(self, node: Node) -> str | None:
+        """Return the memory that a variable is declared in: shared, global; None for a thread's own."""
+        if node.has("CUDASHARED_ATTR"):
+            return "shared"
+        if node.has("CUDADEVICE_ATTR", "CUDACONSTANT_ATTR"):
+            return "global"
+        if self.unit.opencl:
+            spelled = node.cursor.type.spelling
+            if "__local" in spelled.split("*")[-1]:
+                return "shared"
+            if "__constant" in spelled.split("*")[-1] or "__global" in spelled.split("*")[-1]:
+                return "global"
+        return None
+
+    def static(self, node: Node, space: str) -> Place:
+        """Return the place of a variable that all threads of a block, or of the grid, share."""
+        kind = node.type
+        key = node.key
+        if space == "shared" and isinstance(kind, Array) and kind.count is None:
+            key = 0  # all such arrays are one piece of memory
+        made = self.statics.get(key)
+        if made is None:
+            size = None if key == 0 else kind.size
+            if not self.unit.opencl and space == "shared" and node.initial is not None and operands(node):
+                trivial = node.initial.kind == "CALL_EXPR"
+                if not trivial:
+                    raise node.refused(f"an initial value of the shared variable '{node.name}'", "an assignment")
+            made = self.statics[key] = self.new_object(node.name, space, size, kind, self.line(node))
+            if space == "global":
+                self.hidden.append(made.name)
+                made.declared = _name_in_file(node)
+                made.initial = constants(node, kind, self)
+        return Mem(self.start_of(made), kind)
+
+    def string(self, node: Node) -> Place:
+        """Return the place of a string: constants of the file."""
+        found = node.evaluated()
+        if found is None:  # as part of a larger expression
+            found = node.name[1:-1].encode().decode("unicode_escape")
+        text = str(found).encode("latin-1", errors="replace") + b"\0"
+        key = -2 - zlib.crc32(text)
+        made = self.statics.get(key)
+        if made is None:
+            kind = Array(Number(types.I8), len(text))
+            made = self.statics[key] = self.new_object(f"string_{-key}", "global", len(text), kind, self.line(node))
+            made.initial = [(at, value, "u8") for at, value in enumerate(text)]
+            self.hidden.append(made.name)
+        return Mem(self.start_of(made), Array(Number(types.I8), len(text)))
+
+    def declared_later(self, node: Node) -> Var | Place | Ptr | None:
+        """Return what a name that no function declares stands for: a variable of the file."""
+        if node.kind != "VAR_DECL":
+            return None
+        space = self.space_of(node)
+        if isinstance(node.type, Record) and node.type.name.startswith(("texture<", "surface<")):
+            return Given(Aggregate(node.type, {}), 0, node.type)
+        if space is None and (node.cursor.type.is_const_qualified() or "const " in node.cursor.type.spelling):
+            space = "global"
+        if space is None:
+            if node.cursor.semantic_parent is not None and node.cursor.semantic_parent.kind.name == "FUNCTION_DECL":
+                return None
+            raise node.refused(f"'{node.name}', a variable of the host", "__device__, __constant__ or __shared__")
+        return self.static(node, space)
+
+    def program(self) -> CProgram:
+        """Translate the kernel."""
+        node = self.kernel
+        parameters: list[ir.Parameter] = []
+        arrays: dict[str, types.Array] = {}
+        self.frame = Frame(node.name, kernel=True)
+        assigned = self.assigned_in(node) | self.in_memory(node)
+        listed = [kid for kid in node.kids if kid.kind == "PARM_DECL"]
+        objects: list[tuple[str, int]] = []
+        for number, parameter in enumerate(listed):
+            self._parameter(number, parameter, assigned, parameters, objects)
+        self.statements(next(kid for kid in node.kids if kid.kind == "COMPOUND_STMT"))
+        for name, line in [*objects, *((name, self.objects[name].line or self.line(node)) for name in self.hidden)]:
+            element = self.storage_of(name)
+            arrays[name] = types.Array(element, 1)
+            if name in self.hidden:
+                parameters.append(ir.Parameter(name, arrays[name], line))
+        for counter in (COPIES, CLOCK):
+            if counter in self.variables:
+                zero = build.literal(self.line(node), 0, self.variables[counter])
+                self.body.insert(0, ir.Assign(self.line(node), counter, zero))
+        ordered = [p if p.name not in arrays else ir.Parameter(p.name, arrays[p.name], p.line) for p in parameters]
+        declared = self._declared()
+        arrays |= {name: types.Array(made.element, 1) for name, made in declared.items()}
+        variables = {name: self.objects[name].declared for name in self.hidden}
+        program = CProgram(
+            node.name, self.unit.file, self.line(node), "", ordered, [*declared.values(), *self.body], (),
+            arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
+            temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32, of_file=variables,
+        )  # fmt: skip
+        program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
+        return program
+
+    def _declared(self) -> dict[str, ir.Declare]:
+        """Return the arrays of blocks and of threads, by their names."""
+        found: dict[str, ir.Declare] = {}
+        for made in self.objects.values():
+            if made.space not in ("shared", "local"):
+                continue
+            element = self.storage_of(made.name)
+            size = self.sizes.get(made.name, 0) if made.bytes is None else made.bytes
+            count = -(-size // (element.bits // 8)) if made.bytes is not None else size // (element.bits // 8)
+            found[made.name] = ir.Declare(made.line, made.name, made.space, (max(count, 0),), element)
+        return found
+
+    def _parameter(
+        self, number: int, node: Node, assigned: frozenset[int], parameters: list[ir.Parameter],
+        objects: list[tuple[str, int]],
+    ) -> None:  # fmt: skip
+        line, kind = self.line(node), node.type
+        name = node.name or f"argument_{number}"
+        if isinstance(kind, Void) and kind.is_opaque:
+            return
+        if isinstance(kind, Pointer):
+            start = Ptr(frozenset({NULL}))
+            if name not in self.nulls:
+                space = "shared" if kind.space == "local" else "parameter"
+                made = self.new_object(name, space, None, kind.pointee, line)
+                start = self.start_of(made)
+                if space == "parameter":
+                    objects.append((made.name, line))
+                    parameters.append(ir.Parameter(made.name, None, line))
+                if name in self.steps:
+                    own = self.fresh(f"{name}_start")
+                    self.scalars[own] = types.I32
+                    parameters.append(ir.Parameter(own, types.I32, line))
+                    start = start.moved(ir.Variable(line, own, type=types.I32), self.steps[name])
+            if kind.reference:
+                self.frame.bound[node.key] = Mem(start, kind.pointee)
+            elif node.key in assigned:
+                self.frame.bound[node.key] = self.bind(node, kind, start, line, self.kernel)
+            else:
+                self.frame.bound[node.key] = start
+            return
+        if not kind.leaves:
+            raise node.refused(f"the parameter '{name}' of this type", "numbers, vectors, structs of numbers, pointers")
+        var = self.variable(name, kind)
+        for offset, leaf in kind.leaves:
+            own = var.leaves[offset]
+            if isinstance(leaf, Pointer) and f"{name}.{member_name(kind, offset)}" in self.nulls:
+                self.write_pointer(line, own, Ptr(frozenset({NULL})))
+                continue
+            if isinstance(leaf, Pointer):
+                made = self.new_object(own, "parameter", None, leaf.pointee, line)
+                objects.append((made.name, line))
+                parameters.append(ir.Parameter(made.name, None, line))
+                null = f"{name}.{member_name(kind, offset)}" in self.nulls
+                self.write_pointer(line, own, Ptr(frozenset({NULL})) if null else self.start_of(made))
+                continue
+            del self.variables[own]
+            self.scalars[own] = leaf.scalar
+            parameters.append(ir.Parameter(own, leaf.scalar, line))
+        if node.key in self.in_memory(self.kernel) or (isinstance(kind, Record) and kind.in_memory):
+            value: Value = self.load(line, Reg(var, 0, kind))
+            self.frame.bound[node.key] = self.bind(node, kind, value, line, self.kernel)
+        else:
+            self.frame.bound[node.key] = var
+
+
+# Long: one case for each form of an initial value.
+def constants(node: Node, kind: CType, translator: Translator) -> list[tuple[int, float | int, str]]:
+    """Return the numbers that a variable of the file begins with: (offset, number, type)."""
+    initial = node.initial
+    leaves = {at: stored(leaf).name for at, leaf in kind.leaves}
+    if initial is None:
+        return [(at, 0, name) for at, name in leaves.items()]
+    with translator.block() as body:
+        translator.folds = True
+        value = translator.listed(initial, kind) if initial.kind == "INIT_LIST_EXPR" else None
+        if value is None and isinstance(kind, (Number, Pointer, Vector)):
+            value = translator.value(initial)
+        translator.folds = False
+        if value is None and initial.kind == "STRING_LITERAL" and isinstance(kind, Array):
+            text = str(initial.evaluated() or "").encode() + b"\0"
+            return [(at, text[at] if at < len(text) else 0, "u8") for at in range(kind.count or 0)]
+        if value is None and initial.kind == "CALL_EXPR":
+            return [(at, 0, name) for at, name in leaves.items()]
+    if isinstance(value, ir.Literal):
+        value = Aggregate(kind, {0: value})
+    if body or not isinstance(value, Aggregate) or not all(isinstance(p, ir.Literal) for p in value.parts.values()):
+        raise initial.refused(f"the initial value of '{node.name}'", "constants")
+    return [(at, part.value, leaves[at]) for at, part in value.parts.items() if isinstance(part, ir.Literal)]
+
+
+def translated(translator: Translator) -> CProgram:
+    """Translate a kernel. What the translator does not expect is an error at the statement that it stands in."""
+    try:
+        return translator.program()
+    except (
+        AssertionError,
+        AttributeError,
+        IndexError,
+        KeyError,
+        StopIteration,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
+        at = translator.current or translator.kernel
+        raise at.refused(
+            f"internal error while this statement was translated ({type(error).__name__}: {error}). Please report it."
+        ) from error
+
+
+def joined(old: Facts, new: Facts) -> Facts:
+    """Return the facts of the last pass, with all objects that were ever found, so that the passes end."""
+    bases = {n: new.bases.get(n, frozenset()) | old.bases.get(n, frozenset()) for n in {*new.bases}}
+    accessed = {n: new.accessed.get(n, set()) | old.accessed.get(n, set()) for n in {*new.accessed, *old.accessed}}
+    return Facts({**old.bases, **bases}, {**old.units, **new.units}, accessed, new.escaped | old.escaped)
+
+
+def _name_in_file(node: Node) -> str:
+    """Return the name of a variable of the file; one of a function has its place in it."""
+    parent = node.cursor.semantic_parent
+    within = parent is not None and parent.kind.name in ("FUNCTION_DECL", "CXX_METHOD", "FUNCTION_TEMPLATE")
+    return f"{node.name}, line {node.place[1]}" if within else node.name
