@@ -284,6 +284,7 @@ class Candidates:
                     group=None
                     if (group := self.scenario.fleet[i].group) is None
                     else group.model_dump(exclude_none=True),
+                    role=self.scenario.fleet[i].role,
                     settings={**self.choice.values, **self.choice.alternatives[i].values},
                 )
                 for i, n in enumerate(counts)

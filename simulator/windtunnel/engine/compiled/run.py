@@ -108,9 +108,9 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
         elif code == tables.MORE_SLOTS:
             world = _more_slots(world)
         elif code == tables.MORE_INTERVALS:
-            world = world._replace(intervals=_larger(world.intervals, 4))
+            world = world._replace(intervals=_longer(world.intervals))
         elif code == tables.MORE_GAPS:
-            world = world._replace(gaps=_larger(world.gaps, 4))
+            world = world._replace(gaps=_longer(world.gaps))
         elif code == tables.MORE_FAULTS:
             world = _more_faults(prepared, world, horizon)
             horizon = min(2 * horizon, MAX_TICKS)
@@ -225,6 +225,14 @@ def _larger(rows: Records, times: int = 2) -> Records:
     """Return rows in a larger table. Memory that is not written is not allocated, so tables of events grow fast."""
     grown = np.zeros(times * len(rows), dtype=rows.dtype).view(np.recarray)
     grown[: len(rows)] = rows
+    return grown
+
+
+def _longer(rows: Records) -> Records:
+    """Return events in a table of eight times the size, whose new rows have no values until an event writes them."""
+    grown = unwritten_records(8 * len(rows), rows.dtype)
+    # NumPy copies records one by one, and bytes all at once.
+    grown.view(np.ndarray).view(np.uint8)[: rows.nbytes] = rows.view(np.ndarray).view(np.uint8)
     return grown
 
 

@@ -169,7 +169,7 @@ def _intervals(prepared: PreparedRun, log: EventLog, energy: FloatArray, end: in
     The energy of the latter jobs is added to ``energy``.
     """
     start, finish, device, workload = log.start, log.finish, log.device, log.workload_of
-    written = log.intervals
+    written, own = log.intervals, set() if prepared.times_only else log.own_interval
     columns: list[list[np.ndarray]] = [
         [column] if len(column) else []
         for column in (written.device, written.lane, written.name, written.start, written.end, written.watts)
@@ -177,7 +177,7 @@ def _intervals(prepared: PreparedRun, log: EventLog, energy: FloatArray, end: in
     class_of = prepared.class_of_device()
     for (class_number, number), compiled in prepared.compiled.items():
         single = compiled.single
-        if single is None or (class_number, number) not in log.own_interval:
+        if single is None or (class_number, number) not in own:
             continue
         # Jobs that never started have device -1, and are excluded.
         is_member = (device >= 0) & (workload == number) & (class_of[device] == class_number)
