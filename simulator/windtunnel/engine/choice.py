@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from windtunnel.core.errors import InputError, Location, nearest
 from windtunnel.core.recording import Recording
@@ -11,6 +12,9 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.scenario import can_be_streamed, expected_jobs
 from windtunnel.engine.process import engine as process
 from windtunnel.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from windtunnel.engine.results.lost import Watch
 
 ENGINES = ("auto", "process", "compiled")
 STREAMED_FROM_JOBS = 1_000_000
@@ -64,10 +68,18 @@ def choose(prepared: PreparedRun, requested: str) -> tuple[str, str]:
     return "process", f"only the process engine supports {unsupported}"
 
 
-def run_on(engine: str, prepared: PreparedRun, progress: Callable[[int], None] | None = None) -> Recording:
-    """Run a prepared scenario on an engine that ``choose`` returned; ``progress`` receives the number of arrivals."""
+def run_on(
+    engine: str,
+    prepared: PreparedRun,
+    progress: Callable[[int], None] | None = None,
+    watch: Watch | None = None,
+) -> Recording:
+    """Run a prepared scenario on an engine that ``choose`` returned; ``progress`` receives the number of arrivals.
+
+    ``watch`` may end a run of the compiled engine with TargetsLostError; the process engine does not ask it.
+    """
     if engine == "process":
         return process.run(prepared, progress)
     from windtunnel.engine.compiled import run as compiled
 
-    return compiled.run(prepared, progress)
+    return compiled.run(prepared, progress, watch)

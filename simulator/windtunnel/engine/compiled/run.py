@@ -18,10 +18,11 @@ from windtunnel.core.ticks import LONGEST, MAX_TICKS
 from windtunnel.engine.compiled.kernels import compiled_key, compiled_score, kernel, variant_of
 from windtunnel.engine.compiled.streamed import streamed_recording
 from windtunnel.engine.prepare.fault_schedule import initial_horizon
-from windtunnel.engine.prepare.jobs import JobBlock, job_blocks
+from windtunnel.engine.prepare.jobs import BLOCK, JobBlock, job_blocks
 from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
 from windtunnel.engine.prepare.users import CapacityExceededError
 from windtunnel.engine.results import accounting
+from windtunnel.engine.results.lost import Watch
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
 from windtunnel.engine.transitions.build import Words, blank_jobs, build
@@ -50,14 +51,18 @@ def policy_compile_error(prepared: PreparedRun) -> str | None:
     return None
 
 
-def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
-    """Run a prepared scenario to its end and return its recording, which equals the process engine's to the tick."""
-    return with_capacity(partial(_run, progress=progress), prepared)
+def run(prepared: PreparedRun, progress: Progress | None = None, watch: Watch | None = None) -> Recording:
+    """Run a prepared scenario to its end and return its recording, which equals the process engine's to the tick.
+
+    Raises:
+        TargetsLostError: ``watch`` found that a target is lost for certain.
+    """
+    return with_capacity(partial(_run, progress=progress, watch=watch), prepared)
 
 
-def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
+def _run(prepared: PreparedRun, progress: Progress | None, watch: Watch | None) -> Recording:
     words, answers = Words(), Answers(prepared)
-    world = _drive(prepared, build(prepared, words), answers, progress)
+    world = _drive(prepared, build(prepared, words), answers, progress, watch)
     if prepared.streamed:
         return streamed_recording(prepared, world, words)
     log = event_log(prepared, world, words, answers)
@@ -79,13 +84,15 @@ def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
 
 
 # Long: it has one branch for each request of the kernel.
-def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Progress | None) -> World:
+def _drive(
+    prepared: PreparedRun, world: World, answers: Answers, progress: Progress | None, watch: Watch | None
+) -> World:
     """Run the kernel until the run is over and supply what it requests; return the tables with the end recorded."""
     advance = kernel(variant_of(prepared))
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
     decode_score = compiled_score(prepared.decode_score)
-    blocks = _records(prepared)
+    blocks = _records(prepared, BLOCK if watch is None else watch.block)
     horizon, arrived = initial_horizon(prepared.arrival, prepared.end), 0
     answers.begin(world)
     while True:
@@ -100,6 +107,8 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
         if code == tables.MORE_JOBS:
             if len(world.arrivals):
                 arrived = int(world.arrivals.tick[-1])
+                if watch is not None:
+                    watch.check(world)
             world = _next_block(world, next(blocks, None))
             if progress is not None:
                 progress(int(world.run[0].arrived))
@@ -150,12 +159,12 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
     return world
 
 
-def _records(prepared: PreparedRun) -> Iterator[tuple[Records, np.ndarray]]:
+def _records(prepared: PreparedRun, size: int) -> Iterator[tuple[Records, np.ndarray]]:
     """Yield blocks of jobs as the kernel reads them. A thread prepares the next block while the kernel works.
 
     With ``NUMBA_NUM_THREADS=1`` there is no such thread, because the process shares the machine with others.
     """
-    blocks = job_blocks(prepared)
+    blocks = job_blocks(prepared, size)
     if config.NUMBA_NUM_THREADS == 1:
         yield from iter(partial(_record, blocks), None)
         return

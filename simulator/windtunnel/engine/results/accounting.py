@@ -49,7 +49,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
     energy = log.energy.copy()
     table = _intervals(prepared, log, energy, end)
     rent = rental_log_of(prepared, log, end) if prepared.scaled else None
-    prompts, outputs = _tokens(prepared, log.workload_of, log.rank)
+    prompts, outputs = tokens_of(prepared, log.workload_of, log.rank)
     jobs = Jobs(
         workload=log.workload_of,
         arrival=arrival,
@@ -124,7 +124,7 @@ def _hits(prepared: PreparedRun, log: EventLog) -> dict[str, IntArray]:
     return {"hits": tokens, "blocks": blocks, "hit_blocks": hit}
 
 
-def _tokens(prepared: PreparedRun, workload: IntArray, rank: IntArray) -> tuple[IntArray, IntArray]:
+def tokens_of(prepared: PreparedRun, workload: IntArray, rank: IntArray) -> tuple[IntArray, IntArray]:
     """Return the prompt and the output tokens of each job; 0 for jobs that generate none."""
     prompts, outputs = np.zeros(len(workload), dtype=np.int64), np.zeros(len(workload), dtype=np.int64)
     for job_class in prepared.workloads:

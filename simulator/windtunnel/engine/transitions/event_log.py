@@ -13,7 +13,6 @@ from windtunnel.engine.transitions.answers import Answers
 from windtunnel.engine.transitions.build import Words, own_intervals
 from windtunnel.engine.transitions.tables import LANE_BASE, LANES, Records, World
 
-
 _BLOCK = 2048
 """The number of records that are transposed at once."""
 
@@ -142,7 +141,7 @@ def _gaps_of_servers(rows: Records) -> TokenGaps:
     if not is_gap.all():
         cuts = np.stack([fields[name][~is_gap] for name in ("of", "ticks", "end")], 1)
         fields = {name: column[is_gap] for name, column in fields.items()}
-    return TokenGaps(*(fields[name] for name in ("ticks", "tokens", "end", "work", "of")), cuts)
+    return TokenGaps(fields["ticks"], fields["tokens"], fields["end"], fields["work"], fields["of"], cuts)
 
 
 def loads_of(prepared: PreparedRun, world: World) -> Loads | None:
