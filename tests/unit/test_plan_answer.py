@@ -14,14 +14,18 @@ import pytest
 from windtunnel.app.plan import plan
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import PlanResult
+from windtunnel.engine.choice import run_on
+from windtunnel.engine.results.lost import TargetsLostError, watch_of
+from windtunnel.planning import simulate as simulating
 from windtunnel.planning.bounds import Counts
+from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
 from windtunnel.report import plan_page
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
-from windtunnel.simulation.run import simulate
+from windtunnel.simulation.run import prepare_run, simulate
 from windtunnel_models.catalogue import device_model, shipped_catalogue
 
 KNOWN = shipped_catalogue()
@@ -234,3 +238,82 @@ def test_a_change_that_the_scenario_does_not_allow_is_named_with_its_reason(tmp_
     assert any(note.startswith("Prompts 20% longer: not known, because") for note in best.notes)
     changes = [effect.change for effect in best.explanation.changes]
     assert "Outputs 20% longer" in changes and "Prompts 20% longer" not in changes
+
+
+# Runs that end when a target is lost.
+
+BUSY: dict[str, Any] = CHAT | {
+    "fleet": CHAT["fleet"][:1],
+    "workload": [
+        {"name": name, "arrivals": {"process": "poisson", "rate": rate},
+         "ops": [{"generate": {"model": "chat", "prompt": prompt, "output": output}}]}
+        for name, rate, prompt, output in (("chat", "300 /s", 300, 8), ("code", "20 /s", 1500, 5))
+    ],
+    "stop": {"jobs": 700}, "warm_up": "none",
+    "targets": ["ttft p95 <= 250 ms", "itl p95 of chat <= 15 ms", "e2e p50 of chat <= 100 ms"],
+}  # fmt: skip
+
+
+def test_a_run_that_ends_when_a_target_is_lost_has_the_verdict_of_the_whole_run_and_bounds_below_its_values() -> None:
+    scenario = scenario_from_data(BUSY)
+    setting = simulating.Setting(scenario, KNOWN, 0.95, 1, 1.0, 1, None, (2.99,))
+    lost: set[str] = set()
+    for count in (1, 2, 3, 4, 6, 8):
+        whole = simulating.simulate(setting, Case((count,)))
+        ended = simulating.simulate(setting, Case((count,), until_lost=True))
+        assert ended.meets == whole.meets and ended.cost_usd_per_h == pytest.approx(whole.cost_usd_per_h)
+        if ended.stopped_after is None:
+            assert ended == whole
+            continue
+        assert ended.stopped_after < 700 and not whole.meets.value
+        for target, of_whole in zip(ended.targets, whole.targets, strict=True):
+            if target.value is not None:
+                lost.add(target.metric)
+                assert target.limit < target.value <= of_whole.value and of_whole.verdict == "missed"
+        # Both engines look at the same moments, so a plan does not depend on the engine.
+        prepared = prepare_run(variant(scenario, Case((count,))), KNOWN)
+        found = []
+        for engine in ("process", "compiled") if count == 1 else ():
+            with pytest.raises(TargetsLostError) as error:
+                run_on(engine, prepared, None, watch_of(prepared, scenario.parsed_targets()))
+            found.append((error.value.jobs, error.value.lost))
+        assert not found or found[0] == found[1]
+    assert lost == {"ttft", "itl", "e2e"}
+    # Where jobs may leave, or a warm-up is not judged, nothing is certain before the end.
+    for keys in (
+        {"warm_up": "auto"},
+        {"stop": {"time": "2 s"}},
+        {"workload": [{**BUSY["workload"][0], "patience": "1 s"}]},
+    ):
+        other = scenario_from_data({**BUSY, "targets": ["ttft p95 <= 250 ms", "completed >= 99 %"], **keys})
+        assert watch_of(prepare_run(other, KNOWN), other.parsed_targets()) is None
+
+
+@pytest.mark.parametrize("most", [4, 2])
+def test_a_plan_that_ends_runs_of_lost_fleets_gives_the_answer_of_whole_runs(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = BUSY | {"fleet": CHAT["fleet"], "targets": ["ttft p95 <= 150 ms"], "plan": {"max": most, "loads": []}}
+    ended = plan(scenario_from_data(keys), workers=1, catalogue=KNOWN)
+    monkeypatch.setattr(ChoiceSearch, "_costs_are_known", False)
+    whole = plan(scenario_from_data(keys), workers=1, catalogue=KNOWN)
+    assert ended.fleets == whole.fleets and ended.recommended == whole.recommended and ended.front == whole.front
+    assert ended.lower_bound == whole.lower_bound and ended.entries == whole.entries
+    assert bool(ended.fleets) == (most == 4)
+    before, after = whole.explanation, ended.explanation
+    assert (after.binding, after.next_cheapest, after.closest) == (before.binding, before.next_cheapest, before.closest)
+    assert after.conflicts == before.conflicts and whole.stopped == []
+    # Every fleet is in one of the two lists, and what is known of those that were not simulated whole is true.
+    of_whole = {fleet.text: fleet for fleet in whole.simulated}
+    assert {f.text for f in (*ended.simulated, *ended.stopped)} == of_whole.keys()
+    assert bool(ended.stopped) == (most == 4) and len(ended.stopped) == ended.search.stopped_fleets
+    for fleet in ended.stopped:
+        other = of_whole[fleet.text]
+        assert (fleet.devices, fleet.configuration, fleet.min_load) == (
+            other.devices,
+            other.configuration,
+            other.min_load,
+        )
+        assert fleet.cost_usd_per_h == pytest.approx(other.cost_usd_per_h)
+        assert all(value <= target.value for target in other.targets for value in [fleet.least[target.text]])
+        assert f"as the first {fleet.jobs} jobs show" in plan_page.render(ended)

@@ -76,10 +76,10 @@ def run_on(
 ) -> Recording:
     """Run a prepared scenario on an engine that ``choose`` returned; ``progress`` receives the number of arrivals.
 
-    ``watch`` may end a run of the compiled engine with TargetsLostError; the process engine does not ask it.
+    ``watch`` may end the run with TargetsLostError.
     """
     if engine == "process":
-        return process.run(prepared, progress)
+        return process.run(prepared, progress, watch)
     from windtunnel.engine.compiled import run as compiled
 
     return compiled.run(prepared, progress, watch)

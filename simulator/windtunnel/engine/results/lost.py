@@ -17,7 +17,6 @@ from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray, to_second_array
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.accounting import tokens_of
 from windtunnel.engine.results.statistics import STATISTICS
-from windtunnel.engine.transitions.tables import World
 from windtunnel.scenario.target import Target
 
 CHECKS = 24
@@ -41,7 +40,8 @@ class TargetsLostError(Exception):
     """A run was ended after ``jobs`` arrivals, because it misses the targets ``lost`` whatever follows."""
 
     def __init__(self, jobs: int, lost: Sequence[LostTarget]) -> None:
-        super().__init__(f"after {jobs:,} jobs: {', '.join(target.text for target in lost)}")
+        # SimPy makes the exception again, with the same arguments.
+        super().__init__(jobs, lost)
         self.jobs, self.lost = jobs, lost
 
 
@@ -66,15 +66,22 @@ class Watch:
         self._targets = [t for t in targets if _is_percentile(t)]
         self._gaps = {t.text: _Gaps() for t in self._targets}
 
-    def check(self, world: World) -> None:
-        """Raise TargetsLostError if a target is lost for certain."""
+    def check(self, now: int, jobs: np.ndarray, gaps: np.ndarray) -> None:
+        """Raise TargetsLostError if a target is lost for certain.
+
+        Args:
+            now: The tick of the last event.
+            jobs: The records of the jobs that have arrived (``tables.JOB``).
+            gaps: The records of the gaps so far (``tables.GAP``); those of an earlier check are unchanged.
+        """
         lost = []
         for target in self._targets:
-            least_s = self._least_gap_s(target, world) if target.metric == "itl" else self._least_s(target, world)
+            of_gaps = target.metric == "itl"
+            least_s = self._least_gap_s(target, gaps) if of_gaps else self._least_s(target, now, jobs)
             if least_s is not None and least_s > target.limit * _MARGIN:
                 lost.append(LostTarget(target.text, least_s))
         if lost:
-            raise TargetsLostError(int(world.run[0].arrived), lost)
+            raise TargetsLostError(len(jobs), lost)
 
     def _mine(self, target: Target) -> np.ndarray:
         """Return the jobs that a target is about; shape (jobs,)."""
@@ -83,12 +90,10 @@ class Watch:
             mine &= self._workload == self._names.index(target.workload)
         return mine
 
-    def _least_s(self, target: Target, world: World) -> float | None:
+    def _least_s(self, target: Target, now: int, jobs: np.ndarray) -> float | None:
         """Return a lower bound (s) on a percentile of the times of jobs; None where it is within the limit."""
-        r, mine = world.run[0], self._mine(target)
-        jobs = world.jobs.view(np.ndarray)[: int(r.arrived)]
-        event, arrival = jobs[_EVENTS[target.metric]].astype(np.int64), self.arrival[: len(jobs)]
-        ticks = np.where(event >= 0, event, int(r.now)) - arrival
+        mine, event = self._mine(target), jobs[_EVENTS[target.metric]]
+        ticks = np.where(event >= 0, event, now) - self.arrival[: len(jobs)]
         ticks[jobs["lost"] != 0] = 0
         times_s = to_second_array(ticks[mine[: len(jobs)]])
         total, fraction = int(mine.sum()), _fraction(target)
@@ -98,10 +103,9 @@ class Watch:
         least[: len(times_s)] = times_s
         return float(np.quantile(least, fraction))
 
-    def _least_gap_s(self, target: Target, world: World) -> float | None:
+    def _least_gap_s(self, target: Target, rows: np.ndarray) -> float | None:
         """Return a lower bound (s) on a percentile of the gaps between tokens; None where it is within the limit."""
         known, total = self._gaps[target.text], float(self._outputs[self._mine(target)].sum())
-        rows = world.gaps.view(np.ndarray)[: int(world.run[0].gaps)]
         new, known.seen = rows[known.seen :], len(rows)
         of = None if target.workload is None else self._names.index(target.workload)
         mine = np.ones(len(new), dtype=bool) if of is None else new["work"] == of
