@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -249,36 +250,34 @@ BUSY: dict[str, Any] = CHAT | {
          "ops": [{"generate": {"model": "chat", "prompt": prompt, "output": output}}]}
         for name, rate, prompt, output in (("chat", "300 /s", 300, 8), ("code", "20 /s", 1500, 5))
     ],
-    "stop": {"jobs": 700}, "warm_up": "none",
+    "stop": {"jobs": 400}, "warm_up": "none",
     "targets": ["ttft p95 <= 250 ms", "itl p95 of chat <= 15 ms", "e2e p50 of chat <= 100 ms"],
 }  # fmt: skip
 
 
 def test_a_run_that_ends_when_a_target_is_lost_has_the_verdict_of_the_whole_run_and_bounds_below_its_values() -> None:
-    scenario = scenario_from_data(BUSY)
-    setting = simulating.Setting(scenario, KNOWN, 0.95, 1, 1.0, 1, None, (2.99,))
-    lost: set[str] = set()
-    for count in (1, 2, 3, 4, 6, 8):
+    stopped = set()
+    for text, count in product(BUSY["targets"], (2, 8)):
+        scenario = scenario_from_data(BUSY | {"targets": [text]})
+        setting = simulating.Setting(scenario, KNOWN, 0.95, 1, 1.0, 1, None, (2.99,))
         whole = simulating.simulate(setting, Case((count,)))
         ended = simulating.simulate(setting, Case((count,), until_lost=True))
         assert ended.meets == whole.meets and ended.cost_usd_per_h == pytest.approx(whole.cost_usd_per_h)
         if ended.stopped_after is None:
             assert ended == whole
             continue
-        assert ended.stopped_after < 700 and not whole.meets.value
-        for target, of_whole in zip(ended.targets, whole.targets, strict=True):
-            if target.value is not None:
-                lost.add(target.metric)
-                assert target.limit < target.value <= of_whole.value and of_whole.verdict == "missed"
-        # Both engines look at the same moments, so a plan does not depend on the engine.
-        prepared = prepare_run(variant(scenario, Case((count,))), KNOWN)
-        found = []
-        for engine in ("process", "compiled") if count == 1 else ():
-            with pytest.raises(TargetsLostError) as error:
-                run_on(engine, prepared, None, watch_of(prepared, scenario.parsed_targets()))
-            found.append((error.value.jobs, error.value.lost))
-        assert not found or found[0] == found[1]
-    assert lost == {"ttft", "itl", "e2e"}
+        stopped.add(text)
+        (least,), (of_whole,) = ended.targets, whole.targets
+        assert 0 < ended.stopped_after < 400 and least.verdict == of_whole.verdict == "missed"
+        assert least.limit < least.value <= of_whole.value
+    assert stopped == set(BUSY["targets"])
+    # Both engines look at the same moments, so a plan does not depend on the engine.
+    prepared, found = prepare_run(variant(scenario, Case((2,))), KNOWN), []
+    for engine in ("process", "compiled"):
+        with pytest.raises(TargetsLostError) as error:
+            run_on(engine, prepared, None, watch_of(prepared, scenario.parsed_targets()))
+        found.append((error.value.jobs, error.value.lost))
+    assert found[0] == found[1]
     # Where jobs may leave, or a warm-up is not judged, nothing is certain before the end.
     for keys in (
         {"warm_up": "auto"},
@@ -293,7 +292,12 @@ def test_a_run_that_ends_when_a_target_is_lost_has_the_verdict_of_the_whole_run_
 def test_a_plan_that_ends_runs_of_lost_fleets_gives_the_answer_of_whole_runs(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = BUSY | {"fleet": CHAT["fleet"], "targets": ["ttft p95 <= 150 ms"], "plan": {"max": most, "loads": []}}
+    options = {"max": most, "loads": [], "replications": 2}
+    keys = BUSY | {"fleet": CHAT["fleet"], "targets": ["ttft p95 <= 300 ms"], "plan": options}
+    monkeypatch.setattr("windtunnel.engine.choice.unsupported_by_compiled", lambda _prepared: None)
+    # What the explanation simulates beside the search takes most of the time of a plan.
+    monkeypatch.setattr("windtunnel.planning.sensitivity.Changes.effects", lambda _changes: [])
+    monkeypatch.setattr("windtunnel.planning.planner.assumptions", lambda *_: None)
     ended = plan(scenario_from_data(keys), workers=1, catalogue=KNOWN)
     monkeypatch.setattr(ChoiceSearch, "_costs_are_known", False)
     whole = plan(scenario_from_data(keys), workers=1, catalogue=KNOWN)
