@@ -16,6 +16,8 @@ from windtunnel.app.plan import plan
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import PlanResult
 from windtunnel.engine.choice import run_on
+from windtunnel.engine.prepare import decoder_cache
+from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.results.lost import TargetsLostError, watch_of
 from windtunnel.planning import simulate as simulating
 from windtunnel.planning.bounds import Counts
@@ -321,3 +323,22 @@ def test_a_plan_that_ends_runs_of_lost_fleets_gives_the_answer_of_whole_runs(
         assert fleet.cost_usd_per_h == pytest.approx(other.cost_usd_per_h)
         assert all(value <= target.value for target in other.targets for value in [fleet.least[target.text]])
         assert f"as the first {fleet.jobs} jobs show" in plan_page.render(ended)
+
+
+def test_step_costs_under_another_limit_of_tokens_are_those_that_are_computed_alone() -> None:
+    def costs(tokens: int) -> DecoderCosts:
+        policy = {"name": "least-loaded", "batch": {"kind": "continuous", "tokens": tokens, "size": 16}}
+        prepared = prepare_run(scenario_from_data({**CHAT, "policy": policy, "fleet": CHAT["fleet"][1:]}), KNOWN)
+        found = next(iter(prepared.compiled.values())).decoder
+        assert found is not None
+        return found
+
+    decoder_cache._cache.clear()
+    first, shared = costs(64), costs(192)
+    assert shared.decode is first.decode and shared.prefill is first.prefill  # the tables that take most of the time
+    decoder_cache._cache.clear()
+    alone = costs(192)
+    assert alone is not shared and alone.decode is not shared.decode
+    for name in ("linear", "copy", "head", "decode", "prefill", "adapted", "windows"):
+        assert np.array_equal(getattr(alone, name), getattr(shared, name)), name
+    assert alone.linear.shape != first.linear.shape

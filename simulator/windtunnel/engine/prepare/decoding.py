@@ -70,6 +70,8 @@ class DecoderCosts:
         longest: The longest context: prompt and output together (tokens).
         memory_share: The share of memory that the engine may use.
         coarseness: How far the numbers of tokens and sequences that are priced are apart; see ``core.policy.Batch``.
+        like: The costs of the same decoder on the same replica in steps of as many sequences and of other tokens. Their
+            tables by sequences and by prompts are the same.
 
     Raises:
         InputError: if the group does not divide the decoder, or a context is longer than the decoder supports.
@@ -84,6 +86,7 @@ class DecoderCosts:
         longest: int,
         memory_share: float = 1.0,
         coarseness: float = 0.0,
+        like: DecoderCosts | None = None,
     ) -> None:
         self.replica, self.served, self.model = replica, model, model.architecture
         self._coarseness = coarseness
@@ -133,6 +136,7 @@ class DecoderCosts:
         self.copy = np.zeros((2, step.tokens + 1 if copies > 1 else 0))
         self.head = np.zeros((2, step.sequences * self.query_tokens + 1))
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
+        self._like = like
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
         for part in self.divided.parts():
@@ -148,6 +152,10 @@ class DecoderCosts:
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
         none = np.zeros((2, len(grid)))
         self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
+        if like is not None:
+            self.head, self.decode, self.prefill, self.windows = like.head, like.decode, like.prefill, like.windows
+        # What the other costs share is theirs, so that they need not be kept.
+        self._like = None
 
     def _adapted(self, tokens: FloatArray) -> FloatArray:
         """Return what 0, 1, ... adapters add to steps, by the tokens of a copy of the attention from 0.
@@ -200,6 +208,9 @@ class DecoderCosts:
         A draft has one token of each decoding sequence, and logits of each, unless it processes the same tokens as the
         decoder. What it does in proportion to decoding sequences is in the table ``decode``.
         """
+        by_tokens = part.amount is Amount.TOKENS and (drafts is None or drafts.reads_prompts)
+        if self._like is not None and not by_tokens:
+            return
         sequences = np.arange(1, self.decode.shape[1], dtype=np.float64)
         if part.amount is Amount.PROMPTS:
             window = WITHOUT_WINDOW if part.window is None else float(part.window)
@@ -209,7 +220,7 @@ class DecoderCosts:
             by_window[window] = by_window.get(window, 0.0) + np.maximum.accumulate(whole, axis=1)
         elif part.amount is Amount.DECODING:
             self.decode[:, 1:, :] += self._decoding(part, sequences, grid, group)
-        elif part.amount is Amount.TOKENS and (drafts is None or drafts.reads_prompts):
+        elif by_tokens:
             copies = group.attention_data
             own = part.shared or copies == 1
             amounts, table = (tokens, self.linear) if own else (copies * tokens, self.copy)
