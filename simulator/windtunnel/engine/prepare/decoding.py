@@ -136,26 +136,23 @@ class DecoderCosts:
         self.copy = np.zeros((2, step.tokens + 1 if copies > 1 else 0))
         self.head = np.zeros((2, step.sequences * self.query_tokens + 1))
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
-        self._like = like
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
-        for part in self.divided.parts():
-            self._add(part, tokens, grid, by_window, self.group)
-        for some in self.divided.passes:
-            for part in some.parts():
-                self._add(part, tokens, grid, by_window, some.decoder.group, drafts=some)
+        parts: list[tuple[Part, Group, DraftPasses | None]] = [(p, self.group, None) for p in self.divided.parts()]
+        parts += [(part, some.decoder.group, some) for some in self.divided.passes for part in some.parts()]
+        for part, of, drafts in parts:
+            if like is None or part.amount is Amount.TOKENS:
+                self._add(part, tokens, grid, by_window, of, drafts)
         handover = self.divided.handover()
         if handover is not None:
-            of = self.linear if copies == 1 else self.copy
-            of[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
+            table = self.linear if copies == 1 else self.copy
+            table[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
         self.adapted = self._adapted(copies * tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
         none = np.zeros((2, len(grid)))
         self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
         if like is not None:
             self.head, self.decode, self.prefill, self.windows = like.head, like.decode, like.prefill, like.windows
-        # What the other costs share is theirs, so that they need not be kept.
-        self._like = None
 
     def _adapted(self, tokens: FloatArray) -> FloatArray:
         """Return what 0, 1, ... adapters add to steps, by the tokens of a copy of the attention from 0.
@@ -208,9 +205,6 @@ class DecoderCosts:
         A draft has one token of each decoding sequence, and logits of each, unless it processes the same tokens as the
         decoder. What it does in proportion to decoding sequences is in the table ``decode``.
         """
-        by_tokens = part.amount is Amount.TOKENS and (drafts is None or drafts.reads_prompts)
-        if self._like is not None and not by_tokens:
-            return
         sequences = np.arange(1, self.decode.shape[1], dtype=np.float64)
         if part.amount is Amount.PROMPTS:
             window = WITHOUT_WINDOW if part.window is None else float(part.window)
@@ -220,7 +214,7 @@ class DecoderCosts:
             by_window[window] = by_window.get(window, 0.0) + np.maximum.accumulate(whole, axis=1)
         elif part.amount is Amount.DECODING:
             self.decode[:, 1:, :] += self._decoding(part, sequences, grid, group)
-        elif by_tokens:
+        elif part.amount is Amount.TOKENS and (drafts is None or drafts.reads_prompts):
             copies = group.attention_data
             own = part.shared or copies == 1
             amounts, table = (tokens, self.linear) if own else (copies * tokens, self.copy)
