@@ -17,8 +17,8 @@ from tests.differential.comparison import CATALOGUE, assert_same, prepared
 from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
 from windtunnel.engine.choice import choose, unsupported_by_compiled
-from windtunnel.engine.compiled import kernel_sources
 from windtunnel.engine.compiled import run as compiled
+from windtunnel.engine.compiled.kernels import kernel_sources
 from windtunnel.engine.prepare.fault_schedule import FAIL, INTERRUPT
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
@@ -390,6 +390,7 @@ def test_cached_machine_code_depends_on_all_that_the_kernels_import() -> None:
     assert sources >= {
         "transitions/events.py",
         "transitions/heap.py",
+        "compiled/compile.py",
         "compiled/jit.py",
         "results/sketch.py",
         "core/policy.py",

@@ -65,7 +65,10 @@ def sweep(
     """
     from windtunnel.sweep.grid import Common, read_grid
     from windtunnel.sweep.run import SweepOptions, run_sweep
+    from windtunnel.sweep.workers import start_fork_server
 
+    if cluster is None:
+        start_fork_server(_PRELOAD)  # it imports modules while the points are read here
     Catalogue([Path(folder) for folder in catalogs])
     whole = read_grid(str(scenario), over, changes, [str(folder) for folder in catalogs], policy_of, outside_code)
     named = {entry.device.partition("@")[0] for point in whole.scenarios for entry in point.fleet}
@@ -108,7 +111,8 @@ def _drivers(real: Sequence[str]) -> dict[str, str | None]:
 
 _PRELOAD = (
     "windtunnel.app.sweep",
-    "windtunnel.engine.process.engine",
+    "windtunnel.engine.choice",
+    "windtunnel.engine.compiled.run",
     "windtunnel.engine.results.metrics",
     "scipy.special",
 )

@@ -1,4 +1,4 @@
-"""`windtunnel run`, `compare` and `sweep`: scenarios simulated."""
+"""`windtunnel run`, `compare` and `sweep`: scenarios simulated; and `compile`, which makes their engine ready."""
 
 from __future__ import annotations
 
@@ -94,12 +94,13 @@ def run(
     if form == "json":
         print_json(finished.result)
     else:
-        from windtunnel.report.placement import placement_summary
-        from windtunnel.report.summary import summary
-
         if isinstance(finished, simulation.Run):
+            from windtunnel.report.summary import summary
+
             click.echo(summary(finished.result))
         else:
+            from windtunnel.report.placement import placement_summary
+
             click.echo(placement_summary(finished.result))
         print_written(paths)
     if not finished.met:
@@ -262,3 +263,20 @@ def sweep(
             print_written(out / name for name in ("sweep.csv", *(["sweep.parquet"] if parquet else []), "sweep.json"))
     if result.exit_code:
         sys.exit(result.exit_code)
+
+
+@click.command("compile")
+def compile_engine() -> None:
+    """Compile the simulation engine now, for runs of every kind.
+
+    A run whose machine code is missing starts uncompiled, while it is compiled in the background. This command does all
+    of that in advance, for example while an image of a container is built. It takes some minutes of processor time.
+    """
+    from windtunnel.app.compile import compile_engine as compile_all
+
+    progress = Progress("functions")
+    try:
+        folder = compile_all(progress)
+    finally:
+        progress.close()
+    click.echo(f"the machine code of the simulation engine is in {folder}")

@@ -193,14 +193,13 @@ class _Builder:
 
     def build(self, node: yaml.Node, path: Path) -> Any:
         self.seen += 1
-        where = self._where(node, path)
         if self.seen > _MAX_NODES:
-            raise InputError(f"this has more than {_MAX_NODES:,} values", where=where)
-        self.document.marks[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
+            raise InputError(f"this has more than {_MAX_NODES:,} values", where=self._where(node, path))
+        self.document.marks[path] = _mark(node)
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, where)
+            return self._scalar(node, path)
         if id(node) in self.open:
-            raise InputError("this alias contains itself", where=where)
+            raise InputError("this alias contains itself", where=self._where(node, path))
         self.open.add(id(node))
         try:
             if isinstance(node, yaml.SequenceNode):
@@ -212,22 +211,20 @@ class _Builder:
     def _mapping(self, node: yaml.Node, path: Path) -> dict[str, object]:
         result: dict[str, object] = {}
         for key_node, value_node in node.value:
-            where = self._where(key_node, path)
             if not isinstance(key_node, yaml.ScalarNode):
-                raise InputError("a key is not plain text", where=where)
+                raise InputError("a key is not plain text", where=self._where(key_node, path))
             key = key_node.value
+            inner = (*path, key)
             if key in result:
-                raise InputError(
-                    f"the key '{key}' is given twice",
-                    where=self._where(key_node, (*path, key)),
-                    expected="each key once",
-                )
-            self.document.key_marks[*path, key] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
-            result[key] = self.build(value_node, (*path, key))
+                where = self._where(key_node, inner)
+                raise InputError(f"the key '{key}' is given twice", where=where, expected="each key once")
+            self.document.key_marks[inner] = _mark(key_node)
+            result[key] = self.build(value_node, inner)
         return result
 
-    def _scalar(self, node: yaml.ScalarNode, where: Location) -> Any:
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
         if not node.tag.startswith("tag:yaml.org,2002:"):
+            where = self._where(node, path)
             raise InputError(f"the tag '{node.tag}' is not supported", where=where, expected="plain data")
         text: str = node.value
         if node.style:  # quoted or block text is text (for plain text libyaml has "", the Python parser None)
@@ -238,11 +235,15 @@ class _Builder:
             return text[0] in "tT"
         if _INT.fullmatch(text):
             if len(text) > 400:
-                raise InputError("this number has too many digits", where=where)
+                raise InputError("this number has too many digits", where=self._where(node, path))
             return int(text)
         return float(text) if _FLOAT.fullmatch(text) else text
 
     def _where(self, node: yaml.Node, path: Path) -> Location:
-        return Location(
-            self.document.file, node.start_mark.line + 1, node.start_mark.column + 1, format_path(path) or None
-        )
+        return Location(self.document.file, *_mark(node), format_path(path) or None)
+
+
+def _mark(node: yaml.Node) -> tuple[int, int]:
+    """Return the line and the column of a node, from 1 on."""
+    mark = node.start_mark
+    return mark.line + 1, mark.column + 1

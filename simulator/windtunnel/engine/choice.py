@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from windtunnel.core.errors import InputError, Location, nearest
 from windtunnel.core.recording import Recording
-from windtunnel.engine.compiled.support import unsupported_feature
+from windtunnel.engine.compiled.support import is_foreign, unsupported_feature
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.scenario import can_be_streamed, expected_jobs
 from windtunnel.engine.process import engine as process
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "process", "compiled")
 STREAMED_FROM_JOBS = 1_000_000
 """Above this number of jobs a run keeps only sums, histograms and a sample of the jobs' times by default."""
+
+_UNCOMPILED_JOBS, _UNCOMPILED_DEVICES = 500_000, 10_000
+"""The largest uncompiled run while the engine is being compiled: above it, the run waits for the machine code."""
 
 
 def wants_streaming(scenario: Scenario, engine: str) -> bool:
@@ -73,13 +76,56 @@ def run_on(
     prepared: PreparedRun,
     progress: Callable[[int], None] | None = None,
     watch: Watch | None = None,
+    *,
+    waits: bool = False,
 ) -> Recording:
     """Run a prepared scenario on an engine that ``choose`` returned; ``progress`` receives the number of arrivals.
 
+    Where the compiled engine has no machine code for the run yet, it is compiled in another process, and the same
+    transitions run uncompiled meanwhile. Their recording is the same. Whichever is ready first counts. Not so if
+    ``waits`` is true, or if the uncompiled run would be very long or might differ (``_can_run_uncompiled``).
     ``watch`` may end the run with TargetsLostError.
     """
     if engine == "process":
         return process.run(prepared, progress, watch)
     from windtunnel.engine.compiled import run as compiled
+    from windtunnel.engine.compiled.background import started
+    from windtunnel.engine.compiled.kernels import missing_code
 
-    return compiled.run(prepared, progress, watch)
+    missing = {} if waits or not _can_run_uncompiled(prepared) else missing_code(prepared)
+    if not missing or not started(tuple(missing)):
+        return compiled.run(prepared, progress, watch)
+    most = 0
+
+    def report(jobs: int) -> None:
+        nonlocal most
+        if all(place.is_stored() for place in missing.values()):
+            raise _CompiledError
+        most = max(most, jobs)
+        if progress is not None:
+            progress(jobs)
+
+    try:
+        return process.run(prepared, report, watch)
+    except _CompiledError:
+        # The compiled run soon overtakes what the other one has reached.
+        return compiled.run(prepared, None if progress is None else lambda jobs: progress(max(most, jobs)), watch)
+
+
+class _CompiledError(Exception):
+    """The machine code that a run waited for is there."""
+
+
+def _can_run_uncompiled(prepared: PreparedRun) -> bool:
+    """Return whether the process engine may run what was prepared for the compiled one, and needs not much more memory.
+
+    A user's function may give another number when it is compiled, for example where an integer overflows.
+    """
+    policy = prepared.policy
+    own = [f for f in (policy.route.score, policy.order.key, prepared.decode_score) if is_foreign(f)]
+    return (
+        not prepared.streamed
+        and not own
+        and prepared.job_count <= _UNCOMPILED_JOBS
+        and prepared.device_count <= _UNCOMPILED_DEVICES
+    )

@@ -154,7 +154,7 @@ class Looker:
         if key not in self.warm:
             if unsupported_by_compiled(prepared) is not None:
                 return False
-            invariants.check(run_on("compiled", prepared))
+            invariants.check(run_on("compiled", prepared, waits=True))
             self.warm.add(key)
         return True
 

@@ -35,8 +35,8 @@ _POOL_ABOVE_S = 0.4
 CONFIDENCE = 0.95
 """The confidence of the intervals by which a run judges its targets."""
 _PRELOAD = (
-    "windtunnel.planning.simulate", "windtunnel.engine.process.engine", "windtunnel.engine.results.metrics",
-    "windtunnel.engine.compiled", "scipy.special", "scipy.optimize",
+    "windtunnel.planning.simulate", "windtunnel.engine.choice", "windtunnel.engine.results.metrics",
+    "windtunnel.engine.compiled.run", "scipy.special", "scipy.optimize",
 )  # fmt: skip
 """Modules that a simulation imports. Workers are forked from a server that has imported them once."""
 

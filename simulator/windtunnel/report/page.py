@@ -15,14 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from windtunnel.report.numbers import plural
 from windtunnel.report.targets import TargetLine
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 MAX_SCENARIO_CHARACTERS = 60_000
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -197,6 +199,8 @@ def render_live(*, name: str, lead: str | None, file: str, data: Any) -> tuple[s
 
 @cache
 def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("windtunnel.report", "templates"),
         autoescape=True,

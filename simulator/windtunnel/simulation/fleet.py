@@ -11,7 +11,7 @@ from windtunnel import policies
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
-from windtunnel.core.policy import Batch, CacheTier, FairShares, Policy, PrefixCache, Route
+from windtunnel.core.policy import ORDERS, ROUTES, Batch, CacheTier, FairShares, Policy, PrefixCache, Route
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.policies.weighted import weighted_route
 from windtunnel.scenario.prefix_cache import StatedPrefixCache
@@ -238,3 +238,11 @@ def configure(
         else:
             cap_w = max_w
     return replace(device, values=values, speed=speed, cap_w=cap_w)
+
+
+def policy_functions() -> list[tuple[str, Callable[..., object]]]:
+    """Return the functions of all policies of Windtunnel: a "score" of each route and a "key" of each order, if any."""
+    functions = [("score", route.score) for route in ROUTES.values()] + [
+        ("key", order.key) for order in ORDERS.values()
+    ]
+    return [(use, f) for use, f in functions if f is not None and f.__module__.startswith("windtunnel.")]

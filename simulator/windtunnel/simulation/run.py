@@ -72,7 +72,7 @@ def record(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> Re
     from windtunnel.engine.results import invariants
 
     prepared = prepare_run(scenario, catalogue, engine)
-    recording = run_on(choose(prepared, engine)[0], prepared)
+    recording = run_on(choose(prepared, engine)[0], prepared, waits=engine == "compiled")
     invariants.check(recording)
     return recording
 
@@ -137,7 +137,7 @@ def _simulate(
             prepared = prepare_run(scenario.reseeded(seed), catalogue, engine) if first.real else first.redrawn(seed)
         report = None if progress is None else partial(_report, progress, prepared.job_count)
         watch = watch_of(prepared, scenario.parsed_targets()) if until_lost else None
-        recording = run_on(chosen, prepared, report, watch)
+        recording = run_on(chosen, prepared, report, watch, waits=engine == "compiled")
         real = added(real, real_devices(prepared, recording))
         invariants.check(recording)
         recordings.append(recording)

@@ -126,8 +126,8 @@ class LocalPool:
                 yield task, outcome
 
     def _start(self) -> _Worker:
+        start_fork_server(self.preload)
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(self.preload))
         parent_end, child_end = context.Pipe()
         process = context.Process(target=_serve, args=(child_end, self.work, self.tree), daemon=True)
         with one_thread():
@@ -143,6 +143,13 @@ class LocalPool:
         self._pool[place] = self._start()
         code = dead.process.exitcode
         return f"was killed (signal {-code})" if code is not None and code < 0 else f"ended (exit code {code})"
+
+
+def start_fork_server(preload: Sequence[str]) -> None:
+    """Start the process from which workers are forked, unless it runs, and return at once while it imports modules."""
+    forkserver.set_forkserver_preload(list(preload))
+    with one_thread():
+        forkserver.ensure_running()
 
 
 @contextlib.contextmanager

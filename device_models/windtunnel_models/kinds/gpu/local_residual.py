@@ -31,8 +31,14 @@ def flat(rows: Rows) -> Rows:
 
 def similarity(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the squared-exponential similarity of the rows of a and b, [a, b]."""
-    distance = np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1)[None] - 2.0 * (a @ b.T), 0.0)
-    return np.asarray(np.exp(-0.5 * distance))
+    # In place, because new arrays of this size take as long as what is computed.
+    distance = (a * a).sum(1)[:, None] + (b * b).sum(1)[None]
+    product = a @ b.T
+    product *= 2.0
+    distance -= product
+    np.maximum(distance, 0.0, out=distance)
+    distance *= -0.5
+    return np.asarray(np.exp(distance, out=distance))
 
 
 @dataclass(frozen=True)

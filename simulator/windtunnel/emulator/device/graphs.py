@@ -20,9 +20,9 @@ from windtunnel.runtime.graph import Node
 _DIRECTIONS = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}
 
 
-def launch_of(device: EmulatedDevice, node: Node) -> KernelLaunch:
+def launch_of(kernels: Kernels, node: Node) -> KernelLaunch:
     """Return the launch that a node is."""
-    return KernelLaunch.of(device, node.function, node.grid, node.block, node.arguments, node.shared)
+    return kernels.launch(node.function, node.grid, node.block, node.arguments, node.shared)
 
 
 class Replay:
@@ -76,7 +76,7 @@ class Replay:
         device, costs = self.device, self.device.costs
         share, size, lead, scale = 1.0, 0, 0, 1.0
         if node.what == "launch":
-            launch = launch_of(device, node)
+            launch = launch_of(self.kernels, node)
             price = self.work.price(launch)
             lead = 0 if node is self.nodes[0] else costs.node_ticks - costs.empty_ticks
             scale, share = device.duration_scale, device.share_of(launch.blocks)
@@ -93,7 +93,7 @@ class Replay:
         )
         device.host.deliver(span.start)
         if node.what == "launch":
-            launch = launch_of(device, node)
+            launch = launch_of(self.kernels, node)
             self.work.record(launch, span)
             self.kernels.execute(launch, clock, node.where)
         else:

@@ -27,7 +27,7 @@ from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.device.base import EmulatedDevice
 from windtunnel.emulator.device.costs import Price
 from windtunnel.emulator.device.executable import CompiledKernel, with_size
-from windtunnel.emulator.device.kernels import KernelLaunch, Kernels
+from windtunnel.emulator.device.kernels import KernelLaunch
 from windtunnel.emulator.device.occupancy import resident_blocks
 from windtunnel.emulator.device.timeline import Span
 from windtunnel.emulator.work.counter import ATOMIC_TURN_CLOCKS
@@ -64,8 +64,8 @@ class LaunchWork:
     ``counted``: the work of kernels that state none is counted.
     """
 
-    def __init__(self, device: EmulatedDevice, kernels: Kernels, *, counted: bool) -> None:
-        self.device, self.kernels, self.counted = device, kernels, counted
+    def __init__(self, device: EmulatedDevice, *, counted: bool) -> None:
+        self.device, self.counted = device, counted
         self.profile: list[LaunchProfile] | None = None
         """What a profile has recorded; None if none is open."""
         self._constant_prices: dict[Kernel, Price] = {}
@@ -94,7 +94,7 @@ class LaunchWork:
         """Add a launch to the profile, if one is open."""
         if self.profile is None:
             return
-        kernel = self.kernels.compiled(launch)
+        kernel = launch.kernel
         registers = launch.function.registers or self._registers(kernel, "best")
         self.profile.append(
             LaunchProfile(
@@ -114,7 +114,7 @@ class LaunchWork:
 
         It is counted once for a kernel, its configuration, the shapes of its arrays and its numbers.
         """
-        kernel = self.kernels.compiled(launch)
+        kernel = launch.kernel
         if kernel is None:
             return None
         arguments = tuple((a.shape if isinstance(a, np.ndarray) else a) for a in launch.arrays)
@@ -167,7 +167,7 @@ class LaunchWork:
 
     def _latency_s(self, launch: KernelLaunch, counts: WorkCounts) -> float:
         """Return the time for which blocks begin, and in which resident blocks wait for one load each (s)."""
-        kernel, interval = self.kernels.compiled(launch), self.device.costs.interval
+        kernel, interval = launch.kernel, self.device.costs.interval
         registers = launch.function.registers or self._registers(kernel, interval)
         shared = launch.shared + (0 if kernel is None else kernel.shared_bytes)
         device, limits = self.device.device, self.device.info.limits

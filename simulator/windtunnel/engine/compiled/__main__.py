@@ -1,20 +1,21 @@
-"""``python -m windtunnel.engine.compiled``: compile the engine now, so that no run has to wait for it.
+"""``python -m windtunnel.engine.compiled WHAT ...``: compile in the background what a run found missing.
 
-Each variant is compiled in a separate process.
+The arguments are those of ``kernels.compile_now``. The process has a low priority, and leaves out what another one is
+compiling.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
+import contextlib
+import os
+import sys
 
-from windtunnel.engine.compiled.kernels import VARIANTS, kernel
+from windtunnel.engine.compiled.kernels import compile_now
 
-
-def compile_variant(name: str) -> None:
-    """Compile a variant of the kernel, whose machine code is then cached."""
-    kernel(name)
-
+_NICENESS = 15
 
 if __name__ == "__main__":
-    with ProcessPoolExecutor() as pool:
-        list(pool.map(compile_variant, reversed(VARIANTS)))
+    with contextlib.suppress(AttributeError, OSError):  # a system without priorities
+        os.nice(_NICENESS)
+    for what in sys.argv[1:]:
+        compile_now(what, unless_compiling=True)

@@ -6,22 +6,19 @@ feature constants of that variant and with the compiled forms of the functions t
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, cast
 
+import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from windtunnel.engine.compiled.machine_code import ObjectCode
 from windtunnel.engine.transitions import containers, heap
 from windtunnel.engine.transitions.features import FEATURES, INLINED
-
-_LOG = logging.getLogger(__name__)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -61,20 +58,24 @@ _INSTRUCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 """The transitions that are one instruction of the processor."""
 
 
-@contextmanager
-def _one_process(path: Path) -> Iterator[None]:
-    """Let one process at a time execute the block, where the system has file locks and the folder can be written to."""
-    try:
-        import fcntl
+def object_code(function: Callable[..., Any], signature: Any, **options: Any) -> ObjectCode:
+    """Compile a function for a signature; raises Numba's error for a function that does not compile.
 
-        path.parent.mkdir(exist_ok=True)
-        file = path.open("w")
-    except (ImportError, OSError):
-        yield
-        return
-    with file:  # closing it releases the lock
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    Numba names symbols after all types of all tables. They are renamed, as they would take most of the file.
+    """
+    dispatcher = njit(signature, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
+    (compiled,) = dispatcher.overloads.values()
+    module = llvm.parse_bitcode(compiled.library._final_module.as_bitcode())
+    externals, symbol, arguments = [], "", 0
+    for number, value in enumerate([*module.functions, *module.global_variables]):
+        if not value.is_declaration:
+            is_entry, new = value.name == compiled.fndesc.llvm_func_name, f"windtunnel_{number}"
+            if is_entry:
+                symbol, arguments = new, len(list(value.arguments)) - 2  # without the places of result and exception
+            value.name = new
+        elif not value.name.startswith("llvm."):
+            externals.append(value.name)
+    return ObjectCode(symbol, arguments, tuple(externals), compiled.library.codegen._tm.emit_object(module))
 
 
 class Variant:
@@ -104,21 +105,9 @@ class Variant:
             self._compiled[function] = njit(_nrt=False, error_model="numpy", **inline)(copy)
         return self._compiled[function]
 
-    def entry(self, function: Callable[..., Any], signature: Any) -> Callable[..., int]:
-        """Return a transition compiled for a signature; its machine code is cached beside its source.
-
-        If another process compiles the same variant, this one waits, and then loads the machine code.
-        """
-        copy = self._copy(function)
-        cache = Path(function.__code__.co_filename).parent / "__pycache__"
-        if not any(cache.glob(f"*.{copy.__qualname__}-*.nbi")):
-            _LOG.info(
-                "Compiling the simulation engine for runs of this kind. This happens once, and takes from 20 s to "
-                "a few minutes."
-            )
-        with _one_process(cache / f"{copy.__qualname__}.lock"):
-            compiled: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(copy)
-        return compiled
+    def entry(self, function: Callable[..., Any], signature: Any) -> ObjectCode:
+        """Return the machine code of a transition for a signature."""
+        return object_code(self._copy(function), signature, _nrt=False, error_model="numpy")
 
     def _copy(self, function: Callable[..., Any]) -> FunctionType:
         """Return the function with the variant's constants and functions in place of its own."""

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any
+import importlib
+import inspect
+import logging
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
 
-import numpy as np
-from numba import njit, typeof, types
-
-from windtunnel.core.policy import Candidate, JobKey, OwnFunction
-from windtunnel.engine.compiled.jit import Variant
+from windtunnel.core.policy import Candidate, JobKey
+from windtunnel.engine.compiled.machine_code import Call, Native, ObjectCode, Place, machine_code
+from windtunnel.engine.compiled.support import is_foreign
 from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.engine.prepare.waits import has_waits
-from windtunnel.engine.transitions import tables
-from windtunnel.engine.transitions.events import advance
-from windtunnel.engine.transitions.features import FEATURES
-from windtunnel.engine.transitions.tables import HOURS, World, records
+from windtunnel.engine.transitions.features import VARIANTS
+from windtunnel.engine.transitions.tables import World
 from windtunnel.scenario.faults import OperationFault
 
-_NUMBERS, _COUNTS = (types.float64,), (types.int64,)
-_CANDIDATE = types.NamedTuple((*_COUNTS, *_NUMBERS * 6, *_COUNTS, *_NUMBERS * 2, *_COUNTS * 7), Candidate)
-_JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float64), JobKey)
-SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
-KEY = types.float64(_JOB_KEY)
-
-_EVERYTHING = frozenset(FEATURES) - {"SIMPY"}
-VARIANTS = {
-    "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
-    "serving": frozenset({"SERVERS"}),
-    "prefixes": frozenset({"SERVERS", "PREFIXES"}),
-    "tiers": frozenset({"SERVERS", "PREFIXES", "TIERS"}),
-    "disaggregated": frozenset({"SERVERS", "PREFIXES", "TRANSFERS"}),
-    "all": _EVERYTHING,
-}
-"""The features of each variant."""
+_LOG = logging.getLogger(__name__)
+TAKES = "from 20 s to a few minutes"
+"""How long compiling a variant takes."""
 
 
 def variant_of(prepared: PreparedRun) -> str:
@@ -68,66 +55,147 @@ def needs_everything(prepared: PreparedRun) -> bool:
     return batching and any(prepared.batches(cls, work) is None for cls, work in prepared.compiled)
 
 
-@cache
-def kernel(variant: str) -> Callable[..., int]:
-    """Return the loop of events with the features of a variant. Its machine code is cached beside the source."""
-    signature = types.int64(
-        typeof(_empty()), types.FunctionType(SCORE), types.FunctionType(KEY), types.FunctionType(SCORE)
-    )
-    return Variant(variant, VARIANTS[variant]).entry(advance, signature)
+_TRANSITIONS = Path(__file__).parents[1] / "transitions"
+_IMPORT = re.compile(r"^from (windtunnel[\w.]*) import", re.MULTILINE)
+_COMPILING = tuple(Path(__file__).parent / name for name in ("compile.py", "jit.py"))
+_POLICY = Path(inspect.getfile(Candidate))
 
 
 @cache
-def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable[..., tuple[float, float]]:
+def kernel_sources() -> tuple[Path, ...]:
+    """Return the files on which the machine code depends, sorted.
+
+    These are the module of the loop of events, the transitions that it imports, the modules outside of that package
+    from which any of these takes a constant or a function, and the modules that compile them.
+    """
+    package = Path(__file__).parents[2]
+    sources = set(_COMPILING)
+    remaining = [_TRANSITIONS / "events.py"]
+    while remaining:
+        source = remaining.pop()
+        if source in sources:
+            continue
+        sources.add(source)
+        if source.parent == _TRANSITIONS:
+            modules = _IMPORT.findall(source.read_text(encoding="utf-8"))
+            remaining += [package.joinpath(*module.split(".")[1:]).with_suffix(".py") for module in modules]
+    return tuple(sorted(sources))
+
+
+@cache
+def place_of(variant: str) -> Place:
+    """Return where the machine code of a variant is kept."""
+    return Place(f"advance_{variant}", kernel_sources())
+
+
+@cache
+def kernel(variant: str) -> Callable[[World, Native, Native, Native], int]:
+    """Return the loop of events with the features of a variant, loaded, or else compiled now.
+
+    It takes the tables, the score of the route, the key of the order, and the score of the route to decoding devices.
+    """
+    call = Call(machine_code(place_of(variant), partial(_compiled_loop, variant)))
+
+    def advance(world: World, score: Native, key: Native, decode_score: Native) -> int:
+        return call([*_words_of_tables(world), *_words_of_functions(score, key, decode_score)])
+
+    return advance
+
+
+def _compiled_loop(variant: str) -> ObjectCode:
+    from windtunnel.engine.compiled.compile import compiled_loop
+
+    _LOG.info("Compiling the simulation engine for runs of this kind. This happens once, and takes %s.", TAKES)
+    return compiled_loop(variant, VARIANTS[variant])
+
+
+def _words_of_tables(world: World) -> Iterator[int]:
+    """Yield the tables as arguments of Numba's calling convention.
+
+    An array is given by its owner and its object (here none), the number of its elements, their size, its address, and
+    its shape and strides. A table that is None is one word.
+    """
+    for table in world:
+        if table is None:
+            yield 0
+        else:
+            yield from (0, 0, table.size, table.itemsize, table.ctypes.data, *table.shape, *table.strides)
+
+
+def _words_of_functions(*functions: Native) -> Iterator[int]:
+    """Yield functions as arguments: the addresses of a C function and an object (here none), and of the function."""
+    for native in functions:
+        yield from (0, 0, native.address)
+
+
+@cache
+def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Native:
     """Return a route's score for the kernel; raises Numba's error for a function that does not compile."""
-    if not isinstance(score, OwnFunction):
-        return _cached(SCORE, score or _no_score)
-    compiled, message = njit(score.function), _not_a_number(score)
-    if score.numbers == 1:
-
-        def single(device: Candidate) -> tuple[float, float]:
-            first = float(compiled(device))
-            if first != first:  # noqa: PLR0124  NaN
-                raise ValueError(message)
-            return first, 0.0
-
-        return njit(SCORE)(single)
-
-    def pair(device: Candidate) -> tuple[float, float]:
-        first, second = compiled(device)
-        if first != first or second != second:  # noqa: PLR0124  NaN
-            raise ValueError(message)
-        return float(first), float(second)
-
-    return njit(SCORE)(pair)
+    return _compiled("score", score or _NONE["score"])
 
 
 @cache
-def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
+def compiled_key(key: Callable[..., float] | None) -> Native:
     """Return an order's key for the kernel; raises Numba's error for a function that does not compile."""
-    if not isinstance(key, OwnFunction):
-        return _cached(KEY, key or _no_key)
-    compiled, message = njit(key.function), _not_a_number(key)
-
-    def number(job: JobKey) -> float:
-        value = float(compiled(job))
-        if value != value:  # noqa: PLR0124  NaN
-            raise ValueError(message)
-        return value
-
-    return njit(KEY)(number)
+    return _compiled("key", key or _NONE["key"])
 
 
-def _cached(signature: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function compiled for a signature. The machine code of those that are part of Windtunnel is cached."""
+def _compiled(use: str, of_policy: Callable[..., object]) -> Native:
+    """Return a compiled function of a policy. The machine code of those that are part of Windtunnel is kept."""
+    if not _is_kept(of_policy):
+        from windtunnel.engine.compiled.compile import compiled_here
+
+        return compiled_here(use, of_policy)
+    return machine_code(_place_of_function(use, of_policy), partial(_compiled_function, use, of_policy))
+
+
+def _is_kept(of_policy: Callable[..., object]) -> bool:
     # The numbers of a closure, such as the weights of a route, differ from run to run.
-    cache = function.__module__.startswith("windtunnel.") and function.__closure__ is None
-    compiled: Callable[..., Any] = njit(signature, cache=cache)(function)
-    return compiled
+    return not is_foreign(of_policy) and of_policy.__closure__ is None
 
 
-def _not_a_number(own: OwnFunction) -> str:
-    return f"'{own.text}' returned NaN"
+def missing_code(prepared: PreparedRun) -> dict[str, Place]:
+    """Return what has to be compiled before a run: arguments of ``compile_now``, and where each will be stored."""
+    policy, variant = prepared.policy, variant_of(prepared)
+    needed = {variant: place_of(variant)}
+    for use, of_policy in (("score", policy.route.score), ("key", policy.order.key), ("score", prepared.decode_score)):
+        if of_policy is None or _is_kept(of_policy):
+            needed[argument_of(use, of_policy)] = _place_of_function(use, of_policy or _NONE[use])
+    return {what: place for what, place in needed.items() if not place.is_stored()}
+
+
+def argument_of(use: str, of_policy: Callable[..., object] | None) -> str:
+    """Return the argument of ``compile_now`` for a function of a policy: a "score" or a "key"."""
+    known = of_policy or _NONE[use]
+    return f"{use}={known.__module__}:{known.__qualname__}"
+
+
+def compile_now(what: str, *, unless_compiling: bool = False) -> None:
+    """Compile a variant, or a function of a policy given as ``USE=MODULE:NAME``, unless that has been done.
+
+    ``unless_compiling``: nothing is done if another process compiles it now.
+    """
+    use, of_function, path = what.partition("=")
+    if not of_function:
+        if not (unless_compiling and place_of(what).is_locked()):
+            kernel(what)
+        return
+    module, _, name = path.partition(":")
+    of_policy = getattr(importlib.import_module(module), name)
+    if not (unless_compiling and _place_of_function(use, of_policy).is_locked()):
+        _compiled(use, of_policy)
+
+
+@cache
+def _place_of_function(use: str, of_policy: Callable[..., object]) -> Place:
+    name = f"{use}_{of_policy.__module__.rpartition('.')[2]}_{of_policy.__qualname__}"
+    return Place(name, (*_COMPILING, _POLICY, Path(of_policy.__code__.co_filename)))
+
+
+def _compiled_function(use: str, of_policy: Callable[..., object]) -> ObjectCode:
+    from windtunnel.engine.compiled.compile import compiled_function
+
+    return compiled_function(use, of_policy)
 
 
 def _no_score(device: Candidate) -> tuple[float, float]:
@@ -138,70 +206,5 @@ def _no_key(job: JobKey) -> float:
     return 0.0
 
 
-def _empty() -> World:
-    """Return tables without rows, from which Numba derives the kernel's types."""
-    return World(
-        run=records(1, tables.RUN),
-        devices=records(0, tables.DEVICE),
-        extras=records(0, tables.EXTRA),
-        gangs=records(0, tables.GANG),
-        servers=records(0, tables.SERVER),
-        stations=records(0, tables.STATION),
-        engines=records(0, tables.ENGINE),
-        lanes=np.zeros((0, 1), dtype=np.int8),
-        tasks=records(0, tables.TASK),
-        stream_jobs=records(0, tables.STREAM_JOB),
-        slots=records(0, tables.SLOT),
-        sequences=records(0, tables.SEQUENCE),
-        nodes=records(0, tables.NODE_OF_PREFIX),
-        node_index=np.zeros(0, dtype=np.int64),
-        caches=records(0, tables.CACHE),
-        loads=records(0, tables.LOAD),
-        ports=records(0, tables.PORT),
-        handovers=records(0, tables.HANDOVER),
-        transfers=records(0, tables.TRANSFER),
-        waits=records(0, tables.WAIT),
-        rules=records(0, tables.RULE),
-        progress=records(0, tables.PROGRESS_OF_JOB),
-        checkpoints=records(0, tables.CHECKPOINT),
-        overhead=records(1, tables.OVERHEAD),
-        resident=np.zeros((0, 1), dtype=np.int64),
-        draws=np.ones((0, 1)),
-        ends=records(0, tables.ENTRY),
-        timers=records(0, tables.ENTRY),
-        tree=records(0, tables.NODE),
-        idle=np.zeros(0, dtype=np.int64),
-        classes=records(0, tables.CLASS),
-        programs=records(0, tables.PROGRAM),
-        ways=records(0, tables.WAY),
-        segments=records(0, tables.SEGMENT),
-        workloads=records(0, tables.WORKLOAD),
-        ints=np.zeros(0, dtype=np.int64),
-        numbers=np.zeros(0),
-        queues=records(0, tables.QUEUE),
-        decoding_of=np.zeros((0, 1), dtype=np.int64),
-        adapters=records(0, tables.ADAPTER),
-        accepted=np.zeros((0, 1), dtype=np.int64),
-        buckets=np.zeros(0, dtype=np.int64),
-        step_counts=np.zeros((0, 2, 1), dtype=np.int64),
-        flows=records(0, tables.FLOW),
-        shares=records(0, tables.SHARE),
-        faults=records(0, tables.FAULT),
-        operation_faults=records(0, tables.OPERATION_FAULT),
-        line=np.zeros(0, dtype=np.int64),
-        arrivals=records(0, tables.ARRIVAL),
-        arrival_draws=np.ones((0, 1)),
-        intervals=records(0, tables.INTERVAL),
-        jobs=records(0, tables.JOB),
-        gaps=records(0, tables.GAP),
-        users=records(0, tables.USER),
-        user_of=np.zeros(0, dtype=np.int64),
-        submits=records(0, tables.ENTRY),
-        think_ticks=np.zeros((0, 1), dtype=np.int64),
-        changes=records(0, tables.CHANGE),
-        batches=records(0, tables.BATCH_OF_JOBS),
-        bins=np.zeros((2, 0, 0), dtype=np.int32),
-        counts=np.zeros((0, 5), dtype=np.int64),
-        spans=records(0, tables.SPAN),
-        hours=np.zeros(HOURS),
-    )
+_NONE: dict[str, Callable[..., object]] = {"score": _no_score, "key": _no_key}
+"""What the loop is given where a policy has no such function."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
-from numba import config
-from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.policy import OwnFunction
 from windtunnel.core.recording import Recording
-from windtunnel.core.signals import HeldSignals
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
-from windtunnel.engine.compiled.kernels import compiled_key, compiled_score, kernel, variant_of
+from windtunnel.engine.compiled.kernels import (
+    compiled_key,
+    compiled_score,
+    kernel,
+    variant_of,
+)
 from windtunnel.engine.compiled.streamed import streamed_recording
+from windtunnel.engine.compiled.support import is_foreign
 from windtunnel.engine.prepare.fault_schedule import initial_horizon
 from windtunnel.engine.prepare.jobs import BLOCK, JobBlock, job_blocks
 from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
@@ -36,16 +40,23 @@ Progress = Callable[[int], None]
 
 
 def policy_compile_error(prepared: PreparedRun) -> str | None:
-    """Return which part of the policy Numba cannot compile, with its message; None if all compiles."""
+    """Return which part of the policy Numba cannot compile, with its message; None if all compiles.
+
+    Only functions that are not part of Windtunnel are compiled for this (``is_foreign``).
+    """
     policy = prepared.policy
     for part, compile_part, function in (
         ("route", compiled_score, policy.route.score),
         ("order", compiled_key, policy.order.key),
         ("decode_route", compiled_score, prepared.decode_score),
     ):
+        if not is_foreign(function):
+            continue
+        from windtunnel.engine.compiled.compile import ERRORS
+
         try:
             compile_part(function)
-        except (NumbaError, UnsupportedBytecodeError) as error:
+        except ERRORS as error:
             message = " ".join(str(error).split())
             return f"the {part} of '{policy.name}', which does not compile ({message[:300]})"
     return None
@@ -97,9 +108,7 @@ def _drive(
     answers.begin(world)
     while True:
         try:
-            # Numba looks for attributes of the functions in Python and discards what that raises.
-            with HeldSignals():
-                code = advance(world, score, key, decode_score)
+            code = advance(world, score, key, decode_score)
         except (ArithmeticError, LookupError, ValueError) as error:
             raise _own_error(prepared, error) from error
         if code == tables.DONE or (code == tables.CHECK_SERVED and _is_never_served(prepared, world)):
@@ -166,7 +175,7 @@ def _records(prepared: PreparedRun, size: int) -> Iterator[tuple[Records, np.nda
     With ``NUMBA_NUM_THREADS=1`` there is no such thread, because the process shares the machine with others.
     """
     blocks = job_blocks(prepared, size)
-    if config.NUMBA_NUM_THREADS == 1:
+    if os.environ.get("NUMBA_NUM_THREADS") == "1":
         yield from iter(partial(_record, blocks), None)
         return
     with ThreadPoolExecutor(1) as pool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from windtunnel.core.policy import OwnFunction
 from windtunnel.engine.prepare.prepared import PreparedRun
 
 
@@ -11,3 +14,10 @@ def unsupported_feature(prepared: PreparedRun) -> str | None:
     A user's own policy may still not compile: ``run.policy_compile_error`` finds that.
     """
     return "devices of this host" if prepared.real else None
+
+
+def is_foreign(of_policy: Callable[..., object] | None) -> bool:
+    """Return whether a function of a policy is not part of Windtunnel, so that it may not compile."""
+    return of_policy is not None and (
+        isinstance(of_policy, OwnFunction) or not of_policy.__module__.startswith("windtunnel.")
+    )

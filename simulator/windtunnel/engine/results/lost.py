@@ -106,6 +106,8 @@ class Watch:
     def _least_gap_s(self, target: Target, rows: np.ndarray) -> float | None:
         """Return a lower bound (s) on a percentile of the gaps between tokens; None where it is within the limit."""
         known, total = self._gaps[target.text], float(self._outputs[self._mine(target)].sum())
+        if len(rows) < known.seen:  # the run was begun anew, by the other engine
+            known.seen = known.beyond = 0
         new, known.seen = rows[known.seen :], len(rows)
         of = None if target.workload is None else self._names.index(target.workload)
         mine = np.ones(len(new), dtype=bool) if of is None else new["work"] == of

@@ -55,6 +55,17 @@ FEATURES = (
     "SIMPY",
 )  # fmt: skip
 
+_EVERYTHING = frozenset(FEATURES) - {"SIMPY"}
+VARIANTS = {
+    "fleet": frozenset({"SINGLES", "INTERRUPTS", "TALLIES"}),
+    "serving": frozenset({"SERVERS"}),
+    "prefixes": frozenset({"SERVERS", "PREFIXES"}),
+    "tiers": frozenset({"SERVERS", "PREFIXES", "TIERS"}),
+    "disaggregated": frozenset({"SERVERS", "PREFIXES", "TRANSFERS"}),
+    "all": _EVERYTHING,
+}
+"""The features of each variant of the compiled engine."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 INLINED: dict[FunctionType, bool] = {}
