@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning.bounds import DualCut, Replicated
 from windtunnel.planning.evaluation import Evaluation
 from windtunnel.planning.planner import Planner
-from windtunnel.planning.search import Search, Space, Verdict, brute_force
+from windtunnel.planning.search import GIVE_UP, ROUND, Search, Space, Verdict, brute_force
 from windtunnel.planning.simulate import Case, simulate, variant
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.fleet import fleet_devices, policy_of
@@ -438,3 +439,29 @@ def test_jobs_that_come_at_once_fill_what_the_limit_leaves() -> None:
     assert bounds.lower_bound(np.array([1.0]), (50,), 1).counts == (4,)
     finished = windtunnel.run(scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 4}]}), catalogue=KNOWN)
     assert finished.result.targets[0].met
+
+
+def test_fleets_of_one_entry_are_simulated_cheapest_first_and_none_that_costs_much_more_than_the_best() -> None:
+    prices, needed = np.array([1.0, 2.0, 2.5, 3.0, 4.0, 9.0]), (9, 3, 2, 3, 2, 1)
+    rounds: list[list[Verdict]] = []
+
+    def evaluate(fleets: Sequence[tuple[int, ...]]) -> list[Verdict]:
+        met = [any(n >= least for n, least in zip(fleet, needed, strict=True)) for fleet in fleets]
+        rounds.append([Verdict(m, float(np.dot(fleet, prices))) for m, fleet in zip(met, fleets, strict=True)])
+        return rounds[-1]
+
+    def load(_counts: Sequence[int]) -> tuple[float, DualCut]:
+        return 0.5, DualCut(np.zeros((1, 6)), np.zeros(1))
+
+    space = Space((16,) * 6, 1, lambda fleets: np.asarray(fleets, dtype=float) @ prices, load)
+    found = Search(space, evaluate, 100).run()
+    assert found.value == 5.0 and found.proof == "exhaustive"
+    best = math.inf
+    for verdicts in rounds:
+        costs = [verdict.value for verdict in verdicts]
+        assert len(costs) <= ROUND and costs == sorted(costs)
+        # A step that doubles the count does not go beyond the cost at which the search of an entry ends.
+        assert max(costs) <= GIVE_UP * best
+        best = min([best, *(verdict.value for verdict in verdicts if verdict.met)])
+    # The one that costs nine times the cheapest is never simulated.
+    assert not any(counts[5] for counts in found.verdicts)

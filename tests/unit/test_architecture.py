@@ -68,7 +68,7 @@ WITHIN: dict[str, dict[str, set[str]]] = {
         "transitions": {"prepare", "event_log", "results"},
         "process": {"prepare", "event_log", "results", "transitions"},
         "compiled": {"prepare", "event_log", "results", "transitions"},
-        "choice": {"prepare", "process", "compiled"},
+        "choice": {"prepare", "results", "process", "compiled"},
     },
     "emulator": {
         "common": set(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,20 @@ import pytest
 from windtunnel.app.plan import plan
 from windtunnel.core.errors import InputError
 from windtunnel.core.results.plan import PlanResult
+from windtunnel.engine.choice import run_on
+from windtunnel.engine.prepare import decoder_cache
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.results.lost import TargetsLostError, watch_of
+from windtunnel.planning import simulate as simulating
 from windtunnel.planning.bounds import Counts
+from windtunnel.planning.choice_search import ChoiceSearch
 from windtunnel.planning.load_curve import LOADS, fleet_load_curve
 from windtunnel.planning.simulate import Case, variant
 from windtunnel.report import plan as report
 from windtunnel.report import plan_page
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.redrawn import replication_seed
-from windtunnel.simulation.run import simulate
+from windtunnel.simulation.run import prepare_run, simulate
 from windtunnel_models.catalogue import device_model, shipped_catalogue
 
 KNOWN = shipped_catalogue()
@@ -234,3 +241,104 @@ def test_a_change_that_the_scenario_does_not_allow_is_named_with_its_reason(tmp_
     assert any(note.startswith("Prompts 20% longer: not known, because") for note in best.notes)
     changes = [effect.change for effect in best.explanation.changes]
     assert "Outputs 20% longer" in changes and "Prompts 20% longer" not in changes
+
+
+# Runs that end when a target is lost.
+
+BUSY: dict[str, Any] = CHAT | {
+    "fleet": CHAT["fleet"][:1],
+    "workload": [
+        {"name": name, "arrivals": {"process": "poisson", "rate": rate},
+         "ops": [{"generate": {"model": "chat", "prompt": prompt, "output": output}}]}
+        for name, rate, prompt, output in (("chat", "300 /s", 300, 8), ("code", "20 /s", 1500, 5))
+    ],
+    "stop": {"jobs": 400}, "warm_up": "none",
+    "targets": ["ttft p95 <= 250 ms", "itl p95 of chat <= 15 ms", "e2e p50 of chat <= 100 ms"],
+}  # fmt: skip
+
+
+def test_a_run_that_ends_when_a_target_is_lost_has_the_verdict_of_the_whole_run_and_bounds_below_its_values() -> None:
+    stopped = set()
+    for text, count in product(BUSY["targets"], (2, 8)):
+        scenario = scenario_from_data(BUSY | {"targets": [text]})
+        setting = simulating.Setting(scenario, KNOWN, 0.95, 1, 1.0, 1, None, (2.99,))
+        whole = simulating.simulate(setting, Case((count,)))
+        ended = simulating.simulate(setting, Case((count,), until_lost=True))
+        assert ended.meets == whole.meets and ended.cost_usd_per_h == pytest.approx(whole.cost_usd_per_h)
+        if ended.stopped_after is None:
+            assert ended == whole
+            continue
+        stopped.add(text)
+        (least,), (of_whole,) = ended.targets, whole.targets
+        assert 0 < ended.stopped_after < 400 and least.verdict == of_whole.verdict == "missed"
+        assert least.limit < least.value <= of_whole.value
+    assert stopped == set(BUSY["targets"])
+    # Both engines look at the same moments, so a plan does not depend on the engine.
+    prepared, found = prepare_run(variant(scenario, Case((2,))), KNOWN), []
+    for engine in ("process", "compiled"):
+        with pytest.raises(TargetsLostError) as error:
+            run_on(engine, prepared, None, watch_of(prepared, scenario.parsed_targets()))
+        found.append((error.value.jobs, error.value.lost))
+    assert found[0] == found[1]
+    # Where jobs may leave, or a warm-up is not judged, nothing is certain before the end.
+    for keys in (
+        {"warm_up": "auto"},
+        {"stop": {"time": "2 s"}},
+        {"workload": [{**BUSY["workload"][0], "patience": "1 s"}]},
+    ):
+        other = scenario_from_data({**BUSY, "targets": ["ttft p95 <= 250 ms", "completed >= 99 %"], **keys})
+        assert watch_of(prepare_run(other, KNOWN), other.parsed_targets()) is None
+
+
+@pytest.mark.parametrize("most", [4, 2])
+def test_a_plan_that_ends_runs_of_lost_fleets_gives_the_answer_of_whole_runs(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"max": most, "loads": [], "replications": 2}
+    keys = BUSY | {"fleet": CHAT["fleet"], "targets": ["ttft p95 <= 300 ms"], "plan": options}
+    monkeypatch.setattr("windtunnel.engine.choice.unsupported_by_compiled", lambda _prepared: None)
+    # What the explanation simulates beside the search takes most of the time of a plan.
+    monkeypatch.setattr("windtunnel.planning.sensitivity.Changes.effects", lambda _changes: [])
+    monkeypatch.setattr("windtunnel.planning.planner.assumptions", lambda *_: None)
+    ended = plan(scenario_from_data(keys), workers=1, catalogue=KNOWN)
+    monkeypatch.setattr(ChoiceSearch, "_costs_are_known", False)
+    whole = plan(scenario_from_data(keys), workers=1, catalogue=KNOWN)
+    assert ended.fleets == whole.fleets and ended.recommended == whole.recommended and ended.front == whole.front
+    assert ended.lower_bound == whole.lower_bound and ended.entries == whole.entries
+    assert bool(ended.fleets) == (most == 4)
+    before, after = whole.explanation, ended.explanation
+    assert (after.binding, after.next_cheapest, after.closest) == (before.binding, before.next_cheapest, before.closest)
+    assert after.conflicts == before.conflicts and whole.stopped == []
+    # Every fleet is in one of the two lists, and what is known of those that were not simulated whole is true.
+    of_whole = {fleet.text: fleet for fleet in whole.simulated}
+    assert {f.text for f in (*ended.simulated, *ended.stopped)} == of_whole.keys()
+    assert bool(ended.stopped) == (most == 4) and len(ended.stopped) == ended.search.stopped_fleets
+    for fleet in ended.stopped:
+        other = of_whole[fleet.text]
+        assert (fleet.devices, fleet.configuration, fleet.min_load) == (
+            other.devices,
+            other.configuration,
+            other.min_load,
+        )
+        assert fleet.cost_usd_per_h == pytest.approx(other.cost_usd_per_h)
+        assert all(value <= target.value for target in other.targets for value in [fleet.least[target.text]])
+        assert f"as the first {fleet.jobs} jobs show" in plan_page.render(ended)
+
+
+def test_step_costs_under_another_limit_of_tokens_are_those_that_are_computed_alone() -> None:
+    def costs(tokens: int) -> DecoderCosts:
+        policy = {"name": "least-loaded", "batch": {"kind": "continuous", "tokens": tokens, "size": 16}}
+        prepared = prepare_run(scenario_from_data({**CHAT, "policy": policy, "fleet": CHAT["fleet"][1:]}), KNOWN)
+        found = next(iter(prepared.compiled.values())).decoder
+        assert found is not None
+        return found
+
+    decoder_cache._cache.clear()
+    first, shared = costs(64), costs(192)
+    assert shared.decode is first.decode and shared.prefill is first.prefill  # the tables that take most of the time
+    decoder_cache._cache.clear()
+    alone = costs(192)
+    assert alone is not shared and alone.decode is not shared.decode
+    for name in ("linear", "copy", "head", "decode", "prefill", "adapted", "windows"):
+        assert np.array_equal(getattr(alone, name), getattr(shared, name)), name
+    assert alone.linear.shape != first.linear.shape

@@ -155,6 +155,8 @@ def planned(*fleet: dict[str, Any], **search: Any) -> PlanResult:
 def test_a_plan_says_of_an_entry_with_one_role_that_it_needs_the_other() -> None:
     found = planned()
     assert found.fleets[0].devices == {"h100-sxm-80gb": 1, "h200-sxm-141gb": 1}
+    roles = [(entry.entry, entry.role) for entry in found.fleets[0].configuration]
+    assert roles == [("readers", "prefill"), ("writers", "decode")]
     reasons = [entry.reason for entry in found.entries]
     assert [reason and (reason.kind, reason.role, reason.text) for reason in reasons] == [
         ("one_role", "prefill", "it only reads prompts (role: prefill); a fleet also needs an entry that decodes"),
@@ -166,6 +168,7 @@ def test_a_plan_leaves_out_roles_and_groups_without_a_fleet_and_says_why() -> No
     one = {"device": "h100-sxm-80gb", "price": "2 USD/h"}
     found = planned(one, **{"fleet[0].role": ["decode", "both"]})
     assert [fleet.devices for fleet in found.fleets] == [{"h100-sxm-80gb": 1}]
+    assert found.fleets[0].configuration[0].role == "both"
     assert [e.values for e in found.excluded] == [{"fleet[0].role": "decode"}]
     assert "no entry sends it requests" in found.excluded[0].reason
     # One of two entries has no value that divides, and the other one is planned.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from windtunnel.core.errors import InputError, Location, nearest
 from windtunnel.core.recording import Recording
@@ -11,6 +12,9 @@ from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.scenario import can_be_streamed, expected_jobs
 from windtunnel.engine.process import engine as process
 from windtunnel.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from windtunnel.engine.results.lost import Watch
 
 ENGINES = ("auto", "process", "compiled")
 STREAMED_FROM_JOBS = 1_000_000
@@ -68,23 +72,29 @@ def choose(prepared: PreparedRun, requested: str) -> tuple[str, str]:
 
 
 def run_on(
-    engine: str, prepared: PreparedRun, progress: Callable[[int], None] | None = None, *, waits: bool = False
+    engine: str,
+    prepared: PreparedRun,
+    progress: Callable[[int], None] | None = None,
+    watch: Watch | None = None,
+    *,
+    waits: bool = False,
 ) -> Recording:
     """Run a prepared scenario on an engine that ``choose`` returned; ``progress`` receives the number of arrivals.
 
     Where the compiled engine has no machine code for the run yet, it is compiled in another process, and the same
     transitions run uncompiled meanwhile. Their recording is the same. Whichever is ready first counts. Not so if
     ``waits`` is true, or if the uncompiled run would be very long or might differ (``_can_run_uncompiled``).
+    ``watch`` may end the run with TargetsLostError.
     """
     if engine == "process":
-        return process.run(prepared, progress)
+        return process.run(prepared, progress, watch)
     from windtunnel.engine.compiled import run as compiled
     from windtunnel.engine.compiled.background import started
     from windtunnel.engine.compiled.kernels import missing_code
 
     missing = {} if waits or not _can_run_uncompiled(prepared) else missing_code(prepared)
     if not missing or not started(tuple(missing)):
-        return compiled.run(prepared, progress)
+        return compiled.run(prepared, progress, watch)
     most = 0
 
     def report(jobs: int) -> None:
@@ -96,10 +106,10 @@ def run_on(
             progress(jobs)
 
     try:
-        return process.run(prepared, report)
+        return process.run(prepared, report, watch)
     except _CompiledError:
         # The compiled run soon overtakes what the other one has reached.
-        return compiled.run(prepared, None if progress is None else lambda jobs: progress(max(most, jobs)))
+        return compiled.run(prepared, None if progress is None else lambda jobs: progress(max(most, jobs)), watch)
 
 
 class _CompiledError(Exception):

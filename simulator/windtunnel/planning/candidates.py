@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.results.plan import OBJECTIVES, ConfiguredEntry, Meets, PlannedFleet, amount
+from windtunnel.core.results.plan import OBJECTIVES, ConfiguredEntry, Meets, PlannedFleet, StoppedFleet, amount
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning.bounds import Bound, Bounds, Counts, Replicated
@@ -203,13 +203,17 @@ class Candidates:
         """Simulate fleets and return whether each meets the targets by ``value``, or with ``confidence``."""
         return [
             Verdict(e.reaches(goal), e.objective(self.plan.objective), goal == "value" or e.decided)
-            for e in self.judge([Case(counts) for counts in fleets])
+            for e in self.judge([Case(counts, until_lost=True) for counts in fleets])
         ]
+
+    def whole(self, evaluation: Evaluation) -> Evaluation:
+        """Return the evaluation of a fleet from a whole run, which is simulated if that of ``evaluation`` was ended."""
+        return evaluation if evaluation.stopped_after is None else self.judge([Case(evaluation.counts)])[0]
 
     def evaluation(self, fleet: Case) -> Evaluation:
         """Return what was simulated of a fleet; with ``spare`` also whether it works without that many devices."""
         whole, *degraded_cases = self._cases(fleet)
-        evaluation = replace(self.simulator.evaluations[whole], choice=self.number)
+        evaluation = replace(self.simulator.evaluation(whole), choice=self.number)
         for case in degraded_cases:
             if not evaluation.meets.value:
                 break
@@ -220,7 +224,7 @@ class Candidates:
                 missed = Meets(value=False, confidence=False)
                 evaluation = replace(evaluation, meets=missed, decided=True, spare_violations=f"{lost} {left}")
                 continue
-            degraded = self.simulator.evaluations[case]
+            degraded = self.simulator.evaluation(case)
             times = [
                 t
                 for t in degraded.targets
@@ -266,29 +270,50 @@ class Candidates:
         """Return a value that the search minimises as text."""
         return amount(OBJECTIVES[self.plan.objective].shown(value), self.unit)
 
+    def _by_sku(self, counts: Sequence[int]) -> dict[str, int]:
+        """Return the devices of a fleet by SKU."""
+        devices: dict[str, int] = {}
+        for device, n, size in zip(self.devices, counts, self.sizes, strict=True):
+            if n:
+                devices[device.label] = devices.get(device.label, 0) + n * size
+        return devices
+
+    def _configuration(self, counts: Sequence[int]) -> list[ConfiguredEntry]:
+        """Return how the devices of each entry of a fleet are used."""
+        entries = self.scenario.fleet
+        return [
+            ConfiguredEntry(
+                entry=self.names[i],
+                device=self.devices[i].label,
+                count=int(n) * self.sizes[i],
+                group=None if (group := entries[i].group) is None else group.model_dump(exclude_none=True),
+                role=entries[i].role if self.scenario.models else None,
+                settings={**self.choice.values, **self.choice.alternatives[i].values},
+            )
+            for i, n in enumerate(counts)
+            if n
+        ]
+
+    def stopped(self, evaluation: Evaluation) -> StoppedFleet:
+        """Return a fleet whose run was ended as the plan lists it."""
+        return StoppedFleet(
+            devices=self._by_sku(evaluation.counts),
+            entries=self.named(evaluation.counts),
+            configuration=self._configuration(evaluation.counts),
+            text=self.text(evaluation.counts),
+            cost_usd_per_h=evaluation.cost_usd_per_h,
+            min_load=self.min_load(evaluation.counts),
+            jobs=evaluation.stopped_after or 0,
+            least={t.text: t.value for t in evaluation.targets if t.value is not None},
+            violations=violations(evaluation),
+        )
+
     def planned(self, evaluation: Evaluation) -> PlannedFleet:
         """Return a fleet as the plan lists it."""
-        devices: dict[str, int] = {}
-        counts = [n * size for n, size in zip(evaluation.counts, self.sizes, strict=True)]
-        for device, n in zip(self.devices, counts, strict=True):
-            if n:
-                devices[device.label] = devices.get(device.label, 0) + n
         return PlannedFleet(
-            devices=devices,
+            devices=self._by_sku(evaluation.counts),
             entries=self.named(evaluation.counts),
-            configuration=[
-                ConfiguredEntry(
-                    entry=self.names[i],
-                    device=self.devices[i].label,
-                    count=int(n),
-                    group=None
-                    if (group := self.scenario.fleet[i].group) is None
-                    else group.model_dump(exclude_none=True),
-                    settings={**self.choice.values, **self.choice.alternatives[i].values},
-                )
-                for i, n in enumerate(counts)
-                if n
-            ],
+            configuration=self._configuration(evaluation.counts),
             text=self.text(evaluation.counts),
             cost_usd_per_h=evaluation.cost_usd_per_h,
             power_w=evaluation.power_w,

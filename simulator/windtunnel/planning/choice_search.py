@@ -139,10 +139,16 @@ class ChoiceSearch:
         setting = Setting(
             self.scenario, self.catalogue, self.options.confidence, 1, demand.longest_s, self.options.replications,
             offered_per_s(demand) if demand.complete and not demand.users else None,
+            tuple(self.rents.tolist()) if self._costs_are_known else None,
         )  # fmt: skip
         self._bounds = Replicated([demand], self.targets)
         self.simulator = Simulator(setting, self.workers, self.progress)
         self._become_candidates()
+
+    @property
+    def _costs_are_known(self) -> bool:
+        """Whether all that the search asks of a fleet that misses a target is its rent, which needs no simulation."""
+        return self.options.objective == "cost" and not self.scaled and not self.options.spare
 
     def _become_candidates(self) -> None:
         """Make the candidates from the bounds."""
@@ -313,7 +319,12 @@ class ChoiceSearch:
     def evaluations(self) -> list[Evaluation]:
         """Return what was simulated for the two searches."""
         simulated = dict.fromkeys([*self.search.verdicts, *self.confident.verdicts])
-        return [self.candidates.evaluation(Case(counts)) for counts in simulated]
+        return [self.candidates.evaluation(Case(counts, until_lost=True)) for counts in simulated]
+
+    def complete(self) -> None:
+        """Simulate to their ends the runs that were ended because a target was lost."""
+        stopped = [e for e in self.evaluations() if e.stopped_after is not None]
+        self.candidates.judge([Case(e.counts) for e in stopped])
 
     def _lower_bounds(self) -> LowerBounds:
         candidates, counts, entries = self.candidates, self.candidates.max_counts, self.options.max_entries

@@ -52,6 +52,9 @@ class Evaluation:
     """Why the fleet fails without the spare devices, if it does."""
     choice: int = 0
     """The number of the plan's choice to which the fleet belongs."""
+    stopped_after: int | None = None
+    """The arrivals after which its run was ended, because it misses a target whatever follows. Values of its targets
+    are then lower bounds, and of its other values only the cost is known."""
 
     def reaches(self, goal: str) -> bool:
         """Return whether the fleet meets every target by ``value``, or with ``confidence``."""
@@ -104,6 +107,9 @@ def violations(evaluation: Evaluation) -> list[str]:
     The worst is first. The list is empty for a fleet that meets every target with confidence.
     """
     missed = [t for t in evaluation.targets if t.verdict == "missed"]
+    if evaluation.stopped_after is not None:
+        shown_by = f"as the first {evaluation.stopped_after:,} jobs show"
+        return [f"{t.text}: at least {shown(t.value, t.unit)}, {shown_by}" for t in missed]
     without_value: dict[str, list[str]] = {}
     for target in missed:
         if target.value is None:

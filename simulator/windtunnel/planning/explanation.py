@@ -58,6 +58,7 @@ def explain(
     below = evaluating.next_cheapest(evaluations, first, objective) or _one_less(choices[first.choice], first)
     cheaper = None
     if below is not None:
+        below = choices[below.choice].whole(below)
         cheaper = CheaperFleet(
             fleet=_text(choices, below),
             objective_text=choices[below.choice].objective_text(below),

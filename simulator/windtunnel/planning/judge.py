@@ -101,6 +101,35 @@ def judged(
     )
 
 
+def lost(target: Target, least_s: float | None, jobs: int, confidence: float) -> JudgedTarget:
+    """Return a target of a fleet whose run was ended after ``jobs`` arrivals.
+
+    It is missed by at least ``least_s``, which is then its value; or it is not judged, where ``least_s`` is None.
+    """
+    is_lost, limit = least_s is not None, to_unit(target.limit, target.unit)
+    value = None if least_s is None else to_unit(least_s, target.unit)
+    return JudgedTarget(
+        text=target.text,
+        met=False,
+        verdict="missed" if is_lost else "unknown",
+        value=value,
+        low=None,
+        high=None,
+        worse_end=value,
+        limit=limit,
+        unit=target.unit,
+        comparison=target.comparison,
+        metric=target.metric,
+        statistic=target.statistic,
+        workload=target.workload,
+        interval_source="none",
+        confidence=confidence,
+        reason=f"the run was ended after {jobs:,} jobs, because {'this' if is_lost else 'another'} target is missed "
+        "whatever follows",
+        headroom=headroom(value, limit, target.comparison),
+    )
+
+
 def _interval(target: Target, result: Measured) -> tuple[float, float] | None:
     """Return the run's own 95% interval for a target's value, in the target's unit; None if it has none."""
     if not METRICS[target.metric].per_workload:

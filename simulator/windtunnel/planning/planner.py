@@ -184,6 +184,11 @@ class Planner:
         choices = {search.number: search.candidates for search in searches}
         evaluations = [e for search in searches for e in search.evaluations()]
         fleets = evaluating.feasible(evaluations, objective)
+        if not fleets:
+            # What the fleets miss, and by how much, is the answer then.
+            for one in searches:
+                one.complete()
+            evaluations = [e for one in searches for e in one.evaluations()]
         recommended = evaluating.recommended(fleets)
         best = fleets[recommended] if fleets else None
         closest = best or explanation.closest_to_targets(evaluations)
@@ -203,7 +208,10 @@ class Planner:
             ranked = assumptions(about.candidates, about.run, best)
             explained = replace(explained, assumptions=ranked)
         curve = None if best is None else load_curve(about.candidates, best)
-        planned = {id(e): choices[e.choice].planned(e) for e in evaluations}
+        # Some runs that were ended before have been simulated whole for the explanation.
+        evaluations = [e for one in searches for e in one.evaluations()]
+        whole, stopped = [e for e in evaluations if not e.stopped_after], [e for e in evaluations if e.stopped_after]
+        planned = {id(e): choices[e.choice].planned(e) for e in whole}
         time, policy = evaluating.binding_time(best), about.scenario.policy
         lower = _lowest([s.lower_bound() for s in searches], objective)
         plan = PlanResult(
@@ -214,7 +222,7 @@ class Planner:
             confidence=self.options.confidence,
             replications=about.simulator.setting.replications,
             spare=self.options.spare,
-            engine=evaluations[0].engine if evaluations else None,
+            engine=whole[0].engine if whole else None,
             fleets=[choices[e.choice].planned(e) for e in fleets],
             recommended=recommended,
             lower_bound=lower,
@@ -232,6 +240,7 @@ class Planner:
             rates=rate_points(list(planned.values()), curve),
             search=SearchSummary(
                 simulated_fleets=len(evaluations),
+                stopped_fleets=len(stopped),
                 simulations=sum(e.runs for s in searches for e in s.simulator.evaluations.values()),
                 rounds=search.rounds + sum(s.confident.rounds for s in searches if s.confident is not s.search),
                 proof=search.proof,
@@ -253,7 +262,8 @@ class Planner:
                     ]
                 )
             ),
-            simulated=[SimulatedFleet(**vars(planned[id(e)]), time_s=evaluating.time_s(e, time)) for e in evaluations],
+            simulated=[SimulatedFleet(**vars(planned[id(e)]), time_s=evaluating.time_s(e, time)) for e in whole],
+            stopped=[choices[e.choice].stopped(e) for e in stopped],
             deployment=None if best is None else deployment(about.run, dict(enumerate(best.counts))),
             scenario=self.scenario.resolved(),
             versions=versions_module.versions(),

@@ -141,7 +141,7 @@ class Reasons:
         if alone.kind == "over_rent":
             return EntryReason(kind="over_rent", count=count, targets=self._rent(groups * candidates.rents[entry]))
         if alone.kind == "largest_fails":
-            evaluation = candidates.evaluation(Case(self._only(entry, groups)))
+            evaluation = candidates.judge([Case(self._only(entry, groups))])[0]
             return EntryReason(
                 kind="largest_fails",
                 count=count,

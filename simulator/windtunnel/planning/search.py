@@ -215,8 +215,11 @@ class Search:
                 elif e in high:
                     probes[e] = (low[e] + high[e]) // 2
                 else:
-                    probes[e] = min(low[e] + step[e], most[e])
-            self._evaluate([self._only(e, n) for e, n in probes.items()])
+                    probes[e] = min(low[e] + step[e], most[e], self._most_sought(e, low[e] + 1, most[e]))
+            # The cheapest first: what meets the targets ends the search of entries that cost much more.
+            fleets = [self._only(e, n) for e, n in probes.items()]
+            bound = self.space.lower_bound(np.array(fleets)) if fleets else np.zeros(0)
+            self._evaluate([fleets[i] for i in np.argsort(bound, kind="stable")[:ROUND].tolist()])
             for e, n in probes.items():
                 verdict = self.result.verdicts.get(self._only(e, n))
                 if verdict is None:
@@ -228,6 +231,16 @@ class Search:
                     step[e] *= 2
         for e in active - set(high):
             self.result.alone[e] = Alone("limit", low[e])
+
+    def _most_sought(self, entry: int, low: int, high: int) -> int:
+        """Return the largest number of devices of an entry, from ``low`` to ``high``, at which its search goes on."""
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._gives_up(self._lower_bound(self._only(entry, middle))):
+                high = middle - 1
+            else:
+                low = middle
+        return low
 
     def _alone_ranges(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
         """Return counts of each entry alone that fail, counts that meet the targets, where known, and first steps."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,7 +77,8 @@ class Changes:
                     cases[i] = next(walks[i]) if answer is None else walks[i].send(answer)
                 except StopIteration as end:
                     ends[i] = end.value
-            answers = dict(zip(cases, judge(list(cases.values())), strict=True))
+            tried = [replace(case, until_lost=True) for case in cases.values()]
+            answers = dict(zip(cases, judge(tried), strict=True))
         pairs = enumerate(zip(asked, here, strict=True))
         return [self._effect(change, evaluation, *ends[i]) for i, (change, evaluation) in pairs]
 
@@ -191,9 +192,18 @@ class Changes:
         """Return cheaper fleets that narrowly fail without the change; the cheapest first."""
         best = self.candidates.objective_lower_bound(self.best.counts)
         counts = [e.counts for e in self.simulated if not e.reaches(self.goal)]
+        known = {e.counts: e for e in self.simulated}
+
+        def nearness(counts: Counts) -> tuple[float, float]:
+            # Of runs that were ended because a target was lost, those that lasted longer are nearer.
+            evaluation = known[counts]
+            if evaluation.stopped_after is not None:
+                return 1.0, -evaluation.stopped_after
+            return 0.0, -evaluating.least_headroom(evaluation)
+
+        ranked = self._ranked(counts, change)
         near = sorted(
-            (c for c in self._ranked(counts, change) if self.candidates.objective_lower_bound(c) < best * (1 - 1e-12)),
-            key=lambda c: -evaluating.least_headroom(next(e for e in self.simulated if e.counts == c)),
+            (c for c in ranked if self.candidates.objective_lower_bound(c) < best * (1 - 1e-12)), key=nearness
         )
         return self._ranked(near[:_KNOWN], change)
 

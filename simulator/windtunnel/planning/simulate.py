@@ -18,9 +18,10 @@ from windtunnel.core.results.plan import JudgedTarget, Meets
 from windtunnel.core.results.run import RunResult
 from windtunnel.core.spec import changed_name
 from windtunnel.engine.prepare.autoscaling import stated_rules
+from windtunnel.engine.results.lost import TargetsLostError
 from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.evaluation import Evaluation
-from windtunnel.planning.judge import draws, judged, lengthened, repeats
+from windtunnel.planning.judge import draws, judged, lengthened, lost, repeats
 from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
@@ -57,6 +58,8 @@ class Case:
     """Other values of inputs of device models: the device, the path of the parameter, and the value (SI)."""
     intervals: bool = True
     """Whether further runs are made where one run gives a target no interval."""
+    until_lost: bool = False
+    """Whether only the verdict is asked for, so that a run may end when a target is lost for certain."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ class Setting:
     """The number of further runs, or the factor of a longer run, if ``replications`` is 1 and gives no interval."""
     offered_per_s: float | None = None
     """The throughput of a fleet that keeps up, where jobs arrive by themselves; None where it depends on the fleet."""
+    rents: tuple[float, ...] | None = None
+    """The rent (USD/h) of a device or group of each entry, if runs may end when a target is lost: the rest of what is
+    asked of such a fleet, its cost, must be known without its run. Otherwise None."""
 
 
 def variant(scenario: Scenario, case: Case) -> Scenario:
@@ -160,7 +166,12 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     # The interval of replications is that of their values, so they need none of their own.
     # At a higher confidence than that of a run's targets, a few redrawn runs decide nothing.
     decided: When = "decided" if setting.confidence <= CONFIDENCE else "met"
-    outcomes = [run(scenario, redrawn=decided if setting.replications == 1 and case.intervals else "never")]
+    until_lost = case.until_lost and setting.rents is not None and setting.replications == 1
+    try:
+        redrawn: When = decided if setting.replications == 1 and case.intervals else "never"
+        outcomes = [run(scenario, redrawn=redrawn, until_lost=until_lost)]
+    except TargetsLostError as error:
+        return _stopped(setting, case, scenario, error)
     for replica in _replicas(scenario, setting.replications):
         if outcomes[-1].rules_out:
             break
@@ -222,8 +233,43 @@ def simulate(setting: Setting, case: Case) -> Evaluation:
     )
 
 
-def _run(setting: Setting, scenario: Scenario, longest_s: float, redrawn: When) -> _Outcome:
-    result, recording = simulation.simulate(scenario, 1, "auto", setting.catalogue, redrawn=redrawn)
+def _stopped(setting: Setting, case: Case, scenario: Scenario, error: TargetsLostError) -> Evaluation:
+    """Return what is known of a fleet whose run was ended, because it misses a target whatever follows."""
+    least_s = {target.text: target.least_s for target in error.lost}
+    return Evaluation(
+        counts=case.counts,
+        meets=Meets(value=False, confidence=False),
+        decided=True,
+        judged_by="run",
+        runs=1,
+        keeps_up=True,
+        keep_up_s=math.nan,
+        targets=[lost(t, least_s.get(t.text), error.jobs, setting.confidence) for t in scenario.parsed_targets()],
+        cost_usd_per_h=sum(n * rent for n, rent in zip(case.counts, setting.rents or (), strict=True)),
+        power_w=math.nan,
+        peak_power_w=math.nan,
+        energy_cost_usd_per_h=None,
+        total_cost_usd_per_h=None,
+        carbon_kg_per_h=None,
+        usd_per_million_output_tokens=None,
+        throughput_per_s=math.nan,
+        devices=float(sum(entry.count for entry in scenario.fleet)),
+        tpot_mean_s=None,
+        utilisation=math.nan,
+        p99_s=None,
+        p50_s=None,
+        engine="compiled",
+        model_accuracy=[],
+        stopped_after=error.jobs,
+    )
+
+
+def _run(
+    setting: Setting, scenario: Scenario, longest_s: float, redrawn: When, *, until_lost: bool = False
+) -> _Outcome:
+    result, recording = simulation.simulate(
+        scenario, 1, "auto", setting.catalogue, redrawn=redrawn, until_lost=until_lost
+    )
     return _Outcome(result, *_behind_s(scenario, recording, scenario.parsed_targets(), longest_s))
 
 
@@ -363,7 +409,7 @@ class Simulator:
 
     def __call__(self, cases: Sequence[Case]) -> list[Evaluation]:
         """Return the evaluations of ``cases``; those that are not known yet are simulated."""
-        new = [case for case in dict.fromkeys(cases) if case not in self.evaluations]
+        new = [case for case in dict.fromkeys(cases) if self.found(case) is None]
         while new and (self.workers == 1 or len(new) == 1 or self.longest_s < _POOL_ABOVE_S):
             began = time.monotonic()
             self.keep(new[0], simulate(self.setting, new.pop(0)))
@@ -377,11 +423,22 @@ class Simulator:
                 coming = self._pool.map(_in_worker, new)
             for case, evaluation in zip(new, coming, strict=True):
                 self.keep(case, evaluation)
-        return [self.evaluations[case] for case in cases]
+        return [self.evaluation(case) for case in cases]
+
+    def found(self, case: Case) -> Evaluation | None:
+        """Return the evaluation of a case, from its whole run if there is one; None if it was not simulated."""
+        whole = self.evaluations.get(replace(case, until_lost=False))
+        return whole if whole is not None or not case.until_lost else self.evaluations.get(case)
+
+    def evaluation(self, case: Case) -> Evaluation:
+        """Return the evaluation of a case that was simulated."""
+        found = self.found(case)
+        assert found is not None  # noqa: S101  the callers have simulated it
+        return found
 
     def keep(self, case: Case, evaluation: Evaluation) -> None:
         """Store the evaluation of a case."""
-        self.evaluations[case] = evaluation
+        self.evaluations[replace(case, until_lost=evaluation.stopped_after is not None)] = evaluation
         if self.progress is not None:
             self.progress(len(self.evaluations))
 

@@ -403,11 +403,12 @@ def bounds(plan: PlanResult) -> list[tuple[str, str]]:
         least = f"{bound.autoscaler_usd_per_h:,.2f} USD/h on average (each device rented only while it is busy)"
         rows.append(("autoscaling", f"no autoscaling can cost less than {least}"))
     search = plan.search
+    until_lost = f", {search.stopped_fleets:,} of them until a target was lost" if search.stopped_fleets else ""
     rows.append(
         (
             "search",
-            f"{plural(search.simulated_fleets, 'fleet')} simulated; {plural(search.simulations, 'run')} in all, "
-            "with those for the intervals and for the explanation",
+            f"{plural(search.simulated_fleets, 'fleet')} simulated{until_lost}; "
+            f"{plural(search.simulations, 'run')} in all, with those for the intervals and for the explanation",
         )
     )
     numbers = ", ".join(f"{name} up to {most:,}" for name, most in search.max.items())

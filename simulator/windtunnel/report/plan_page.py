@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from windtunnel.core.results.plan import OBJECTIVES, LoadPoint, PlanResult, RatePoint, SimulatedFleet, amount
+from windtunnel.core.results.plan import (
+    OBJECTIVES,
+    LoadPoint,
+    PlanResult,
+    RatePoint,
+    SimulatedFleet,
+    StoppedFleet,
+    amount,
+)
 from windtunnel.report import deployment, page
 from windtunnel.report.charts import ChartData
 from windtunnel.report.numbers import NOTHING, number, plural, quantity, share, value_range
@@ -332,14 +340,15 @@ def _point(point: LoadPoint) -> list[str]:
 
 
 def _simulated(plan: PlanResult) -> Markup:
+    fleets: list[SimulatedFleet | StoppedFleet] = [*plan.simulated, *plan.stopped]
     rows = [
         [
             fleet.text,
             f"{fleet.cost_usd_per_h:,.2f} USD/h",
             share(fleet.min_load),
-            "meets all targets" if fleet.meets.confidence else _not_with_confidence(fleet),
+            _verdict(fleet),
         ]
-        for fleet in sorted(plan.simulated, key=lambda fleet: (fleet.cost_usd_per_h, fleet.text))
+        for fleet in sorted(fleets, key=lambda fleet: (fleet.cost_usd_per_h, fleet.text))
     ]
     statement = proof(plan)
     return page.section(
@@ -354,8 +363,12 @@ def _simulated(plan: PlanResult) -> Markup:
     )
 
 
-def _not_with_confidence(fleet: SimulatedFleet) -> str:
-    """Return what a fleet misses, or which targets it meets by value only."""
+def _verdict(fleet: SimulatedFleet | StoppedFleet) -> str:
+    """Return that a fleet meets all targets, what it misses, or which targets it meets by value only."""
+    if isinstance(fleet, StoppedFleet):
+        return with_signs("; ".join(fleet.violations))
+    if fleet.meets.confidence:
+        return "meets all targets"
     return ("by value only: " if fleet.meets.value else "") + with_signs("; ".join(fleet.violations))
 
 

@@ -77,7 +77,8 @@ def with_model_error(
     parts: list[Sequence[Part]] = []
     overloaded: list[bool] = []
     for direction in (-1, 1):
-        changed = first.with_step_times({cls: factor**direction for cls, factor in factors.items()})
+        times = {cls: factor**direction for cls, factor in factors.items()}
+        changed = replace(first.with_step_times(times), times_only=True)
         repeated = run_on(engine, changed)
         invariants.check(repeated, steps=False)
         parts.append(values_of(changed, repeated))

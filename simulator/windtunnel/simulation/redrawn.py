@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -77,14 +78,14 @@ def _redrawn(
     from windtunnel.engine.results.redrawn import Part, values_of, with_redrawn
 
     targets = first.scenario.parsed_targets()
-    only = frozenset(target.metric for target in targets) if decide else None
+    only = frozenset((target.workload, target.metric) for target in targets) if decide else None
     windows_s = {
         w.workload.name: w.source.trace.window / TICKS_PER_SECOND for w in first.workloads if w.source.trace is not None
     }
     runs: list[list[Part]] = []
     found = result
     for number in range(1, most + 1):
-        prepared = first.redrawn(replication_seed(first.scenario.seed, number))
+        prepared = replace(first.redrawn(replication_seed(first.scenario.seed, number)), times_only=True)
         redrawn = run_on(engine, prepared)
         invariants.check(redrawn, steps=False)
         runs.append(values_of(prepared, redrawn, only))

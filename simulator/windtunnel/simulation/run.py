@@ -85,16 +85,17 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     all_devices: bool = False,
     redrawn: When = "short",
+    until_lost: bool = False,
 ) -> tuple[RunResult, Recording]:
     """Run a scenario; return the result, and the first replication's recording.
 
     ``all_devices``: the result has an object for each device, also above 10,000 devices. ``redrawn`` is described in
-    ``with_redrawn_runs``.
+    ``with_redrawn_runs``. ``until_lost``: the run ends when a target is lost for certain, if that can be told.
 
-    Raises InputError for an invalid scenario, or if ``engine`` does not support it.
+    Raises InputError for an invalid scenario, or if ``engine`` does not support it, and TargetsLostError.
     """
     if scenario.stop is None or scenario.stop.relative_error is None:
-        return _simulate(scenario, replications, engine, catalogue, progress, all_devices, redrawn)
+        return _simulate(scenario, replications, engine, catalogue, progress, all_devices, redrawn, until_lost)
     if replications > 1:
         raise InputError(
             "a run until precise is a single run",
@@ -114,10 +115,12 @@ def _simulate(
     progress: Callable[[int, int], None] | None,
     all_devices: bool,
     when: When,
+    until_lost: bool = False,
 ) -> tuple[RunResult, Recording]:
     from windtunnel.engine.choice import choose, run_on
     from windtunnel.engine.prepare.checks import doubtful_settings
     from windtunnel.engine.results import invariants
+    from windtunnel.engine.results.lost import watch_of
     from windtunnel.engine.results.metrics import notes_of, summarise
 
     recordings: list[Recording] = []
@@ -133,7 +136,8 @@ def _simulate(
             seed = replication_seed(scenario.seed, replication)
             prepared = prepare_run(scenario.reseeded(seed), catalogue, engine) if first.real else first.redrawn(seed)
         report = None if progress is None else partial(_report, progress, prepared.job_count)
-        recording = run_on(chosen, prepared, report, waits=engine == "compiled")
+        watch = watch_of(prepared, scenario.parsed_targets()) if until_lost else None
+        recording = run_on(chosen, prepared, report, watch, waits=engine == "compiled")
         real = added(real, real_devices(prepared, recording))
         invariants.check(recording)
         recordings.append(recording)

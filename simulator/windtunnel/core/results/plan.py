@@ -99,7 +99,8 @@ class Meets(Result):
 class ConfiguredEntry(Result):
     """The devices of one entry of a fleet, and how they are used.
 
-    ``group``, ``role`` and ``settings`` are those of serving fleets. They are empty where the plan does not choose any.
+    ``group`` is None for an entry without groups, ``role`` (prefill, decode or both) where nothing generates tokens.
+    ``settings`` has the values that the plan chose.
     """
 
     entry: str
@@ -147,6 +148,24 @@ class SimulatedFleet(PlannedFleet):
     """A fleet that the search simulated. ``time_s`` is its value of the binding time of the recommended fleet."""
 
     time_s: float | None
+
+
+@dataclass(frozen=True)
+class StoppedFleet(Result):
+    """A fleet whose run was ended after ``jobs`` arrivals, because it misses a target whatever follows.
+
+    ``least`` has a lower bound on the value of each target that it misses for certain, in the unit of the target.
+    """
+
+    devices: Mapping[str, int]
+    entries: Mapping[str, int]
+    configuration: Sequence[ConfiguredEntry]
+    text: str
+    cost_usd_per_h: float
+    min_load: float | None
+    jobs: int
+    least: Mapping[str, float]
+    violations: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -468,6 +487,8 @@ class SearchSummary(Result):
     """
 
     simulated_fleets: int
+    stopped_fleets: int
+    """How many of them are in ``stopped``."""
     simulations: int
     rounds: int
     proof: str
@@ -542,6 +563,8 @@ class PlanResult(Result):
     search: SearchSummary
     notes: Sequence[str]
     simulated: Sequence[SimulatedFleet]
+    stopped: Sequence[StoppedFleet]
+    """Fleets that the search simulated only until a target was lost for certain."""
     deployment: Deployment | None
     """The configuration of the recommended fleet; None without one, and where nothing serves a decoder."""
     scenario: Mapping[str, object]

@@ -44,6 +44,8 @@ class TraceRows:
     """The blocks of the prompts by row of the table, if the trace has any."""
     is_redrawn: bool = False
     """Whether these are other jobs with the same changes of the rate."""
+    _parsed: dict[str, FloatArray] = field(default_factory=dict)
+    """The numbers of columns by row of the table, NaN where a cell is no number; shared by all runs of a trace."""
     _numbers: dict[str, FloatArray] = field(default_factory=dict)
 
     @property
@@ -88,21 +90,19 @@ class TraceRows:
             InputError: with the line of the trace, for any other value.
         """
         if column not in self._numbers:
-            texts = self._texts(column, where)
-            values = np.full(len(texts), math.nan)
+            if column not in self._parsed:
+                self._parsed[column] = np.array([_number(text) for text in self._texts(column, where)])
             # Rows that no job uses may have any value.
-            for row in np.unique(self.rows).tolist():
-                try:
-                    values[row] = float(texts[row])
-                except ValueError:
-                    values[row] = math.nan
-                if not (1 <= values[row] <= 2**53 and values[row] == int(values[row])):
-                    raise InputError(
-                        f"'{texts[row][:40]}' is not a count",
-                        where=Location(self.table.file, self.table.lines[row], field=column),
-                        expected="a whole number, at least 1",
-                    )
-            self._numbers[column] = values[self.rows]
+            values = self._parsed[column][self.rows]
+            is_count = (values >= 1) & (values <= 2**53) & (values == np.floor(values))
+            if not is_count.all():
+                row = int(self.rows[~is_count].min())
+                raise InputError(
+                    f"'{self._texts(column, where)[row][:40]}' is not a count",
+                    where=Location(self.table.file, self.table.lines[row], field=column),
+                    expected="a whole number, at least 1",
+                )
+            self._numbers[column] = values
         return self._numbers[column]
 
     def place(self, job: int, column: str | None = None) -> Location:
@@ -120,6 +120,14 @@ class TraceRows:
         return self.table.column(column)
 
 
+def _number(text: str) -> float:
+    """Return the number that a cell has; NaN if it has none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 @dataclass(frozen=True)
 class TraceFile:
     """The contents of a trace file: its table in order of time, and the ticks of each row since the first one.
@@ -133,6 +141,8 @@ class TraceFile:
     time_column: str
     blocks: BlockRuns | None = None
     """The blocks of the prompts, if the format has any."""
+    parsed: dict[str, FloatArray] = field(default_factory=dict)
+    """The numbers of the columns that runs have asked for; see ``TraceRows``."""
 
     @property
     def mean_rate_per_s(self) -> float:
@@ -216,7 +226,9 @@ def trace_jobs(
     def in_run(tick: int) -> int:
         return _nearest(_mapped(tick - begin, process.time_map) * factor.denominator, factor.numerator)
 
-    ticks = _to_ticks([in_run(tick) for tick in trace.ticks[first:last]], table, process.time_column, first)
+    as_stated = not begin and not process.time_map and factor == 1
+    kept = trace.ticks[first:last]
+    ticks = _to_ticks(kept if as_stated else [in_run(t) for t in kept], table, process.time_column, first)
     rows = np.arange(first, last)
     distance = int(ticks[-1] - ticks[0]) // max(1, len(ticks) - 1)
     keys = rows
@@ -229,7 +241,7 @@ def trace_jobs(
         jitter = distance if process.jitter is None else min(_ticks(process.jitter), int(ticks[-1]))
         ticks, chosen = _scaled(ticks, keys, process.scale, jitter, draws, where)
         rows = rows[chosen]
-    return TraceRows(table, ticks, rows, process.time_column, trace.blocks)
+    return TraceRows(table, ticks, rows, process.time_column, trace.blocks, _parsed=trace.parsed)
 
 
 def row_draws(

@@ -22,10 +22,11 @@ from windtunnel.engine.compiled.kernels import (
 from windtunnel.engine.compiled.streamed import streamed_recording
 from windtunnel.engine.compiled.support import is_foreign
 from windtunnel.engine.prepare.fault_schedule import initial_horizon
-from windtunnel.engine.prepare.jobs import JobBlock, job_blocks
+from windtunnel.engine.prepare.jobs import BLOCK, JobBlock, job_blocks
 from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
 from windtunnel.engine.prepare.users import CapacityExceededError
 from windtunnel.engine.results import accounting
+from windtunnel.engine.results.lost import Watch
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
 from windtunnel.engine.transitions.build import Words, blank_jobs, build
@@ -61,14 +62,18 @@ def policy_compile_error(prepared: PreparedRun) -> str | None:
     return None
 
 
-def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
-    """Run a prepared scenario to its end and return its recording, which equals the process engine's to the tick."""
-    return with_capacity(partial(_run, progress=progress), prepared)
+def run(prepared: PreparedRun, progress: Progress | None = None, watch: Watch | None = None) -> Recording:
+    """Run a prepared scenario to its end and return its recording, which equals the process engine's to the tick.
+
+    Raises:
+        TargetsLostError: ``watch`` found that a target is lost for certain.
+    """
+    return with_capacity(partial(_run, progress=progress, watch=watch), prepared)
 
 
-def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
+def _run(prepared: PreparedRun, progress: Progress | None, watch: Watch | None) -> Recording:
     words, answers = Words(), Answers(prepared)
-    world = _drive(prepared, build(prepared, words), answers, progress)
+    world = _drive(prepared, build(prepared, words), answers, progress, watch)
     if prepared.streamed:
         return streamed_recording(prepared, world, words)
     log = event_log(prepared, world, words, answers)
@@ -90,13 +95,15 @@ def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
 
 
 # Long: it has one branch for each request of the kernel.
-def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Progress | None) -> World:
+def _drive(
+    prepared: PreparedRun, world: World, answers: Answers, progress: Progress | None, watch: Watch | None
+) -> World:
     """Run the kernel until the run is over and supply what it requests; return the tables with the end recorded."""
     advance = kernel(variant_of(prepared))
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
     decode_score = compiled_score(prepared.decode_score)
-    blocks = _records(prepared)
+    blocks = _records(prepared, BLOCK if watch is None else watch.block)
     horizon, arrived = initial_horizon(prepared.arrival, prepared.end), 0
     answers.begin(world)
     while True:
@@ -109,6 +116,9 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
         if code == tables.MORE_JOBS:
             if len(world.arrivals):
                 arrived = int(world.arrivals.tick[-1])
+                if watch is not None:
+                    r = world.run[0]
+                    watch.check(int(r.now), _plain(world.jobs, r.arrived), _plain(world.gaps, r.gaps))
             world = _next_block(world, next(blocks, None))
             if progress is not None:
                 progress(int(world.run[0].arrived))
@@ -117,9 +127,9 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
         elif code == tables.MORE_SLOTS:
             world = _more_slots(world)
         elif code == tables.MORE_INTERVALS:
-            world = world._replace(intervals=_larger(world.intervals, 4))
+            world = world._replace(intervals=_longer(world.intervals))
         elif code == tables.MORE_GAPS:
-            world = world._replace(gaps=_larger(world.gaps, 4))
+            world = world._replace(gaps=_longer(world.gaps))
         elif code == tables.MORE_FAULTS:
             world = _more_faults(prepared, world, horizon)
             horizon = min(2 * horizon, MAX_TICKS)
@@ -159,12 +169,12 @@ def _drive(prepared: PreparedRun, world: World, answers: Answers, progress: Prog
     return world
 
 
-def _records(prepared: PreparedRun) -> Iterator[tuple[Records, np.ndarray]]:
+def _records(prepared: PreparedRun, size: int) -> Iterator[tuple[Records, np.ndarray]]:
     """Yield blocks of jobs as the kernel reads them. A thread prepares the next block while the kernel works.
 
     With ``NUMBA_NUM_THREADS=1`` there is no such thread, because the process shares the machine with others.
     """
-    blocks = job_blocks(prepared)
+    blocks = job_blocks(prepared, size)
     if os.environ.get("NUMBA_NUM_THREADS") == "1":
         yield from iter(partial(_record, blocks), None)
         return
@@ -234,6 +244,19 @@ def _larger(rows: Records, times: int = 2) -> Records:
     """Return rows in a larger table. Memory that is not written is not allocated, so tables of events grow fast."""
     grown = np.zeros(times * len(rows), dtype=rows.dtype).view(np.recarray)
     grown[: len(rows)] = rows
+    return grown
+
+
+def _plain(rows: Records, count: int) -> np.ndarray:
+    """Return the first records as a plain array, whose fields are read faster."""
+    return rows.view(np.ndarray)[: int(count)]
+
+
+def _longer(rows: Records) -> Records:
+    """Return events in a table of eight times the size, whose new rows have no values until an event writes them."""
+    grown = unwritten_records(8 * len(rows), rows.dtype)
+    # NumPy copies records one by one, and bytes all at once.
+    grown.view(np.ndarray).view(np.uint8)[: rows.nbytes] = rows.view(np.ndarray).view(np.uint8)
     return grown
 
 

@@ -55,7 +55,7 @@ _CACHE_BYTES = 256e6
 """The size of the tables above which fewer are kept: those of long contexts are large."""
 _LENGTHS = 1.3
 """The ratio of the lengths of coarse tables."""
-_cache: dict[float, dict[tuple[object, ...], DecoderCosts]] = {}
+_cache: dict[float, dict[tuple[tuple[object, ...], LargestStep, float], DecoderCosts]] = {}
 """The tables of each coarseness, so that those of first looks do not displace the others."""
 
 
@@ -71,18 +71,21 @@ def _costs(
         supported = model.architecture.max_context
         rounded = math.ceil(_LENGTHS ** math.ceil(math.log(longest, _LENGTHS)))
         longest = rounded if supported is None or longest > supported else min(rounded, supported)
-    key = (
+    replicas = (
         *(device.spec.sku, device.spec.vendor, device.spec.lineage, device.api.name, device.speed, device.cap_w),
         # Everything that a cost depends on. `costs.device` keeps the residuals alive, and so their identities unique.
         *((name, sourced.value) for values in (device.values, device.api.values) for name, sourced in values.items()),
         *((op, id(residual)) for op, residual in device.residuals.items()),
         *(replica.group, replica.engine, replica.devices_per_node),
-        *(id(device.kind), model, step, memory_share, longest),
+        *(id(device.kind), model, longest),
     )
+    key = (replicas, step, memory_share)
     cache = _cache.setdefault(coarseness, {})
     costs = cache.pop(key, None)
     if costs is None:
-        costs = DecoderCosts(replica, model, step, longest, memory_share, coarseness)
+        sequences = (step.sequences, step.query_tokens)
+        alike = (c for (of, s, _), c in cache.items() if of == replicas and (s.sequences, s.query_tokens) == sequences)
+        costs = DecoderCosts(replica, model, step, longest, memory_share, coarseness, next(alike, None))
         size = costs.table_bytes + sum(other.table_bytes for other in cache.values())
         while cache and (len(cache) >= _CACHE_SIZE or size > _CACHE_BYTES):
             size -= cache.pop(next(iter(cache))).table_bytes

@@ -70,6 +70,8 @@ class DecoderCosts:
         longest: The longest context: prompt and output together (tokens).
         memory_share: The share of memory that the engine may use.
         coarseness: How far the numbers of tokens and sequences that are priced are apart; see ``core.policy.Batch``.
+        like: The costs of the same decoder on the same replica in steps of as many sequences and of other tokens. Their
+            tables by sequences and by prompts are the same.
 
     Raises:
         InputError: if the group does not divide the decoder, or a context is longer than the decoder supports.
@@ -84,6 +86,7 @@ class DecoderCosts:
         longest: int,
         memory_share: float = 1.0,
         coarseness: float = 0.0,
+        like: DecoderCosts | None = None,
     ) -> None:
         self.replica, self.served, self.model = replica, model, model.architecture
         self._coarseness = coarseness
@@ -135,19 +138,21 @@ class DecoderCosts:
         self.decode = np.zeros((2, step.sequences + 1, len(grid)))
         by_window: dict[float, FloatArray] = {}
         # Index 0 of an axis of tokens or sequences represents none, which cost nothing.
-        for part in self.divided.parts():
-            self._add(part, tokens, grid, by_window, self.group)
-        for some in self.divided.passes:
-            for part in some.parts():
-                self._add(part, tokens, grid, by_window, some.decoder.group, drafts=some)
+        parts: list[tuple[Part, Group, DraftPasses | None]] = [(p, self.group, None) for p in self.divided.parts()]
+        parts += [(part, some.decoder.group, some) for some in self.divided.passes for part in some.parts()]
+        for part, of, drafts in parts:
+            if like is None or part.amount is Amount.TOKENS:
+                self._add(part, tokens, grid, by_window, of, drafts)
         handover = self.divided.handover()
         if handover is not None:
-            of = self.linear if copies == 1 else self.copy
-            of[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
+            table = self.linear if copies == 1 else self.copy
+            table[:, 1:] += (self.group.pipeline - 1) * self._cost(handover, copies * tokens)
         self.adapted = self._adapted(copies * tokens)
         self.windows = np.array(sorted(by_window) or [WITHOUT_WINDOW])
         none = np.zeros((2, len(grid)))
         self.prefill = np.stack([by_window.get(float(window), none) for window in self.windows])
+        if like is not None:
+            self.head, self.decode, self.prefill, self.windows = like.head, like.decode, like.prefill, like.windows
 
     def _adapted(self, tokens: FloatArray) -> FloatArray:
         """Return what 0, 1, ... adapters add to steps, by the tokens of a copy of the attention from 0.

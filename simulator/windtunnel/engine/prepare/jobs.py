@@ -53,15 +53,15 @@ def draw_columns(prepared: PreparedRun) -> int:
     return max(1, max((len(columns) for columns in draws(prepared).values()), default=0))
 
 
-def job_blocks(prepared: PreparedRun) -> Iterator[JobBlock]:
-    """Yield all jobs of the run in blocks."""
-    return _drawn(prepared) if prepared.streamed else _held(prepared)
+def job_blocks(prepared: PreparedRun, block: int = BLOCK) -> Iterator[JobBlock]:
+    """Yield all jobs of the run in blocks; in blocks of ``block`` jobs where they are not drawn."""
+    return _drawn(prepared) if prepared.streamed else _held(prepared, block)
 
 
-def _held(prepared: PreparedRun) -> Iterator[JobBlock]:
+def _held(prepared: PreparedRun, block: int) -> Iterator[JobBlock]:
     columns, by_workload = draw_columns(prepared), draws(prepared)
-    for first in range(0, len(prepared.arrival), BLOCK):
-        part = slice(first, first + BLOCK)
+    for first in range(0, len(prepared.arrival), block):
+        part = slice(first, first + block)
         workload, rank = prepared.workload_of[part], prepared.rank[part]
         drawn = np.ones((len(rank), columns))
         for work, variates in by_workload.items():

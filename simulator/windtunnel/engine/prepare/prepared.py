@@ -234,6 +234,9 @@ class PreparedRun:
     """The designs of each class of reconfigurable devices whose jobs need any."""
     step_factors: Mapping[int, float] = field(default_factory=dict)
     """How many times as long as modelled the steps of a class take, by its number; 1 for others."""
+    times_only: bool = False
+    """Whether only the times of jobs and tokens are asked for: no intervals of hardware engines are recorded, and the
+    energy and the use of devices that follow from them are not those of the run."""
     with_capacity: Callable[[int], PreparedRun] | None = None
     """Returns the same run with random draws for this number of jobs of each closed workload."""
     prepare_redrawn: Callable[[PreparedRun, int], PreparedRun] | None = None

@@ -16,12 +16,13 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.recording import Recording
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
 from windtunnel.engine.prepare.fault_schedule import initial_horizon
-from windtunnel.engine.prepare.jobs import job_blocks
+from windtunnel.engine.prepare.jobs import BLOCK, job_blocks
 from windtunnel.engine.prepare.prepared import PreparedRun, with_capacity
 from windtunnel.engine.prepare.users import CapacityExceededError
 from windtunnel.engine.process.clock import Clock
 from windtunnel.engine.process.plain import plain, records_of, rows
 from windtunnel.engine.results import accounting
+from windtunnel.engine.results.lost import Watch
 from windtunnel.engine.transitions import tables
 from windtunnel.engine.transitions.answers import Answers
 from windtunnel.engine.transitions.build import Words, build
@@ -50,23 +51,24 @@ _ROWS = 64
 """The initial number of rows of tables that grow with the run."""
 
 
-def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
+def run(prepared: PreparedRun, progress: Progress | None = None, watch: Watch | None = None) -> Recording:
     """Run a prepared scenario to its end, and return its recording.
 
     ``progress`` is called repeatedly with the number of jobs that have arrived.
 
     Raises:
         InputError: if the work takes longer than a run may last.
+        TargetsLostError: ``watch`` found that a target is lost for certain.
     """
-    return with_capacity(lambda run: _Run(run, progress).execute(), prepared)
+    return with_capacity(lambda run: _Run(run, progress, watch).execute(), prepared)
 
 
 class _Run:
     """One run: the tables, the clock, and what happens."""
 
-    def __init__(self, prepared: PreparedRun, progress: Progress | None) -> None:
+    def __init__(self, prepared: PreparedRun, progress: Progress | None, watch: Watch | None = None) -> None:
         self.prepared = prepared
-        self.progress = progress
+        self.progress, self.watch = progress, watch
         self.words = Words()
         self.env = simpy.Environment(initial_time=0)
         self.clock = Clock(self.env, prepared.device_count)
@@ -75,7 +77,7 @@ class _Run:
         policy = prepared.policy
         self.score, self.key = policy.route.score, policy.order.key
         self.decode_score = prepared.decode_score
-        self.blocks = job_blocks(prepared)
+        self.blocks = job_blocks(prepared, BLOCK if watch is None else watch.block)
         self.arriving = True
         """Whether jobs will still arrive."""
         self.last_arrival = 0
@@ -175,6 +177,9 @@ class _Run:
         world: Any = self.world
         r = world.run[0]
         while r.next >= len(world.arrivals) and not r.last:
+            if self.watch is not None and r.arrived:
+                jobs = records_of(world.jobs[: r.arrived], tables.JOB)
+                self.watch.check(r.now, jobs, records_of(world.gaps[: r.gaps], tables.GAP))
             block = next(self.blocks, None)
             if block is None:
                 r.last = 1

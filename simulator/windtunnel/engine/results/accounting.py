@@ -49,7 +49,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
     energy = log.energy.copy()
     table = _intervals(prepared, log, energy, end)
     rent = rental_log_of(prepared, log, end) if prepared.scaled else None
-    prompts, outputs = _tokens(prepared, log.workload_of, log.rank)
+    prompts, outputs = tokens_of(prepared, log.workload_of, log.rank)
     jobs = Jobs(
         workload=log.workload_of,
         arrival=arrival,
@@ -124,7 +124,7 @@ def _hits(prepared: PreparedRun, log: EventLog) -> dict[str, IntArray]:
     return {"hits": tokens, "blocks": blocks, "hit_blocks": hit}
 
 
-def _tokens(prepared: PreparedRun, workload: IntArray, rank: IntArray) -> tuple[IntArray, IntArray]:
+def tokens_of(prepared: PreparedRun, workload: IntArray, rank: IntArray) -> tuple[IntArray, IntArray]:
     """Return the prompt and the output tokens of each job; 0 for jobs that generate none."""
     prompts, outputs = np.zeros(len(workload), dtype=np.int64), np.zeros(len(workload), dtype=np.int64)
     for job_class in prepared.workloads:
@@ -169,7 +169,7 @@ def _intervals(prepared: PreparedRun, log: EventLog, energy: FloatArray, end: in
     The energy of the latter jobs is added to ``energy``.
     """
     start, finish, device, workload = log.start, log.finish, log.device, log.workload_of
-    written = log.intervals
+    written, own = log.intervals, set() if prepared.times_only else log.own_interval
     columns: list[list[np.ndarray]] = [
         [column] if len(column) else []
         for column in (written.device, written.lane, written.name, written.start, written.end, written.watts)
@@ -177,7 +177,7 @@ def _intervals(prepared: PreparedRun, log: EventLog, energy: FloatArray, end: in
     class_of = prepared.class_of_device()
     for (class_number, number), compiled in prepared.compiled.items():
         single = compiled.single
-        if single is None or (class_number, number) not in log.own_interval:
+        if single is None or (class_number, number) not in own:
             continue
         # Jobs that never started have device -1, and are excluded.
         is_member = (device >= 0) & (workload == number) & (class_of[device] == class_number)

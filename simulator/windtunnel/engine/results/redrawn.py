@@ -51,16 +51,25 @@ Part = Mapping[str, Values]
 """The values of a workload, or of all, by metric."""
 
 
-def values_of(prepared: PreparedRun, recording: Recording, only: frozenset[str] | None = None) -> list[Part]:
+def values_of(
+    prepared: PreparedRun, recording: Recording, only: frozenset[tuple[str | None, str]] | None = None
+) -> list[Part]:
     """Return the values of all jobs, and those of each workload if there are several.
 
-    ``only``: the metrics that are asked for; None for all of them.
+    ``only``: the metrics that are asked for, each of a workload by name or of all (None); None for all of them.
     """
     times = times_of(prepared, recording)
-    works: list[int | None] = [None]
-    if len(prepared.workloads) > 1:
-        works += [w.number for w in prepared.workloads]
-    return [_values(times, work, prepared, recording, only) for work in works]
+    parts: list[tuple[str | None, int | None]] = [(None, None)]
+    names = [w.workload.name for w in prepared.workloads]
+    if len(names) > 1:
+        parts += [(name, w.number) for name, w in zip(names, prepared.workloads, strict=True)]
+    elif only is not None:
+        only |= {(None, metric) for name, metric in only if name in names}
+    values = []
+    for name, work in parts:
+        asked = None if only is None else frozenset(metric for of, metric in only if of == name)
+        values.append({} if asked == frozenset() else _values(times, work, prepared, recording, asked))
+    return values
 
 
 def _values(

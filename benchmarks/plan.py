@@ -1,0 +1,115 @@
+"""Time of whole plans: an hour of conversations over six devices, and the search of a grid of three devices.
+
+    python benchmarks/plan.py [--rounds 1] [--workers 2] [--baseline CHECKOUT] [--out DIR]
+
+Measures whole commands `windtunnel plan SCENARIO --format json`. The processor time of the process and of its workers
+depends less on what else the machine does than the wall time; on two idle cores, a plan with two workers takes little
+more than half of it. With --baseline the same is measured with the sources of another checkout, in turn, and compared.
+
+The grid is three SKUs by four groups by four token budgets, with the two hours of the Azure traces in one scenario.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+TRACES = ROOT / "scenarios" / "traces"
+GRID: dict[str, Any] = {
+    "schema": 1,
+    "name": "plan-grid",
+    "seed": 1,
+    "fleet": [
+        # Assumed prices, as in scenarios/azure-conv-plan.yaml.
+        {"device": "h100-sxm-80gb", "price": "2.99 USD/h", "engine": "vllm"},
+        {"device": "h200-sxm-141gb", "price": "3.79 USD/h", "engine": "vllm"},
+        {"device": "l40s", "price": "1.55 USD/h", "engine": "vllm"},
+    ],
+    "models": {"chat": {"catalogue": "llama-3.1-8b"}},
+    "workload": [
+        {
+            "name": name,
+            "arrivals": {
+                "process": "trace",
+                "file": str(TRACES / f"azure_llm_2023_{file}.csv.gz"),
+                "format": "azure-llm",
+            },
+            "ops": [{"generate": {"model": "chat", "prompt": "$ContextTokens", "output": "$GeneratedTokens"}}],
+        }
+        for name, file in (("conversations", "conv"), ("code", "code"))
+    ],
+    "policy": {"name": "least-loaded", "batch": {"kind": "continuous"}},
+    "targets": ["ttft p99 <= 1 s", "itl p99 <= 50 ms"],
+    "plan": {"search": {"fleet[*].group.tensor": [1, 2, 4, 8], "policy.batch.tokens": [512, 1024, 2048, 8192]}},
+}
+
+
+def measured(scenario: Path, sources: Path, workers: int) -> dict[str, float]:
+    """Return the times (s) of a plan with the sources of a checkout, and how much it simulated."""
+    paths = [str(sources / part) for part in ("simulator", "device_models")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*paths, str(sources)])}
+    command = [sys.executable, "-m", "windtunnel", "plan", str(scenario), "--workers", str(workers), "--format", "json"]
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - began
+    if done.returncode not in (0, 1):
+        sys.exit(done.stderr)
+    search = json.loads(done.stdout)["search"]
+    return {
+        "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "wall_s": wall_s,
+        "fleets": search["simulated_fleets"],
+        "stopped": search.get("stopped_fleets", 0),
+        "runs": search["simulations"],
+    }
+
+
+def main() -> None:
+    """Measure, print a table, and write it where that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--baseline", type=Path)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    lines = [
+        "# Time of plans",
+        "",
+        "Written by `python benchmarks/plan.py`.",
+        "",
+        "| plan | sources | processor time (s) | wall time (s) | fleets | of them ended early | runs |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        grid = Path(folder) / "plan-grid.yaml"
+        grid.write_text(json.dumps(GRID))
+        plans = {"azure-conv-plan": ROOT / "scenarios" / "azure-conv-plan.yaml", "grid of 3 x 4 x 4": grid}
+        sources = {"these": ROOT} | ({"baseline": options.baseline.resolve()} if options.baseline else {})
+        for name, scenario in plans.items():
+            rounds: dict[str, list[dict[str, float]]] = {of: [] for of in sources}
+            for _ in range(options.rounds):
+                for of, checkout in sources.items():
+                    rounds[of].append(measured(scenario, checkout, options.workers))
+            for of, times in rounds.items():
+                cpu_s, wall_s = (statistics.median(t[key] for t in times) for key in ("cpu_s", "wall_s"))
+                counts = " | ".join(f"{times[0][key]:,}" for key in ("fleets", "stopped", "runs"))
+                lines.append(f"| {name} | {of} | {cpu_s:.1f} | {wall_s:.1f} | {counts} |")
+    lines += ["", f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {options.workers} workers."]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.out is not None:
+        (options.out / "plan.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
