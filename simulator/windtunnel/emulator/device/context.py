@@ -28,6 +28,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, caller
 from windtunnel.core.ticks import to_seconds, to_ticks
 from windtunnel.emulator.device.base import EmulatedDevice
+from windtunnel.emulator.device.costs import Price
 from windtunnel.emulator.device.graphs import Replay, launch_of
 from windtunnel.emulator.device.kernels import KernelLaunch, Kernels
 from windtunnel.emulator.device.launch_work import LaunchWork
@@ -70,7 +71,7 @@ class EmulatedContext(EmulatedDevice):
         *,
         checked: bool = True,
         strict: bool = False,
-        counted: bool = False,
+        counted: bool = True,
         schedule: int | None = None,
     ) -> None:
         super().__init__(device, host, interval, checked=checked)
@@ -234,16 +235,25 @@ class EmulatedContext(EmulatedDevice):
         target, costs = self._stream_or_default(stream), self.costs
         self.kernels.check(launch)
         self._migrate(target, arguments)
-        price = self.work.price(launch)
+        self.work.require_price(launch)
         self.require_design(target.time, function, arrays)
-        lead = costs.dispatch_ticks + costs.latency_ticks
-        span = self.enqueue(target.time, price, function.name, share=self.share_of(launch.blocks), latency=lead)
-        self.host.spend(costs.dispatch_ticks)
-        self.host.deliver(span.start)
+        counting, share = self.work.counting(launch), self.share_of(launch.blocks)
+        counts = self.work.counts(launch, None) if counting is None else None
+        price = self.work.price(launch, counts) if counting is None else None
+        self.fit(Price(0, 0.0, costs.compute_engine), share, function.name)
         if self.order is not None and target.clock is not None:
             self.order.enqueue(target.clock)
-        self.work.record(launch, span)
-        self.kernels.execute(launch, target.clock)
+        try:
+            self.kernels.execute(launch, target.clock, counting=counting)
+        finally:
+            if price is None:  # what it did decides how long it takes
+                counts = self.work.counts(launch, counting)
+                price = self.work.price(launch, counts)
+            lead = costs.dispatch_ticks + costs.latency_ticks
+            span = self.enqueue(target.time, price, function.name, share=share, latency=lead)
+            self.host.spend(costs.dispatch_ticks)
+            self.host.deliver(span.start)
+            self.work.record(launch, span, counts)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """Execute the nodes of a graph. Independent nodes overlap. Raises LaunchError, or a finding.

@@ -1,16 +1,19 @@
-"""Counts what threads in lockstep do: operations of statements, and accesses to memory as warps make them.
+"""Counts what threads in lockstep do while a launch is executed: statements, and accesses to memory as warps make them.
+
+Some groups of blocks are counted and stand for all (`Plan`). Of the statements in loops every iteration is counted; of
+the accesses of one line the first ones, and later ones in windows that become rarer (`Site`).
 
 Device memory is accessed in sectors of 32 bytes: a request of a warp touches as many sectors as its threads' elements
 lie in (NVIDIA, Nsight Compute documentation, "Memory Tables"). Shared memory has 32 banks of 4 bytes: a request takes
 as many passes as a bank has different words, and one for every 128 bytes of elements at least (CUDA C++ Programming
-Guide, "Shared Memory").
+Guide, "Shared Memory"). A loaded sector stays in the L1 cache until its block's share of the cache was filled with
+others; stores pass through it.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,222 +21,508 @@ from windtunnel.core.provenance import assumed
 from windtunnel.emulator.common import lanes as lane_functions
 from windtunnel.emulator.common.lanes import Lanes, Side, Value
 from windtunnel.emulator.common.launch import Launch
-from windtunnel.emulator.common.layout import Chunk
-from windtunnel.emulator.common.symbolic import each_position
+from windtunnel.emulator.common.layout import Chunk, ThreadSet
+from windtunnel.emulator.common.symbolic import AffinePositions, Position
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LockstepArray, SharedArray
-from windtunnel.runtime.work_counts import SECTOR_BYTES, ArrayTraffic, Traffic, WorkCounts
+from windtunnel.runtime.work_counts import SECTOR_BYTES
 
-_BANKS, _WORD_BYTES, _LINE_BYTES = 32, 4, 128
+GROUPS = 4
+"""Groups of consecutive blocks that are counted in a larger launch: evenly spaced over the grid, and its end."""
+GROUP_THREADS = 1024
+"""Threads of a group; at least one block. A launch of at most this many in all groups is counted whole."""
+LINE_BYTES = 128
+_BANKS, _WORD_BYTES = 32, 4
 ATOMIC_TURN_CLOCKS = assumed(
     1.0,
     0.5,
     2.0,
     "an atomic operation on one address each clock, as NVIDIA's whitepaper on Kepler GK110 states; a sector each clock",
 )
-"""Clocks for which a cache line is busy with a sector of an atomic request, or with a thread of a warp at an element
-that others of the warp change too."""
+"""Clocks for which a part of the cache is busy with a sector of an atomic request, or with a thread of a warp at an
+element that others of the warp change too."""
 _FLOAT_TURNS = 2.0
 """Turns of such a thread that changes a float, assumed: an addition of floats takes longer than one of integers. With
 the range of a turn these are 1 to 4 clocks."""
 _SPAN = 1 << 44
 """More than any address or word, so that warp and address make one number."""
+_SLOTS = 15
+"""The L1 caches are a table of 2 to this power entries; of two sectors of one entry, the earlier one counts as lost."""
+_HASH = np.uint64(0x9E3779B97F4A7C15)
+_WHOLE, _WINDOW = 32, 16
+"""Accesses of a line that are all counted, and the length of the windows of later ones."""
+TRAFFIC = ("sectors", "lines", "hits", "partial", "wavefronts", "conflicts")
+"""What is counted of an access, beside its requests and elements."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive blocks that are counted, and the number of blocks for which each of them stands."""
+
+    first: int
+    blocks: int
+    weight: float
+
+
+def plan_of(blocks: int, threads: int) -> list[Group]:
+    """Return the groups of a launch of so many blocks, of ``threads`` each.
+
+    Few blocks are all counted. Otherwise the last group stands for itself, because the threads at the end of an array
+    are often idle.
+    """
+    size = max(GROUP_THREADS // threads, 1)
+    if blocks <= GROUPS * size:
+        return [Group(0, blocks, 1.0)]
+    inner, last = GROUPS - 1, blocks - size
+    firsts = [group * (last - size) // (inner - 1) for group in range(inner)]
+    return [*(Group(first, size, last / (inner * size)) for first in firsts), Group(last, size, 1.0)]
 
 
 class CountedChunk(Chunk):
-    """A chunk whose threads' work is counted."""
+    """A chunk some of whose blocks are counted.
 
-    def __init__(self, launch: Launch, first: int, blocks: int, counter: WorkCounter) -> None:
+    Attributes:
+        counter: What counts them.
+        ranges: First and last thread number (exclusive) of each group within the chunk.
+        group: Number of the first of these groups in the plan.
+    """
+
+    def __init__(
+        self, launch: Launch, first: int, blocks: int, counter: WorkCounter, groups: list[tuple[int, int, int]]
+    ) -> None:
         super().__init__(launch, first, blocks)
         self.counter = counter
-        per_block = -(-self.threads // self.warp)
-        self.warps = self.layout.block_of_thread * per_block + self.layout.linear // self.warp
+        self.group, self.groups = groups[0][0], len(groups)
+        self.ranges = [(start * self.threads, end * self.threads) for _, start, end in groups]
+        self.bounds = np.array(self.ranges).reshape(-1)
+        self.warps_of_block = -(-self.threads // self.warp)
+        layout = self.layout
+        self.warps = layout.block_of_thread * self.warps_of_block + layout.linear // self.warp
         """The number of each thread's warp within the chunk; shape (threads,)."""
+        self._whole_warps = self.threads % self.warp == 0
+        self.group_of_block = np.zeros(blocks, np.int64)
+        for number, start, end in groups:
+            self.group_of_block[start:end] = number - self.group
+        self.counted_blocks = sum(end - start for _, start, end in groups)
+
+
+    def warp_of(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the numbers of the warps of threads."""
+        return numbers // self.warp if self._whole_warps else self.warps[numbers]
+
+
+class Sample:
+    """The counted ones of some active threads.
+
+    Attributes:
+        size: How many there are.
+        threads: How many there are in each group of the chunk.
+        active_warps: Warps of them in each group of the chunk.
+        memo: What regular accesses to shared memory of these threads count.
+    """
+
+    __slots__ = ("_lanes", "_parts", "_places", "active_warps", "memo", "size", "threads")
+
+    def __init__(self, lanes: ThreadSet, chunk: CountedChunk) -> None:
+        selection = lanes.selection
+        self._lanes, self._places = lanes, None
+        self.memo: dict[object, np.ndarray] = {}
+        if isinstance(selection, np.ndarray):
+            ends = np.searchsorted(selection, chunk.bounds).tolist()
+            self._parts = list(zip(ends[::2], ends[1::2], strict=True))
+            warps = [_changes(chunk.warp_of(selection[a:b])) if a < b else 0 for a, b in self._parts]
+        else:
+            low, high = (0, chunk.size) if selection is None else (selection.start, selection.stop)
+            ranges = [(max(a, low), min(b, high)) for a, b in chunk.ranges]
+            self._parts = [(a - low, max(a, b) - low) for a, b in ranges]
+            warps = [int(chunk.warps[b - 1] - chunk.warps[a]) + 1 if a < b else 0 for a, b in ranges]
+        self.threads = np.array([b - a for a, b in self._parts], float)
+        self.active_warps = np.array(warps, float)
+        self.size = sum(b - a for a, b in self._parts)
+
+    @property
+    def places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For each thread, its position among the active threads, its number in the chunk and its warp's number."""
+        if self._places is None:
+            where = np.concatenate([np.arange(a, b) for a, b in self._parts])
+            selection, chunk = self._lanes.selection, self._lanes.chunk
+            if isinstance(selection, np.ndarray):
+                numbers = selection[where]
+            else:
+                numbers = where if selection is None else where + selection.start
+            self._places = where, numbers, chunk.warp_of(numbers)
+        return self._places
+
+
+def _changes(values: np.ndarray) -> int:
+    """Return the number of different values, of which equal ones follow each other; at least one."""
+    return int(np.count_nonzero(values[1:] != values[:-1])) + 1
+
+
+def _sample(lanes: ThreadSet) -> Sample:
+    known = lanes.sample
+    if known is None:
+        known = lanes.sample = Sample(lanes, lanes.chunk)  # type: ignore[arg-type]
+    return known  # type: ignore[no-any-return]
+
+
+def _begins(values: np.ndarray) -> np.ndarray:
+    """Return flags of the elements that differ from the one before."""
+    flags = np.empty(len(values), bool)
+    flags[:1] = True
+    np.not_equal(values[1:], values[:-1], out=flags[1:])
+    return flags
+
+
+class Site:
+    """The accesses of one line to one array: how many there were, and what was counted of some of them.
+
+    The first accesses are all counted. Later ones are counted in windows of consecutive accesses, so that what one
+    loads is still in the cache at the next; of windows about as many are counted whenever their number doubles.
+    """
+
+    __slots__ = ("_at", "_last", "_repeats", "counted", "elements", "number", "requests", "traffic")
+
+    def __init__(self, groups: int) -> None:
+        self.number = 0
+        self.elements, self.requests, self.counted = np.zeros(groups), np.zeros(groups), np.zeros(groups)
+        self.traffic = np.zeros((len(TRAFFIC), groups))
+        self._last: Sample | None = None
+        self._at, self._repeats = 0, 0
+
+    def add(self, sample: Sample, at: int) -> None:
+        """Record an access of these threads, whose first group has the number ``at``."""
+        if sample is not self._last:
+            self.flush()
+            self._last, self._at = sample, at
+        self._repeats += 1
+
+    def flush(self) -> None:
+        """Add what was recorded to the totals."""
+        if self._last is not None:
+            groups = slice(self._at, self._at + len(self._last.threads))
+            self.elements[groups] += self._last.threads * self._repeats
+            self.requests[groups] += self._last.active_warps * self._repeats
+        self._last, self._repeats = None, 0
+
+    def next_is_counted(self) -> bool:
+        """Return whether the next access is one that is counted."""
+        self.number += 1
+        if self.number <= _WHOLE:
+            return True
+        window = self.number // _WINDOW
+        rare = window.bit_length() - 2
+        return (window * 0x9E3779B1 & 0xFFFFFFFF) >> (32 - rare) == 0
+
+    @property
+    def factor(self) -> np.ndarray:
+        """All accesses over those that were counted, of each group."""
+        return np.divide(self.elements, self.counted, out=np.zeros_like(self.elements), where=self.counted > 0)
+
+
+class MovedSectors:
+    """The sectors of one array that each group has loaded and stored."""
+
+    def __init__(self, array: LockstepArray, number: int, groups: int) -> None:
+        self.number, self.size = number, array.flat.nbytes
+        self.sectors = self.size // SECTOR_BYTES + 1
+        self._groups = groups
+        self._marks: dict[bool, np.ndarray] = {}
+        self.touched: dict[bool, list[np.ndarray]] = {False: [], True: []}
+        """By whether they are stored: numbers of group and sector as one, each once."""
+        self._written: np.ndarray | None = None
+        self.turns: np.ndarray | None = None
+        """Turns of atomic operations at each line, for each group; shape (groups, lines)."""
+
+    def mark(self, keys: np.ndarray, *, stored: bool) -> np.ndarray:
+        """Record that sectors are moved, given as group x ``sectors`` + sector; return those that are new."""
+        marks = self._marks.get(stored)
+        if marks is None:
+            marks = self._marks[stored] = np.zeros(self._groups * self.sectors, bool)
+        new = keys[~marks[keys]]
+        if len(new):
+            marks[new] = True
+            new = np.unique(new)
+            self.touched[stored].append(new)
+        return new
+
+    def write(self, keys: np.ndarray, sizes: np.ndarray) -> None:
+        """Record that bytes of sectors are written."""
+        if self._written is None:
+            self._written = np.zeros(self._groups * self.sectors, np.int16)
+        self._written[keys] = np.minimum(self._written[keys] + sizes, SECTOR_BYTES)
+
+    def totals(self, factor: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the bytes that are moved, of each group, times a factor (`runtime.work_counts.ArrayTraffic`)."""
+        loaded, stored = (
+            np.concatenate(self.touched[kind]) if self.touched[kind] else np.zeros(0, np.int64)
+            for kind in (False, True)
+        )
+        filled = stored[:0]
+        if self._written is not None:
+            partial = stored[self._written[stored] < SECTOR_BYTES]
+            loads = self._marks.get(False)
+            filled = partial if loads is None else partial[~loads[partial]]
+        pairs = np.unique(loaded // self.sectors * _SPAN + loaded % self.sectors // 2)
+        counts = {"loaded": loaded // self.sectors, "fetched": pairs // _SPAN}
+        counts |= {"stored": stored // self.sectors, "filled": filled // self.sectors}
+        return {
+            name: np.bincount(groups, minlength=self._groups)
+            * factor
+            * (SECTOR_BYTES * (2.0 if name == "fetched" else 1.0))
+            for name, groups in counts.items()
+        }
 
 
 class WorkCounter:
-    """Adds up the work of the sampled blocks."""
+    """Counts the work of the groups of a launch.
 
-    def __init__(self, counts: WorkCounts) -> None:
-        self.counts = counts
-        self.operations: dict[str, float] = defaultdict(float)
-        self.busy: dict[str, np.ndarray] = {}
-        """For each array of the device, the turns of atomic operations at each cache line; shape (lines,)."""
-        self._stamps: dict[tuple[str, bool], np.ndarray] = {}
-        """By array and whether it is stored to, the group that touched each sector last; shape (sectors,)."""
-        self._group = 0
-        self._warps: dict[int, tuple[Any, int]] = {}
+    Args:
+        launch: The launch.
+        groups: The groups that are counted.
+        operations: What a thread executes in each run of statements.
+        l1_sectors: Sectors that a block's share of the L1 cache holds.
+    """
 
-    def begin_group(self) -> None:
-        """Begin the next group of blocks."""
-        self._group += 1
+    def __init__(
+        self, launch: Launch, groups: list[Group], operations: Sequence[Mapping[str, float]], l1_sectors: float
+    ) -> None:
+        self.launch, self.groups, self.operations, self._l1_sectors = launch, groups, operations, l1_sectors
+        count = len(groups)
+        self.thread_runs, self.warp_runs = np.zeros((len(operations), count)), np.zeros((len(operations), count))
+        """How often threads, and warps, have executed each run of statements in each group."""
+        self.branches, self.divergent, self.barriers = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.sites: dict[tuple[str, str, int], tuple[str, Site]] = {}
+        """By kind of access, array and line: the kind of memory, and the accesses."""
+        self.moved: dict[str, MovedSectors] = {}
+        self._slots = np.zeros((2, 1 << _SLOTS), np.int64)
+        """For each entry of the L1 caches the sector, and the number of sectors that had been loaded before it."""
+        self._loaded = 0
 
-    def executed(self, lanes: Lanes, operations: Mapping[str, float]) -> None:
-        """Count a statement."""
-        for name, count in operations.items():
-            if name != "instructions":
-                self.operations[name] += count * lanes.size
-        self.counts.instructions += operations["instructions"] * self._active_warps(lanes)
-        self.counts.thread_instructions += operations["instructions"] * lanes.size
+    def chunk(self, first: int, blocks: int) -> CountedChunk | None:
+        """Return a chunk of blocks if some of them are counted."""
+        found = [
+            (number, max(group.first - first, 0), min(group.first + group.blocks - first, blocks))
+            for number, group in enumerate(self.groups)
+            if group.first < first + blocks and first < group.first + group.blocks
+        ]
+        return CountedChunk(self.launch, first, blocks, self, found) if found else None
+
+    def by_group(self, chunk: CountedChunk, warps: np.ndarray) -> np.ndarray:
+        """Return how many of these warps, given by number and possibly several times, are in each group of a chunk."""
+        if chunk.groups == 1:
+            return np.array([float(len(warps))])
+        groups = chunk.group_of_block[warps // chunk.warps_of_block]
+        return np.bincount(groups, minlength=chunk.groups).astype(float)
+
+    # What the emitted code calls.
+
+    def executed(self, lanes: Lanes, run: int) -> None:
+        """Count a run of statements."""
+        sample, at = _sample(lanes), lanes.chunk.group  # type: ignore[attr-defined]
+        if sample.size:
+            end = at + len(sample.threads)
+            self.thread_runs[run, at:end] += sample.threads
+            self.warp_runs[run, at:end] += sample.active_warps
 
     def barrier(self, lanes: Lanes) -> None:
         """Count a barrier of warps."""
-        self.counts.barriers += self._active_warps(lanes)
+        self._add(self.barriers, lanes, 1.0)
 
     def branch(self, lanes: Lanes, yes: Side, no: Side) -> None:
         """Count a branch."""
-        count = self._active_warps(lanes)
-        self.counts.branches += count
+        self._add(self.branches, lanes, 1.0)
         if yes is not None and no is not None:
-            self.counts.divergent_branches += self._active_warps(yes[1]) + self._active_warps(no[1]) - count
+            for part, factor in ((yes[1], 1.0), (no[1], 1.0), (lanes, -1.0)):
+                self._add(self.divergent, part, factor)
 
-    def _active_warps(self, lanes: Lanes) -> int:
-        known = self._warps.get(id(lanes))
-        if known is None or known[0] is not lanes:
-            if len(self._warps) > 256:
-                self._warps.clear()
-            known = self._warps[id(lanes)] = (lanes, len(np.unique(lanes.select(lanes.chunk.warps))))  # type: ignore[attr-defined]
-        return known[1]
+    @staticmethod
+    def _add(total: np.ndarray, lanes: Lanes, factor: float) -> None:
+        sample, at = _sample(lanes), lanes.chunk.group  # type: ignore[attr-defined]
+        total[at : at + len(sample.threads)] += factor * sample.active_warps
 
-    def memory(
-        self,
-        array: LockstepArray,
-        kind: str,
-        lanes: Lanes,
-        line: int,
-        indices: Sequence[Value],
-        *,
-        is_combined: bool = False,
+    # What arrays call.
+
+    def access(
+        self, array: LockstepArray, kind: str, lanes: Lanes, line: int, position: Position, op: str = ""
     ) -> None:
-        """Count an access, before it is made.
+        """Count an access to known positions. ``kind`` is ``load``, ``store`` or ``atomic``, whose operation is ``op``."""
+        sample = _sample(lanes)
+        if not sample.size:
+            return
+        chunk: CountedChunk = lanes.chunk  # type: ignore[assignment]
+        key = (kind, array.name, line)
+        found = self.sites.get(key)
+        if found is None:
+            is_global, is_shared = isinstance(array, GlobalArray), isinstance(array, SharedArray)
+            memory = "global" if is_global else "shared" if is_shared else "local"
+            found = self.sites[key] = memory, Site(len(self.groups))
+        memory, site = found
+        site.add(sample, chunk.group)
+        # What keeps a line busy does not follow from a part of the operations.
+        if not site.next_is_counted() and (memory, kind) != ("global", "atomic"):
+            return
+        groups = slice(chunk.group, chunk.group + chunk.groups)
+        site.counted[groups] += sample.threads
+        if memory == "shared":
+            site.traffic[4:, groups] += self._shared(array, kind, chunk, sample, position, op)
+            return
+        places = _places(position, sample)
+        if memory == "local":
+            # The elements of one index of a warp's threads lie one after another.
+            numbers = sample.places[1]
+            index = places - numbers * array.size
+            places, size = index * chunk.warp + numbers % chunk.warp, array.flat.itemsize
+            traffic, *_ = self._requests(chunk, sample, places, size)
+        else:
+            traffic = self._global(array, kind, chunk, sample, places)
+            if kind == "atomic":
+                is_combined = _is_combined(array, op, is_one=isinstance(position, int))
+                traffic[0], conflicts = self._atomic(array, chunk, sample, places, is_combined=is_combined)
+                site.traffic[5, groups] += conflicts
+        site.traffic[:4, groups] += traffic
 
-        ``kind`` is ``load``, ``store`` or ``atomic``. ``is_combined``: threads of a warp that change one element by an
-        atomic operation do so at once.
-        """
-        places = each_position(array.position(lanes, line, indices), lanes.size)
-        warps = lanes.select(lanes.chunk.warps)  # type: ignore[attr-defined]
-        counts, size = self.counts, array.flat.itemsize
-        if isinstance(array, SharedArray):
-            traffic = {"load": counts.shared_loads, "store": counts.shared_stores, "atomic": counts.shared_atomics}[
-                kind
-            ]
-            self._shared(
-                traffic, warps, places % max(array.size, 1), size, is_atomic=kind == "atomic" and not is_combined
-            )
-            return
-        if not isinstance(array, GlobalArray):
-            self._sectors(counts.local, warps, places, size)
-            return
-        traffic = {"load": counts.loads, "store": counts.stores, "atomic": counts.atomics}[kind]
-        if kind != "atomic":
-            self._sectors(traffic, warps, places, size)
-        of_array = counts.arrays.setdefault(array.name, ArrayTraffic(array.flat.nbytes))
-        if kind != "store":
-            of_array.loaded += self._new_bytes(array, places, stored=False)
-        if kind != "load":
-            of_array.stored += self._new_bytes(array, places, stored=True)
+    def _requests(
+        self, chunk: CountedChunk, sample: Sample, places: np.ndarray, size: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return what is counted, and for each sector of a request: the warp, the sector, and the threads at it."""
+        sectors = places * size // SECTOR_BYTES if size < SECTOR_BYTES else places * (size // SECTOR_BYTES)
+        keys = sample.places[2] * _SPAN + sectors
+        if len(keys) > 1 and (keys[1:] < keys[:-1]).any():
+            keys = np.sort(keys)
+        begins = np.flatnonzero(_begins(keys))
+        distinct = keys[begins]
+        warps = distinct // _SPAN
+        threads = np.empty(len(begins), np.int64)
+        threads[:-1], threads[-1] = begins[1:] - begins[:-1], len(keys) - begins[-1]
+        traffic = np.zeros((4, chunk.groups))
+        traffic[0] = self.by_group(chunk, warps)
+        lines = _begins(distinct * SECTOR_BYTES // LINE_BYTES)
+        traffic[1] = self.by_group(chunk, warps[lines])
+        return traffic, warps, distinct - warps * _SPAN, threads
+
+    def _global(
+        self, array: LockstepArray, kind: str, chunk: CountedChunk, sample: Sample, places: np.ndarray
+    ) -> np.ndarray:
+        moved = self.moved.get(array.name)
+        if moved is None:
+            moved = self.moved[array.name] = MovedSectors(array, len(self.moved) + 1, len(self.groups))
+        size = array.flat.itemsize
+        traffic, warps, sectors, threads = self._requests(chunk, sample, places, size)
+        blocks = warps // chunk.warps_of_block
+        keys = (chunk.group_of_block[blocks] + chunk.group) * moved.sectors + sectors
+        if kind == "load":
+            missed = self._missed(chunk, moved, blocks, sectors)
+            traffic[2] = traffic[0] - self.by_group(chunk, warps[missed])
+            moved.mark(keys[missed], stored=False)
+            return traffic
         if kind == "atomic":
-            self._atomic(array, warps, places, is_combined=is_combined)
+            moved.mark(keys, stored=False)
+        moved.mark(keys, stored=True)
+        if kind == "store":
+            partial = threads * size < SECTOR_BYTES
+            if partial.any():
+                lines = np.unique(warps[partial] * _SPAN + sectors[partial] * SECTOR_BYTES // LINE_BYTES)
+                traffic[3] = self.by_group(chunk, lines // _SPAN)
+            moved.write(keys, np.minimum(threads * size, SECTOR_BYTES))
+        else:
+            moved.write(keys, np.full(len(keys), SECTOR_BYTES))
+        return traffic
 
-    def _new_bytes(self, array: LockstepArray, places: np.ndarray, *, stored: bool) -> int:
-        """Return the bytes of the sectors that this group of blocks has not touched before, and mark them."""
-        stamps = self._stamps.get((array.name, stored))
-        if stamps is None:
-            stamps = self._stamps[array.name, stored] = np.zeros(array.flat.nbytes // SECTOR_BYTES + 1, np.int8)
-        sectors = places * array.flat.itemsize // SECTOR_BYTES
-        new = np.unique(sectors[stamps[sectors] != self._group])
-        stamps[new] = self._group
-        return len(new) * SECTOR_BYTES
+    def _missed(self, chunk: CountedChunk, moved: MovedSectors, blocks: np.ndarray, sectors: np.ndarray) -> np.ndarray:
+        """Return the positions of the sectors that the blocks' L1 caches do not hold, each once, and load them."""
+        known, since = self._slots
+        keys = (moved.number * 65_536 + blocks + chunk.first) * (1 << 32) + sectors
+        slots = ((keys.astype(np.uint64) * _HASH) >> np.uint64(64 - _SLOTS)).astype(np.int64)
+        kept = self._l1_sectors * chunk.counted_blocks
+        missed = np.flatnonzero((known[slots] != keys) | (self._loaded - since[slots] > kept))
+        if len(missed):
+            _, first = np.unique(keys[missed], return_index=True)
+            missed = missed[first]
+            known[slots[missed]] = keys[missed]
+            self._loaded += len(missed)
+        since[slots] = self._loaded
+        return missed
 
-    def _atomic(self, array: LockstepArray, warps: np.ndarray, places: np.ndarray, *, is_combined: bool) -> None:
-        """Count atomic operations, and how long they keep their cache lines busy.
+    def _atomic(
+        self, array: LockstepArray, chunk: CountedChunk, sample: Sample, places: np.ndarray, *, is_combined: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sectors and conflicts of atomic operations, and count how long they keep lines busy.
 
         A sector is accessed once for each thread of a warp at one of its elements, unless these are combined.
         """
-        size, traffic = array.flat.itemsize, self.counts.atomics
-        elements, repeats = np.unique(warps * _SPAN + places, return_counts=True)
-        traffic.elements += len(places)
-        traffic.requests += len(np.unique(warps))
-        traffic.conflicts += float((repeats - 1).sum())
+        size, moved = array.flat.itemsize, self.moved[array.name]
+        elements, repeats = np.unique(sample.places[2] * _SPAN + places, return_counts=True)
+        warps, places = elements // _SPAN, elements % _SPAN
+        conflicts = np.zeros(chunk.groups)
+        groups = chunk.group_of_block[warps // chunk.warps_of_block]
+        np.add.at(conflicts, groups, repeats - 1.0)
         if is_combined:
             repeats = np.ones_like(repeats)
-        in_sectors = elements // _SPAN * _SPAN + elements % _SPAN * size // SECTOR_BYTES
-        sectors, first = np.unique(in_sectors, return_index=True)
-        traffic.sectors += float(np.maximum.reduceat(repeats, first).sum())
-        lines = elements // _SPAN * _SPAN + elements % _SPAN * size // _LINE_BYTES
-        requests, first = np.unique(lines, return_index=True)
-        in_line = np.bincount(np.searchsorted(requests, sectors // _SPAN * _SPAN + sectors % _SPAN // 4))
+        at_sector = np.flatnonzero(_begins(warps * _SPAN + places * size // SECTOR_BYTES))
+        each_sector = np.maximum.reduceat(repeats, at_sector)
+        sectors = np.zeros(chunk.groups)
+        np.add.at(sectors, groups[at_sector], each_sector)
+        lines = warps * _SPAN + places * size // LINE_BYTES
+        at_line = np.flatnonzero(_begins(lines))
+        in_line = np.bincount(np.searchsorted(at_line, at_sector, side="right") - 1)
         each = _FLOAT_TURNS if array.flat.dtype.kind == "f" else 1.0
-        again = np.maximum.reduceat(repeats, first)
+        again = np.maximum.reduceat(repeats, at_line)
         turns = np.maximum(in_line, np.where(again > 1, each, 1.0) * again)
-        busy = self.busy.setdefault(array.name, np.zeros(array.flat.nbytes // _LINE_BYTES + 1))
-        np.add.at(busy, requests % _SPAN, turns)
+        if moved.turns is None:
+            moved.turns = np.zeros((len(self.groups), moved.size // LINE_BYTES + 1))
+        np.add.at(moved.turns, (groups[at_line] + chunk.group, lines[at_line] % _SPAN), turns)
+        return sectors, conflicts
 
-    @staticmethod
-    def _sectors(traffic: Traffic, warps: np.ndarray, places: np.ndarray, size: int) -> None:
-        distinct = np.unique(warps * _SPAN + places * size // SECTOR_BYTES)
-        traffic.requests += len(np.unique(distinct // _SPAN))
-        traffic.sectors += len(distinct)
-        traffic.elements += len(places)
-
-    @staticmethod
-    def _shared(traffic: Traffic, warps: np.ndarray, places: np.ndarray, size: int, *, is_atomic: bool) -> None:
-        words = places * size // _WORD_BYTES
-        keys = warps * _SPAN + words
+    def _shared(
+        self, array: LockstepArray, kind: str, chunk: CountedChunk, sample: Sample, position: Position, op: str
+    ) -> np.ndarray:
+        """Return the passes over banks, and those beyond what the bytes need."""
+        is_atomic, size, key = kind == "atomic" and not _is_combined(array, op, is_one=True), array.flat.itemsize, None
+        if isinstance(position, AffinePositions) and position.size:
+            start = position.index.start % _BANKS if size < _WORD_BYTES else 0
+            key = (position.index.steps, start, size, is_atomic)
+            known = sample.memo.get(key)
+            if known is not None:
+                return known
+        words = _places(position, sample) % max(array.size, 1) * size // _WORD_BYTES
+        keys = np.sort(sample.places[2] * _SPAN + words)
         # Integer additions to one word are combined: NVRTC 12.9 makes ATOMS.POPC.INC of those of 1 (assumed for all).
         # It makes a loop with a compare-and-swap, ATOMS.CAST.SPIN, of additions of floats.
-        distinct = np.sort(keys) if is_atomic else np.unique(keys)
-        banks, in_bank = np.unique(distinct // _SPAN * _BANKS + distinct % _SPAN % _BANKS, return_counts=True)
-        requests, first = np.unique(banks // _BANKS, return_index=True)
-        passes = np.maximum.reduceat(in_bank, first) if len(first) else in_bank
+        if not is_atomic:
+            keys = keys[_begins(keys)]
+        banks, in_bank = np.unique(keys // _SPAN * _BANKS + keys % _SPAN % _BANKS, return_counts=True)
+        requests = np.flatnonzero(_begins(banks // _BANKS))
+        passes = np.maximum.reduceat(in_bank, requests)
+        groups = chunk.group_of_block[banks[requests] // _BANKS // chunk.warps_of_block]
         # Elements of 8 bytes are two words each, in neighbouring banks: half a warp at a time.
         width = max(size // _WORD_BYTES, 1)
-        traffic.requests += len(requests)
-        traffic.wavefronts += float(passes.sum()) * width
-        traffic.conflicts += float((passes - 1).sum()) * width
-        traffic.elements += len(places)
+        found = np.zeros((2, chunk.groups))
+        np.add.at(found[0], groups, passes * float(width))
+        np.add.at(found[1], groups, (passes - 1.0) * width)
+        if key is not None:
+            sample.memo[key] = found
+        return found
 
 
-class CountedArray:
-    """An array whose accesses are counted."""
+def _is_combined(array: LockstepArray, op: str, *, is_one: bool) -> bool:
+    """Return whether threads of a warp that change one element do so at once.
 
-    def __init__(self, array: LockstepArray, counter: WorkCounter) -> None:
-        self._array, self._counter = array, counter
-
-    def side(self, number: int) -> np.int32:
-        """Return the length of a side."""
-        return self._array.side(number)
-
-    def load(self, lanes: Lanes, line: int, *indices: Value, copied: bool = False) -> Value:
-        """Return elements."""
-        self._counter.memory(self._array, "load", lanes, line, indices)
-        return self._array.load(lanes, line, *indices, copied=copied)
-
-    def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
-        """Set elements."""
-        self._counter.memory(self._array, "store", lanes, line, indices)
-        self._array.store(lanes, line, value, *indices)
-
-    def atomic(
-        self,
-        lanes: Lanes,
-        line: int,
-        op: str,
-        values: Sequence[Value],
-        used: bool,
-        *indices: Value,
-        of_block: bool = False,
-    ) -> Value:
-        """Change elements."""
-        places = self._array.position(lanes, line, indices)
-        # Where all threads change one element, NVRTC 12.9 makes one operation of a warp (VOTE, POPC or REDUX).
-        is_integer = self._array.flat.dtype.kind != "f" and op not in ("exch", "cas")
-        is_one = isinstance(places, int) or isinstance(self._array, SharedArray)
-        self._counter.memory(self._array, "atomic", lanes, line, indices, is_combined=is_integer and is_one)
-        return self._array.atomic(lanes, line, op, values, used, *indices)
+    Where all threads change one element, NVRTC 12.9 makes one operation of a warp (VOTE, POPC or REDUX).
+    """
+    return is_one and array.flat.dtype.kind != "f" and op not in ("exch", "cas")
 
 
-def counted_branch(lanes: Any, condition: Value) -> tuple[Side, Side]:
+def _places(position: Position, sample: Sample) -> np.ndarray:
+    """Return the positions of the counted threads."""
+    if isinstance(position, AffinePositions):
+        return position.at(sample.places[1])
+    if isinstance(position, slice):
+        return sample.places[0] + position.start
+    return np.full(sample.size, position) if isinstance(position, int) else position[sample.places[0]]
+
+
+def counted_branch(lanes: Lanes, condition: Value) -> tuple[Side, Side]:
     """Return the threads that take a branch and those that do not, and count it."""
     yes, no = lane_functions.branch(lanes, condition)
-    lanes.chunk.counter.branch(lanes, yes, no)
+    lanes.chunk.counter.branch(lanes, yes, no)  # type: ignore[attr-defined]
     return yes, no
