@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,11 @@ from windtunnel.emulator.device.executable import CompiledKernel
 from windtunnel.emulator.device.kernels import KernelLaunch, Kernels
 from windtunnel.emulator.device.occupancy import resident_blocks
 from windtunnel.emulator.device.timeline import Span
-from windtunnel.emulator.lockstep.compiler import lowered
+from windtunnel.emulator.lockstep.compiler import LockstepKernel, lowered
 from windtunnel.emulator.work.counter import ATOMIC_TURN_CLOCKS
 from windtunnel.emulator.work.dependence import DATA, deciding
 from windtunnel.emulator.work.launch import TURN_BYTES, CountedKernel, Counting, compile_counted
+from windtunnel.language import ir
 from windtunnel.runtime.interface import Interval
 from windtunnel.runtime.kernels import Kernel, Work
 from windtunnel.runtime.profile import LaunchProfile
@@ -90,12 +92,40 @@ _REGISTERS_OF_VARIABLE = assumed(2, 1, 4, "a variable of 64 bits takes two regis
 """Registers of a thread: so many, and so many for each variable of the kernel."""
 
 
-@dataclass(frozen=True)
-class _Kernel:
-    """What is known of a kernel for counting: its counting form, and the parameters that decide its work."""
+class _CountedKernel:
+    """What is known of the work of a kernel: the parameters that decide it, and the counts of its launches.
 
-    counted: CountedKernel
-    deciding: frozenset[str]
+    Those of launches whose work does not depend on what arrays contain are kept, for all devices of the process.
+    """
+
+    def __init__(self, kernel: LockstepKernel) -> None:
+        self._kernel = kernel
+        self.deciding = deciding(kernel.program, lowered(kernel.program))
+        self.counts: dict[tuple[Any, ...], WorkCounts] = {}
+
+    @cached_property
+    def counted(self) -> CountedKernel:
+        """The kernel, compiled so that it counts."""
+        return compile_counted(self._kernel)
+
+    @classmethod
+    def of(cls, kernel: LockstepKernel) -> _CountedKernel:
+        """Return what is known of a kernel, or of one with the same text and types that another device executes."""
+        program = kernel.program
+        literals = [e.value for s in ir.walk(program.body) for e in ir.expressions(s) if isinstance(e, ir.Literal)]
+        types = (program.arrays, program.scalars, program.variables, [(d.name, d.shape) for d in program.declared.values()])
+        key = (kernel.source, repr(literals), repr(types))
+        known = _KNOWN.get(key)
+        if known is None:
+            if len(_KNOWN) >= _MAX_KNOWN:
+                _KNOWN.clear()
+            known = _KNOWN[key] = cls(kernel)
+        return known
+
+
+_KNOWN: dict[tuple[str, str, str], _CountedKernel] = {}
+_MAX_KNOWN = 512
+"""Kernels whose work is kept."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +156,8 @@ class LaunchWork:
         """What a profile has recorded; None if none is open."""
         self._constant_prices: dict[Kernel, Price] = {}
         """The prices of kernels whose every launch is the same work."""
-        self._kernels: dict[int, _Kernel] = {}
-        self._counts: dict[tuple[Any, ...], WorkCounts] = {}
+        self._kernels: dict[int, _CountedKernel] = {}
+        self._cache_size = Parameters(device.device).get("l2_bytes") or 0.0
         self._supports_kernels = device.costs.prices("kernel")
 
     def counting(self, launch: KernelLaunch) -> Counting | None:
@@ -135,31 +165,33 @@ class LaunchWork:
         if self.profile is None and not (self.counted and launch.function.work is None):
             return None
         kernel = self.kernels.compiled(launch)
-        if kernel is None or self._key(launch, kernel) in self._counts:
+        if kernel is None:
+            return None
+        known = self._known(kernel)
+        if self._key(launch, kernel) in known.counts:
             return None
         info = self.device.info
         form = Launch(kernel.program, launch.grid, launch.block, info.name, info.limits.warp)
-        return Counting(self._known(kernel).counted, form, self._l1_sectors(launch, kernel))
+        return Counting(known.counted, form, self._l1_sectors(launch, kernel))
 
     def counts(self, launch: KernelLaunch, counting: Counting | None) -> WorkCounts | None:
         """Return the work of a launch that was executed; None if it could not be counted, or need not be."""
         kernel = self.kernels.compiled(launch)
         if kernel is None or (self.profile is None and not (self.counted and launch.function.work is None)):
             return None
+        known = self._known(kernel)
         if counting is None:
-            return self._counts.get(self._key(launch, kernel))
-        counts = counting.counts
-        if counts is not None:
-            counts.cache_size = Parameters(self.device.device).get("l2_bytes") or 0.0
-            if DATA not in self._known(kernel).deciding:
-                self._counts[self._key(launch, kernel)] = counts
-        return counts
+            counts = known.counts.get(self._key(launch, kernel))
+        else:
+            counts = counting.counts
+            if counts is not None and DATA not in known.deciding:
+                known.counts[self._key(launch, kernel)] = counts
+        return None if counts is None else replace(counts, cache_size=self._cache_size)
 
-    def _known(self, kernel: CompiledKernel) -> _Kernel:
+    def _known(self, kernel: CompiledKernel) -> _CountedKernel:
         known = self._kernels.get(id(kernel))
         if known is None:
-            decides = deciding(kernel.program, lowered(kernel.program))
-            known = self._kernels[id(kernel)] = _Kernel(compile_counted(kernel.lockstep), decides)
+            known = self._kernels[id(kernel)] = _CountedKernel.of(kernel.lockstep)
         return known
 
     def _key(self, launch: KernelLaunch, kernel: CompiledKernel) -> tuple[Any, ...]:
@@ -169,7 +201,8 @@ class LaunchWork:
             a.shape if isinstance(a, np.ndarray) else a if parameter.name in decides else None
             for parameter, a in zip(kernel.program.parameters, launch.arrays, strict=True)
         )
-        return (id(kernel), launch.grid, launch.block, launch.shared, arguments)
+        form = (launch.grid, launch.block, launch.shared, self.device.info.limits.warp)
+        return (*form, self._l1_sectors(launch, kernel), arguments)
 
     def require_price(self, launch: KernelLaunch) -> None:
         """Raise UnsupportedOperationError if the device has no cost model for a kernel that states no work."""
@@ -254,7 +287,8 @@ class LaunchWork:
     def _registers(kernel: CompiledKernel | None, interval: Interval) -> int:
         if kernel is None:
             return 0
-        variables = len(kernel.program.variables)
+        # Those that lowering has added hold what a device's compiler keeps in predicates.
+        variables = sum(not name.endswith("_") for name in kernel.program.variables)
         return round(_BASE_REGISTERS.end(interval) + _REGISTERS_OF_VARIABLE.end(interval) * variables)
 
     def _resident(self, launch: KernelLaunch, kernel: CompiledKernel | None, interval: Interval) -> int:

@@ -26,8 +26,8 @@ from windtunnel.emulator.common.symbolic import AffinePositions, Position
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LockstepArray, SharedArray
 from windtunnel.runtime.work_counts import SECTOR_BYTES
 
-GROUPS = 4
-"""Groups of consecutive blocks that are counted in a larger launch: evenly spaced over the grid, and its end."""
+GROUPS = 5
+"""Groups of consecutive blocks that are counted in a larger launch: its begin and its end, and some between them."""
 GROUP_THREADS = 1024
 """Threads of a group; at least one block. A launch of at most this many in all groups is counted whole."""
 LINE_BYTES = 128
@@ -48,10 +48,12 @@ _SPAN = 1 << 44
 _SLOTS = 15
 """The L1 caches are a table of 2 to this power entries; of two sectors of one entry, the earlier one counts as lost."""
 _HASH = np.uint64(0x9E3779B97F4A7C15)
-_WHOLE, _WINDOW = 32, 16
-"""Accesses of a line that are all counted, and the length of the windows of later ones."""
-TRAFFIC = ("sectors", "lines", "hits", "partial", "wavefronts", "conflicts")
-"""What is counted of an access, beside its requests and elements."""
+_WINDOW, _LONG_WINDOW = 8, 16
+"""Consecutive executions of a line that are counted: of statements, and of accesses to device memory, which caches hold
+from one to the next."""
+TRAFFIC = ("elements", "requests", "sectors", "lines", "hits", "partial", "wavefronts", "conflicts")
+"""What is counted of an access."""
+_SECTORS, _WAVEFRONTS, _CONFLICTS = (TRAFFIC.index(name) for name in ("sectors", "wavefronts", "conflicts"))
 
 
 @dataclass(frozen=True)
@@ -66,15 +68,16 @@ class Group:
 def plan_of(blocks: int, threads: int) -> list[Group]:
     """Return the groups of a launch of so many blocks, of ``threads`` each.
 
-    Few blocks are all counted. Otherwise the last group stands for itself, because the threads at the end of an array
-    are often idle.
+    Few blocks are all counted. Otherwise the first and the last group stand for themselves, because their threads are
+    often special: at the end of an array they are idle. The groups between them stand for all other blocks.
     """
     size = max(GROUP_THREADS // threads, 1)
     if blocks <= GROUPS * size:
         return [Group(0, blocks, 1.0)]
-    inner, last = GROUPS - 1, blocks - size
-    firsts = [group * (last - size) // (inner - 1) for group in range(inner)]
-    return [*(Group(first, size, last / (inner * size)) for first in firsts), Group(last, size, 1.0)]
+    inner, between = GROUPS - 2, blocks - 2 * size
+    firsts = [size + group * (between - size) // (inner - 1) for group in range(inner)]
+    weight = between / (inner * size)
+    return [Group(0, size, 1.0), *(Group(first, size, weight) for first in firsts), Group(blocks - size, size, 1.0)]
 
 
 class CountedChunk(Chunk):
@@ -95,9 +98,6 @@ class CountedChunk(Chunk):
         self.ranges = [(start * self.threads, end * self.threads) for _, start, end in groups]
         self.bounds = np.array(self.ranges).reshape(-1)
         self.warps_of_block = -(-self.threads // self.warp)
-        layout = self.layout
-        self.warps = layout.block_of_thread * self.warps_of_block + layout.linear // self.warp
-        """The number of each thread's warp within the chunk; shape (threads,)."""
         self._whole_warps = self.threads % self.warp == 0
         self.group_of_block = np.zeros(blocks, np.int64)
         for number, start, end in groups:
@@ -107,7 +107,9 @@ class CountedChunk(Chunk):
 
     def warp_of(self, numbers: np.ndarray) -> np.ndarray:
         """Return the numbers of the warps of threads."""
-        return numbers // self.warp if self._whole_warps else self.warps[numbers]
+        if self._whole_warps:
+            return numbers // self.warp
+        return numbers // self.threads * self.warps_of_block + numbers % self.threads // self.warp
 
 
 class Sample:
@@ -120,11 +122,12 @@ class Sample:
         memo: What regular accesses to shared memory of these threads count.
     """
 
-    __slots__ = ("_lanes", "_parts", "_places", "active_warps", "memo", "size", "threads")
+    __slots__ = ("_chunk", "_parts", "_places", "_selection", "active_warps", "memo", "size", "threads")
 
     def __init__(self, lanes: ThreadSet, chunk: CountedChunk) -> None:
         selection = lanes.selection
-        self._lanes, self._places = lanes, None
+        self._selection, self._chunk = selection, chunk
+        self._places: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         self.memo: dict[object, np.ndarray] = {}
         if isinstance(selection, np.ndarray):
             ends = np.searchsorted(selection, chunk.bounds).tolist()
@@ -134,7 +137,9 @@ class Sample:
             low, high = (0, chunk.size) if selection is None else (selection.start, selection.stop)
             ranges = [(max(a, low), min(b, high)) for a, b in chunk.ranges]
             self._parts = [(a - low, max(a, b) - low) for a, b in ranges]
-            warps = [int(chunk.warps[b - 1] - chunk.warps[a]) + 1 if a < b else 0 for a, b in ranges]
+            ends = chunk.warp_of(np.array([(a, b - 1) for a, b in ranges]))
+            warps = [int(ends[i, 1] - ends[i, 0]) + 1 if a < b else 0 for i, (a, b) in enumerate(ranges)]
+        lanes.sample = self
         self.threads = np.array([b - a for a, b in self._parts], float)
         self.active_warps = np.array(warps, float)
         self.size = sum(b - a for a, b in self._parts)
@@ -144,7 +149,7 @@ class Sample:
         """For each thread, its position among the active threads, its number in the chunk and its warp's number."""
         if self._places is None:
             where = np.concatenate([np.arange(a, b) for a, b in self._parts])
-            selection, chunk = self._lanes.selection, self._lanes.chunk
+            selection, chunk = self._selection, self._chunk
             if isinstance(selection, np.ndarray):
                 numbers = selection[where]
             else:
@@ -158,13 +163,6 @@ def _changes(values: np.ndarray) -> int:
     return int(np.count_nonzero(values[1:] != values[:-1])) + 1
 
 
-def _sample(lanes: ThreadSet) -> Sample:
-    known = lanes.sample
-    if known is None:
-        known = lanes.sample = Sample(lanes, lanes.chunk)  # type: ignore[arg-type]
-    return known  # type: ignore[no-any-return]
-
-
 def _begins(values: np.ndarray) -> np.ndarray:
     """Return flags of the elements that differ from the one before."""
     flags = np.empty(len(values), bool)
@@ -173,50 +171,82 @@ def _begins(values: np.ndarray) -> np.ndarray:
     return flags
 
 
-class Site:
-    """The accesses of one line to one array: how many there were, and what was counted of some of them.
+def _lengths(begins: np.ndarray, end: int) -> np.ndarray:
+    """Return the lengths of the parts that begin at these positions, of which the last one ends at ``end``."""
+    lengths = np.empty(len(begins), np.int64)
+    lengths[:-1], lengths[-1] = begins[1:] - begins[:-1], end - begins[-1]
+    return lengths
 
-    The first accesses are all counted. Later ones are counted in windows of consecutive accesses, so that what one
-    loads is still in the cache at the next; of windows about as many are counted whenever their number doubles.
+
+def _ordered(values: np.ndarray) -> np.ndarray:
+    """Return the values in order."""
+    return np.sort(values) if (values[1:] < values[:-1]).any() else values
+
+
+def _distinct(values: np.ndarray) -> np.ndarray:
+    """Return the values in order, each once."""
+    ordered = _ordered(values)
+    return ordered[_begins(ordered)]
+
+
+class Site:
+    """What is executed again and again: a run of statements, a branch, or the accesses of one line to one array.
+
+    The first executions are all counted. Later ones are counted in windows of consecutive ones, so that what one loads
+    is still in the cache at the next; of windows about as many are counted whenever their number doubles. Each chunk
+    begins anew. What is not counted has done as much for each active thread as what is.
+
+    Args:
+        figures: Number of the figures that are counted. The first one is the number of threads.
+        groups: Number of the groups.
+        window: Executions of a window; twice as many are counted at first.
     """
 
-    __slots__ = ("_at", "_last", "_repeats", "counted", "elements", "number", "requests", "traffic")
+    __slots__ = ("_all", "_chunk", "_counted", "_found", "_groups", "_number", "_window", "seen", "total")
 
-    def __init__(self, groups: int) -> None:
-        self.number = 0
-        self.elements, self.requests, self.counted = np.zeros(groups), np.zeros(groups), np.zeros(groups)
-        self.traffic = np.zeros((len(TRAFFIC), groups))
-        self._last: Sample | None = None
-        self._at, self._repeats = 0, 0
+    def __init__(self, figures: int, groups: int, window: int = _WINDOW) -> None:
+        self.total = np.zeros((figures, groups))
+        """The figures of each group."""
+        self._window = window
+        self.seen = np.zeros(groups)
+        """The threads that were counted."""
+        self._chunk: CountedChunk | None = None
+        self._all, self._counted, self._number = 0, 0, 0
 
-    def add(self, sample: Sample, at: int) -> None:
-        """Record an access of these threads, whose first group has the number ``at``."""
-        if sample is not self._last:
+    def begin(self, lanes: ThreadSet, *, always: bool = False) -> Sample | None:
+        """Record an execution by these threads; return the counted ones if it is one that is counted."""
+        chunk = lanes.chunk
+        if chunk is not self._chunk:
             self.flush()
-            self._last, self._at = sample, at
-        self._repeats += 1
+            assert isinstance(chunk, CountedChunk)  # noqa: S101  only such chunks are counted
+            self._chunk, self._groups = chunk, slice(chunk.group, chunk.group + chunk.groups)
+            self._found = np.zeros((len(self.total), chunk.groups))
+        self._all += lanes.size
+        self._number += 1
+        if self._number > 2 * self._window and not always and not self._is_counted():
+            return None
+        self._counted += lanes.size
+        sample: Sample = lanes.sample or Sample(lanes, chunk)  # type: ignore[arg-type]
+        if not sample.size:
+            return None
+        self._found[0] += sample.threads
+        return sample
 
-    def flush(self) -> None:
-        """Add what was recorded to the totals."""
-        if self._last is not None:
-            groups = slice(self._at, self._at + len(self._last.threads))
-            self.elements[groups] += self._last.threads * self._repeats
-            self.requests[groups] += self._last.active_warps * self._repeats
-        self._last, self._repeats = None, 0
-
-    def next_is_counted(self) -> bool:
-        """Return whether the next access is one that is counted."""
-        self.number += 1
-        if self.number <= _WHOLE:
-            return True
-        window = self.number // _WINDOW
+    def _is_counted(self) -> bool:
+        window = self._number // self._window
         rare = window.bit_length() - 2
         return (window * 0x9E3779B1 & 0xFFFFFFFF) >> (32 - rare) == 0
 
-    @property
-    def factor(self) -> np.ndarray:
-        """All accesses over those that were counted, of each group."""
-        return np.divide(self.elements, self.counted, out=np.zeros_like(self.elements), where=self.counted > 0)
+    def add(self, first: int, figures: np.ndarray) -> None:
+        """Add figures of each group, from the figure of number ``first`` on."""
+        self._found[first : first + len(figures)] += figures
+
+    def flush(self) -> None:
+        """Add what was counted in a chunk to the totals."""
+        if self._chunk is not None and self._counted:
+            self.total[:, self._groups] += self._found * (self._all / self._counted)
+            self.seen[self._groups] += self._found[0]
+        self._chunk, self._all, self._counted, self._number = None, 0, 0, 0
 
 
 class MovedSectors:
@@ -241,7 +271,7 @@ class MovedSectors:
         new = keys[~marks[keys]]
         if len(new):
             marks[new] = True
-            new = np.unique(new)
+            new = _distinct(new)
             self.touched[stored].append(new)
         return new
 
@@ -262,7 +292,7 @@ class MovedSectors:
             partial = stored[self._written[stored] < SECTOR_BYTES]
             loads = self._marks.get(False)
             filled = partial if loads is None else partial[~loads[partial]]
-        pairs = np.unique(loaded // self.sectors * _SPAN + loaded % self.sectors // 2)
+        pairs = _distinct(loaded // self.sectors * _SPAN + loaded % self.sectors // 2)
         counts = {"loaded": loaded // self.sectors, "fetched": pairs // _SPAN}
         counts |= {"stored": stored // self.sectors, "filled": filled // self.sectors}
         return {
@@ -288,11 +318,13 @@ class WorkCounter:
     ) -> None:
         self.launch, self.groups, self.operations, self._l1_sectors = launch, groups, operations, l1_sectors
         count = len(groups)
-        self.thread_runs, self.warp_runs = np.zeros((len(operations), count)), np.zeros((len(operations), count))
-        """How often threads, and warps, have executed each run of statements in each group."""
-        self.branches, self.divergent, self.barriers = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.runs = [Site(2, count) for _ in operations]
+        """For each run of statements, how often threads, and warps, have executed it."""
+        self.branches: dict[int, Site] = {}
+        """By number, how often threads, and warps, have come to a branch, and in how many of these warps they part."""
+        self.barriers = Site(2, count)
         self.sites: dict[tuple[str, str, int], tuple[str, Site]] = {}
-        """By kind of access, array and line: the kind of memory, and the accesses."""
+        """By kind of access, array and line: the kind of memory, and the accesses (`TRAFFIC`)."""
         self.moved: dict[str, MovedSectors] = {}
         self._slots = np.zeros((2, 1 << _SLOTS), np.int64)
         """For each entry of the L1 caches the sector, and the number of sectors that had been loaded before it."""
@@ -314,31 +346,42 @@ class WorkCounter:
         groups = chunk.group_of_block[warps // chunk.warps_of_block]
         return np.bincount(groups, minlength=chunk.groups).astype(float)
 
+    def flush(self) -> None:
+        """Add what was counted in the last chunk to the totals."""
+        for site in (*self.runs, *self.branches.values(), self.barriers, *(site for _, site in self.sites.values())):
+            site.flush()
+
     # What the emitted code calls.
 
     def executed(self, lanes: Lanes, run: int) -> None:
         """Count a run of statements."""
-        sample, at = _sample(lanes), lanes.chunk.group  # type: ignore[attr-defined]
-        if sample.size:
-            end = at + len(sample.threads)
-            self.thread_runs[run, at:end] += sample.threads
-            self.warp_runs[run, at:end] += sample.active_warps
+        site = self.runs[run]
+        sample = site.begin(lanes)
+        if sample is not None:
+            site.add(1, sample.active_warps[None])
 
     def barrier(self, lanes: Lanes) -> None:
         """Count a barrier of warps."""
-        self._add(self.barriers, lanes, 1.0)
+        sample = self.barriers.begin(lanes)
+        if sample is not None:
+            self.barriers.add(1, sample.active_warps[None])
 
-    def branch(self, lanes: Lanes, yes: Side, no: Side) -> None:
+    def branch(self, lanes: Lanes, number: int, yes: Side, no: Side) -> None:
         """Count a branch."""
-        self._add(self.branches, lanes, 1.0)
+        site = self.branches.get(number)
+        if site is None:
+            site = self.branches[number] = Site(3, len(self.groups))
+        sample = site.begin(lanes)
+        if sample is None:
+            return
+        warps = sample.active_warps
+        parted = np.zeros_like(warps)
         if yes is not None and no is not None:
-            for part, factor in ((yes[1], 1.0), (no[1], 1.0), (lanes, -1.0)):
-                self._add(self.divergent, part, factor)
-
-    @staticmethod
-    def _add(total: np.ndarray, lanes: Lanes, factor: float) -> None:
-        sample, at = _sample(lanes), lanes.chunk.group  # type: ignore[attr-defined]
-        total[at : at + len(sample.threads)] += factor * sample.active_warps
+            chunk: CountedChunk = lanes.chunk  # type: ignore[assignment]
+            for _, side in (yes, no):
+                parted = parted + (side.sample or Sample(side, chunk)).active_warps
+            parted = parted - warps
+        site.add(1, np.stack((warps, parted)))
 
     # What arrays call.
 
@@ -346,40 +389,34 @@ class WorkCounter:
         self, array: LockstepArray, kind: str, lanes: Lanes, line: int, position: Position, op: str = ""
     ) -> None:
         """Count an access to known positions. ``kind`` is ``load``, ``store`` or ``atomic``, whose operation is ``op``."""
-        sample = _sample(lanes)
-        if not sample.size:
-            return
-        chunk: CountedChunk = lanes.chunk  # type: ignore[assignment]
         key = (kind, array.name, line)
         found = self.sites.get(key)
         if found is None:
             is_global, is_shared = isinstance(array, GlobalArray), isinstance(array, SharedArray)
             memory = "global" if is_global else "shared" if is_shared else "local"
-            found = self.sites[key] = memory, Site(len(self.groups))
+            window = _LONG_WINDOW if is_global else _WINDOW
+            found = self.sites[key] = memory, Site(len(TRAFFIC), len(self.groups), window)
         memory, site = found
-        site.add(sample, chunk.group)
         # What keeps a line busy does not follow from a part of the operations.
-        if not site.next_is_counted() and (memory, kind) != ("global", "atomic"):
+        sample = site.begin(lanes, always=memory == "global" and kind == "atomic")
+        if sample is None:
             return
-        groups = slice(chunk.group, chunk.group + chunk.groups)
-        site.counted[groups] += sample.threads
+        chunk: CountedChunk = lanes.chunk  # type: ignore[assignment]
+        site.add(1, sample.active_warps[None])
         if memory == "shared":
-            site.traffic[4:, groups] += self._shared(array, kind, chunk, sample, position, op)
+            site.add(_WAVEFRONTS, self._shared(array, kind, chunk, sample, position, op))
             return
         places = _places(position, sample)
         if memory == "local":
-            # The elements of one index of a warp's threads lie one after another.
-            numbers = sample.places[1]
-            index = places - numbers * array.size
-            places, size = index * chunk.warp + numbers % chunk.warp, array.flat.itemsize
-            traffic, *_ = self._requests(chunk, sample, places, size)
+            # The elements of one index lie one after another for all threads, as on a device for those of a warp.
+            traffic, *_ = self._requests(chunk, sample, places, array.flat.itemsize)
         else:
             traffic = self._global(array, kind, chunk, sample, places)
             if kind == "atomic":
                 is_combined = _is_combined(array, op, is_one=isinstance(position, int))
                 traffic[0], conflicts = self._atomic(array, chunk, sample, places, is_combined=is_combined)
-                site.traffic[5, groups] += conflicts
-        site.traffic[:4, groups] += traffic
+                site.add(_CONFLICTS, conflicts[None])
+        site.add(_SECTORS, traffic)
 
     def _requests(
         self, chunk: CountedChunk, sample: Sample, places: np.ndarray, size: int
@@ -387,13 +424,11 @@ class WorkCounter:
         """Return what is counted, and for each sector of a request: the warp, the sector, and the threads at it."""
         sectors = places * size // SECTOR_BYTES if size < SECTOR_BYTES else places * (size // SECTOR_BYTES)
         keys = sample.places[2] * _SPAN + sectors
-        if len(keys) > 1 and (keys[1:] < keys[:-1]).any():
-            keys = np.sort(keys)
+        keys = _ordered(keys)
         begins = np.flatnonzero(_begins(keys))
         distinct = keys[begins]
         warps = distinct // _SPAN
-        threads = np.empty(len(begins), np.int64)
-        threads[:-1], threads[-1] = begins[1:] - begins[:-1], len(keys) - begins[-1]
+        threads = _lengths(begins, len(keys))
         traffic = np.zeros((4, chunk.groups))
         traffic[0] = self.by_group(chunk, warps)
         lines = _begins(distinct * SECTOR_BYTES // LINE_BYTES)
@@ -421,7 +456,7 @@ class WorkCounter:
         if kind == "store":
             partial = threads * size < SECTOR_BYTES
             if partial.any():
-                lines = np.unique(warps[partial] * _SPAN + sectors[partial] * SECTOR_BYTES // LINE_BYTES)
+                lines = _distinct(warps[partial] * _SPAN + sectors[partial] * SECTOR_BYTES // LINE_BYTES)
                 traffic[3] = self.by_group(chunk, lines // _SPAN)
             moved.write(keys, np.minimum(threads * size, SECTOR_BYTES))
         else:
@@ -451,7 +486,9 @@ class WorkCounter:
         A sector is accessed once for each thread of a warp at one of its elements, unless these are combined.
         """
         size, moved = array.flat.itemsize, self.moved[array.name]
-        elements, repeats = np.unique(sample.places[2] * _SPAN + places, return_counts=True)
+        elements = _ordered(sample.places[2] * _SPAN + places)
+        firsts = np.flatnonzero(_begins(elements))
+        repeats, elements = _lengths(firsts, len(elements)), elements[firsts]
         warps, places = elements // _SPAN, elements % _SPAN
         conflicts = np.zeros(chunk.groups)
         groups = chunk.group_of_block[warps // chunk.warps_of_block]
@@ -490,7 +527,9 @@ class WorkCounter:
         # It makes a loop with a compare-and-swap, ATOMS.CAST.SPIN, of additions of floats.
         if not is_atomic:
             keys = keys[_begins(keys)]
-        banks, in_bank = np.unique(keys // _SPAN * _BANKS + keys % _SPAN % _BANKS, return_counts=True)
+        banks = np.sort(keys // _SPAN * _BANKS + keys % _BANKS)
+        firsts = np.flatnonzero(_begins(banks))
+        in_bank, banks = _lengths(firsts, len(banks)), banks[firsts]
         requests = np.flatnonzero(_begins(banks // _BANKS))
         passes = np.maximum.reduceat(in_bank, requests)
         groups = chunk.group_of_block[banks[requests] // _BANKS // chunk.warps_of_block]
@@ -521,8 +560,8 @@ def _places(position: Position, sample: Sample) -> np.ndarray:
     return np.full(sample.size, position) if isinstance(position, int) else position[sample.places[0]]
 
 
-def counted_branch(lanes: Lanes, condition: Value) -> tuple[Side, Side]:
-    """Return the threads that take a branch and those that do not, and count it."""
+def counted_branch(lanes: Lanes, condition: Value, number: int) -> tuple[Side, Side]:
+    """Return the threads that take a branch and those that do not, and count the branch of this number."""
     yes, no = lane_functions.branch(lanes, condition)
-    lanes.chunk.counter.branch(lanes, yes, no)  # type: ignore[attr-defined]
+    lanes.chunk.counter.branch(lanes, number, yes, no)  # type: ignore[attr-defined]
     return yes, no

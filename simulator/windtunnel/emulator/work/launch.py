@@ -37,6 +37,7 @@ class _CountingGenerator(LockstepGenerator):
         self._condition: Mapping[str, float] = {}
         """The operations of a loop's condition, until its body is emitted."""
         self.runs: list[Mapping[str, float]] = []
+        self._branches = 0
         super().__init__(program, body)
 
     def block(self, body: Sequence[ir.Stmt], frame: Frame) -> None:
@@ -68,6 +69,11 @@ class _CountingGenerator(LockstepGenerator):
         if isinstance(statement, ir.While):
             self._condition = operations_of(statement)
         super().statement(statement, frame)
+
+    def branch(self, frame: Frame, condition: str) -> str:
+        """Return the text of a call that divides the threads at a branch, which has a number."""
+        self._branches += 1
+        return f"branch({frame.lanes}, {condition}, {self._branches})"
 
 
 @dataclass(frozen=True)
@@ -163,30 +169,31 @@ def totals(launch: Launch, groups: Sequence[Group], counter: WorkCounter) -> Wor
     counts = WorkCounts(launch.grid, launch.block, blocks, sum(group.blocks for group in groups))
     operations: dict[str, float] = defaultdict(float)
     instructions = np.zeros(len(groups))
-    for run, threads, warps in zip(counter.operations, counter.thread_runs, counter.warp_runs, strict=True):
+    counter.flush()
+    for run, site in zip(counter.operations, counter.runs, strict=True):
+        threads = _total(site.total[0], weights)
         for name, count in run.items():
             if name != "instructions":
-                operations[name] += count * float(threads @ weights)
-        instructions += run["instructions"] * warps
-        counts.thread_instructions += run["instructions"] * float(threads @ weights)
+                operations[name] += count * threads
+        instructions += run["instructions"] * site.total[1]
+        counts.thread_instructions += run["instructions"] * threads
     counts.operations = {name: count for name, count in sorted(operations.items()) if count}
-    counts.instructions = float(instructions @ weights)
-    counts.branches, counts.divergent_branches = float(counter.branches @ weights), float(counter.divergent @ weights)
-    counts.barriers = float(counter.barriers @ weights)
+    counts.instructions = _total(instructions, weights)
+    for site in counter.branches.values():
+        counts.branches += _total(site.total[1], weights)
+        counts.divergent_branches += _total(site.total[2], weights)
+    counts.barriers = _total(counter.barriers.total[1], weights)
     cache = np.zeros(len(groups))
     for (kind, _, _), (memory, site) in counter.sites.items():
-        site.flush()
-        traffic = site.traffic * site.factor
-        found = dict(zip(TRAFFIC, (traffic @ weights).tolist(), strict=True))
-        found |= {"requests": float(site.requests @ weights), "elements": float(site.elements @ weights)}
+        found = {name: _total(values, weights) for name, values in zip(TRAFFIC, site.total, strict=True)}
         field = "local" if memory == "local" else f"{'shared_' if memory == 'shared' else ''}{_FIELDS[kind]}"
         setattr(counts, field, getattr(counts, field).plus(Traffic(**found), 1.0))
         if memory == "global":
-            cache += traffic[0] - traffic[2]
+            cache += site.total[TRAFFIC.index("sectors")] - site.total[TRAFFIC.index("hits")]
     moved_bytes = np.zeros(len(groups))
     for name, moved in counter.moved.items():
         of_array = moved.totals(_factor_of(counter, name))
-        counts.arrays[name] = ArrayTraffic(moved.size, *(float(of_array[key] @ weights) for key in _MOVED))
+        counts.arrays[name] = ArrayTraffic(moved.size, *(_total(of_array[key], weights) for key in _MOVED))
         moved_bytes += of_array["fetched"] + of_array["stored"] + of_array["filled"]
     counts.atomic_turns = _turns(counter, weights)
     each = {"instructions": instructions, "cache": cache, "memory": moved_bytes}
@@ -198,11 +205,16 @@ _FIELDS = {"load": "loads", "store": "stores", "atomic": "atomics"}
 _MOVED = ("loaded", "fetched", "stored", "filled")
 
 
+def _total(values: np.ndarray, weights: np.ndarray) -> float:
+    """Return the sum for all blocks, without the rounding errors of the weights."""
+    return round(float(values @ weights), 3)
+
+
 def _factor_of(counter: WorkCounter, name: str) -> np.ndarray:
     """Return all accesses to an array over those that were counted, of each group."""
     sites = [site for (_, array, _), (_, site) in counter.sites.items() if array == name]
-    elements, counted = sum(site.elements for site in sites), sum(site.counted for site in sites)
-    return np.divide(elements, counted, out=np.ones(len(counter.groups)), where=np.asarray(counted) > 0)
+    every, seen = sum(site.total[0] for site in sites), sum(site.seen for site in sites)
+    return np.divide(every, seen, out=np.ones(len(counter.groups)), where=np.asarray(seen) > 0)
 
 
 def _turns(counter: WorkCounter, weights: np.ndarray) -> dict[int, float]:
@@ -217,7 +229,7 @@ def _turns(counter: WorkCounter, weights: np.ndarray) -> dict[int, float]:
         each = moved.turns
         of_line = each.sum(axis=0)
         if len(weights) > 1:
-            of_line = np.where(np.count_nonzero(each[:-1], axis=0) > 1, weights @ each, of_line)
+            of_line = np.where(np.count_nonzero(each, axis=0) > 1, weights @ each, of_line)
         for size in TURN_BYTES:
             lines = size // TURN_BYTES[0]
             padded = np.pad(of_line, (0, -len(of_line) % lines)).reshape(-1, lines).sum(axis=1)
@@ -226,11 +238,11 @@ def _turns(counter: WorkCounter, weights: np.ndarray) -> dict[int, float]:
 
 
 def _spread(values: np.ndarray, groups: Sequence[Group], blocks: int) -> float:
-    """Return half the width of the 90% interval of a total, relative to it; the last group stands for itself."""
+    """Return half the width of the 90% interval of a total, relative to it; two groups stand for themselves."""
     if len(groups) == 1:
         return 0.0
-    inner, weight = values[:-1], groups[0].weight
-    total = weight * float(inner.sum()) + float(values[-1])
+    inner, weight = values[1:-1], groups[1].weight
+    total = weight * float(inner.sum()) + float(values[0] + values[-1])
     seen = sum(group.blocks for group in groups) / blocks
     error = _QUANTILE * float(inner.std(ddof=1)) * math.sqrt(len(inner) * (1.0 - seen)) * weight
     return error / total if total else 0.0
