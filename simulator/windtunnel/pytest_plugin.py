@@ -30,7 +30,8 @@ _MARKER = (
     "counted=True, emulated=False): run the test on each of these devices (SKU or SKU@API; default "
     f"{_DEFAULT_DEVICE}). leaks='error' fails a test that leaves buffers allocated; faults are armed for the whole "
     "test and must occur; schedules=64 runs it 64 times, each with the threads of its kernels in a different order; "
-    "strict=True reports unordered writes of equal values too; counted=False prices kernels as if they moved their arrays once, and not by their counted work; "
+    "strict=True reports unordered writes of equal values too; counted=False prices kernels as if they moved their "
+    "arrays once, and not by their counted work; "
     "emulated=True runs it on emulated devices only. time_s=2e-3, energy_j, launches and copied_bytes are budgets of "
     "the test."
 )

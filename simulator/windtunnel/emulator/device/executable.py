@@ -256,12 +256,7 @@ def _run_lockstep(
             counted = None if counting is None else counting.chunk(first, count)
             chunk = counted or Chunk(launch, first, count)
             chunk.flights = Flights()
-            own: dict[str, LockstepArray] = {
-                name: (SharedArray if declared.space == "shared" else LocalArray)(
-                    launch, sized(declared), chunk, checked=checked
-                )
-                for name, declared in program.declared.items()
-            }
+            own = _own_arrays(program, launch, chunk, sized)
             if not finds_races:
                 for array in own.values():
                     array.shadow = None
@@ -273,6 +268,18 @@ def _run_lockstep(
             run(Lanes(chunk), used, scalars)
     if counting is not None:
         counting.finish(program, sized)
+
+
+def _own_arrays(
+    program: ir.Program, launch: Launch, chunk: Chunk, sized: Callable[[ir.Declare], ir.Declare]
+) -> dict[str, LockstepArray]:
+    """Return the arrays that each block, or each thread, of a chunk has its own of."""
+    return {
+        name: (SharedArray if declared.space == "shared" else LocalArray)(
+            launch, sized(declared), chunk, checked=launch.checked
+        )
+        for name, declared in program.declared.items()
+    }
 
 
 def _add_shadow_memory(kernel: LockstepKernel, arrays: dict[str, LockstepArray], launch: Launch) -> None:

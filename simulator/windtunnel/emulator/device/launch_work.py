@@ -67,8 +67,8 @@ _DEPENDENT_CLOCKS = assumed(
     2.0,
     1.0,
     6.0,
-    "an instruction begins 4 clocks after the one whose result it needs, 6 before Volta (Jia and others, Dissecting the "
-    "NVIDIA Volta GPU Architecture via Microbenchmarking, 2018); compilers put independent ones between",
+    "an instruction begins 4 clocks after the one whose result it needs, 6 before Volta (Jia and others, Dissecting "
+    "the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018); compilers put independent ones between",
 )
 """Clocks from instruction to instruction of one warp."""
 _BLOCK_S = assumed(
@@ -113,7 +113,12 @@ class _CountedKernel:
         """Return what is known of a kernel, or of one with the same text and types that another device executes."""
         program = kernel.program
         literals = [e.value for s in ir.walk(program.body) for e in ir.expressions(s) if isinstance(e, ir.Literal)]
-        types = (program.arrays, program.scalars, program.variables, [(d.name, d.shape) for d in program.declared.values()])
+        types = (
+            program.arrays,
+            program.scalars,
+            program.variables,
+            [(d.name, d.shape) for d in program.declared.values()],
+        )
         key = (kernel.source, repr(literals), repr(types))
         known = _KNOWN.get(key)
         if known is None:
@@ -126,6 +131,10 @@ class _CountedKernel:
 _KNOWN: dict[tuple[str, str, str], _CountedKernel] = {}
 _MAX_KNOWN = 512
 """Kernels whose work is kept."""
+
+
+_GROUP_THREADS = 1024
+"""Threads of a counted group of blocks; half as many where each launch is counted."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +166,10 @@ class LaunchWork:
         self._constant_prices: dict[Kernel, Price] = {}
         """The prices of kernels whose every launch is the same work."""
         self._kernels: dict[int, _CountedKernel] = {}
+        self._shares: dict[tuple[Any, ...], float] = {}
+        """The share of a block in the L1 cache."""
+        self._prices: dict[tuple[Any, ...], Price] = {}
+        """The prices of launches whose work does not depend on what arrays contain."""
         self._cache_size = Parameters(device.device).get("l2_bytes") or 0.0
         self._supports_kernels = device.costs.prices("kernel")
 
@@ -172,7 +185,8 @@ class LaunchWork:
             return None
         info = self.device.info
         form = Launch(kernel.program, launch.grid, launch.block, info.name, info.limits.warp)
-        return Counting(known.counted, form, self._l1_sectors(launch, kernel))
+        threads = _GROUP_THREADS if DATA not in known.deciding else _GROUP_THREADS // 2
+        return Counting(known.counted, form, self._l1_sectors(launch, kernel), threads)
 
     def counts(self, launch: KernelLaunch, counting: Counting | None) -> WorkCounts | None:
         """Return the work of a launch that was executed; None if it could not be counted, or need not be."""
@@ -202,7 +216,10 @@ class LaunchWork:
             for parameter, a in zip(kernel.program.parameters, launch.arrays, strict=True)
         )
         form = (launch.grid, launch.block, launch.shared, self.device.info.limits.warp)
-        return (*form, self._l1_sectors(launch, kernel), arguments)
+        same = (id(kernel), launch.function.registers, *form)
+        if same not in self._shares:
+            self._shares[same] = self._l1_sectors(launch, kernel)
+        return (*form, self._shares[same], arguments)
 
     def require_price(self, launch: KernelLaunch) -> None:
         """Raise UnsupportedOperationError if the device has no cost model for a kernel that states no work."""
@@ -216,11 +233,21 @@ class LaunchWork:
         if price is not None:
             return price
         if counts is not None and self.counted and function.work is None:
-            return self._price_of_counts(launch, counts)
+            return self._known_price(launch, counts) or self._price_of_counts(launch, counts)
         price = costs.price_of_work(function.work_of(launch.grid, launch.block, launch.arrays))
         if function.constant:
             self._constant_prices[function] = price
         return price
+
+    def _known_price(self, launch: KernelLaunch, counts: WorkCounts) -> Price | None:
+        """Return the price of a launch whose counts do not depend on what arrays contain; None for others."""
+        kernel = self.kernels.compiled(launch)
+        if kernel is None or DATA in self._known(kernel).deciding:
+            return None
+        key = (id(kernel), launch.function.registers, *self._key(launch, kernel))
+        if key not in self._prices:
+            self._prices[key] = self._price_of_counts(launch, counts)
+        return self._prices[key]
 
     def _price_of_counts(self, launch: KernelLaunch, counts: WorkCounts) -> Price:
         """Return the time of the longest part, and the energy of what is moved and computed."""
@@ -257,7 +284,9 @@ class LaunchWork:
         is_gpu = self.device.device.kind.name == "gpu"
         is_priced = counts is not None and self.counted and launch.function.work is None
         ends = [self._seconds(launch, counts if is_priced else None, end) for end in _ENDS]
-        limit = self.time_of_counts(launch, counts, "best").longest if counts is not None and is_priced and is_gpu else ""
+        limit = (
+            self.time_of_counts(launch, counts, "best").longest if counts is not None and is_priced and is_gpu else ""
+        )
         self.profile.append(
             LaunchProfile(
                 launch.function.name,
@@ -415,4 +444,3 @@ class LaunchWork:
 _ENDS: tuple[Interval, Interval] = ("low", "high")
 _NOTHING: Work = {"op": "kernel", "threads": 1, "bytes": 1, "flops": 0.0}
 """A kernel that does next to nothing: a chip that is awake."""
-

@@ -28,8 +28,6 @@ from windtunnel.runtime.work_counts import SECTOR_BYTES
 
 GROUPS = 5
 """Groups of consecutive blocks that are counted in a larger launch: its begin and its end, and some between them."""
-GROUP_THREADS = 1024
-"""Threads of a group; at least one block. A launch of at most this many in all groups is counted whole."""
 LINE_BYTES = 128
 _BANKS, _WORD_BYTES = 32, 4
 ATOMIC_TURN_CLOCKS = assumed(
@@ -65,13 +63,14 @@ class Group:
     weight: float
 
 
-def plan_of(blocks: int, threads: int) -> list[Group]:
+def plan_of(blocks: int, threads: int, group_threads: int) -> list[Group]:
     """Return the groups of a launch of so many blocks, of ``threads`` each.
 
+    A group has at most ``group_threads`` threads, and at least one block.
     Few blocks are all counted. Otherwise the first and the last group stand for themselves, because their threads are
     often special: at the end of an array they are idle. The groups between them stand for all other blocks.
     """
-    size = max(GROUP_THREADS // threads, 1)
+    size = max(group_threads // threads, 1)
     if blocks <= GROUPS * size:
         return [Group(0, blocks, 1.0)]
     inner, between = GROUPS - 2, blocks - 2 * size
@@ -104,12 +103,11 @@ class CountedChunk(Chunk):
             self.group_of_block[start:end] = number - self.group
         self.counted_blocks = sum(end - start for _, start, end in groups)
 
-
     def warp_of(self, numbers: np.ndarray) -> np.ndarray:
         """Return the numbers of the warps of threads."""
         if self._whole_warps:
-            return numbers // self.warp
-        return numbers // self.threads * self.warps_of_block + numbers % self.threads // self.warp
+            return np.asarray(numbers // self.warp)
+        return np.asarray(numbers // self.threads * self.warps_of_block + numbers % self.threads // self.warp)
 
 
 class Sample:
@@ -186,7 +184,7 @@ def _ordered(values: np.ndarray) -> np.ndarray:
 def _distinct(values: np.ndarray) -> np.ndarray:
     """Return the values in order, each once."""
     ordered = _ordered(values)
-    return ordered[_begins(ordered)]
+    return np.asarray(ordered[_begins(ordered)])
 
 
 class Site:
@@ -226,7 +224,7 @@ class Site:
         if self._number > 2 * self._window and not always and not self._is_counted():
             return None
         self._counted += lanes.size
-        sample: Sample = lanes.sample or Sample(lanes, chunk)  # type: ignore[arg-type]
+        sample: Sample = lanes.sample or Sample(lanes, chunk)
         if not sample.size:
             return None
         self._found[0] += sample.threads
@@ -268,7 +266,7 @@ class MovedSectors:
         marks = self._marks.get(stored)
         if marks is None:
             marks = self._marks[stored] = np.zeros(self._groups * self.sectors, bool)
-        new = keys[~marks[keys]]
+        new: np.ndarray = keys[~marks[keys]]
         if len(new):
             marks[new] = True
             new = _distinct(new)
@@ -278,8 +276,8 @@ class MovedSectors:
     def write(self, keys: np.ndarray, sizes: np.ndarray) -> None:
         """Record that bytes of sectors are written."""
         if self._written is None:
-            self._written = np.zeros(self._groups * self.sectors, np.int16)
-        self._written[keys] = np.minimum(self._written[keys] + sizes, SECTOR_BYTES)
+            self._written = np.zeros(self._groups * self.sectors, np.int32)
+        np.add.at(self._written, keys, sizes)  # warps of one request may write parts of one sector
 
     def totals(self, factor: np.ndarray) -> dict[str, np.ndarray]:
         """Return the bytes that are moved, of each group, times a factor (`runtime.work_counts.ArrayTraffic`)."""
@@ -388,7 +386,7 @@ class WorkCounter:
     def access(
         self, array: LockstepArray, kind: str, lanes: Lanes, line: int, position: Position, op: str = ""
     ) -> None:
-        """Count an access to known positions. ``kind`` is ``load``, ``store`` or ``atomic``, whose operation is ``op``."""
+        """Count an access to known positions. ``kind`` is ``load``, ``store`` or ``atomic``, with the operation."""
         key = (kind, array.name, line)
         found = self.sites.get(key)
         if found is None:
@@ -556,8 +554,8 @@ def _places(position: Position, sample: Sample) -> np.ndarray:
     if isinstance(position, AffinePositions):
         return position.at(sample.places[1])
     if isinstance(position, slice):
-        return sample.places[0] + position.start
-    return np.full(sample.size, position) if isinstance(position, int) else position[sample.places[0]]
+        return np.asarray(sample.places[0] + position.start)
+    return np.full(sample.size, position) if isinstance(position, int) else np.asarray(position[sample.places[0]])
 
 
 def counted_branch(lanes: Lanes, condition: Value, number: int) -> tuple[Side, Side]:

@@ -53,7 +53,7 @@ class _CountingGenerator(LockstepGenerator):
                 statement = rest.pop(0)
                 run.append(statement)
                 if not isinstance(statement, (ir.Declare, ir.ThreadExit, ir.Require)):
-                    operations.update(operations_of(statement))  # type: ignore[arg-type]
+                    operations.update(operations_of(statement))
                 if isinstance(statement, (ir.If, ir.While)):
                     break
             if operations:
@@ -100,11 +100,12 @@ class Counting:
         kernel: The kernel, compiled so that it counts.
         launch: The launch.
         l1_sectors: Sectors that a block's share of the L1 cache holds.
+        group_threads: Threads of a counted group; at least one block.
     """
 
-    def __init__(self, kernel: CountedKernel, launch: Launch, l1_sectors: float) -> None:
+    def __init__(self, kernel: CountedKernel, launch: Launch, l1_sectors: float, group_threads: int) -> None:
         self.run, self._launch = kernel.run, launch
-        self._groups = plan_of(math.prod(launch.grid), math.prod(launch.block))
+        self._groups = plan_of(math.prod(launch.grid), math.prod(launch.block), group_threads)
         self._counter = WorkCounter(launch, self._groups, kernel.runs, l1_sectors)
         self.counts: WorkCounts | None = None
         """The result; None as long as the launch has not been executed in lockstep to its end."""
@@ -150,10 +151,12 @@ class Counting:
                     chunk = self._counter.chunk(group.first, group.blocks)
                     assert chunk is not None  # noqa: S101  the blocks are those of a group
                     chunk.launch = unchecked
-                    own: dict[str, LockstepArray] = {}
-                    for name, declared in kernel.program.declared.items():
-                        kind = SharedArray if declared.space == "shared" else LocalArray
-                        own[name] = kind(unchecked, sized(declared), chunk, checked=False)
+                    own: dict[str, LockstepArray] = {
+                        name: (SharedArray if declared.space == "shared" else LocalArray)(
+                            unchecked, sized(declared), chunk, checked=False
+                        )
+                        for name, declared in kernel.program.declared.items()
+                    }
                     for array in (*arrays.values(), *own.values()):
                         array.counter = self._counter
                     self.run(Lanes(chunk), {**arrays, **own}, scalars)
@@ -214,7 +217,8 @@ def _factor_of(counter: WorkCounter, name: str) -> np.ndarray:
     """Return all accesses to an array over those that were counted, of each group."""
     sites = [site for (_, array, _), (_, site) in counter.sites.items() if array == name]
     every, seen = sum(site.total[0] for site in sites), sum(site.seen for site in sites)
-    return np.divide(every, seen, out=np.ones(len(counter.groups)), where=np.asarray(seen) > 0)
+    factor: np.ndarray = np.divide(every, seen, out=np.ones(len(counter.groups)), where=np.asarray(seen) > 0)
+    return factor
 
 
 def _turns(counter: WorkCounter, weights: np.ndarray) -> dict[int, float]:
