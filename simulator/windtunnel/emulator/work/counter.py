@@ -43,7 +43,7 @@ _FLOAT_TURNS = 2.0
 the range of a turn these are 1 to 4 clocks."""
 _SPAN = 1 << 44
 """More than any address or word, so that warp and address make one number."""
-_SLOTS = 15
+_SLOTS = 17
 """The L1 caches are a table of 2 to this power entries; of two sectors of one entry, the earlier one counts as lost."""
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 _WINDOW, _LONG_WINDOW = 8, 16
