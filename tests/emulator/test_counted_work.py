@@ -301,7 +301,7 @@ def test_the_l1_cache_holds_what_its_size_allows(rows: int, rate: float) -> None
     n = 4096
     counts = counted(rows_summed, np.zeros((n * rows, 8), np.float32), floats(n), rows, blocks=n // BLOCK)
     assert counts.loads.sectors == 8 * n * rows
-    assert counts.l1_hit_rate == pytest.approx(rate, abs=0.02)
+    assert counts.l1_hit_rate == pytest.approx(rate, abs=0.05)
 
 
 @windtunnel.kernel

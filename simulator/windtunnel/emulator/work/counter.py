@@ -43,9 +43,8 @@ _FLOAT_TURNS = 2.0
 the range of a turn these are 1 to 4 clocks."""
 _SPAN = 1 << 44
 """More than any address or word, so that warp and address make one number."""
-_SLOTS = 17
+_SLOTS = 20
 """The L1 caches are a table of 2 to this power entries; of two sectors of one entry, the earlier one counts as lost."""
-_HASH = np.uint64(0x9E3779B97F4A7C15)
 _WINDOW, _LONG_WINDOW = 8, 16
 """Consecutive executions of a line that are counted: of statements, and of accesses to device memory, which caches hold
 from one to the next."""
@@ -98,9 +97,12 @@ class CountedChunk(Chunk):
         self.bounds = np.array(self.ranges).reshape(-1)
         self.warps_of_block = -(-self.threads // self.warp)
         self._whole_warps = self.threads % self.warp == 0
-        self.group_of_block = np.zeros(blocks, np.int64)
+        self.group_of_block, self.ordinals = np.zeros(blocks, np.int64), np.zeros(blocks, np.int64)
+        """For each counted block the number of its group in the chunk, and its own number among the counted ones."""
         for number, start, end in groups:
             self.group_of_block[start:end] = number - self.group
+            before = sum(group.blocks for group in counter.groups[:number])
+            self.ordinals[start:end] = np.arange(start, end) + first - counter.groups[number].first + before
         self.counted_blocks = sum(end - start for _, start, end in groups)
 
     def warp_of(self, numbers: np.ndarray) -> np.ndarray:
@@ -192,7 +194,7 @@ class Site:
 
     The first executions are all counted. Later ones are counted in windows of consecutive ones, so that what one loads
     is still in the cache at the next; of windows about as many are counted whenever their number doubles. Each chunk
-    begins anew. What is not counted has done as much for each active thread as what is.
+    begins anew. A window stands for as many as there are until the next one, on average.
 
     Args:
         figures: Number of the figures that are counted. The first one is the number of threads.
@@ -200,14 +202,16 @@ class Site:
         window: Executions of a window; twice as many are counted at first.
     """
 
-    __slots__ = ("_all", "_chunk", "_counted", "_found", "_groups", "_number", "_window", "seen", "total")
+    __slots__ = ("_all", "_chunk", "_counted", "_found", "_groups", "_number", "_window", "pace", "total", "weight")
 
     def __init__(self, figures: int, groups: int, window: int = _WINDOW) -> None:
         self.total = np.zeros((figures, groups))
         """The figures of each group."""
         self._window = window
-        self.seen = np.zeros(groups)
-        """The threads that were counted."""
+        self.weight = 1
+        """For how many executions the one that is being counted stands."""
+        self.pace = 0.0
+        """Sectors that the L1 cache loaded for each active thread, at the last execution that was counted."""
         self._chunk: CountedChunk | None = None
         self._all, self._counted, self._number = 0, 0, 0
 
@@ -221,29 +225,30 @@ class Site:
             self._found = np.zeros((len(self.total), chunk.groups))
         self._all += lanes.size
         self._number += 1
-        if self._number > 2 * self._window and not always and not self._is_counted():
+        self.weight = 1 if self._number <= 2 * self._window or always else self._weight_of_window()
+        if not self.weight:
             return None
-        self._counted += lanes.size
+        self._counted += lanes.size * self.weight
         sample: Sample = lanes.sample or Sample(lanes, chunk)
         if not sample.size:
             return None
-        self._found[0] += sample.threads
+        self.add(0, sample.threads[None])
         return sample
 
-    def _is_counted(self) -> bool:
+    def _weight_of_window(self) -> int:
+        """Return for how many windows the present one stands; 0 if it is not counted."""
         window = self._number // self._window
-        rare = window.bit_length() - 2
-        return (window * 0x9E3779B1 & 0xFFFFFFFF) >> (32 - rare) == 0
+        rare = max(window.bit_length() - 2, 0)
+        return 1 << rare if (window * 0x9E3779B1 & 0xFFFFFFFF) >> (32 - rare) == 0 else 0
 
     def add(self, first: int, figures: np.ndarray) -> None:
         """Add figures of each group, from the figure of number ``first`` on."""
-        self._found[first : first + len(figures)] += figures
+        self._found[first : first + len(figures)] += figures if self.weight == 1 else figures * self.weight
 
     def flush(self) -> None:
         """Add what was counted in a chunk to the totals."""
         if self._chunk is not None and self._counted:
             self.total[:, self._groups] += self._found * (self._all / self._counted)
-            self.seen[self._groups] += self._found[0]
         self._chunk, self._all, self._counted, self._number = None, 0, 0, 0
 
 
@@ -255,23 +260,21 @@ class MovedSectors:
         self.sectors = self.size // SECTOR_BYTES + 1
         self._groups = groups
         self._marks: dict[bool, np.ndarray] = {}
-        self.touched: dict[bool, list[np.ndarray]] = {False: [], True: []}
-        """By whether they are stored: numbers of group and sector as one, each once."""
+        self._touched: dict[bool, list[tuple[np.ndarray, int]]] = {False: [], True: []}
+        """By whether they are stored: numbers of group and sector as one, each once, and for how many each stands."""
         self._written: np.ndarray | None = None
         self.turns: np.ndarray | None = None
         """Turns of atomic operations at each line, for each group; shape (groups, lines)."""
 
-    def mark(self, keys: np.ndarray, *, stored: bool) -> np.ndarray:
-        """Record that sectors are moved, given as group x ``sectors`` + sector; return those that are new."""
+    def mark(self, keys: np.ndarray, weight: int, *, stored: bool) -> None:
+        """Record that sectors are moved, given as group x ``sectors`` + sector; new ones stand for ``weight``."""
         marks = self._marks.get(stored)
         if marks is None:
             marks = self._marks[stored] = np.zeros(self._groups * self.sectors, bool)
         new: np.ndarray = keys[~marks[keys]]
         if len(new):
             marks[new] = True
-            new = _distinct(new)
-            self.touched[stored].append(new)
-        return new
+            self._touched[stored].append((_distinct(new), weight))
 
     def write(self, keys: np.ndarray, sizes: np.ndarray) -> None:
         """Record that bytes of sectors are written."""
@@ -279,26 +282,33 @@ class MovedSectors:
             self._written = np.zeros(self._groups * self.sectors, np.int32)
         np.add.at(self._written, keys, sizes)  # warps of one request may write parts of one sector
 
-    def totals(self, factor: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the bytes that are moved, of each group, times a factor (`runtime.work_counts.ArrayTraffic`)."""
-        loaded, stored = (
-            np.concatenate(self.touched[kind]) if self.touched[kind] else np.zeros(0, np.int64)
-            for kind in (False, True)
-        )
-        filled = stored[:0]
+    def totals(self) -> dict[str, np.ndarray]:
+        """Return the bytes that are moved, of each group (see `runtime.work_counts.ArrayTraffic`)."""
+        (loaded, loaded_weights), (stored, stored_weights) = (self._all_touched(stored=kind) for kind in (False, True))
+        is_filled = np.zeros(len(stored), bool)
         if self._written is not None:
-            partial = stored[self._written[stored] < SECTOR_BYTES]
             loads = self._marks.get(False)
-            filled = partial if loads is None else partial[~loads[partial]]
-        pairs = _distinct(loaded // self.sectors * _SPAN + loaded % self.sectors // 2)
-        counts = {"loaded": loaded // self.sectors, "fetched": pairs // _SPAN}
-        counts |= {"stored": stored // self.sectors, "filled": filled // self.sectors}
-        return {
-            name: np.bincount(groups, minlength=self._groups)
-            * factor
-            * (SECTOR_BYTES * (2.0 if name == "fetched" else 1.0))
-            for name, groups in counts.items()
+            is_filled = self._written[stored] < SECTOR_BYTES
+            is_filled &= True if loads is None else ~loads[stored]
+        _, pairs = np.unique(loaded // self.sectors * _SPAN + loaded % self.sectors // 2, return_index=True)
+        counts = {
+            "loaded": (loaded, loaded_weights),
+            "fetched": (loaded[pairs], loaded_weights[pairs] * 2.0),
+            "stored": (stored, stored_weights),
+            "filled": (stored[is_filled], stored_weights[is_filled]),
         }
+        return {
+            name: np.bincount(keys // self.sectors, weights, minlength=self._groups) * SECTOR_BYTES
+            for name, (keys, weights) in counts.items()
+        }
+
+    def _all_touched(self, *, stored: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return all sectors, and for how many each stands."""
+        parts = self._touched[stored]
+        if not parts:
+            return np.zeros(0, np.int64), np.zeros(0)
+        lengths = [len(keys) for keys, _ in parts]
+        return np.concatenate([keys for keys, _ in parts]), np.repeat([float(w) for _, w in parts], lengths)
 
 
 class WorkCounter:
@@ -324,6 +334,7 @@ class WorkCounter:
         self.sites: dict[tuple[str, str, int], tuple[str, Site]] = {}
         """By kind of access, array and line: the kind of memory, and the accesses (`TRAFFIC`)."""
         self.moved: dict[str, MovedSectors] = {}
+        self._blocks = sum(group.blocks for group in groups)
         self._slots = np.zeros((2, 1 << _SLOTS), np.int64)
         """For each entry of the L1 caches the sector, and the number of sectors that had been loaded before it."""
         self._loaded = 0
@@ -398,6 +409,7 @@ class WorkCounter:
         # What keeps a line busy does not follow from a part of the operations.
         sample = site.begin(lanes, always=memory == "global" and kind == "atomic")
         if sample is None:
+            self._loaded += round(site.pace * lanes.size)
             return
         chunk: CountedChunk = lanes.chunk  # type: ignore[assignment]
         site.add(1, sample.active_warps[None])
@@ -409,7 +421,9 @@ class WorkCounter:
             # The elements of one index lie one after another for all threads, as on a device for those of a warp.
             traffic, *_ = self._requests(chunk, sample, places, array.flat.itemsize)
         else:
-            traffic = self._global(array, kind, chunk, sample, places)
+            before = self._loaded
+            traffic = self._global(array, kind, chunk, sample, places, site.weight)
+            site.pace = (self._loaded - before) / lanes.size
             if kind == "atomic":
                 is_combined = _is_combined(array, op, is_one=isinstance(position, int))
                 traffic[0], conflicts = self._atomic(array, chunk, sample, places, is_combined=is_combined)
@@ -434,7 +448,7 @@ class WorkCounter:
         return traffic, warps, distinct - warps * _SPAN, threads
 
     def _global(
-        self, array: LockstepArray, kind: str, chunk: CountedChunk, sample: Sample, places: np.ndarray
+        self, array: LockstepArray, kind: str, chunk: CountedChunk, sample: Sample, places: np.ndarray, weight: int
     ) -> np.ndarray:
         moved = self.moved.get(array.name)
         if moved is None:
@@ -446,11 +460,11 @@ class WorkCounter:
         if kind == "load":
             missed = self._missed(chunk, moved, blocks, sectors)
             traffic[2] = traffic[0] - self.by_group(chunk, warps[missed])
-            moved.mark(keys[missed], stored=False)
+            moved.mark(keys[missed], weight, stored=False)
             return traffic
         if kind == "atomic":
-            moved.mark(keys, stored=False)
-        moved.mark(keys, stored=True)
+            moved.mark(keys, weight, stored=False)
+        moved.mark(keys, weight, stored=True)
         if kind == "store":
             partial = threads * size < SECTOR_BYTES
             if partial.any():
@@ -465,7 +479,9 @@ class WorkCounter:
         """Return the positions of the sectors that the blocks' L1 caches do not hold, each once, and load them."""
         known, since = self._slots
         keys = (moved.number * 65_536 + blocks + chunk.first) * (1 << 32) + sectors
-        slots = ((keys.astype(np.uint64) * _HASH) >> np.uint64(64 - _SLOTS)).astype(np.int64)
+        # Each block has a part of the table, in which neighbouring sectors have neighbouring entries.
+        part = (1 << _SLOTS) // self._blocks
+        slots = (sectors + chunk.ordinals[blocks] * part + moved.number * (part // 4)) & ((1 << _SLOTS) - 1)
         kept = self._l1_sectors * chunk.counted_blocks
         missed = np.flatnonzero((known[slots] != keys) | (self._loaded - since[slots] > kept))
         if len(missed):

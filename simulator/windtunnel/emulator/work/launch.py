@@ -195,7 +195,7 @@ def totals(launch: Launch, groups: Sequence[Group], counter: WorkCounter) -> Wor
             cache += site.total[TRAFFIC.index("sectors")] - site.total[TRAFFIC.index("hits")]
     moved_bytes = np.zeros(len(groups))
     for name, moved in counter.moved.items():
-        of_array = moved.totals(_factor_of(counter, name))
+        of_array = moved.totals()
         counts.arrays[name] = ArrayTraffic(moved.size, *(_total(of_array[key], weights) for key in _MOVED))
         moved_bytes += of_array["fetched"] + of_array["stored"] + of_array["filled"]
     counts.atomic_turns = _turns(counter, weights)
@@ -211,14 +211,6 @@ _MOVED = ("loaded", "fetched", "stored", "filled")
 def _total(values: np.ndarray, weights: np.ndarray) -> float:
     """Return the sum for all blocks, without the rounding errors of the weights."""
     return round(float(values @ weights), 3)
-
-
-def _factor_of(counter: WorkCounter, name: str) -> np.ndarray:
-    """Return all accesses to an array over those that were counted, of each group."""
-    sites = [site for (_, array, _), (_, site) in counter.sites.items() if array == name]
-    every, seen = sum(site.total[0] for site in sites), sum(site.seen for site in sites)
-    factor: np.ndarray = np.divide(every, seen, out=np.ones(len(counter.groups)), where=np.asarray(seen) > 0)
-    return factor
 
 
 def _turns(counter: WorkCounter, weights: np.ndarray) -> dict[int, float]:
