@@ -268,7 +268,7 @@ def _run(
     kernels: Sequence[_Kernel], requests: Sequence[LaunchRequest], device: str, schedule: int | None, *, strict: bool
 ) -> Found | None:
     try:
-        with open_device(device, schedule=schedule, strict=strict) as accelerator:
+        with open_device(device, schedule=schedule, strict=strict, counted=False) as accelerator:
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
                 arguments = _arguments(accelerator, kernel, request, buffers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from windtunnel.core.columns import Columns
@@ -155,11 +156,11 @@ class DeviceCosts:
             return prices[0]
         return Price(sum(p.ticks for p in prices), sum(p.joules for p in prices), prices[0].engine)
 
-    @property
+    @cached_property
     def compute_engine(self) -> str:
         """The hardware engine that executes kernels."""
         try:
-            return self.price("kernel", {"threads": 1, "bytes": 1, "flops": 0.0}).engine
+            return self._cost("kernel", {"threads": 1, "bytes": 1, "flops": 0.0}, "best")[3]
         except UnsupportedOperationError:
             return "compute"  # devices whose engines are of one kind
 

@@ -133,6 +133,11 @@ _MAX_KNOWN = 512
 """Kernels whose work is kept."""
 
 
+def forget_counts() -> None:
+    """Forget the counts of all kernels, as in a new process."""
+    _KNOWN.clear()
+
+
 _GROUP_THREADS = 1024
 """Threads of a counted group of blocks; half as many where each launch is counted."""
 
