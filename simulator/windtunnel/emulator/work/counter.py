@@ -12,6 +12,7 @@ others; stores pass through it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,10 @@ from one to the next."""
 TRAFFIC = ("elements", "requests", "sectors", "lines", "hits", "partial", "wavefronts", "conflicts")
 """What is counted of an access."""
 _SECTORS, _WAVEFRONTS, _CONFLICTS = (TRAFFIC.index(name) for name in ("sectors", "wavefronts", "conflicts"))
+
+
+_TABLES: list[tuple[np.ndarray, int]] = []
+"""Tables of L1 caches that are not in use, and the sectors that were loaded into each."""
 
 
 @dataclass(frozen=True)
@@ -335,9 +340,12 @@ class WorkCounter:
         """By kind of access, array and line: the kind of memory, and the accesses (`TRAFFIC`)."""
         self.moved: dict[str, MovedSectors] = {}
         self._blocks = sum(group.blocks for group in groups)
-        self._slots = np.zeros((2, 1 << _SLOTS), np.int64)
+        table, clock = _TABLES.pop() if _TABLES else (np.zeros((2, 1 << _SLOTS), np.int64), 0)
+        self._slots: np.ndarray | None = table
         """For each entry of the L1 caches the sector, and the number of sectors that had been loaded before it."""
-        self._loaded = 0
+        self._loaded = (
+            clock + math.ceil(l1_sectors * self._blocks) + 1
+        )  # later than all caches keep what is in the table
 
     def chunk(self, first: int, blocks: int) -> CountedChunk | None:
         """Return a chunk of blocks if some of them are counted."""
@@ -359,6 +367,9 @@ class WorkCounter:
         """Add what was counted in the last chunk to the totals."""
         for site in (*self.runs, *self.branches.values(), self.barriers, *(site for _, site in self.sites.values())):
             site.flush()
+        if self._slots is not None:
+            _TABLES.append((self._slots, self._loaded))
+            self._slots = None
 
     # What the emitted code calls.
 
@@ -477,6 +488,7 @@ class WorkCounter:
 
     def _missed(self, chunk: CountedChunk, moved: MovedSectors, blocks: np.ndarray, sectors: np.ndarray) -> np.ndarray:
         """Return the positions of the sectors that the blocks' L1 caches do not hold, each once, and load them."""
+        assert self._slots is not None  # noqa: S101  nothing is counted after the last chunk
         known, since = self._slots
         keys = (moved.number * 65_536 + blocks + chunk.first) * (1 << 32) + sectors
         # Each block has a part of the table, in which neighbouring sectors have neighbouring entries.
