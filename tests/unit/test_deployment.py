@@ -124,15 +124,17 @@ def leaves(options: Any, before: str = "") -> dict[str, Any]:
 
 
 def check_manifest(texts: dict[str, str], found: Deployment) -> None:
-    """The manifest parses, and has one Deployment for each command of one node, which its Service selects."""
+    """The manifest parses, and its Services select the pods of a Deployment, or the first ones of a LeaderWorkerSet."""
     documents = [d for d in yaml.safe_load_all(texts["kubernetes.yaml"]) if d is not None]
     by_kind = {
         kind: {d["metadata"]["name"]: d for d in documents if d["kind"] == kind}
-        for kind in ("Deployment", "Service", "ConfigMap")
+        for kind in ("Deployment", "LeaderWorkerSet", "Service", "ConfigMap")
     }
     assert sum(map(len, by_kind.values())) == len(documents)
     single = {c.name: c for c in found.commands if c.nodes_per_replica == 1}
-    assert set(by_kind["Deployment"]) == set(by_kind["Service"]) == set(single)
+    several = {c.name: c for c in found.commands if c.nodes_per_replica > 1 and c.worker_arguments is not None}
+    assert set(by_kind["Deployment"]) == set(single) and set(by_kind["LeaderWorkerSet"]) == set(several)
+    assert set(by_kind["Service"]) == {*single, *several}
     for name, command in single.items():
         spec = by_kind["Deployment"][name]["spec"]
         labels = spec["template"]["metadata"]["labels"]
@@ -148,8 +150,25 @@ def check_manifest(texts: dict[str, str], found: Deployment) -> None:
             assert yaml.safe_load(content) == yaml.safe_load(texts[f"{name}.yaml"])
         else:
             assert [*container["command"], *container["args"]] == command.words
-    for name in {c.name for c in found.commands} - set(single):
-        assert f"{name} is not below" in texts["kubernetes.yaml"] and "LeaderWorkerSet" in texts["kubernetes.yaml"]
+    for name, command in several.items():
+        spec = by_kind["LeaderWorkerSet"][name]["spec"]
+        assert spec["replicas"] == command.replicas
+        template = spec["leaderWorkerTemplate"]
+        assert template["size"] == command.nodes_per_replica
+        (leader,) = template["leaderTemplate"]["spec"]["containers"]
+        (worker,) = template["workerTemplate"]["spec"]["containers"]
+        assert [*leader["command"], *leader["args"]] == command.words
+        assert worker["args"][: len(leader["args"])] == leader["args"]
+        assert worker["args"][len(leader["args"]) :] == [a.flag for a in command.worker_arguments or ()]
+        for container in (leader, worker):
+            (devices,) = container["resources"]["limits"].values()
+            assert devices * command.nodes_per_replica == command.devices_per_replica
+        assert "readinessProbe" in leader and "readinessProbe" not in worker
+        selector = dict(by_kind["Service"][name]["spec"]["selector"])
+        assert selector.pop("leaderworkerset.sigs.k8s.io/worker-index") == "0"
+        assert selector.items() <= template["leaderTemplate"]["metadata"]["labels"].items()
+    for name in {c.name for c in found.commands} - set(single) - set(several):
+        assert f"{name} is not below" in texts["kubernetes.yaml"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -324,8 +343,52 @@ def test_roles_get_the_connector_and_both_servers() -> None:
     assert "--kv-offloading-size" not in flags(both) and "MultiConnector" in named(both)["prefix_cache.host"]
 
 
-def test_a_replica_of_several_nodes_is_no_deployment() -> None:
-    found = deployed(**{"fleet[0].group": {"tensor": 8, "pipeline": 2}, "fleet[0].count": 16})
+TWO_NODES = {"fleet[0].group": {"tensor": 8, "pipeline": 2}, "fleet[0].count": 16}
+
+
+def run_script(text: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of a deployment in which the engine is replaced by one that prints its arguments."""
+    for program in ("vllm", "python3"):
+        engine = folder / program
+        engine.write_text('#!/bin/sh\nprintf "%s\\n" "$0" "$@"\n')
+        engine.chmod(0o755)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", **variables}
+    return subprocess.run(["sh"], input=text, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("engine", "other_nodes"), [("vllm", ["--headless"]), ("sglang", [])])
+def test_a_replica_of_several_nodes_is_started_by_the_same_command_on_each(
+    engine: str, other_nodes: list[str], tmp_path: Path
+) -> None:
+    found = deployed(**TWO_NODES, **{"fleet[0].engine": engine})
+    (command,) = found.commands
+    assert command.nodes_per_replica == 2 and "group" not in named(command)
+    check_manifest(files(found, "x"), found)
+    check_documented(command)
+    text = files(found, "x")[f"{command.name}.sh"]
+    ran = [run_script(text, tmp_path, LWS_LEADER_ADDRESS="10.0.0.1", LWS_WORKER_INDEX=str(node)) for node in (0, 1)]
+    first, second = (done.stdout.splitlines()[1:] for done in ran)
+    expanded = [
+        word.replace("$(LWS_LEADER_ADDRESS)", "10.0.0.1").replace("$(LWS_WORKER_INDEX)", "0")
+        for word in command.words[1:]
+    ]
+    assert first == expanded
+    rank = first.index("--node-rank") + 1
+    assert second == [*first[:rank], "1", *first[rank + 1 :], *other_nodes]
+    missing = run_script(text, tmp_path)
+    assert missing.returncode != 0 and "set it to the address of the first node" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("engine", "changes"),
+    [
+        ("trtllm", TWO_NODES),
+        ("vllm", {"fleet[0].group": {"tensor": 1, "pipeline": 11}, "fleet[0].count": 11}),
+        ("sglang", {"fleet[0].group": {"tensor": 8, "attention_data": 2}, "fleet[0].count": 16}),
+    ],
+)
+def test_a_replica_of_several_nodes_that_no_argument_starts_is_named(engine: str, changes: dict[str, Any]) -> None:
+    found = deployed(**changes, **{"fleet[0].engine": engine})
     (command,) = found.commands
     assert command.nodes_per_replica == 2 and "multi-node" in named(command)["group"]
     check_manifest(files(found, "x"), found)

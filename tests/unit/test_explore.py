@@ -26,6 +26,7 @@ from windtunnel.explorer.controls import controls
 from windtunnel.explorer.look import Look, Looker
 from windtunnel.explorer.server import serve
 from windtunnel.scenario.changes import apply_change, read_document
+from windtunnel.scenario.program import Generate
 from windtunnel.scenario.read import check_scenario
 from windtunnel.simulation.run import run
 from windtunnel_models.catalogue import shipped_catalogue
@@ -81,7 +82,7 @@ def offered(of: Looker) -> dict[str, Any]:
 def test_controls_of_a_serving_scenario_are_those_of_load_model_device_group_tokens_and_targets(tmp_path: Path) -> None:
     found = offered(looker(SERVING, tmp_path))
     assert {
-        "load", "models.chat.catalogue", "models.chat.weights", "fleet[0].device", "fleet[0].replicas",
+        "load", "prompt_length", "output_length", "models.chat.catalogue", "models.chat.weights", "fleet[0].device", "fleet[0].replicas",
         "fleet[0].group.tensor", "fleet[0].price", "policy.batch.tokens", "policy.name", "targets[0]", "targets[1]",
     } <= set(found)  # fmt: skip
     for control in found.values():  # what the scenario states is one of the values
@@ -115,6 +116,7 @@ def test_every_shipped_scenario_has_controls_or_says_why_not(path: Path) -> None
 CHANGES: list[dict[str, Any]] = [
     {"load": 1.5},
     {"load": "150%", "fleet[0].replicas": 3},
+    {"prompt_length": "50%", "output_length": 2},
     {"models.chat.catalogue": "qwen3-32b", "fleet[0].group.tensor": 2},
     {"models.chat.weights": "fp8", "policy.batch.tokens": None, "policy.batch.size": 128},
     {"fleet[0].device": "h200-sxm-141gb", "fleet[0].price": "3.79 USD/h", "fleet[0].engine": "sglang"},
@@ -148,6 +150,19 @@ def test_load_multiplies_the_arrivals_of_every_process(tmp_path: Path) -> None:
     assert (arrivals(burst).rate, arrivals(burst).burst_rate) == (5, 20)
     mix = arrivals({"process": "mix", "processes": [burst, {"process": "poisson", "rate": "2 /s"}]})
     assert mix.mean_rate_per_s() == pytest.approx((16 + 2) / 2)
+
+
+def test_lengths_multiply_the_prompts_and_outputs_of_every_request(tmp_path: Path) -> None:
+    ops = [
+        {"repeat": {"times": 2, "ops": [{"generate": {"model": "chat", "prompt": 300, "output": 40}}]}},
+        {"generate": {"model": "chat", "prompt": 100, "output": 30, "prompt_factor": 2}},
+    ]
+    data = {**SERVING, "workload": [{**SERVING["workload"][0], "ops": ops}]}
+    varied = design.design(document(data, tmp_path), {"prompt_length": 1.5, "output_length": "50%"})
+    (first, _, last) = (stage for stage in check_scenario(varied).programs[0] if isinstance(stage, Generate))
+    assert (first.prompt_factor, first.output_factor) == (1.5, 0.5)
+    assert (last.prompt_factor, last.output_factor) == (3.0, 0.5)
+    assert design.settings(document(data, tmp_path), varied)[0].endswith("generate.prompt_factor=1.5")
 
 
 def test_a_group_keeps_the_number_of_devices_unless_replicas_are_chosen(tmp_path: Path) -> None:
@@ -192,6 +207,7 @@ def test_an_entry_without_devices_leaves_the_fleet_and_one_has_to_stay(tmp_path:
         ({"load": "x" * 300}, "too long"),
         ({"load": "much"}, "load"),
         ({"load": 0}, "0.001 to 1000"),
+        ({"prompt_length": "0.1%"}, "0.01 to 100"),
         ({"fleet[0].replicas": "two"}, "a number of replicas"),
     ],
 )

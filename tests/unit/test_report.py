@@ -15,6 +15,7 @@ import windtunnel
 from windtunnel.core.recording import Recording
 from windtunnel.core.results.run import BudgetSeries
 from windtunnel.engine.results.power_budget import SERIES
+from windtunnel.report.page import prose
 from windtunnel.report.run_page import render
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
@@ -175,6 +176,11 @@ def test_devices_of_replications_are_means_and_add_up() -> None:
     assert sum(device.utilisation for device in devices) / 2 == pytest.approx(result.utilisation, rel=1e-12)
     assert sum(device.jobs for device in devices) == result.jobs.completed == 16_000
     assert devices[0].utilisation != ran().result.devices[0].utilisation
+
+
+def test_commands_in_sentences_are_shown_as_code_and_nothing_of_a_text_is_markup() -> None:
+    shown = prose("set `<b>fleet[0].count</b>` to 2, not ` alone")
+    assert "<code>&lt;b&gt;fleet[0].count&lt;/b&gt;</code> to 2, not ` alone" in shown
 
 
 def test_why_an_interval_is_missing_is_in_the_page() -> None:

@@ -146,6 +146,18 @@ def test_requests_take_rows_of_a_table_whole(tmp_path: Path, arrivals: Any) -> N
     assert (jobs.tokens == 3 * jobs.prompts).all()
 
 
+def test_factors_multiply_the_prompts_and_outputs_of_every_request() -> None:
+    plain = run(scenario(POISSON))[1].jobs
+    longer = run(scenario(POISSON, {"prompt_factor": 1.5, "output_factor": 0.5}))[1].jobs
+    assert plain.prompts is not None and longer.prompts is not None
+    assert longer.prompts.tolist() == np.rint(plain.prompts * 1.5).astype(int).tolist()
+    assert longer.tokens.tolist() == np.maximum(np.rint(plain.tokens * 0.5), 1).astype(int).tolist()
+    # Those of the scenario and of a study of sensitivity multiply each other.
+    stated = prepared(scenario(POISSON, {"prompt_factor": 1.5})).scenario
+    (stage,) = stated.with_lengths(prompt=2.0, output=1.2).programs[0]
+    assert isinstance(stage, Generate) and (stage.prompt_factor, stage.output_factor) == (3.0, 1.2)
+
+
 def test_popular_prefixes_are_shared_by_more_prompts() -> None:
     """With Zipf's law of exponent 1 over three groups, 6, 3 and 2 of 11 prompts have each prefix."""
     shared = {
@@ -267,6 +279,9 @@ TABLE = {"distribution": "empirical", "file": "none.csv", "column": "n"}
         ({}, {"session": {**SESSION, "new_tokens": "$n"}}, r"'\$n' requires a trace"),
         ({}, {"rows": {"file": "none.csv"}}, "none.csv"),
         ({"prompt": 5_000_000}, {}, "5,0"),
+        ({"prompt_factor": 0}, {}, "prompt_factor is 0"),
+        ({"output_factor": "2"}, {}, "output_factor is '2'"),
+        ({"output_faktor": 2}, {}, "unknown key 'output_faktor'"),
     ],
 )
 def test_wrong_lengths_and_sessions_are_refused_with_their_place(generate: Any, work: Any, says: str) -> None:

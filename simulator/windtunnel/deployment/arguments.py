@@ -28,11 +28,18 @@ class Arguments:
         self.environment: dict[str, str] = {}
         self.unexpressed: list[Unexpressed] = []
         self.option_keys: list[str] = []
+        self.worker_flags: list[Argument] | None = None
+        """Further flags of the nodes of a replica other than the first; None if a replica has one node."""
 
     def flag(self, name: str, value: object = None) -> None:
         """Add a flag, without a value if it is a switch."""
         documented = self._find(self.known.flags, name, value)
         self.flags.append(Argument(name, None if value is None else str(value), documented.key))
+
+    def worker_flag(self, name: str) -> None:
+        """Add a switch for the nodes of a replica other than the first."""
+        documented = self._find(self.known.flags, name, None)
+        self.worker_flags = [*(self.worker_flags or []), Argument(name, None, documented.key)]
 
     def json(self, name: str, value: Mapping[str, object]) -> None:
         """Add a flag whose value is a JSON object."""

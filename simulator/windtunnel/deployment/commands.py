@@ -75,7 +75,7 @@ def _command(run: PreparedRun, replicas: Replicas, name: str) -> EngineCommand:
         arguments.note(
             "device", f"{device.spec.name}: the image is that for GPUs; use the engine's image for processors"
         )
-    if replicas.nodes > 1:
+    if replicas.nodes > 1 and arguments.worker_flags is None:
         text = f"a replica takes {replicas.nodes} nodes; start the command on each with the engine's multi-node options"
         arguments.note("group", text)
     return EngineCommand(
@@ -100,6 +100,7 @@ def _command(run: PreparedRun, replicas: Replicas, name: str) -> EngineCommand:
         option_keys=arguments.option_keys,
         environment=arguments.environment,
         unexpressed=arguments.unexpressed,
+        worker_arguments=arguments.worker_flags,
     )
 
 

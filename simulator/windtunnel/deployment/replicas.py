@@ -134,6 +134,11 @@ class Replicas:
         stated = replica.devices_per_node or int(replica.device.number("devices_per_node") or NODE_DEVICES)
         return math.ceil(self.group.devices / stated)
 
+    @property
+    def equal_nodes(self) -> bool:
+        """Whether a replica takes several nodes, with equal numbers of devices on each."""
+        return self.nodes > 1 and self.group.devices % self.nodes == 0
+
     def a_copy(self, number: int) -> int:
         """Return the part of a replica's limit that one copy of the attention has, at least 1."""
         return max(number // self.group.attention_data, 1)

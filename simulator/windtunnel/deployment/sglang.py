@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from windtunnel.core.results.deployment import FIRST_NODE, NODE_RANK
 from windtunnel.core.speculation import HEADS
 from windtunnel.deployment.arguments import Arguments
 from windtunnel.deployment.checkpoints import draft_id, serving_model
@@ -12,6 +13,9 @@ from windtunnel.deployment.vllm import context_note
 
 _MAX_PREFILL_TOKENS = 16_384
 """SGLang's own ``--max-prefill-tokens``, above which a chunk is not read whole."""
+
+_GROUP_PORT = 20_000
+"""The port on which the nodes of a replica find each other, as in SGLang's examples."""
 
 
 def sglang(replicas: Replicas, arguments: Arguments) -> list[str]:
@@ -68,6 +72,11 @@ def _division(replicas: Replicas, arguments: Arguments) -> None:
             arguments.flag("--enable-dp-attention")
     if replicas.checkpoint.has_experts and group.stage_devices > 1:
         arguments.flag("--ep-size", group.expert)
+    if replicas.equal_nodes and not plain:
+        arguments.flag("--nnodes", replicas.nodes)
+        arguments.flag("--node-rank", NODE_RANK)
+        arguments.flag("--dist-init-addr", f"{FIRST_NODE}:{_GROUP_PORT}")
+        arguments.worker_flags = []
 
 
 def _limits(replicas: Replicas, arguments: Arguments) -> None:

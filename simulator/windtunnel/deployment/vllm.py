@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windtunnel.core.results.deployment import POD_IP
+from windtunnel.core.results.deployment import FIRST_NODE, NODE_RANK, POD_IP
 from windtunnel.core.speculation import HEADS
 from windtunnel.deployment.arguments import Arguments
 from windtunnel.deployment.checkpoints import draft_id, serving_model
@@ -52,6 +52,11 @@ def _division(replicas: Replicas, arguments: Arguments) -> None:
         arguments.flag("--pipeline-parallel-size", group.pipeline)
     if group.attention_data > 1:
         arguments.flag("--data-parallel-size", group.attention_data)
+    if replicas.equal_nodes:
+        arguments.flag("--nnodes", replicas.nodes)
+        arguments.flag("--node-rank", NODE_RANK)
+        arguments.flag("--master-addr", FIRST_NODE)
+        arguments.worker_flag("--headless")
     if not replicas.checkpoint.has_experts or group.stage_devices == 1:
         return
     if group.expert == group.stage_devices:

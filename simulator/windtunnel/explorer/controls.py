@@ -28,8 +28,10 @@ Value = str | int | float | None
 
 WEIGHT_FORMATS = ("bfloat16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int8", "int4")
 _RANKS = (1, 2, 4, 8, 16, 32)
-_LOADS = [round(10.0 ** (k / 40.0), 3) for k in range(-40, 29)]
-"""From a tenth to five times the load, in steps of 6%."""
+LENGTHS = {"prompt_length": "prompt_factor", "output_length": "output_factor"}
+"""The key of `generate` that a control of lengths sets."""
+_FACTORS = [round(10.0 ** (k / 40.0), 3) for k in range(-40, 29)]
+"""From a tenth to five times the load or the lengths, in steps of 6%."""
 _LIMITS = [10.0 ** (k / 24.0) for k in range(-24, 25)]
 
 
@@ -57,6 +59,8 @@ class Control:
     value: Value
     options: Sequence[Option] = ()
     typed: bool = False
+    percent: bool = False
+    """Whether it is a factor, which is shown as a percentage."""
     checked: bool = False
     """Whether some of its values may not fit the other controls."""
     hint: str = ""
@@ -82,8 +86,16 @@ def serves(scenario: Scenario) -> bool:
 def _load(scenario: Scenario) -> Iterator[Control]:
     closed = all(isinstance(w.arrivals, Closed) for w in scenario.workload)
     hint = "100% is the scenario's" + (" number of users" if closed else "; all rates of arrival are multiplied")
-    options = [Option(value, f"{100 * value:.3g}%") for value in _LOADS]
-    yield Control("load", "Load", "Users" if closed else "Load", "slider", 1.0, options, typed=True, hint=hint)
+    yield _factor("load", "Users" if closed else "Load", hint)
+    if serves(scenario):
+        hint = "100% is the scenario's; the {} of all requests are multiplied"
+        yield _factor("prompt_length", "Prompt length", hint.format("prompts"))
+        yield _factor("output_length", "Output length", hint.format("outputs"))
+
+
+def _factor(name: str, label: str, hint: str) -> Control:
+    options = [Option(value, f"{100 * value:.3g}%") for value in _FACTORS]
+    return Control(name, "Load", label, "slider", 1.0, options, typed=True, hint=hint, percent=True)
 
 
 def _models(scenario: Scenario) -> Iterator[Control]:
@@ -225,5 +237,6 @@ def data_of(control: Control) -> dict[str, Any]:
         "options": [[option.value, option.text, option.heading] for option in control.options],
         "typed": control.typed,
         "hint": control.hint,
+        "percent": control.percent,
         "more": control.more,
     }

@@ -11,8 +11,9 @@ from typing import Any
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.units import parse_quantity
 from windtunnel.core.yamlfile import Document, dump, dump_line, format_path, parse
-from windtunnel.explorer.controls import Value
+from windtunnel.explorer.controls import LENGTHS, Value
 from windtunnel.scenario.changes import NodePath, copied, parse_path, put_value
+from windtunnel.scenario.program import Generate, flattened
 from windtunnel.scenario.read import check_scenario
 
 Changes = Mapping[str, Value]
@@ -68,15 +69,18 @@ def design(original: Document, changes: Changes) -> Document:
             stated = document.data["targets"][int(path[1])]
             head = _TARGET.sub(r"\1", stated)
             _put(document, path, head + str(value))
-        elif name != "load":
+        elif name not in ("load", *LENGTHS):
             _put(document, path, _number(name, value) if path[-1] in _NUMBERS else value)
     if removed:
         kept = [entry for number, entry in enumerate(document.data["fleet"]) if number not in removed]
         if not kept:
             raise InputError("no device is left in the fleet", expected="at least one", where=Location(field="fleet"))
         _put(document, ("fleet",), kept)
+    for name, key in LENGTHS.items():
+        if name in changes:
+            _lengthen(document, key, _factor(name, changes[name], 0.01, 100))
     if "load" in changes:
-        _scale(document, _factor(changes["load"]))
+        _scale(document, _factor("load", changes["load"], 0.001, 1000))
     return document
 
 
@@ -95,15 +99,26 @@ def _number(name: str, value: Value) -> Value:
     return parse(value, f"--set {name}={value}").data if isinstance(value, str) else value
 
 
-def _factor(value: Value) -> float:
-    where = Location(field="load")
+def _factor(name: str, value: Value, least: float, most: float) -> float:
+    where = Location(field=name)
     try:
         factor = parse_quantity(str(value), "1")
     except InputError as error:
         raise error.at(where) from None
-    if not 0.001 <= factor <= 1000:
-        raise InputError(f"a load of {value}", where=where, expected="0.001 to 1000; 1 is the scenario's")
+    if not least <= factor <= most:
+        expected = f"{least:g} to {most:g}; 1 is the scenario's"
+        raise InputError(f"{name} is {value}", where=where, expected=expected)
     return factor
+
+
+def _lengthen(document: Document, key: str, factor: float) -> None:
+    """Multiply the lengths of all requests. Raises InputError for a scenario that is not valid."""
+    if factor == 1.0:
+        return
+    stages = [s for program in check_scenario(document).programs for s in flattened(program) if isinstance(s, Generate)]
+    # A repeated stage stands once in the document.
+    for path, before in {stage.path: float(getattr(stage, key)) for stage in stages}.items():
+        _put(document, (*path, key), _rounded(before * factor))
 
 
 def _scale(document: Document, factor: float) -> None:

@@ -11,7 +11,15 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from windtunnel.core.results.deployment import OPTIONS_FILE, POD_IP, Deployment, EngineCommand, Unexpressed
+from windtunnel.core.results.deployment import (
+    FIRST_NODE,
+    NODE_RANK,
+    OPTIONS_FILE,
+    POD_IP,
+    Deployment,
+    EngineCommand,
+    Unexpressed,
+)
 from windtunnel.report import page
 from windtunnel.report.numbers import plural, printable
 from windtunnel.report.page import Cell
@@ -44,6 +52,9 @@ def text(deployment: Deployment) -> str:
         lines += [printable(headline(command)), *_shell(command, f"{command.name}.yaml"), ""]
         if command.options:
             lines += [f"{command.name}.yaml:", *_yaml(_plain(command.options)).splitlines(), ""]
+        if command.worker_arguments:
+            flags = " ".join(argument.flag for argument in command.worker_arguments)
+            lines += [f"  on the nodes of a replica other than the first also: {flags}"]
         lines += [*_wrapped(command.unexpressed, "  "), ""]
     outside = _wrapped(deployment.unexpressed, "  ")
     return document([*lines, *(["outside of the engines:", *outside] if outside else [])]).rstrip("\n")
@@ -62,18 +73,45 @@ def script(command: EngineCommand) -> str:
     lines = ["#!/bin/sh", *_comments(_about(command)), "set -e"]
     if POD_IP in command.environment.values():
         lines.append('POD_IP="${POD_IP:-$(hostname -i)}"')
+    last = None
+    if command.worker_arguments is not None:
+        names = [
+            (FIRST_NODE, "the address of the first node of the replica"),
+            (NODE_RANK, "the number of this node in the replica, from 0"),
+        ]
+        lines += [f': "${{{_variable(name)}:?set it to {what}}}"' for name, what in names]
+        if command.worker_arguments:
+            words = shlex.join([a.flag for a in command.worker_arguments])
+            lines += ["set --", f'[ "${_variable(NODE_RANK)}" = 0 ] || set -- {words}']
+            last = '"$@"'
     for variable, value in command.environment.items():
         shown = '"$POD_IP"' if value == POD_IP else shlex.quote(value)
         lines.append(f"export {variable}={shown}")
-    return document([*lines, *_shell(command, f'"$(dirname "$0")/{command.name}.yaml"', before="exec ")])
+    return document([*lines, *_shell(command, f'"$(dirname "$0")/{command.name}.yaml"', before="exec ", last=last)])
 
 
-def _shell(command: EngineCommand, options: str, before: str = "") -> list[str]:
-    """Return a command over several lines; ``options`` is the path of its file of options, quoted where needed."""
+def _variable(stand_in: str) -> str:
+    """Return the name of the environment variable for which a value stands in."""
+    return stand_in.removeprefix("$(").removesuffix(")")
+
+
+def _quoted(value: str) -> str:
+    """Return a value as a word of a shell, in which the variables of a node are expanded."""
+    if FIRST_NODE not in value and NODE_RANK not in value:
+        return shlex.quote(value)
+    return '"' + re.sub(r"\$\((\w+)\)", r"$\1", value) + '"'
+
+
+def _shell(command: EngineCommand, options: str, before: str = "", last: str | None = None) -> list[str]:
+    """Return a command over several lines; ``options`` is the path of its file of options, quoted where needed.
+
+    ``last`` is a word of the shell that follows the arguments.
+    """
     lines = [before + shlex.join(command.program)]
     for argument in command.arguments:
-        value = options if argument.value == OPTIONS_FILE else shlex.quote(argument.value or "")
+        value = options if argument.value == OPTIONS_FILE else _quoted(argument.value or "")
         lines.append(f"  {argument.flag}" + ("" if argument.value is None else f" {value}"))
+    lines += [] if last is None else [f"  {last}"]
     return [line + (" \\" if i < len(lines) - 1 else "") for i, line in enumerate(lines)]
 
 
@@ -146,7 +184,10 @@ def _orchestrator(commands: Sequence[EngineCommand]) -> str:
 
 
 def manifest(deployment: Deployment, name: str) -> str:
-    """Return a Kubernetes manifest: a Deployment and a Service for each command whose replica is on one node."""
+    """Return a Kubernetes manifest: a Service and a Deployment for each command.
+
+    A replica on several nodes is one group of pods of a LeaderWorkerSet instead of a pod of a Deployment.
+    """
     part_of = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:63].rstrip("-._") or "windtunnel"
     about = [
         f"The fleet of {name}. The access token of Hugging Face is read from the secret hf-token, if there is one. "
@@ -160,16 +201,23 @@ def manifest(deployment: Deployment, name: str) -> str:
     ]
     documents: list[object] = []
     for command in deployment.commands:
-        if command.nodes_per_replica > 1:
+        several = command.nodes_per_replica > 1
+        if several and command.worker_arguments is None:
             about.append(
                 f"{command.name} is not below: a replica takes {command.nodes_per_replica} nodes, which a Deployment "
-                "cannot start together; use a LeaderWorkerSet (https://lws.sigs.k8s.io) with the command of "
-                f"{command.name}.sh"
+                f"cannot start together, and no argument of {command.title} starts one from {command.name}.sh alone"
             )
             continue
+        if several:
+            about.append(
+                f"{command.name} needs the LeaderWorkerSet of Kubernetes, 0.6 or later: https://lws.sigs.k8s.io"
+            )
         if command.options:
             documents.append(_config_map(command, part_of))
-        documents += [_deployment(command, part_of), _service(command, part_of)]
+        documents += [
+            _leader_worker_set(command, part_of) if several else _deployment(command, part_of),
+            _service(command, part_of),
+        ]
     return document(_comments(about)) + "".join(f"---\n{_yaml(data)}" for data in documents)
 
 
@@ -184,18 +232,57 @@ def _config_map(command: EngineCommand, part_of: str) -> dict[str, object]:
 
 
 def _service(command: EngineCommand, part_of: str) -> dict[str, object]:
+    selector = {"app.kubernetes.io/name": command.name}
+    if command.nodes_per_replica > 1:
+        selector["leaderworkerset.sigs.k8s.io/worker-index"] = "0"  # the first node serves
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": _metadata(command, part_of),
         "spec": {
-            "selector": {"app.kubernetes.io/name": command.name},
+            "selector": selector,
             "ports": [{"name": "http", "port": command.port, "targetPort": command.port}],
         },
     }
 
 
+def _replicas(command: EngineCommand) -> int:
+    return command.replicas if command.least_replicas is None else command.least_replicas
+
+
 def _deployment(command: EngineCommand, part_of: str) -> dict[str, object]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(command, part_of),
+        "spec": {
+            "replicas": _replicas(command),
+            "selector": {"matchLabels": {"app.kubernetes.io/name": command.name}},
+            "template": _pod(command, part_of),
+        },
+    }
+
+
+def _leader_worker_set(command: EngineCommand, part_of: str) -> dict[str, object]:
+    """Return the set of a command whose replica is a group of pods, one on each node; a node that fails restarts it."""
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": _metadata(command, part_of),
+        "spec": {
+            "replicas": _replicas(command),
+            "leaderWorkerTemplate": {
+                "size": command.nodes_per_replica,
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": _pod(command, part_of),
+                "workerTemplate": _pod(command, part_of, worker=True),
+            },
+        },
+    }
+
+
+def _pod(command: EngineCommand, part_of: str, *, worker: bool = False) -> dict[str, object]:
+    """Return the template of a pod with the devices of one node; a ``worker`` is not the first node and serves none."""
     environment: list[dict[str, Any]] = [{"name": "HF_TOKEN", "valueFrom": _SECRET}]
     if POD_IP in command.environment.values():
         environment.append({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
@@ -210,31 +297,26 @@ def _deployment(command: EngineCommand, part_of: str) -> dict[str, object]:
         f"{_MOUNT}/{command.name}.yaml" if word == OPTIONS_FILE else word
         for word in command.words[len(command.program) :]
     ]
+    if worker:
+        words += [argument.flag for argument in command.worker_arguments or ()]
     container: dict[str, Any] = {
         "name": "engine",
         "image": command.image,
         "command": list(command.program),
         "args": words,
         "env": environment,
-        "ports": [{"name": "http", "containerPort": command.port}],
+        **({} if worker else {"ports": [{"name": "http", "containerPort": command.port}]}),
         "volumeMounts": mounts,
-        "readinessProbe": {"httpGet": {"path": "/health", "port": command.port}, "periodSeconds": 10},
     }
+    if not worker:
+        container["readinessProbe"] = {"httpGet": {"path": "/health", "port": command.port}, "periodSeconds": 10}
     if command.resource is not None:
-        container["resources"] = {"limits": {command.resource: command.devices_per_replica}}
-    metadata = _metadata(command, part_of)
+        container["resources"] = {
+            "limits": {command.resource: command.devices_per_replica // command.nodes_per_replica}
+        }
     return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata,
-        "spec": {
-            "replicas": command.replicas if command.least_replicas is None else command.least_replicas,
-            "selector": {"matchLabels": {"app.kubernetes.io/name": command.name}},
-            "template": {
-                "metadata": {"labels": metadata["labels"]},
-                "spec": {"containers": [container], "volumes": volumes},
-            },
-        },
+        "metadata": {"labels": _metadata(command, part_of)["labels"]},
+        "spec": {"containers": [container], "volumes": volumes},
     }
 
 

@@ -19,12 +19,13 @@ from typing import Any
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from windtunnel.report.numbers import plural
 from windtunnel.report.targets import TargetLine
 
 MAX_SCENARIO_CHARACTERS = 60_000
+_CODE = re.compile(r"`([^`\n]+)`")
 
 
 @dataclass(frozen=True)
@@ -196,13 +197,20 @@ def render_live(*, name: str, lead: str | None, file: str, data: Any) -> tuple[s
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("windtunnel.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = _with_code
+    return environment
+
+
+def _with_code(text: str) -> Markup:
+    """Return text for a page, in which what stands between backquotes is code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704  the text is escaped
 
 
 @cache

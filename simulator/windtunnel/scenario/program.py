@@ -101,8 +101,9 @@ class Generate:
     adapter: Value | None = None
     """The number of the request's LoRA adapter, 0 for none; None if the popularity of the adapters decides."""
     prompt_factor: float = 1.0
-    """A factor on the tokens of all prompts, for studies of sensitivity; outputs have their own."""
+    """A factor on the tokens of all prompts, with the prefixes and the tokens of sessions that are parts of them."""
     output_factor: float = 1.0
+    """A factor on the tokens of all outputs."""
 
 
 Stage = OpStage | Branch | Streams | Generate
@@ -171,7 +172,8 @@ class _Parser:
                 raise self.wrong("a stream holds more than operations", here, "operations and repeats only")
             yield Streams(bodies_, here)
         elif name == "generate":
-            fields = self.fields(values, here, ("model", "prompt", "output"), ("shared_prefix", "adapter"))
+            factors = ("prompt_factor", "output_factor")
+            fields = self.fields(values, here, ("model", "prompt", "output"), ("shared_prefix", "adapter", *factors))
             model = fields["model"]
             if model not in self.models:
                 raise InputError(
@@ -187,7 +189,8 @@ class _Parser:
                 shared = self.shared_prefix(fields["shared_prefix"], (*here, "shared_prefix"))
             named = fields.get("adapter")
             adapter = named if named is None else 0.0 if named == 0 else self.value(named, (*here, "adapter"))
-            yield Generate(str(model), prompt, output, here, shared, adapter)
+            prompt_factor, output_factor = (self.factor(fields.get(key, 1), (*here, key)) for key in factors)
+            yield Generate(str(model), prompt, output, here, shared, adapter, prompt_factor, output_factor)
         else:
             yield self.operation(str(name), values, here)
 
@@ -267,6 +270,14 @@ class _Parser:
         """Return a number of tokens: a number, a column, or a distribution."""
         return self.part(Length, raw, path) if isinstance(raw, dict) else self.value(raw, path)
 
+    def factor(self, raw: object, path: Path) -> float:
+        """Return a factor on lengths."""
+        if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0.01 <= raw <= 100:
+            raise self.wrong(
+                f"{path[-1]} is {raw!r}", path, "a number from 0.01 to 100, such as 1.5 for half as much again"
+            )
+        return float(raw)
+
     def shared_prefix(self, raw: object, path: Path) -> SharedPrefix:
         """Return the tokens with which prompts begin alike: a number for all prompts, or a mapping."""
         if isinstance(raw, dict):
@@ -331,7 +342,9 @@ def with_lengths(program: Sequence[Stage], prompt: float, output: float) -> tupl
 
     def longer(stage: Stage) -> Stage:
         if isinstance(stage, Generate):
-            return replace(stage, prompt_factor=prompt, output_factor=output)
+            return replace(
+                stage, prompt_factor=stage.prompt_factor * prompt, output_factor=stage.output_factor * output
+            )
         if isinstance(stage, Branch):
             cases = {key: with_lengths(body, prompt, output) for key, body in stage.cases.items()}
             default = None if stage.default is None else with_lengths(stage.default, prompt, output)

@@ -9,6 +9,11 @@ from windtunnel.core.results.data import OPTIONAL, Result
 
 OPTIONS_FILE, POD_IP = "OPTIONS", "$(POD_IP)"
 """Stand for the path of a command's file of options, and for the address of the pod or the host, where it runs."""
+FIRST_NODE, NODE_RANK = "$(LWS_LEADER_ADDRESS)", "$(LWS_WORKER_INDEX)"
+"""Stand for the address of the first node of a replica on several nodes, and for the number of a node, from 0.
+
+A LeaderWorkerSet of Kubernetes (https://lws.sigs.k8s.io, since its version 0.6) sets both variables.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class EngineCommand(Result):
     ``options`` is the content of a file beside the command that an argument names (TensorRT-LLM), and
     ``option_keys`` are the keys of the scenario that it expresses. ``replicas`` is the largest number where the entry
     is scaled, and ``least_replicas`` then the smallest. ``resource`` is the name of the devices in Kubernetes; None
-    for processors.
+    for processors. ``worker_arguments`` are further ones of the nodes of a replica other than the first; None where
+    the same command on each node does not start a replica on several nodes.
     """
 
     name: str
@@ -59,6 +65,7 @@ class EngineCommand(Result):
     option_keys: Sequence[str]
     environment: Mapping[str, str]
     unexpressed: Sequence[Unexpressed]
+    worker_arguments: Sequence[Argument] | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def words(self) -> list[str]:

@@ -89,14 +89,14 @@
   }
   function shown(control, value) {
     const known = control.options.find(([own]) => same(own, value));
-    if (control.name === "load" && typeof value === "number") return trim(value * 100) + "%";
+    if (control.percent && typeof value === "number") return trim(value * 100) + "%";
     return known ? known[1] : value == null ? "" : String(value);
   }
   // Where a slider stands for a value that is none of its own: at the nearest one.
   function placeOf(control, value) {
     const exact = control.options.findIndex(([own]) => same(own, value));
     if (exact >= 0) return exact;
-    const wanted = parseFloat(value);
+    const wanted = parseFloat(value) / (String(value).trim().endsWith("%") && control.percent ? 100 : 1);
     let best = 0, least = Infinity;
     control.options.forEach(([own], i) => {
       const distance = typeof own === "number" ? Math.abs(own - wanted) : Infinity;
