@@ -43,6 +43,7 @@ from windtunnel.runtime.graph import Node
 from windtunnel.runtime.interface import Dims, Interval, MemoryKind
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.ring import RingSpec
+from windtunnel.runtime.work_counts import WorkCounts
 
 _POOL_BLOCK = 512
 """Size in bytes of which blocks of the pool are multiples, as CuPy's are."""
@@ -237,23 +238,30 @@ class EmulatedContext(EmulatedDevice):
         self._migrate(target, arguments)
         self.work.require_price(launch)
         self.require_design(target.time, function, arrays)
-        counting, share = self.work.counting(launch), self.share_of(launch.blocks)
-        counts = self.work.counts(launch, None) if counting is None else None
-        price = self.work.price(launch, counts) if counting is None else None
-        self.fit(Price(0, 0.0, costs.compute_engine), share, function.name)
+        counting = self.work.counting(launch)
+        if counting is None:
+            self._enqueue_launch(target, launch, self.work.counts(launch, None))
+        else:
+            # What it does decides how long it takes. What ends before it begins is over when it is executed.
+            self.fit(Price(0, 0.0, costs.compute_engine), self.share_of(launch.blocks), function.name)
+            lead = costs.dispatch_ticks + costs.latency_ticks
+            self.host.deliver(self.time.ready(target.time, (self.host.now + lead,)))
         if self.order is not None and target.clock is not None:
             self.order.enqueue(target.clock)
         try:
             self.kernels.execute(launch, target.clock, counting=counting)
         finally:
-            if price is None:  # what it did decides how long it takes
-                counts = self.work.counts(launch, counting)
-                price = self.work.price(launch, counts)
-            lead = costs.dispatch_ticks + costs.latency_ticks
-            span = self.enqueue(target.time, price, function.name, share=share, latency=lead)
-            self.host.spend(costs.dispatch_ticks)
-            self.host.deliver(span.start)
-            self.work.record(launch, span, counts)
+            if counting is not None:
+                self._enqueue_launch(target, launch, self.work.counts(launch, counting))
+
+    def _enqueue_launch(self, stream: EmulatedStream, launch: KernelLaunch, counts: WorkCounts | None) -> None:
+        """Give a launch its time."""
+        costs, price = self.costs, self.work.price(launch, counts)
+        lead, share = costs.dispatch_ticks + costs.latency_ticks, self.share_of(launch.blocks)
+        span = self.enqueue(stream.time, price, launch.function.name, share=share, latency=lead)
+        self.host.spend(costs.dispatch_ticks)
+        self.host.deliver(span.start)
+        self.work.record(launch, span, counts)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """Execute the nodes of a graph. Independent nodes overlap. Raises LaunchError, or a finding.

@@ -17,6 +17,7 @@ from windtunnel.emulator.device.timeline import StreamTime
 from windtunnel.emulator.device.tracked_memory import StreamClock
 from windtunnel.emulator.races.findings import READ, WRITE
 from windtunnel.runtime.graph import Node
+from windtunnel.runtime.work_counts import WorkCounts
 
 _DIRECTIONS = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}
 
@@ -95,25 +96,30 @@ class Replay:
         device, costs, work = self.device, self.device.costs, self.work
         launch = launch_of(device, node)
         work.require_price(launch)
-        wanted = device.share_of(launch.blocks)
-        device.fit(Price(0, 0.0, costs.compute_engine), wanted, node.name)
         counting = work.counting(launch)
-        counts = work.counts(launch, None) if counting is None else None
-        price = work.price(launch, counts) if counting is None else None
+        if counting is None:
+            end = self._enqueue_launch(node, launch, time, after, work.counts(launch, None))
+        else:
+            device.fit(Price(0, 0.0, costs.compute_engine), device.share_of(launch.blocks), node.name)
+            device.host.deliver(device.time.ready(time, after))
         try:
             self.kernels.execute(launch, clock, node.where, counting)
         finally:
-            if price is None:
-                counts = work.counts(launch, counting)
-                price = work.price(launch, counts)
-            ticks, share = device.fit(price, wanted, node.name)
-            lead = 0 if node is self.nodes[0] else costs.node_ticks - costs.empty_ticks
-            ticks = max(round(ticks * device.duration_scale) + lead, 0)
-            span = device.time.enqueue(
-                time, price.engine, node.name, ticks, joules=price.joules, share=share, after=after
-            )
-            device.host.deliver(span.start)
-            work.record(launch, span, counts)
+            if counting is not None:
+                end = self._enqueue_launch(node, launch, time, after, work.counts(launch, counting))
+        return end
+
+    def _enqueue_launch(
+        self, node: Node, launch: KernelLaunch, time: StreamTime, after: Sequence[int], counts: WorkCounts | None
+    ) -> int:
+        """Give a kernel its time; return the tick at which it ends."""
+        device, costs, price = self.device, self.device.costs, self.work.price(launch, counts)
+        ticks, share = device.fit(price, device.share_of(launch.blocks), node.name)
+        lead = 0 if node is self.nodes[0] else costs.node_ticks - costs.empty_ticks
+        ticks = max(round(ticks * device.duration_scale) + lead, 0)
+        span = device.time.enqueue(time, price.engine, node.name, ticks, joules=price.joules, share=share, after=after)
+        device.host.deliver(span.start)
+        self.work.record(launch, span, counts)
         return span.end
 
     def _copy(self, node: Node, clock: StreamClock | None, end: int) -> None:
