@@ -253,7 +253,7 @@ def _run_lockstep(
     with np.errstate(all="ignore"):
         for first in range(0, blocks, step):
             count = min(step, blocks - first)
-            counted = None if counting is None else counting.chunk(first, count)
+            counted = None if counting is None else counting.chunk(launch, first, count)
             chunk = counted or Chunk(launch, first, count)
             chunk.flights = Flights()
             own = _own_arrays(program, launch, chunk, sized)

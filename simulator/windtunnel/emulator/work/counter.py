@@ -320,16 +320,13 @@ class WorkCounter:
     """Counts the work of the groups of a launch.
 
     Args:
-        launch: The launch.
         groups: The groups that are counted.
         operations: What a thread executes in each run of statements.
         l1_sectors: Sectors that a block's share of the L1 cache holds.
     """
 
-    def __init__(
-        self, launch: Launch, groups: list[Group], operations: Sequence[Mapping[str, float]], l1_sectors: float
-    ) -> None:
-        self.launch, self.groups, self.operations, self._l1_sectors = launch, groups, operations, l1_sectors
+    def __init__(self, groups: list[Group], operations: Sequence[Mapping[str, float]], l1_sectors: float) -> None:
+        self.groups, self.operations, self._l1_sectors = groups, operations, l1_sectors
         count = len(groups)
         self.runs = [Site(2, count) for _ in operations]
         """For each run of statements, how often threads, and warps, have executed it."""
@@ -347,14 +344,14 @@ class WorkCounter:
             clock + math.ceil(l1_sectors * self._blocks) + 1
         )  # later than all caches keep what is in the table
 
-    def chunk(self, first: int, blocks: int) -> CountedChunk | None:
-        """Return a chunk of blocks if some of them are counted."""
+    def chunk(self, launch: Launch, first: int, blocks: int) -> CountedChunk | None:
+        """Return a chunk of blocks of the launch as it is executed, if some of them are counted."""
         found = [
             (number, max(group.first - first, 0), min(group.first + group.blocks - first, blocks))
             for number, group in enumerate(self.groups)
             if group.first < first + blocks and first < group.first + group.blocks
         ]
-        return CountedChunk(self.launch, first, blocks, self, found) if found else None
+        return CountedChunk(launch, first, blocks, self, found) if found else None
 
     def by_group(self, chunk: CountedChunk, warps: np.ndarray) -> np.ndarray:
         """Return how many of these warps, given by number and possibly several times, are in each group of a chunk."""
@@ -427,7 +424,7 @@ class WorkCounter:
         if memory == "shared":
             site.add(_WAVEFRONTS, self._shared(array, kind, chunk, sample, position, op))
             return
-        places = _places(position, sample)
+        places = _places(position, sample).astype(np.int64, copy=False)  # indices of C may be unsigned
         if memory == "local":
             # The elements of one index lie one after another for all threads, as on a device for those of a warp.
             traffic, *_ = self._requests(chunk, sample, places, array.flat.itemsize)
@@ -547,7 +544,7 @@ class WorkCounter:
             known = sample.memo.get(key)
             if known is not None:
                 return known
-        words = _places(position, sample) % max(array.size, 1) * size // _WORD_BYTES
+        words = _places(position, sample).astype(np.int64, copy=False) % max(array.size, 1) * size // _WORD_BYTES
         keys = np.sort(sample.places[2] * _SPAN + words)
         # Integer additions to one word are combined: NVRTC 12.9 makes ATOMS.POPC.INC of those of 1 (assumed for all).
         # It makes a loop with a compare-and-swap, ATOMS.CAST.SPIN, of additions of floats.

@@ -16,6 +16,7 @@ from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, SharedArray
 from windtunnel.emulator.lockstep.barriers import LockstepStalledError
 from windtunnel.emulator.lockstep.compiler import HELPERS, Frame, LockstepGenerator, LockstepKernel, lowered
+from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.work.counter import TRAFFIC, CountedChunk, Group, WorkCounter, counted_branch, plan_of
 from windtunnel.emulator.work.operations import operations_of
 from windtunnel.language import ir
@@ -106,13 +107,13 @@ class Counting:
     def __init__(self, kernel: CountedKernel, launch: Launch, l1_sectors: float, group_threads: int) -> None:
         self.run, self._launch = kernel.run, launch
         self._groups = plan_of(math.prod(launch.grid), math.prod(launch.block), group_threads)
-        self._counter = WorkCounter(launch, self._groups, kernel.runs, l1_sectors)
+        self._counter = WorkCounter(self._groups, kernel.runs, l1_sectors)
         self.counts: WorkCounts | None = None
         """The result; None as long as the launch has not been executed in lockstep to its end."""
 
-    def chunk(self, first: int, blocks: int) -> CountedChunk | None:
-        """Return a chunk of blocks if some of them are counted."""
-        return self._counter.chunk(first, blocks)
+    def chunk(self, launch: Launch, first: int, blocks: int) -> CountedChunk | None:
+        """Return a chunk of blocks of the launch as it is executed, if some of them are counted."""
+        return self._counter.chunk(launch, first, blocks)
 
     def finish(self, program: ir.Program, sized: Callable[[ir.Declare], ir.Declare]) -> None:
         """Compute the result. ``sized`` returns a declared array with the size that the launch gives it."""
@@ -148,9 +149,9 @@ class Counting:
         try:
             with np.errstate(all="ignore"):
                 for group in self._groups:
-                    chunk = self._counter.chunk(group.first, group.blocks)
+                    chunk = self._counter.chunk(unchecked, group.first, group.blocks)
                     assert chunk is not None  # noqa: S101  the blocks are those of a group
-                    chunk.launch = unchecked
+                    chunk.flights = Flights()
                     own: dict[str, LockstepArray] = {
                         name: (SharedArray if declared.space == "shared" else LocalArray)(
                             unchecked, sized(declared), chunk, checked=False
