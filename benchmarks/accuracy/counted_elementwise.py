@@ -24,7 +24,6 @@ import windtunnel
 from windtunnel import f32, grid, i32
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.emulator.device.context import EmulatedContext
-from windtunnel.emulator.device.kernels import KernelLaunch
 from windtunnel.runtime.interface import Interval
 from windtunnel.runtime.kernels import Kernel
 from windtunnel_models.catalogue import shipped_catalogue
@@ -134,19 +133,18 @@ def priced(contexts: Mapping[Interval, EmulatedContext], kernel: Kernel, n: int)
     two = len(kernel.function.__annotations__) == 4
     arrays: list[Any] = [np.zeros(n, np.float32) for _ in range(3 if two else 2)]
     arrays.append(n)
-    launch = KernelLaunch(kernel, (-(-n // 256), 1, 1), (256, 1, 1), arrays, arrays, 0)
     best, counts = contexts["best"], None
+    launch = best.kernels.launch(kernel, (-(-n // 256), 1, 1), (256, 1, 1), arrays, 0)
     best.kernels.check(launch)
     counting = best.work.counting(launch)
     if counting is not None:
-        compiled = best.kernels.compiled(launch)
+        compiled = launch.kernel
         assert compiled is not None
         counting.on_copies(compiled.lockstep, arrays, lambda declared: declared, may_change=True)
     counts = best.work.counts(launch, counting)
     assert counts is not None
     found = {}
     for interval, context in contexts.items():
-        context.kernels.check(launch)
         work, waiting_s = context.work.work_of_counts(launch, counts, interval)
         columns = {**work, "dispatch": "eager"}
         columns.pop("op")

@@ -22,7 +22,6 @@ import twins
 
 from windtunnel.emulator.device.context import EmulatedContext
 from windtunnel.emulator.device.executable import with_size
-from windtunnel.emulator.device.kernels import KernelLaunch
 from windtunnel.runtime.interface import Interval
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.work_counts import WorkCounts
@@ -91,11 +90,11 @@ def counted(row: measure.Row) -> tuple[WorkCounts, float, float, float] | None:
     seconds, counts = {}, None
     for interval in INTERVALS:
         context = EmulatedContext(shipped_catalogue().device(SKU), None, interval)
-        launch = KernelLaunch(kernel, sides(grid), sides(block), arguments, arguments, shared)
+        launch = context.kernels.launch(kernel, sides(grid), sides(block), arguments, shared)
         context.kernels.check(launch)
         counting = context.work.counting(launch) if counts is None else None
         if counting is not None:
-            compiled = context.kernels.compiled(launch)
+            compiled = launch.kernel
             assert compiled is not None
             # The arrays are larger than an emulated launch would need, so only the counted blocks are executed.
             counting.on_copies(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 SIZES = {
-    "float": 4, "int": 4, "unsigned int": 4, "double": 8, "long long": 8, "unsigned long long": 8, "short": 2,
+    "float": 4, "int": 4, "unsigned int": 4, "unsigned": 4, "double": 8, "long long": 8, "unsigned long long": 8, "short": 2,
     "unsigned char": 1, "signed char": 1, "bool": 1, "__half": 2,
 }  # fmt: skip
 
@@ -29,19 +29,32 @@ def _nvrtc_library() -> Any:
     return ctypes.CDLL(str(library))
 
 
-@cache
 def nvrtc(source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
     """(machine code, or PTX for an architecture that is ``compute_``; what was wrong) by the real NVRTC."""
+    return nvrtc_named(source, options)[:2]
+
+
+@cache
+def nvrtc_named(
+    source: str, options: tuple[str, ...], names: tuple[str, ...] = ()
+) -> tuple[bytes, str, dict[str, str]]:
+    """The same, and the names as they are mangled."""
     library, program, size = _nvrtc_library(), ctypes.c_void_p(), ctypes.c_size_t()
     assert library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"", 0, None, None) == 0
+    for name in names:
+        assert library.nvrtcAddNameExpression(program, name.encode()) == 0
     given = [one.encode() for one in options]
     status = library.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))
     what = "Log" if status else "PTX" if any("compute_" in one for one in options) else "CUBIN"
     getattr(library, f"nvrtcGet{'Program' if status else ''}{what}Size")(program, ctypes.byref(size))
     held = ctypes.create_string_buffer(size.value)
     getattr(library, f"nvrtcGet{'Program' if status else ''}{what}")(program, held)
+    mangled, found = {}, ctypes.c_char_p()
+    for name in () if status else names:
+        assert library.nvrtcGetLoweredName(program, name.encode(), ctypes.byref(found)) == 0
+        mangled[name] = (found.value or b"").decode()
     library.nvrtcDestroyProgram(ctypes.byref(program))
-    return (b"", held.value.decode()) if status else (held.raw, "")
+    return (b"", held.value.decode(), {}) if status else (held.raw, "", mangled)
 
 
 @cache
@@ -96,6 +109,7 @@ def on_host(text: str, flags: Iterable[str] = ()) -> Any:
 def built(source: str, name: str, hip: bool) -> Host:
     """For this host, by g++."""
     text = re.sub(r"#include <((hip/hip_)?cooperative_groups|cuda_fp16|hip/hip_fp16).h>\n", "", source)
+    text = text[max(text.find("#line 1 "), 0) :]  # g++ has the headers of C
     text = re.sub(r"extern __shared__ (.+?) (\w+)\[\];", r"\1 *\2 = (\1 *)wt_dynamic;", text)
     wide, meet = "this_grid()" in text, "__syncthreads()" in text
     assert not (wide and "__shared__" in text), "shared memory of blocks side by side is not done here"

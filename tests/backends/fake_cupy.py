@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from tests.backends.fake_compilers import SIZES, built, hip_says, nvrtc
+from tests.backends.fake_compilers import SIZES, built, hip_says, nvrtc_named
 from tests.backends.fake_libraries import MODULES, libraries, memory, whole
 
 NAMES = {
@@ -133,6 +133,8 @@ class FakeCupy:
         self._streams: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._events: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._images: dict[bytes, str] = {}
+        self._plain: dict[str, str] = {}
+        """Kernels' names by those that the compiler mangles."""
         self._next = 0x1000
         self._clock = 0
         self.calls: list[str] = []
@@ -501,17 +503,20 @@ def _cuda(fake: FakeCupy, there: SimpleNamespace) -> Any:
         cache_in_memory: bool = False,
         jitify: Any = None,
         method: Any = None,
-    ) -> tuple[bytes, None]:
+    ) -> tuple[bytes, dict[str, str] | None]:
         assert type(source) is str and type(options) is tuple and cache_in_memory
         fake.options.append(options)
         if fake._hip:
-            code, said = source.encode(), hip_says(source)
+            code, said, names = source.encode(), hip_says(source), {}
         else:
-            code, said = nvrtc(source, (*options, "-arch=sm_90", "--device-as-default-execution-space"))
+            # CuPy adds these two.
+            given = (*options, "-arch=sm_90", "--device-as-default-execution-space")
+            code, said, names = nvrtc_named(source, given, tuple(name_expressions or ()))
         if said:
             raise CompileException(said, source, "", options, "hiprtc" if fake._hip else "nvrtc")
         fake._images[code] = source
-        return code, None
+        fake._plain |= {mangled: name for name, mangled in names.items()}
+        return code, names if name_expressions else None
 
     class Module:
         def __init__(self) -> None:
@@ -536,6 +541,7 @@ def _cuda(fake: FakeCupy, there: SimpleNamespace) -> Any:
 
     class Function:
         def __init__(self, module: Module, funcname: str) -> None:
+            funcname = fake._plain.get(funcname, funcname)
             if not re.search(rf"__global__ void {funcname}\(", module.source):
                 raise CUDADriverError(500)
             self.module, self.ptr, self.device = module, fake.number(), fake.device().number
@@ -556,7 +562,7 @@ def _cuda(fake: FakeCupy, there: SimpleNamespace) -> Any:
                 whole(side, "a side")
             assert isinstance(stream, Stream), "the driver names its stream"
             for one in args:
-                assert isinstance(one, np.generic), f"argument {one!r} is no scalar of NumPy's"
+                assert isinstance(one, (np.generic, np.ndarray)), f"argument {one!r} is no scalar of NumPy's"
             with fake._lock:
                 fake.checked("launchKernel")
                 if self.device != fake.device().number:

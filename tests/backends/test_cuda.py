@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends.fake_cupy import FakeCupy, nvrtc
+from tests.backends.fake_compilers import nvrtc
+from tests.backends.fake_cupy import FakeCupy
 from tests.backends.test_nvml import FakeNvml
 
 import windtunnel

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends.fake_cupy import FakeCupy, nvrtc
+from tests.backends.fake_compilers import nvrtc
+from tests.backends.fake_cupy import FakeCupy
 
 from windtunnel.backends.cuda import context as cupy_context
 from windtunnel.backends.cuda.persistent import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.backends import fake_cupy
+from tests.backends import fake_compilers, fake_cupy
 from tests.backends.fake_cupy import NAMES, CUDARuntimeError, FakeCupy
 
 SIGNATURES = [line.split() for line in Path(__file__).with_name("cupy_signatures.txt").read_text().splitlines()]
@@ -150,7 +150,7 @@ def test_cupy_s_kernels_take_the_arguments_that_the_driver_gives() -> None:
 def test_cupy_s_raw_modules_flush_subnormals_which_is_why_they_are_not_used() -> None:
     source = inspect.getsource(inspect.getmodule(real("compiler.compile_using_nvrtc")))  # type: ignore[arg-type]
     assert "options += ('-ftz=true',)" in source
-    plain, flushed = (fake_cupy.nvrtc(KERNEL, (*o, "-arch=compute_90"))[0] for o in ((), ("-ftz=true",)))
+    plain, flushed = (fake_compilers.nvrtc(KERNEL, (*o, "-arch=compute_90"))[0] for o in ((), ("-ftz=true",)))
     assert b".ftz." not in plain and b".ftz." in flushed
 
 

@@ -472,6 +472,11 @@ def _nvrtc() -> tuple[Any, list[str]]:
     ]
 
 
+def nvrtc_headers() -> list[str]:
+    """The options for the headers of CUDA."""
+    return _nvrtc()[1]
+
+
 def nvrtc(emitted: Emitted) -> str:
     """What NVRTC says of a CUDA source, compiled to an H100's machine code; nothing where it is content."""
     library, headers = _nvrtc()

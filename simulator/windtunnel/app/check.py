@@ -24,7 +24,7 @@ from windtunnel.app.check_arguments import (
 )
 from windtunnel.core.errors import ChecksSkippedWarning, DeviceError, Finding, InputError, Location
 from windtunnel.core.yamlfile import Document, parse, read_text
-from windtunnel.csource.kernel import CFunction, CModule
+from windtunnel.csource.kernel import SUFFIXES, CFunction, CModule, instance_of
 from windtunnel.csource.memory import stored
 from windtunnel.language.parameters import parameters_of
 from windtunnel.language.types import Array, Scalar
@@ -208,13 +208,13 @@ def _kernels(requests: Sequence[LaunchRequest]) -> list[_Kernel]:
         if suffix == ".py":
             made.append(_python(request))
             continue
-        if suffix not in (".cu", ".cl", ".cuh", ".cpp", ".c"):
+        if suffix not in SUFFIXES:
             raise InputError(
                 "no kernel file",
                 where=Location(str(request.file)),
                 expected="FILE.cu, FILE.cl, FILE.py or LAUNCHES.yaml",
             )
-        instance = "".join(request.kernel.split()) if request.kernel is not None and "<" in request.kernel else None
+        instance = instance_of(request.kernel)
         key = (str(request.file), tuple(request.defines), tuple(request.include), instance)
         if key not in modules:
             modules[key] = CModule(request.file, request.defines, request.include, instance=instance)

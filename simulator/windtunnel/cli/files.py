@@ -58,26 +58,51 @@ def trace(source: Path, form: str, time: str | None, columns: Sequence[str], out
 
 
 @click.command()
-@click.argument("kernel", metavar="FILE.py:KERNEL")
+@click.argument("kernel", metavar="FILE.py:KERNEL|FILE.cu[:KERNEL]|FILE.cl[:KERNEL]")
 @click.option("--to", "target", required=True, metavar="TARGET", cls=_Target)
 @click.option(
     "--block",
     metavar="X,Y,Z",
     help="Block size for targets whose source states it. Default: the stencil's tile, or 256,1,1.",
 )
+@click.option("--kernel", "name", metavar="NAME", help="The kernel, in the place of :KERNEL.")
+@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="Define a macro of C. Repeatable.")
+@click.option("-I", "include", multiple=True, metavar="DIR", help="A folder of headers of C. Repeatable.")
+@click.option(
+    "--arg", "arguments", multiple=True, metavar="NAME=local:N", help="Elements of a __local parameter. Repeatable."
+)
+@click.option(
+    "--shared-bytes", type=click.IntRange(0), default=0, metavar="N",
+    help="Dynamic shared memory, for targets whose source states it.",
+)  # fmt: skip
 @FORMAT
-def transpile(kernel: str, target: str, block: str | None, form: str) -> None:
-    """Print a Python kernel as source in another language. The file is executed, as by an import.
+def transpile(
+    kernel: str,
+    target: str,
+    block: str | None,
+    name: str | None,
+    defines: Sequence[str],
+    include: Sequence[str],
+    arguments: Sequence[str],
+    shared_bytes: int,
+    form: str,
+) -> None:
+    """Print a kernel in Python, CUDA C or OpenCL C as source in another language.
 
-    Every parameter needs a type annotation. The source states its compiler options. JSON adds the signature.
+    A file of Python is executed, as by an import, and every parameter needs a type annotation. The source states its
+    compiler options. JSON adds the signature.
 
     \b
     windtunnel transpile kernels.py:saxpy --to cuda
     windtunnel transpile kernels.py:stencil --to wgsl --block 8,8
+    windtunnel transpile reverse.cu -D BLOCK=64 --to opencl
     """  # noqa: D301
     from windtunnel.app import transpile as transpile_command
 
-    made = transpile_command.transpile(kernel, target, block)
+    given = {key: str(value) for key, value in pairs(arguments).items()}
+    made = transpile_command.transpile(
+        transpile_command.TranspileRequest(kernel, target, block, name, defines, include, given, shared_bytes)
+    )
     if form == "json":
         print_json({"source": made.source, "options": list(made.options), "signature": made.signature.described()})
         return

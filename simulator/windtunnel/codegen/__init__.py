@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,29 +14,29 @@ from windtunnel.codegen.emitter import Emitter
 from windtunnel.codegen.expressions import Block
 from windtunnel.codegen.glsl import GLSL, GlslEmitter
 from windtunnel.codegen.hls import HLS, HlsEmitter
+from windtunnel.codegen.lowering import warp_line
 from windtunnel.codegen.metal import METAL
 from windtunnel.codegen.opencl import OPENCL
-from windtunnel.codegen.signature import Argument, Buffer, GridSize, Side, Signature, Value
+from windtunnel.codegen.signature import Argument, Buffer, Bytes, GridSize, LocalBytes, Side, Signature, Value
 from windtunnel.codegen.tokens import Tokens
 from windtunnel.codegen.wgsl import WGSL, WgslEmitter
 from windtunnel.core.errors import InputError, Location, list_choices, nearest
-from windtunnel.core.stencil import StencilForm, form_of
+from windtunnel.core.stencil import StencilForm
 from windtunnel.language import ir
-from windtunnel.language.infer import infer
-from windtunnel.language.parameters import parameters_of
-from windtunnel.language.parse import parse
-from windtunnel.language.source import KernelError, source_of
-from windtunnel.language.specialise import specialised
+from windtunnel.language.source import OwnText
+from windtunnel.language.specialise import kernel_source
 from windtunnel.language.stencil import launch_mismatch
-from windtunnel.language.types import Array, Type
+from windtunnel.language.types import U8
 
 __all__ = [
     "TARGETS",
     "Argument",
     "Buffer",
+    "Bytes",
     "Emitted",
     "ForArguments",
     "GridSize",
+    "LocalBytes",
     "Side",
     "Signature",
     "Value",
@@ -67,71 +68,100 @@ class Emitted:
     """The kernel's parameters in the order of a launch; ``signature`` has another order."""
     shared_bytes: int = 0
     """The size of the shared arrays that the kernel declares (bytes)."""
+    warp: tuple[int, Location] | None = None
+    """The threads of a warp that the source needs, and the first line that does; None if it needs no number of them."""
+    own: bool = False
+    """Whether it is the kernel's own source, not a translation: compilers of C++ mangle its name."""
 
 
-def transpile(function: Callable[..., Any], target: str, block: Block | None = None) -> Emitted:
+def transpile(
+    function: Callable[..., Any],
+    target: str,
+    block: Block | None = None,
+    *,
+    shared_bytes: int = 0,
+    local_bytes: Mapping[str, int] | None = None,
+) -> Emitted:
     """Return a kernel as source for a target. The same kernel gives the same text.
 
     Args:
-        function: A kernel whose parameters are all annotated.
+        function: A kernel in C, or one in Python whose parameters are all annotated.
         target: One of `TARGETS`.
         block: The threads of a block along x, y and z, for targets that fix them in the source (``wgsl``, ``fpga``);
             default: a stencil's tile, or else (256, 1, 1).
+        shared_bytes: The bytes of a shared array without a size, for targets that fix them in the source.
+        local_bytes: The bytes of each ``__local`` parameter of a kernel in OpenCL C.
 
     Raises:
-        InputError: If the block is not valid, or differs from the stencil's tile.
+        InputError: If the block is not valid, or differs from the stencil's tile; if a kernel in C is not supported.
         KernelError: With the line, if the target cannot express the kernel.
     """
     _check_target(target)
-    plain = getattr(function, "function", function)
-    block = _checked_block(form_of(plain), block)
-    parameters = parameters_of(plain)
-    for parameter in parameters:
-        if parameter.annotation is None:
-            raise KernelError(
-                f"parameter '{parameter.name}' has no type, but the target's language needs one",
-                where=Location(source_of(plain).file, parameter.line, field=parameter.name),
-                expected=f"an annotation: {parameter.name}: i32 for a number, {parameter.name}: f32[:] for an array",
-            )
-    types = {parameter.name: parameter.annotation for parameter in parameters if parameter.annotation is not None}
-    arrays = frozenset(name for name, kind in types.items() if isinstance(kind, Array))
-    return _emit(infer(parse(plain, arrays), types), target, block)
+    source = kernel_source(getattr(function, "function", function))
+    block = _checked_block(source.form, block)
+    return _emit(source.declared(local_bytes or {}), target, block, shared_bytes)
 
 
 class ForArguments:
-    """A kernel for one target, emitted once for each set of argument types (and block, where it matters)."""
+    """A kernel for one target, emitted once for each set of argument types (and block, where it matters).
+
+    A kernel whose own source the target's compiler takes is not translated (decision 0044).
+    """
 
     def __init__(self, function: Callable[..., Any], target: str) -> None:
         _check_target(target)
-        self.function: Callable[..., Any] = getattr(function, "function", function)
+        self.source = kernel_source(getattr(function, "function", function))
         self.target = target
-        self._typed: dict[tuple[Type, ...], ir.Program] = {}
-        self._emitted: dict[tuple[tuple[Type, ...], Block | None], Emitted] = {}
+        self._tokens = _EMITTERS[target][1]
+        self._emitted: dict[tuple[int, Block | None, int], Emitted] = {}
+        own = self.source.own_text(target)
+        self._own = None if own is None else _own(own)
 
-    def emitted(self, arguments: Sequence[Any], block: Block) -> Emitted:
+    def emitted(self, arguments: Sequence[Any], block: Block, shared_bytes: int = 0) -> Emitted:
         """Return the source for arguments (arrays with ``dtype`` and ``shape``, numbers) and a size of a block.
 
-        The same types give the same object. Raises KernelError, with the line, if the target cannot express the kernel
-        or an argument does not match its annotation, and InputError if the block differs from the stencil's tile.
+        ``shared_bytes`` is the size of a shared array that the kernel declares without one. The same types give the
+        same object. Raises KernelError, with the line, if the target cannot express the kernel or an argument does not
+        match its annotation, and InputError if the block differs from the stencil's tile.
         """
-        program, types = specialised(self.function, arguments)
-        kinds = tuple(types.values())
-        form = form_of(self.function)
-        fixes_block = _EMITTERS[self.target][1].conventions.fixed_block
-        fixed = block if fixes_block or form is not None else None
-        if (kinds, fixed) not in self._emitted:
-            self._emitted[kinds, fixed] = _emit(infer(program, types), self.target, _checked_block(form, fixed))
-        return self._emitted[kinds, fixed]
+        if self._own is not None:
+            return self._own
+        program = self.source.typed(arguments)
+        form = self.source.form
+        fixed = block if self._tokens.conventions.fixed_block or form is not None else None
+        key = (id(program), fixed, shared_bytes if self._tokens.dynamic_shared is None else 0)
+        if key not in self._emitted:
+            self._emitted[key] = _emit(program, self.target, _checked_block(form, fixed), shared_bytes)
+        return self._emitted[key]
+
+    def given(self, emitted: Emitted, arguments: Sequence[Any]) -> Mapping[str, Any]:
+        """Return what the parameters of an emitted kernel get in a launch: buffers, numbers, and arrays of the host."""
+        if emitted.own:
+            return dict(zip(emitted.parameters, self.source.own_arguments(arguments), strict=True))
+        values = (value for _, value in self.source.adapted(arguments))
+        return dict(zip(emitted.parameters, values, strict=True))
 
     def launch_mismatch(self, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]) -> str | None:
         """Return the problem of a stencil's launch in words; None if there is none or the kernel is not a stencil."""
-        if form_of(self.function) is None:
+        if self.source.form is None:
             return None
-        program, types = specialised(self.function, arguments)
-        key = tuple(types.values())
-        if key not in self._typed:
-            self._typed[key] = infer(program, types)
-        return launch_mismatch(self._typed[key], grid, block, arguments)
+        return launch_mismatch(self.source.typed(arguments), grid, block, arguments)
+
+
+def _own(own: OwnText) -> Emitted:
+    """Return a kernel's own source, with its arguments as they stand there."""
+    arguments: list[Argument] = []
+    for position, (name, role, kind) in enumerate(own.arguments):
+        if role == "array":
+            arguments.append(Buffer(name, U8, 1, True, position))
+        elif role == "local":
+            arguments.append(LocalBytes(name, position))
+        elif kind is None:
+            arguments.append(Bytes(name, position))
+        else:
+            arguments.append(Value(name, kind, kind, position))
+    names = tuple(name for name, _, _ in own.arguments)
+    return Emitted(own.text, Signature(own.name, tuple(arguments)), tuple(own.options), names, own=True)
 
 
 def _check_target(target: str) -> None:
@@ -141,15 +171,23 @@ def _check_target(target: str) -> None:
         )
 
 
-def _emit(program: ir.Program, target: str, block: Block) -> Emitted:
+def _emit(program: ir.Program, target: str, block: Block, shared_bytes: int) -> Emitted:
     """Return the source of a program with inferred types."""
     emitter_class, tokens = _EMITTERS[target]
+    if tokens.dynamic_shared is None and shared_bytes:
+        program = deepcopy(program)
+        for declared in program.declared.values():
+            if declared.shape == (0,):
+                declared.shape = (max(shared_bytes // declared.element.dtype.itemsize, 1),)
     emitter = emitter_class(program, block, tokens)
     source = emitter.emit()
     parameters = tuple(parameter.name for parameter in program.parameters)
     shared = [array for array in program.declared.values() if array.space == "shared"]
     size = sum(math.prod(array.shape) * array.element.dtype.itemsize for array in shared)
-    return Emitted(source, emitter.signature, tuple(tokens.options), parameters, size)
+    line = warp_line(program)
+    place = None if line is None else Location(*program.place_of(line), program.column_of(line))
+    warp = None if program.warp is None or place is None else (program.warp, place)
+    return Emitted(source, emitter.signature, tuple(tokens.options), parameters, size, warp)
 
 
 def _checked_block(form: StencilForm | None, block: Block | None) -> Block:

@@ -28,7 +28,7 @@ class Facts:
         self.written: set[str] = set()
         self.atomic: set[str] = set()
         self.sized: set[str] = set()
-        self.has_barrier = False
+        self.has_barrier = self.has_warps = False
         self.calls: set[str] = set()
         """The warp operations: ``shuffle.down``, ``lane`` ..."""
         for statement in ir.walk(body):
@@ -48,6 +48,7 @@ class Facts:
             self.written.add(statement.array)
         elif isinstance(statement, ir.Barrier):
             self.has_barrier = True
+            self.has_warps |= statement.scope == "warp"
         for e in ir.expressions(statement):
             if isinstance(e, ir.Atomic):
                 self.written.add(e.array)
@@ -56,6 +57,7 @@ class Facts:
                 self.sized.add(e.array)
             elif isinstance(e, ir.Warp):
                 self.calls.add(e.op)
+                self.has_warps |= e.op != "warp_size"
 
     # Ranges of numbers.
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from windtunnel.codegen import c_helpers
+from windtunnel.codegen import c_helpers, c_numbers
 from windtunnel.codegen.emitter import Emitter
 from windtunnel.codegen.signature import Argument, Buffer, Value
-from windtunnel.codegen.text import EQUAL, PRIMARY, UNARY, WRAPS, Piece, bits_of, closes_last
+from windtunnel.codegen.text import EQUAL, PRIMARY, UNARY, WRAPS, Piece, bits_of, c_string, closes_last, folded_value
 from windtunnel.codegen.tokens import AtomicRule, CTokens
 from windtunnel.language import ir
 from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I32, SCALARS, U32, U64, Scalar
@@ -21,6 +21,8 @@ class CEmitter(Emitter):
     """Writes one kernel in a dialect of C that ``tokens`` describes."""
 
     tokens: CTokens
+    prints = False
+    """Whether the kernel prints."""
 
     # The whole.
 
@@ -176,8 +178,12 @@ class CEmitter(Emitter):
 
     def math(self, name: str, kind: Scalar, line: int) -> str:
         """Return the name of a function of floats."""
-        if name in self.tokens.no_functions:
-            self.refuse(line, f"{self.tokens.short_title} has no {name}", "an approximation of your own")
+        if name in self.tokens.no_functions or (
+            name in c_numbers.BEYOND_PYTHON and name not in self.tokens.more_functions
+        ):
+            self.refuse(
+                line, f"{self.tokens.short_title or self.tokens.title} has no {name}", "an approximation of your own"
+            )
         return name if kind == F64 else name + self.tokens.short_suffix
 
     def extreme(self, e: ir.Binary, kind: Scalar) -> Piece:
@@ -204,6 +210,12 @@ class CEmitter(Emitter):
         kind, arguments = e.type, [self.expression(argument) for argument in e.arguments]
         worked = e.arguments[0].type
         assert kind is not None and worked is not None  # noqa: S101  inference has been here
+        if e.op.startswith("bits.as_"):
+            return self.reinterpreted(arguments[0], worked, kind)
+        if e.op.startswith("int."):
+            return self.integer_call(e.op.removeprefix("int."), e, arguments)
+        if e.op.startswith("round.f32_"):
+            return self.directed(e.op.removeprefix("round.f32_"), arguments[0], e.line)
         if e.op.startswith("bits."):
             return self.bit_function(e.op.removeprefix("bits."), arguments[0], worked, kind)
         if e.op == "round.tf32":
@@ -212,9 +224,59 @@ class CEmitter(Emitter):
             # As in NumPy, computed in 32 bits and rounded.
             return self.from_wide(self.narrow_call(e, self.wide_floats(kind, *e.arguments)), kind)
         name = e.op.removeprefix("math.")
-        if name in ("isnan", "isinf"):
-            return self.infix("!=", self.function(name, *arguments), Piece("0", PRIMARY))
+        if name in c_numbers.TESTS:
+            return self.tested(name, arguments[0], worked)
         return self.math_call(name, arguments, kind, e.line)
+
+    def tested(self, name: str, value: Piece, worked: Scalar) -> Piece:
+        """Return a test of a float."""
+        if worked in (F16, BF16) and worked not in self.tokens.emulated:
+            value = self.cast(F32, value)
+        if name not in ("isnan", "isinf"):
+            return self.function(self.need(f"{name}_{F64 if worked == F64 else F32}"), value)
+        return self.infix("!=", self.function(name, value), Piece("0", PRIMARY))
+
+    def reinterpreted(self, value: Piece, have: Scalar, to: Scalar) -> Piece:
+        """Return the bits of a number as a number of another type of the same size."""
+        if have.kind == "float":
+            unsigned = SCALARS[f"u{have.bits}"]
+            word = self.word_of(have, value.text) if have.bits >= 32 else f"{self.need(f'bits_{have}')}({value.text})"
+            made = Piece(word, PRIMARY)
+            return made if to == unsigned else self.cast(to, made)
+        unsigned = SCALARS[f"u{to.bits}"]
+        value = value if have == unsigned else self.cast(unsigned, value)
+        if to.bits < 32:
+            return self.function(self.need(f"from_bits_{to}"), value)
+        return Piece(self.float_of(to, value.text), PRIMARY)
+
+    def word_of(self, kind: Scalar, text: str) -> str:
+        """Return the bits of a float of 32 or 64 bits, as an unsigned number."""
+        return self.bits_and_back(kind)[0](text)
+
+    def float_of(self, kind: Scalar, text: str) -> str:
+        """Return the float of 32 or 64 bits that has these bits."""
+        return self.bits_and_back(kind)[1](text)
+
+    def integer_call(self, op: str, e: ir.Call, arguments: Sequence[Piece]) -> Piece:
+        """Return an operation on integers that only kernels in C have."""
+        kind, worked = e.type, e.arguments[0].type
+        assert kind is not None and worked is not None  # noqa: S101  the tree is typed
+        if op in ("quotient", "remainder"):
+            divisor = folded_value(e.arguments[1])
+            if divisor is not None and divisor > 0 and self.tokens.truncates:
+                return self.narrowed(self.infix("/" if op == "quotient" else "%", *arguments), kind, op)
+        stem = op.partition("_")[0]
+        named = f"{stem}_{worked}_{kind}" if stem in ("saturated", "limited") else f"{op}_{kind}"
+        return self.function(self.need(named), *arguments)
+
+    def directed(self, mode: str, value: Piece, line: int) -> Piece:
+        """Return an f64 as an f32, rounded in a direction."""
+        name = self.tokens.directed.get(mode)
+        if name is None and "nextafter" in self.tokens.more_functions:
+            name = self.need(f"f32_{mode}")
+        if name is None:
+            self.refuse(line, f"{self.tokens.short_title or self.tokens.title} rounds to nearest only", "f32(...)")
+        return self.function(name, value)
 
     def narrow_call(self, e: ir.Call, arguments: Sequence[Piece]) -> Piece:
         """Return a function of 16-bit floats in 32 bits. A product is exact there, so no fma is needed."""
@@ -315,6 +377,33 @@ class CEmitter(Emitter):
         casts = (f"({self.tokens.types[kind]})" for kind in ("i64", "i32"))
         self.put(f"{text.removeprefix(next((cast for cast in casts if text.startswith(cast)), ''))};")
 
+    def require(self, statement: ir.Require) -> None:
+        """Write an assertion: where it does not hold, the kernel ends."""
+        if self.tokens.trap is None:
+            super().require(statement)
+        elif isinstance(statement.condition, ir.Literal):
+            self.put(self.tokens.trap if not statement.condition.value else "")
+        else:
+            self.put(f"if (!{self.at(self.expression(statement.condition), UNARY)}) {self.tokens.trap}")
+
+    def print_line(self, statement: ir.Print) -> None:
+        """Write a line that each thread prints, in C's format."""
+        if self.tokens.prints is None:
+            super().print_line(statement)
+            return
+        if "%v" in statement.form:
+            self.refuse(statement.line, "vectors in the format of printf", "one number after another")
+        numbers = iter(statement.numbers)
+        values = [c_string(text) if text is not None else self._printed(next(numbers)) for text in statement.texts]
+        self.prints = True
+        self.put(self.tokens.prints.format(form=c_string(statement.form), values="".join(f", {v}" for v in values)))
+
+    def _printed(self, e: ir.Expr) -> str:
+        """Return an argument of ``printf``, in its own type: a built-in index may be of another one."""
+        piece = self.expression(e)
+        assert e.type is not None  # noqa: S101  the tree is typed
+        return piece.text if isinstance(e, (ir.Literal, ir.Variable)) else self.cast(e.type, piece).text
+
     # Helper functions.
 
     def need(self, helper: str) -> str:
@@ -333,6 +422,9 @@ class CEmitter(Emitter):
         tokens = self.tokens
         if helper.startswith("atomic_"):
             return self._atomic_text(helper, name)
+        made = c_numbers.helper_text(self, helper, name, f"{tokens.helper} ")
+        if made is not None:
+            return made
         text = tokens.helpers.get(helper) or c_helpers.NARROW.get(helper) or tokens.helpers.get(root)
         if text is None:
             variant = c_helpers.UNSIGNED if kind.startswith("u") else c_helpers.FLOATS if kind.startswith("f") else {}
@@ -392,6 +484,8 @@ class CEmitter(Emitter):
             return self.function(self.need("lane_i32"))
         if e.op == "warp_size":
             return Piece("warpSize", PRIMARY)
+        if e.op == "active":
+            return super().warp(e) if tokens.active is None else Piece(tokens.active, PRIMARY)
         mask, value, *rest = (self.expression(argument) for argument in e.arguments)
         kind, how = e.type, e.op.partition(".")[2].replace("index", "")
         assert kind is not None  # noqa: S101  inference has been here

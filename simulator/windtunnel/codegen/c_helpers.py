@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 NARROW: Mapping[str, str] = {
+    "bits_bf16": """
+$fn$ $h$ $name$($f$ x) {
+    return $store_bf16$(x);
+}
+""",
+    "from_bits_bf16": """
+$fn$ $f$ $name$($h$ b) {
+    return $load_bf16$(b);
+}
+""",
     "round_tf32": """
 $fn$ $f$ $name$($f$ x) {
     // To 10 bits of mantissa, half $tie$.

@@ -42,9 +42,23 @@ CUDA = CTokens(
         "brev": "$fn$ $t$ $name$($t$ x) {\n    return __brev$ll$(x);\n}",
         "round_f16": "$fn$ float $name$(float x) {\n    return __half2float(__float2half_rn(x));\n}",
         "round_bf16": "$fn$ float $name$(float x) {\n    return __bfloat162float(__float2bfloat16_rn(x));\n}",
+        "bits_f16": "$fn$ unsigned short $name$(float x) {\n    return __half_as_ushort(__float2half_rn(x));\n}",
+        "from_bits_f16": "$fn$ float $name$(unsigned short x) {\n    return __half2float(__ushort_as_half(x));\n}",
+        "bits_bf16": "$fn$ unsigned short $name$(float x) {\n"
+        "    return __bfloat16_as_ushort(__float2bfloat16_rn(x));\n}",
+        "from_bits_bf16": "$fn$ float $name$(unsigned short x) {\n"
+        "    return __bfloat162float(__ushort_as_bfloat16(x));\n}",
         "lane_i32": "$fn$ int $name$() {\n"
         "    return ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) % warpSize;\n}",
     },
+    more_functions=frozenset((
+        "rint", "round", "asinh", "acosh", "atanh", "exp10", "lgamma", "tgamma", "erfinv", "erfcinv", "normcdf",
+        "sinpi", "cospi", "j0", "j1", "y0", "y1", "logb", "rcbrt", "nextafter", "remainder", "fdim", "ldexp",
+    )),
+    directed={mode: f"__double2float_{mode}" for mode in ("rz", "ru", "rd")},
+    prints="printf({form}{values});",
+    trap="__trap();",
+    active="__activemask()",
     feature_headers={"grid": "cooperative_groups.h", "f16": "cuda_fp16.h", "bf16": "cuda_bf16.h"},
     entry='extern "C" __global__ void {name}({arguments}) {{',
     indices={
@@ -93,10 +107,19 @@ HIP = replace(
     options=("-ffp-contract=off",),
     types={**CUDA.types, "bf16": "hip_bfloat16"},
     tf32_half=("0xfffu + ((b >> 13) & 1u)", "to even"),
-    helpers={**CUDA.helpers, "round_bf16": "$fn$ float $name$(float x) {\n    return float(hip_bfloat16(x));\n}"},
+    helpers={
+        **CUDA.helpers,
+        "round_bf16": "$fn$ float $name$(float x) {\n    return float(hip_bfloat16(x));\n}",
+        "bits_bf16": "$fn$ unsigned short $name$(float x) {\n    return hip_bfloat16(x).data;\n}",
+        "from_bits_bf16": "$fn$ float $name$(unsigned short x) {\n"
+        "    return __uint_as_float((unsigned int)x << 16);\n}",
+    },
     headers=("hip/hip_runtime.h",),
     feature_headers={"grid": "hip/hip_cooperative_groups.h", "f16": "hip/hip_fp16.h", "bf16": "hip/hip_bfloat16.h"},
     prologue=("#pragma clang fp contract(off)",),
+    directed={},  # HIP's functions of these names round to nearest
+    trap="__builtin_trap();",
+    active=None,
     loads={**CUDA.loads, "bf16": "float({element})"},
     stores={**CUDA.stores, "bf16": "{element} = hip_bfloat16({value});"},
     # A wavefront runs in lockstep. The barrier only keeps the compiler from moving memory accesses across it.

@@ -75,6 +75,8 @@ class Emitter(ExpressionEmitter):
             yield from (f"// {line.rstrip()}".rstrip().rstrip("\\") for line in doc.splitlines())
             yield "//"
         yield f"// Written by Windtunnel from the kernel '{self.program.name}': {self.tokens.title}."
+        if self.program.warp is not None and self.facts.has_warps:
+            yield f"// It is written for warps of {self.program.warp} threads."
         if self.tokens.options:
             yield f"// Compile with {' '.join(self.tokens.options)}: {self.tokens.option_note}"
         elif self.tokens.option_note:
@@ -126,10 +128,22 @@ class Emitter(ExpressionEmitter):
                 self.put("continue;")
             case ir.Return():
                 self.put("return;")
+            case ir.Require():
+                self.require(statement)
+            case ir.Print():
+                self.print_line(statement)
             case ir.Barrier(scope="grid") if not self.tokens.grid_barrier:
                 self.refuse(statement.line, f"{self.tokens.title} has no barrier of the grid", "two kernels")
             case ir.Barrier():
                 self.barrier(statement)
+
+    def require(self, statement: ir.Require) -> None:
+        """Write an assertion, which is not checked unless the language can end the kernel."""
+        self.put(f"// Not checked here: {' '.join(statement.message.split())}.".rstrip("\\"))
+
+    def print_line(self, statement: ir.Print) -> None:
+        """Write a line that each thread prints."""
+        self.refuse(statement.line, f"{self.tokens.title} has no printf", "an array for what is printed")
 
     def tops(self) -> None:
         """Declare the variables that are used in more than one block."""

@@ -8,6 +8,7 @@ type or, where that would not round every operation, an ``f32`` that is rounded 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import NoReturn
 
 from windtunnel.codegen.analysis import Facts, sequenced, typed, unpacked
 from windtunnel.codegen.keywords import FUNCTIONS
+from windtunnel.codegen.lowering import lower
 from windtunnel.codegen.signature import Side, Signature, signature_of
 from windtunnel.codegen.text import (
     ADD,
@@ -47,6 +49,7 @@ class ExpressionEmitter:
 
     def __init__(self, program: ir.Program, block: Block, tokens: Tokens) -> None:
         self.program = deepcopy(program)  # emitters rename variables and fold constants
+        lower(self.program, wide="i64" not in tokens.missing)
         self.block, self.tokens = block, tokens
         self.body = self.lower()
         self.facts = Facts(self.program, self.body)
@@ -82,7 +85,8 @@ class ExpressionEmitter:
 
     def refuse(self, line: int, problem: str, expected: str | None = None) -> NoReturn:
         """Raise KernelError at a line of the kernel's file."""
-        raise KernelError(problem, where=Location(*self.program.place_of(line)), expected=expected)
+        where = Location(*self.program.place_of(line), self.program.column_of(line))
+        raise KernelError(problem, where=where, expected=expected)
 
     def _spell(self) -> dict[str, str]:
         """Return a valid name of the target for each of the kernel's names."""
@@ -95,6 +99,7 @@ class ExpressionEmitter:
         ]
         for name in dict.fromkeys(names):
             target_name = name if name.isascii() else "".join(c if c.isascii() else f"u{ord(c):x}" for c in name)
+            target_name = re.sub(r"\W+", "_", target_name)  # an instance of a template
             if target_name.startswith(("wt_", "__", "gl_")) or target_name == "_":
                 target_name = f"v{target_name}"
             taken = {*self.tokens.reserved, *spelled.values(), *(FUNCTIONS if name == self.program.name else ())}
@@ -162,6 +167,8 @@ class ExpressionEmitter:
         group = self.tokens.subgroup
         if group is None:
             self.refuse(e.line, f"{self.tokens.title} has no warps", "shared memory and syncthreads()")
+        if e.op == "active":
+            self.refuse(e.line, f"{self.tokens.title} does not say which lanes of a warp execute together", "a mask")
         self.use_feature("any")
         lane, size = Piece(group.lane, PRIMARY), Piece(group.size, PRIMARY)
         if e.op in ("lane", "warp_size"):

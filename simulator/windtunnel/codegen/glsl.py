@@ -11,8 +11,9 @@ allows an error of 2.5 units in the last place for a quotient, and of nearly as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from windtunnel.codegen import c_numbers
 from windtunnel.codegen.c import CEmitter
 from windtunnel.codegen.glsl_helpers import TO_BITS, exchange_loop, helper_text
 from windtunnel.codegen.keywords import GLSL as GLSL_RESERVED
@@ -23,14 +24,15 @@ from windtunnel.codegen.tokens import CTokens, Subgroup
 from windtunnel.language import ir
 from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I32, I64, U32, U64, Scalar
 
-_MATH = {"fabs": "abs", "rsqrt": "inversesqrt", "atan2": "atan"}
-_BOTH = frozenset(("sqrt", "floor", "ceil", "trunc", "fabs", "rsqrt", "fma"))
+_MATH = {"fabs": "abs", "rsqrt": "inversesqrt", "atan2": "atan", "rint": "roundEven"}
+_BOTH = frozenset(("sqrt", "floor", "ceil", "trunc", "fabs", "rsqrt", "fma", "rint", "ldexp"))
 """Functions of f32 and f64."""
 _SINGLE = frozenset((
     "exp", "exp2", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "atan2", "pow",
+    "asinh", "acosh", "atanh",
 ))  # fmt: skip
 """Functions of f32 alone."""
-_HELPED = frozenset(("fmin", "fmax", "fmod", "copysign"))
+_HELPED = frozenset(("fmin", "fmax", "fmod", "copysign", "round", "pow"))
 _INT64, _INT64_BITS = "GL_EXT_shader_explicit_arithmetic_types_int64", "GL_ARB_gpu_shader_int64"
 _SCOPES = "GL_KHR_memory_scope_semantics"
 _MEMORY = "gl_StorageSemanticsBuffer | gl_StorageSemanticsShared, gl_SemanticsAcquireRelease"
@@ -53,6 +55,9 @@ GLSL = CTokens(
     reserved=RESERVED | GLSL_RESERVED,
     wraps=True,
     emulated=frozenset((F16, BF16)),
+    short_title="GLSL",
+    truncates=False,
+    more_functions=frozenset(("rint", "round", "asinh", "acosh", "atanh", "ldexp")),
     short_suffix="",
     wide_suffix="l",
     float_suffixes={"f64": "lf"},
@@ -244,7 +249,7 @@ class GlslEmitter(CEmitter):
 
     def math(self, name: str, kind: Scalar, line: int) -> str:
         """Return the name of a function of floats, or of its helper."""
-        if name in _HELPED:
+        if name in _HELPED and (name != "pow" or kind != F64):
             return self.need(f"{name}_{'f64' if kind == F64 else 'f32'}")
         if name == "log10" and kind != F64:
             return self.need(name)
@@ -292,11 +297,26 @@ class GlslEmitter(CEmitter):
     def helper_text(self, helper: str, name: str) -> str:
         """Return the source of a helper function."""
         if not helper.startswith("atomic_"):
-            return helper_text(helper, name, self.need)
+            return c_numbers.helper_text(self, helper, name, "") or helper_text(helper, name, self.need)
         _, op, kind_name, array = helper.split("_", 3)
         kind = {"f32": F32, "f64": F64, "i32": I32, "i64": I64, "u64": U64}.get(kind_name, U32)
         old, new = Piece("wt_old", PRIMARY), Piece("wt_new", PRIMARY)
         return exchange_loop(name, op, kind_name, array, "" if op == "cas" else self.changed(op, kind, old, new, 0))
+
+    def bits_and_back(self, kind: Scalar) -> tuple[Callable[[str], str], Callable[[str], str]]:
+        """Return the conversions of a number to the unsigned number with the same bits, and back."""
+        if kind.kind != "float":
+            return super().bits_and_back(kind)
+        to, back = TO_BITS[kind.name]
+        return (lambda text: f"{to}({text})"), (lambda text: f"{back}({text})")
+
+    def reinterpreted(self, value: Piece, have: Scalar, to: Scalar) -> Piece:
+        """Return the bits of a number as a number of another type of the same size."""
+        if to.bits == 16 and to.kind == "float":
+            return self.function(self.need(f"load_{to}"), self.cast(U32, value))
+        if have.bits == 16 and have.kind == "float":
+            return self.cast(to, self.function(self.need(f"store_{have}"), value))
+        return super().reinterpreted(value, have, to)
 
     # Warps.
 

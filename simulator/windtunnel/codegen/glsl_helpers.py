@@ -90,6 +90,22 @@ _WORDS: Mapping[str, tuple[str, str]] = {
 """For 32 and for 64 bits: GLSL finds and counts bits only in 32."""
 _FLOATS: Mapping[str, str] = {
     **{name: c_helpers.FLOATS[name].replace("$fn$ ", "") for name in ("floor_div", "floor_mod")},
+    "pow": """
+$t$ $name$($t$ x, $t$ y) {
+    // GLSL does not define the power of a number below 0.
+    if (y == $null$) return $unit$;
+    if (!(x < $null$)) return pow(x, y);
+    $t$ size = pow(-x, y);
+    if (floor(y) != y) return $back$($nan$);
+    return floor(y * $half$) * 2 != y ? -size : size;
+}
+""",
+    "round": """
+$t$ $name$($t$ x) {
+    // Halves are rounded away from zero.
+    return $copysign$(floor(abs(x) + $half$), x);
+}
+""",
     "square": c_helpers.INTEGERS["square"].replace("$fn$ ", ""),
     "fmod": """
 $t$ $name$($t$ x, $t$ y) {

@@ -44,6 +44,8 @@ HLS = CTokens(
         "ffs": "$fn$ int $name$($t$ x) {\n    return __builtin_ffs$ll$(x);\n}",
         "brev": "$fn$ $t$ $name$($t$ x) {\n    $t$ y = 0;\n"
         "    for (int n = 0; n < $bits$; ++n) y |= (x >> n & 1u) << ($last$ - n);\n    return y;\n}",
+        "bits_f16": "$fn$ uint16_t $name$(float x) {\n    return $store_f16$(x);\n}",
+        "from_bits_f16": "$fn$ float $name$(uint16_t b) {\n    return $load_f16$(b);\n}",
         "round_f16": "$fn$ float $name$(float x) {\n    return $load_f16$($store_f16$(x));\n}",
         "load_f16": """
 $fn$ float $name$(uint16_t h) {
@@ -64,6 +66,12 @@ $fn$ uint16_t $name$(float x) {
 }
 """,
     },
+    long_word=("wt_bits_of_wide", "wt_from_wide_bits"),
+    more_functions=frozenset((
+        "rint", "round", "asinh", "acosh", "atanh", "exp10", "lgamma", "tgamma", "j0", "j1", "y0", "y1", "logb",
+        "nextafter", "remainder", "fdim", "ldexp",
+    )),
+    prints="printf({form}{values});",
     loads={"f16": "$load_f16$({element})", "bf16": "$load_bf16$({element})"},
     stores={"f16": "{element} = $store_f16$({value});", "bf16": "{element} = $store_bf16$({value});"},
     # Fences order accesses of several threads, but one thread runs at a time.
@@ -117,11 +125,13 @@ class HlsEmitter(CEmitter):
         """Yield headers, helper functions, the function of one block or thread, and the kernel that loops over them."""
         tops = [] if self.phased else self.lines_of(self.tops)
         helpers = list(self.helper_lines(body))
-        yield from (f"#include <{header}>" for header in ("math.h", "stdint.h", "string.h"))
+        headers = ("math.h", "stdint.h", *(("stdio.h",) if self.prints else ()), "string.h")
+        yield from (f"#include <{header}>" for header in headers)
         yield ""
-        if any("wt_bits_of" in line or "wt_from_bits" in line for line in helpers):
-            yield from _BITS.strip("\n").splitlines()
-            yield ""
+        for functions, text in _BITS.items():
+            if any(f"{name}(" in line for line in (*helpers, *body) for name in functions):
+                yield from text.strip("\n").splitlines()
+                yield ""
         yield from helpers
         function = self.fresh(f"{self.program.name}_{'block' if self.phased else 'thread'}")
         names = [name for what, name in _INDICES.items() if what != "thread" or not self.phased]
@@ -307,16 +317,21 @@ def _phases(body: Sequence[ir.Stmt]) -> Iterator[list[ir.Stmt]]:
     yield phase
 
 
-_BITS = """
-static inline unsigned int wt_bits_of(float x) {
-    unsigned int b;
-    memcpy(&b, &x, 4);
+_WORD = """
+static inline {word} {to}({number} x) {{
+    {word} b;
+    memcpy(&b, &x, {size});
     return b;
-}
+}}
 
-static inline float wt_from_bits(unsigned int b) {
-    float x;
-    memcpy(&x, &b, 4);
+static inline {number} {back}({word} b) {{
+    {number} x;
+    memcpy(&x, &b, {size});
     return x;
-}
+}}
 """
+_BITS = {
+    HLS.word: _WORD.format(word="unsigned int", number="float", size=4, to=HLS.word[0], back=HLS.word[1]),
+    HLS.long_word: _WORD.format(word="uint64_t", number="double", size=8, to=HLS.long_word[0], back=HLS.long_word[1]),
+}
+"""The functions between floats and their bits, by their names."""

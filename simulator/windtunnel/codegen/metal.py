@@ -38,10 +38,17 @@ METAL = CTokens(
         "clz": "$fn$ int $name$($t$ x) {\n    return (int)clz(x);\n}",
         "ffs": "$fn$ int $name$($t$ x) {\n    return x ? (int)ctz(x) + 1 : 0;\n}",
         "brev": "$fn$ $t$ $name$($t$ x) {\n    return reverse_bits(x);\n}",
+        "bits_f16": "$fn$ ushort $name$(half x) {\n    return as_type<ushort>(x);\n}",
+        "from_bits_f16": "$fn$ half $name$(ushort b) {\n    return as_type<half>(b);\n}",
+        "bits_bf16": "$fn$ ushort $name$(bfloat x) {\n    return as_type<ushort>(x);\n}",
+        "from_bits_bf16": "$fn$ bfloat $name$(ushort b) {\n    return as_type<bfloat>(b);\n}",
         "source_lane": "$fn$ ushort $name$(int wanted, uint own, uint lanes) {\n"
         "    // The thread's own lane, if the wanted one does not exist.\n"
         "    return (ushort)((uint)wanted < lanes ? (uint)wanted : own);\n}",
     },
+    more_functions=frozenset((
+        "rint", "round", "asinh", "acosh", "atanh", "exp10", "sinpi", "cospi", "tanpi", "fdim", "ldexp",
+    )),
     headers=("metal_stdlib",),
     prologue=("using namespace metal;", "#pragma clang fp contract(off)"),
     entry="kernel void {name}({arguments}) {{",

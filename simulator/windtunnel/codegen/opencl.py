@@ -37,6 +37,9 @@ OPENCL = CTokens(
         "    for (int n = 0; n < $bits$; ++n) y |= (x >> n & 1) << ($last$ - n);\n    return y;\n}",
         "round_f16": "$fn$ float $name$(float x) {\n    ushort bits;\n    vstore_half_rte(x, 0, (half *)&bits);\n"
         "    return vload_half(0, (const half *)&bits);\n}",
+        "bits_f16": "$fn$ ushort $name$(float x) {\n    ushort bits;\n    vstore_half_rte(x, 0, (half *)&bits);\n"
+        "    return bits;\n}",
+        "from_bits_f16": "$fn$ float $name$(ushort x) {\n    return vload_half(0, (const half *)&x);\n}",
         "device_fence": "$fn$ void $name$(void) {\n#if __OPENCL_C_VERSION__ >= 200\n"
         "    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_seq_cst, memory_scope_device);\n#else\n"
         f"    mem_fence({_FENCE});\n#endif\n}}",
@@ -44,6 +47,12 @@ OPENCL = CTokens(
         "    // The thread's own lane, if the wanted one does not exist.\n"
         "    return (uint)wanted < get_sub_group_size() ? (uint)wanted : get_sub_group_local_id();\n}",
     },
+    more_functions=frozenset((
+        "rint", "round", "asinh", "acosh", "atanh", "exp10", "lgamma", "tgamma", "sinpi", "cospi", "tanpi", "logb",
+        "asinpi", "acospi", "atanpi", "nextafter", "remainder", "fdim", "ldexp", "atan2pi",
+    )),
+    directed={"rz": "convert_float_rtz", "ru": "convert_float_rtp", "rd": "convert_float_rtn"},
+    prints="printf({form}{values});",
     prologue=("#pragma OPENCL FP_CONTRACT OFF",),
     extension="#pragma OPENCL EXTENSION {} : enable",
     f64_extension="cl_khr_fp64",

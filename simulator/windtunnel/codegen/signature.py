@@ -62,7 +62,23 @@ class GridSize:
     position: int
 
 
-Argument = Buffer | Side | Value | GridSize
+@dataclass(frozen=True)
+class LocalBytes:
+    """Shared memory of a size that the launch states: a ``__local`` pointer of a kernel's own source."""
+
+    name: str
+    position: int
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A value of several numbers, passed as its bytes: a struct or a vector of a kernel's own source."""
+
+    name: str
+    position: int
+
+
+Argument = Buffer | Side | Value | GridSize | LocalBytes | Bytes
 
 
 @dataclass(frozen=True)
@@ -85,8 +101,8 @@ class Signature:
 
     @property
     def numbers(self) -> list[Side | Value | GridSize]:
-        """All other arguments."""
-        return [argument for argument in self.arguments if not isinstance(argument, Buffer)]
+        """The numbers."""
+        return [argument for argument in self.arguments if isinstance(argument, (Side, Value, GridSize))]
 
     def described(self) -> dict[str, object]:
         """Return the signature as plain data, for JSON."""
@@ -103,6 +119,8 @@ class Signature:
                     row |= {"is": "scalar", "type": str(argument.type), "passed": str(argument.passed)}
                 case GridSize():
                     row |= {"is": "grid size", "axis": argument.axis, "type": str(argument.type)}
+                case LocalBytes() | Bytes():
+                    row |= {"is": "shared memory" if isinstance(argument, LocalBytes) else "bytes"}
             rows.append(row)
         return {"name": self.name, "arguments": rows, "uniform": self.uniform}
 

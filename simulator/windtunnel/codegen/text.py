@@ -127,3 +127,13 @@ def _binary(op: str, a: float, b: float, kind: Scalar) -> float | None:
         case "&" | "|" | "^":
             return bits_of({"&": a & b, "|": a | b, "^": a ^ b}[op], kind)
     return None
+
+
+def c_string(text: str) -> str:
+    """Return a text as a literal of C."""
+    escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+    made = "".join(
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in escaped else escaped.get(chr(byte), f"\\{byte:03o}")
+        for byte in text.encode()
+    )
+    return f'"{made}"'

@@ -110,6 +110,18 @@ class CTokens(Tokens):
     """The suffix of the C functions' names for f32; empty where functions are overloaded."""
     no_functions: frozenset[str] = frozenset()
     """The functions of ``math`` that the language lacks."""
+    more_functions: frozenset[str] = frozenset()
+    """The functions that only kernels in C call (`c_numbers.BEYOND_PYTHON`) and the language has."""
+    truncates: bool = True
+    """Whether ``/`` and ``%`` of integers are C's, also for numbers below 0."""
+    directed: Mapping[str, str] = field(default_factory=dict)
+    """The functions that convert an f64 to an f32 in a direction: rz, ru, rd."""
+    prints: str | None = None
+    """The template of ``printf``: ``{form}`` and ``{values}``, which begins with a comma; None if there is none."""
+    trap: str | None = None
+    """The statement that ends the kernel where an assertion fails; None if there is none."""
+    active: str | None = None
+    """The lanes of the warp that execute an instruction together; None if the language does not say."""
     integer_extremes: bool = True
     """Whether the language has ``min`` and ``max`` of integers."""
     has_rsqrt: bool = True

@@ -28,12 +28,18 @@ _INDICES = {
     "block": ("blockIdx", "workgroup_id"),
     "grid_size": ("gridDim", "num_workgroups"),
 }
-_MATH = {"fabs": "abs", "rsqrt": "inverseSqrt"}
+_MATH = {"fabs": "abs", "rsqrt": "inverseSqrt", "rint": "round"}
 _SAME = frozenset((
     "sqrt", "exp", "exp2", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "floor",
-    "ceil", "trunc", "atan2", "pow", "fma",
+    "ceil", "trunc", "atan2", "pow", "fma", "asinh", "acosh", "atanh", "ldexp",
 ))  # fmt: skip
 """The functions that have the same name as in the kernel language."""
+_TESTS = {
+    "isnan": "({} & 0x7fffffffu) > 0x7f800000u", "isinf": "({} & 0x7fffffffu) == 0x7f800000u",
+    "isfinite": "({} & 0x7fffffffu) < 0x7f800000u", "signbit": "({} & 0x80000000u) != 0u",
+    "isnormal": "({} & 0x7fffffffu) - 0x800000u < 0x7f000000u",
+}  # fmt: skip
+"""Tests of the bits of a float."""
 _LAZY = (ir.Load, ir.Atomic, ir.Warp)
 """Expressions that must not be evaluated where Python would not evaluate them."""
 WGSL = Tokens(
@@ -352,8 +358,10 @@ class WgslEmitter(Emitter):
     def math(self, name: str, kind: Scalar, line: int) -> str:
         """Return the name of a function of floats."""
         del kind
-        name = _MATH.get(name, name)
-        if name not in _SAME and name not in ("abs", "inverseSqrt"):
+        if name == "pow":
+            return self.need(name)
+        asked, name = name, _MATH.get(name, name)
+        if name not in _SAME and name not in ("abs", "inverseSqrt") and (name != "round" or _MATH.get(asked) != name):
             self.refuse(line, f"WGSL has no {name}", "an approximation of your own")
         return name
 
@@ -362,6 +370,8 @@ class WgslEmitter(Emitter):
         given = [self.expression(a) for a in e.arguments]
         worked, kind = e.arguments[0].type, e.type
         assert worked is not None and kind is not None  # noqa: S101  inference has been here
+        if e.op.startswith(("int.", "bits.as_", "round.f32_")):
+            return self._of_c(e, given, worked, kind)
         name = e.op.removeprefix("math.").removeprefix("bits.")
         match name:
             case "popc" | "clz":
@@ -375,10 +385,9 @@ class WgslEmitter(Emitter):
                 return self.function("reverseBits", *given)
             case "round.tf32":
                 return self.function(self.need("round_tf32"), *given)
-            case "isnan" | "isinf":
+            case "isnan" | "isinf" | "isfinite" | "signbit" | "isnormal":
                 value = given[0] if worked == F32 else self.cast(F32, given[0])
-                bits = f"(bitcast<u32>({value.text}) & 0x7fffffffu) {'>' if name == 'isnan' else '=='} 0x7f800000u"
-                return Piece(f"({bits})", PRIMARY)
+                return Piece(f"({_TESTS[name].format(f'bitcast<u32>({value.text})')})", PRIMARY)
         if kind == F16:
             # As in NumPy, computed in 32 bits and rounded. A product is exact there, so no fma is needed.
             wide = [self.cast(F32, g) for g in given]
@@ -387,12 +396,29 @@ class WgslEmitter(Emitter):
             return self.cast(kind, self._float_call(name, wide, e.line))
         return self._float_call(name, given, e.line)
 
+    def _of_c(self, e: ir.Call, given: Sequence[Piece], worked: Scalar, kind: Scalar) -> Piece:
+        """Return a function that only kernels in C have."""
+        op = e.op.partition(".")[2]
+        if e.op.startswith("bits.as_") and worked.bits == kind.bits == 32:
+            return Piece(f"bitcast<{kind}>({given[0].text})", PRIMARY)
+        if op in ("quotient", "remainder"):
+            return self.infix("/" if op == "quotient" else "%", *given)
+        if op.startswith("saturated"):
+            value = given[0] if worked == F32 else self.cast(F32, given[0])
+            return self.function(self.need(f"saturated_{kind}"), value)
+        if op.startswith("limited") and (worked, kind) in ((I32, U32), (U32, I32)):
+            limit = Piece("0", PRIMARY) if worked == I32 else Piece("2147483647u", PRIMARY)
+            return self.cast(kind, self.function("max" if worked == I32 else "min", given[0], limit))
+        if worked != kind or not op.startswith("limited"):
+            self.refuse(e.line, f"WGSL has no such function ({e.op})", "operators on i32, u32 and f32")
+        return given[0]
+
     def _float_call(self, name: str, given: Sequence[Piece], line: int) -> Piece:
         """Return a function of f32."""
         match name:
             case "fmod":
                 return self.infix("%", *given)
-            case "log10" | "copysign":
+            case "log10" | "copysign" | "round":
                 return self.function(self.need(name), *given)
         return self.function(self.math(name, F32, line), *given)
 

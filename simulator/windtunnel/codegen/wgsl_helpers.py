@@ -5,6 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _TEXTS: Mapping[str, str] = {
+    "pow": """
+fn $name$(x: f32, y: f32) -> f32 {
+    // WGSL does not define the power of a number below 0.
+    if (y == 0.0f) { return 1.0f; }
+    if (!(x < 0.0f)) { return pow(x, y); }
+    let size = pow(-x, y);
+    if (floor(y) != y) { return (x - x) / (x - x); }
+    return select(size, -size, floor(y * 0.5f) * 2.0f != y);
+}
+""",
+    "round": """
+fn $name$(x: f32) -> f32 {
+    // Halves are rounded away from zero.
+    return bitcast<f32>(bitcast<u32>(floor(abs(x) + 0.5f)) | (bitcast<u32>(x) & 0x80000000u));
+}
+""",
+    "saturated_i32": """
+fn $name$(x: f32) -> i32 {
+    // The nearest number of the type; of a NaN it is 0.
+    if (x >= 2147483648.0f) { return 2147483647; }
+    if (x <= -2147483648.0f) { return i32(-2147483648); }
+    if ((bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u) { return 0; }
+    return i32(x);
+}
+""",
+    "saturated_u32": """
+fn $name$(x: f32) -> u32 {
+    // The nearest number of the type; of a NaN it is 0.
+    if (x >= 4294967296.0f) { return 4294967295u; }
+    if (x <= 0.0f || (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u) { return 0u; }
+    return u32(x);
+}
+""",
     "floor_div_i32": """
 fn $name$(a: i32, b: i32) -> i32 {
     // Rounds down, as Python does; of the smallest number and -1 it wraps, of 0 it is 0.

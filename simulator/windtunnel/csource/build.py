@@ -46,6 +46,8 @@ def converted(e: ir.Expr, to: Scalar) -> ir.Expr:
         return e
     if isinstance(e, ir.Literal):
         return literal(e.line, e.value, to)
+    if to == BOOL and isinstance(e, ir.Convert) and e.operand.type == BOOL:
+        return e.operand
     wraps = is_integer(have) and is_integer(to) and BOOL not in (have, to)
     if wraps and isinstance(e, ir.Convert):
         inner = e.operand.type

@@ -242,10 +242,12 @@ class Calls(Expressions):
         caller, self.frame = self.frame, frame
         self.stack.append(function.key)
         self.functions.append(function)
+        self.called_at.append(line)
         self._initialised(function)
         self.function_body(line, function)
         self.stack.pop()
         self.functions.pop()
+        self.called_at.pop()
         self.frame = caller
         if frame.by_reference:
             if frame.place is None:

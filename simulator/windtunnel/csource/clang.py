@@ -249,6 +249,10 @@ class Unit:
                 name = str(where.file) if where.file is not None else file
                 raise InputError(f"{found.spelling}", where=Location(name, where.line or None, where.column or None))
 
+    def __deepcopy__(self, memo: object) -> Unit:
+        """Return the unit itself, to which copies of a tree refer."""
+        return self
+
     def _host_functions(self) -> Iterator[tuple[str, int, int]]:
         """Yield file, first and last line of the functions that run on the host only."""
         for node in self.declarations():

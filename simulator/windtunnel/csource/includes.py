@@ -11,8 +11,10 @@ from pathlib import Path
 
 from windtunnel.core.errors import InputError, Location
 
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
-_NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+"""A line that includes a file: how, and what."""
+NAMED = re.compile(r'^(?:"([^"]+)"|<([^>]+)>)')
+"""The name of the file, in quotes or in brackets."""
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 
@@ -25,10 +27,10 @@ def check_includes(file: str, text: str, folders: Sequence[str], prelude: Path) 
         path, source = pending.pop()
         # A line that a backslash continues is one line to the preprocessor.
         joined = re.sub(r"\\[ \t]*\n", " ", without_comments(source))
-        for found in _INCLUDE.finditer(joined):
+        for found in INCLUDE.finditer(joined):
             line = joined.count("\n", 0, found.start()) + 1
             where = Location(str(path), line)
-            named = _NAMED.match(found[2])
+            named = NAMED.match(found[2])
             if named is None or found[1] != "include":
                 raise InputError(f"#{found[1]} {found[2]}", where=where, expected='#include "name" or <name>')
             name = named[1] or named[2]

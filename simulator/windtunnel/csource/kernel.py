@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,14 +16,17 @@ from windtunnel.csource.clang import Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
 from windtunnel.csource.memory import Facts, member_name, stored
 from windtunnel.csource.opencl import OpenCL
+from windtunnel.csource.own import own_text
 from windtunnel.csource.places import operands
-from windtunnel.csource.values import Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
+from windtunnel.csource.values import NULL, Aggregate, Frame, Mem, Place, Ptr, Reg, Value, Var
 from windtunnel.language import ir, types
 from windtunnel.language import types as kinds
-from windtunnel.language.source import CompiledSource
+from windtunnel.language.source import KernelSource, OwnText
 
 BENIGN = re.compile(r"//\s*windtunnel:\s*benign\b")
 """The comment of a line whose accesses may race."""
+SUFFIXES = (".cu", ".cl", ".cuh", ".cpp", ".c")
+"""The ends of the names of files with kernels in C; those of ``.cl`` are in OpenCL C."""
 _PASSES = 24
 """Passes until what pointers point into no longer changes."""
 
@@ -68,9 +71,11 @@ class CProgram(ir.Program):
 class Translator(OpenCL):
     """Translates one kernel."""
 
-    def __init__(self, unit: Unit, facts: Facts, kernel: Node, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, unit: Unit, facts: Facts, kernel: Node, sizes: Mapping[str, int], nulls: Collection[str] = ()
+    ) -> None:
         super().__init__(unit, facts)
-        self.kernel, self.sizes = kernel, sizes
+        self.kernel, self.sizes, self.nulls = kernel, sizes, nulls
         self.functions = [kernel]
         self.hidden: list[str] = []
         """The objects of the file, which are passed as further arguments."""
@@ -144,13 +149,14 @@ class Translator(OpenCL):
             if made.space not in ("shared", "local"):
                 continue
             element = self.storage_of(made.name)
-            size = self.sizes.get(made.name, self.sizes.get("", 0)) if made.bytes is None else made.bytes
+            size = self.sizes.get(made.name, 0) if made.bytes is None else made.bytes
             count = -(-size // (element.bits // 8)) if made.bytes is not None else size // (element.bits // 8)
             declared[made.name] = ir.Declare(made.line, made.name, made.space, (max(count, 0),), element)
             arrays[made.name] = types.Array(element, 1)
         program = CProgram(
             node.name, self.unit.file, self.line(node), "", ordered, [*declared.values(), *self.body], (),
             arrays=dict(arrays), scalars=self.scalars, declared=declared, places=tuple(self.places), unit=self.unit,
+            temporaries=frozenset(self.temporaries), warp=None if self.unit.opencl else 32,
         )  # fmt: skip
         program.variables = {name: kind for name, kind in self.variables.items() if name not in self.scalars}
         return program
@@ -162,12 +168,14 @@ class Translator(OpenCL):
         line, kind = self.line(node), node.type
         name = node.name or f"argument_{number}"
         if isinstance(kind, Pointer):
-            space = "shared" if kind.space == "local" else "parameter"
-            made = self.new_object(name, space, None, kind.pointee, line)
-            start = self.start_of(made)
-            if space == "parameter":
-                objects.append((made.name, line))
-                parameters.append(ir.Parameter(made.name, None, line))
+            start = Ptr(frozenset({NULL}))
+            if name not in self.nulls:
+                space = "shared" if kind.space == "local" else "parameter"
+                made = self.new_object(name, space, None, kind.pointee, line)
+                start = self.start_of(made)
+                if space == "parameter":
+                    objects.append((made.name, line))
+                    parameters.append(ir.Parameter(made.name, None, line))
             if kind.reference:
                 self.frame.bound[node.key] = Mem(start, kind.pointee)
             elif node.key in assigned:
@@ -180,6 +188,9 @@ class Translator(OpenCL):
         var = self.variable(name, kind)
         for offset, leaf in kind.leaves:
             own = var.leaves[offset]
+            if isinstance(leaf, Pointer) and f"{name}.{member_name(kind, offset)}" in self.nulls:
+                self.write_pointer(line, own, Ptr(frozenset({NULL})))
+                continue
             if isinstance(leaf, Pointer):
                 made = self.new_object(own, "parameter", None, leaf.pointee, line)
                 objects.append((made.name, line))
@@ -219,24 +230,26 @@ def _constants(node: Node, kind: CType, translator: Translator) -> list[tuple[in
     return [(at, part.value, leaves[at]) for at, part in value.parts.items() if isinstance(part, ir.Literal)]
 
 
-class CFunction(CompiledSource):
-    """A kernel of a C file, as `runtime.kernels.Kernel` holds it.
+class CFunction(KernelSource):
+    """A kernel of a C file.
 
     Args:
         module: The file's kernels, which share its variables.
         node: The kernel's declaration.
+        instance: The name of an instance of a template, such as ``scale<float>``.
     """
 
-    def __init__(self, module: CModule, node: Node) -> None:
+    structs = True
+
+    def __init__(self, module: CModule, node: Node, instance: str | None = None) -> None:
         self.module, self.node = module, node
-        self.__name__ = self.__qualname__ = node.name
+        self._qualified = instance or _qualified(node)
+        self.name = self.__name__ = self.__qualname__ = node.name
         self.__doc__ = None
         self._programs: dict[Any, CProgram] = {}
         self._facts = Facts()
-        unit = module.unit
-        del unit
 
-    @property
+    @cached_property
     def parameters(self) -> list[KernelParameter]:
         """The parameters, in order."""
         found = []
@@ -255,18 +268,22 @@ class CFunction(CompiledSource):
         """Raise InputError: a kernel in C runs on a device only."""
         raise InputError(f"'{self.__name__}' is a kernel in C", expected="accelerator.launch(...)")
 
-    def typed(self, arguments: Sequence[Any], shared_bytes: int) -> CProgram:
-        """Return the typed tree for the arguments of a launch. Raises InputError for what is not supported."""
-        local = (int(a) for a, parameter in zip(arguments, self.parameters, strict=False) if parameter.space == "local")
-        key = (shared_bytes, *local)
+    def typed(self, arguments: Sequence[Any]) -> CProgram:
+        """Return the typed tree, which depends on the sizes of ``__local`` arguments, and on which pointers are null.
+
+        Dynamic shared memory is a shared array without a size. Raises InputError for what is not supported.
+        """
+        self._check_count(arguments)
+        pairs = list(zip(arguments, self.parameters, strict=True))
+        sizes = {
+            parameter.name: _bytes_of(given, parameter) for given, parameter in pairs if parameter.space == "local"
+        }
+        nulls = frozenset(parameter.name for given, parameter in pairs if _is_null(given, parameter))
+        key = (*sizes.values(), nulls)
         program = self._programs.get(key)
         if program is None:
-            sizes = {"": shared_bytes}
-            for given, parameter in zip(arguments, self.parameters, strict=False):
-                if parameter.space == "local":
-                    sizes[parameter.name] = int(given)
             for _ in range(_PASSES):
-                translator = Translator(self.module.unit, self._facts, self.node, sizes)
+                translator = Translator(self.module.unit, self._facts, self.node, sizes, nulls)
                 program = _translated(translator)
                 found = _joined(self._facts, translator.found)
                 if found == self._facts:
@@ -279,24 +296,41 @@ class CFunction(CompiledSource):
             self.module.prepare(translator)
         return program
 
-    # Long: one case for each kind of parameter.
-    def adapted(self, arguments: Sequence[Any], shared_bytes: int) -> list[tuple[int | None, Any]]:
+    def _check_count(self, arguments: Sequence[Any]) -> None:
+        stated = self.parameters
+        if len(arguments) != len(stated):
+            raise InputError(
+                f"{len(arguments)} arguments for kernel '{self.name}'",
+                where=Location(*self.node.place),
+                expected=f"{len(stated)}: {', '.join(p.name for p in stated)}",
+            )
+
+    def declared(self, local_bytes: Mapping[str, int]) -> CProgram:
+        """Return the typed tree. Raises InputError for what is not supported, and without the size of ``__local``."""
+        known = [parameter.name for parameter in self.parameters if parameter.space == "local"]
+        for name in local_bytes:
+            if name not in known:
+                problem = f"'{name}' is no __local parameter of '{self.name}'"
+                raise InputError(problem, where=Location(*self.node.place), expected=list_choices(known) or "none")
+        for name in known:
+            if name not in local_bytes:
+                raise InputError(
+                    f"the size of the __local parameter '{name}' is not known",
+                    where=Location(*self.node.place),
+                    expected=f"--arg {name}=local:N",
+                )
+        return self.typed([local_bytes.get(parameter.name) for parameter in self.parameters])
+
+    def adapted(self, arguments: Sequence[Any]) -> list[tuple[int | None, Any]]:
         """Return the arguments of the tree's parameters: arrays of its elements, numbers, the file's variables.
 
         Raises InputError for a wrong number of arguments, or an argument that is no number where one is asked.
         """
-        stated = self.parameters
-        if len(arguments) != len(stated):
-            raise InputError(
-                f"{len(arguments)} arguments for kernel '{self.__name__}'",
-                where=Location(*self.node.place),
-                expected=f"{len(stated)}: {', '.join(p.name for p in stated)}",
-            )
-        program = self.typed(arguments, shared_bytes)
+        program, stated = self.typed(arguments), self.parameters
         made: list[tuple[int | None, Any]] = []
         parameters = iter(program.parameters)
         for number, (given, parameter) in enumerate(zip(arguments, stated, strict=True)):
-            if parameter.space == "local":
+            if parameter.space == "local" or _is_null(given, parameter):
                 continue
             if parameter.space:
                 name = next(parameters).name
@@ -309,15 +343,53 @@ class CFunction(CompiledSource):
         made += [(None, self.module.variable(p.name, program.arrays[p.name].element.dtype)) for p in parameters]
         return made
 
-    def _viewed(self, given: Any, dtype: np.dtype[Any], parameter: KernelParameter) -> np.ndarray:
+    def own_text(self, target: str) -> OwnText | None:
+        """Return the kernel's own source for CUDA, or for OpenCL, if it is written for it; None for other targets.
+
+        A struct with pointers is passed as its members, which only the tree takes.
+        """
+        opencl = self.module.unit.opencl
+        if target != ("opencl" if opencl else "cuda") or any("." in parameter.name for parameter in self.parameters):
+            return None
+        stated = [(parameter.name, parameter.type, parameter.space) for parameter in self.parameters]
+        return own_text(self.module.unit, self._qualified, stated, self.module.defines, self.module.include)
+
+    def own_arguments(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return what the kernel's own source takes: buffers (None for null), numbers, bytes of structs, sizes."""
+        self._check_count(arguments)
+        made: list[Any] = []
+        for given, parameter in zip(arguments, self.parameters, strict=True):
+            if parameter.space == "local":
+                made.append(_bytes_of(given, parameter))
+            elif parameter.space:
+                null = _is_null(given, parameter)
+                made.append(None if null else self._viewed(given, np.dtype(np.uint8), parameter))
+            else:
+                numbers = _numbers(given, parameter)
+                made.append(numbers[0] if isinstance(parameter.type, Number) else _packed(numbers, parameter.type))
+        return made
+
+    def _viewed(self, given: Any, dtype: np.dtype[Any], parameter: KernelParameter) -> Any:
         if not isinstance(given, np.ndarray):
-            if isinstance(given, (int, np.integer)) and int(given) == 0:
-                return np.zeros(0, dtype)  # a null pointer: any access is out of bounds
+            if hasattr(given, "memory"):
+                return given  # a buffer of a real device, which has no type
             raise InputError(
                 f"the argument '{parameter.name}' of '{self.__name__}' is {given!r}", expected="a buffer, or 0 for null"
             )
         flat = given.reshape(-1).view(np.uint8)
         return flat[: len(flat) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def _is_null(given: Any, parameter: KernelParameter) -> bool:
+    """Return whether an argument is a null pointer."""
+    pointer = parameter.space not in ("", "local")
+    return pointer and isinstance(given, (int, np.integer)) and not isinstance(given, bool) and int(given) == 0
+
+
+def _bytes_of(given: Any, parameter: KernelParameter) -> int:
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 0:
+        raise InputError(f"the argument '{parameter.name}' is {given!r}", expected="bytes of __local memory")
+    return int(given)
 
 
 def _numbers(given: Any, parameter: KernelParameter) -> list[Any]:
@@ -337,6 +409,24 @@ def _numbers(given: Any, parameter: KernelParameter) -> list[Any]:
             raise InputError(f"the argument '{parameter.name}' is a buffer", expected="a number")
         return [_cast(given, leaf) for _, leaf in leaves]
     return [data[at : at + leaf.bits // 8].view(leaf.dtype)[0] for at, leaf in leaves]
+
+
+def _packed(numbers: Sequence[Any], kind: CType) -> np.ndarray:
+    """Return the bytes of a struct or a vector."""
+    data = np.zeros(kind.size, np.uint8)
+    for number, (offset, leaf) in zip(numbers, kind.leaves, strict=True):
+        value = np.array([number], stored(leaf).dtype).view(np.uint8)
+        data[offset : offset + len(value)] = value
+    return data
+
+
+def _qualified(node: Node) -> str:
+    """Return a function's name with those of the namespaces that it stands in."""
+    names, at = [node.name], node.cursor.semantic_parent
+    while at is not None and at.kind.name == "NAMESPACE":
+        names += [at.spelling] if at.spelling else []
+        at = at.semantic_parent
+    return "::".join(reversed(names))
 
 
 def _cast(given: Any, kind: types.Scalar) -> Any:
@@ -384,6 +474,7 @@ class CModule:
         instance: str | None = None,
     ) -> None:
         self.unit = Unit(str(file), defines, include, text, instance)
+        self.defines, self.include = tuple(defines), tuple(include)
         self._memory: dict[str, np.ndarray] = {}
         self.kernels: dict[str, CFunction] = {}
         self.templates: list[str] = []
@@ -397,7 +488,7 @@ class CModule:
             elif node.kind == "FUNCTION_TEMPLATE" and node.has("CUDAGLOBAL_ATTR"):
                 self.templates.append(node.name)
         for name, node in self.unit.named_instances():
-            self.kernels[name] = CFunction(self, node)
+            self.kernels[name] = CFunction(self, node, name)
         # An instance may go by the template's name if there is no other.
         for name in self.templates:
             instances = [one for one in self.kernels if one.startswith(f"{name}<")]
@@ -442,6 +533,11 @@ class CModule:
         """Return the memory of a variable of the file, as an array."""
         memory = self._memory[name]
         return memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def instance_of(name: str | None) -> str | None:
+    """Return the instance of a template that a kernel's name asks for, without blanks; None for a plain name."""
+    return "".join(name.split()) if name is not None and "<" in name else None
 
 
 def _has_pointers(kind: CType) -> bool:

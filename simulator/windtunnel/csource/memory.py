@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from windtunnel.csource import build
-from windtunnel.csource.clang import Node, Unit
+from windtunnel.csource.clang import PRELUDE, Node, Unit
 from windtunnel.csource.ctype import Array, CType, Number, Pointer, Record, Vector
 from windtunnel.csource.values import (
     NULL,
@@ -34,6 +34,9 @@ from windtunnel.language import ir, types
 from windtunnel.language.types import BOOL, I32, I64, U8, Scalar
 
 OUT_OF_BOUNDS, MISALIGNED, ASSERTION = "OutOfBounds", "MisalignedAccess", "AssertionFailed"
+
+
+_PRELUDE = str(PRELUDE)
 
 
 @dataclass
@@ -90,6 +93,10 @@ class Memory:
         self.names: set[str] = set()
         self._numbers: dict[str, int] = {}
         self.statics: dict[int, Obj] = {}
+        self.temporaries: set[str] = set()
+        """The variables that hold values of expressions."""
+        self.called_at: list[int] = []
+        """The lines of the calls of the functions that are being translated."""
         self.frame = Frame("")
 
     # Lines, names, statements.
@@ -97,6 +104,8 @@ class Memory:
     def line(self, node: Node) -> int:
         """Return the number that stands for a node's file, line and column in the tree."""
         place = node.place
+        if self.called_at and place[0].startswith(_PRELUDE):
+            return self.called_at[-1]  # of our own headers, the line that calls them
         number = self._lines.get(place)
         if number is None:
             number = self._lines[place] = len(self.places)
@@ -126,13 +135,19 @@ class Memory:
         finally:
             self.body = outer
 
+    def temporary(self, name: str, kind: Scalar) -> str:
+        """Return a new variable that no source names."""
+        made = self.fresh(name)
+        self.variables[made] = kind
+        self.temporaries.add(made)
+        return made
+
     def hold(self, e: ir.Expr, name: str = "held") -> ir.Expr:
         """Return an expression's value as of now: a variable that it is assigned to."""
         if isinstance(e, (ir.Literal, ir.Index)) or build.is_plain(e):
             return e
         assert e.type is not None  # noqa: S101  all expressions here have types
-        made = self.fresh(name)
-        self.variables[made] = e.type
+        made = self.temporary(name, e.type)
         self.emit(ir.Assign(e.line, made, e))
         return ir.Variable(e.line, made, type=e.type)
 
@@ -400,8 +415,7 @@ class Memory:
                 return build.literal(line, 0, kind.scalar)
             return build.converted(self._load(line, base, at, scalar), kind.scalar)
         at = self.hold_pointer(at)
-        result = self.fresh("loaded")
-        self.variables[result] = scalar
+        result = self.temporary("loaded", scalar)
 
         def read(base: str) -> None:
             value = build.literal(line, 0, scalar) if base == NULL else self._load(line, base, at, scalar)
@@ -510,8 +524,7 @@ class Memory:
     ) -> ir.Expr:
         """Emit an atomic operation, and return the number that was there before."""
         line, scalar = self.line(node), stored(kind)
-        result = self.fresh("before")
-        self.variables[result] = scalar
+        result = self.temporary("before", scalar)
         values = [self.hold(value) for value in values]
 
         def change(base: str) -> None:

@@ -7,12 +7,11 @@ are inlined, and chained comparisons and augmented assignments are expanded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NoReturn
+from typing import Final
 
-from windtunnel.core.errors import InputError
 from windtunnel.core.stencil import StencilForm
 from windtunnel.language.types import Array, Scalar, Type
 
@@ -370,6 +369,10 @@ class Program:
     """The arrays that a stencil accesses through its position; set by inference."""
     helpers: Sequence[Helper] = ()
     """The functions whose calls were inlined."""
+    temporaries: Collection[str] = ()
+    """The variables that a front end made to hold the values of expressions."""
+    warp: int | None = None
+    """The threads of a warp that the source is written for; None if it asks for their number."""
 
     @property
     def _sources(self) -> list[tuple[int, Sequence[str]]]:
@@ -400,20 +403,6 @@ class Program:
         """Return the file and the line in it of a line of the tree."""
         number = line % RAISED
         return next((helper.file for helper in self.helpers if helper.raised == line - number != 0), self.file), number
-
-
-@dataclass(eq=False)
-class TypedKernel:
-    """A kernel that another front end has read and typed. A launch takes it in the place of a Python function."""
-
-    program: Program
-
-    def __post_init__(self) -> None:
-        self.__name__ = self.program.name
-
-    def __call__(self, *_: object) -> NoReturn:
-        """Raise InputError: the kernel can only be launched."""
-        raise InputError(f"'{self.program.name}' is called as a function", expected="a launch on a device")
 
 
 def walk(body: Sequence[Stmt]) -> Iterator[Stmt]:

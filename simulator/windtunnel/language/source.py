@@ -15,8 +15,8 @@ from types import FunctionType
 from typing import Any, Final
 
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.stencil import form_of
-from windtunnel.language.ir import TypedKernel
+from windtunnel.core.stencil import StencilForm, form_of
+from windtunnel.language.ir import Program
 from windtunnel.language.names import POSITION, Group, Name
 from windtunnel.language.types import Array, Scalar
 
@@ -42,18 +42,67 @@ class UnreadableSourceError(KernelError):
     """The source of a Python function cannot be read, so that it is unknown what kind of kernel it is."""
 
 
-class CompiledSource:
-    """A kernel in another language, which is translated to the typed tree for the arguments of a launch."""
+@dataclass(frozen=True)
+class OwnText:
+    """A kernel's own source, for a compiler of its language.
 
-    def typed(self, arguments: Sequence[Any], shared_bytes: int) -> Any:
-        """Return the typed tree (`ir.Program`); the same object for launches that it fits."""
+    Attributes:
+        text: The source, as the compiler of the target takes it.
+        name: The kernel, as the compiler names it: an instance of a template with its arguments.
+        options: The compiler's options.
+        arguments: What the kernel takes, in order: (name, role, type). The role is ``array``, ``number``, ``struct`` (a
+            value of several numbers) or ``local`` (bytes of shared memory). The type is None where there is no single
+            one.
+    """
+
+    text: str
+    name: str
+    options: Sequence[str]
+    arguments: Sequence[tuple[str, str, Scalar | None]]
+
+
+class KernelSource:
+    """A kernel of threads, in any language: its typed tree, which all devices and targets take.
+
+    ``name`` is the kernel's name, and ``form`` the tile and the halo of a stencil (None for others).
+    """
+
+    name: str
+    form: StencilForm | None = None
+    structs = False
+    """Whether an argument may be a sequence of numbers, for a struct that is passed by value."""
+
+    def typed(self, arguments: Sequence[Any]) -> Program:
+        """Return the typed tree for the arguments of a launch; the same object for launches that it fits.
+
+        An argument is a number, or an array or buffer with ``dtype`` and ``shape``. The tree must not be changed.
+        Raises KernelError or InputError, with the line, for a kernel that is not supported.
+        """
         raise NotImplementedError
 
-    def adapted(self, arguments: Sequence[Any], shared_bytes: int) -> list[tuple[int | None, Any]]:
-        """Return the arguments of the tree's parameters: arrays of its elements, and numbers.
+    def declared(self, local_bytes: Mapping[str, int]) -> Program:
+        """Return the typed tree by the declaration of the kernel alone.
 
-        Each is given with the number of the launch's argument that it comes from; None if it comes from none.
+        ``local_bytes`` are the sizes of ``__local`` parameters. Raises KernelError or InputError, with the line, for a
+        kernel that is not supported, and for a parameter whose type or size is not stated.
         """
+        raise NotImplementedError
+
+    def adapted(self, arguments: Sequence[Any]) -> Sequence[tuple[int | None, Any]]:
+        """Return the arguments of the tree's parameters for those of a launch.
+
+        Each is given with the number of the launch's argument that it comes from; None if it comes from none. Arrays
+        have the elements of the tree. Buffers are returned as they are.
+        """
+        return list(enumerate(arguments))
+
+    def own_text(self, target: str) -> OwnText | None:
+        """Return the kernel's own source, where the compiler of a target takes it; None if it takes the tree only."""
+        del target
+        return None
+
+    def own_arguments(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        """Return what the kernel's own source takes: buffers, numbers of its types, bytes of structs, sizes."""
         raise NotImplementedError
 
 
@@ -189,7 +238,7 @@ def by_thread(function: Callable[..., Any]) -> bool:
     Raises UnreadableSourceError for a Python function without source. Called on whole arrays it would compute something
     else, if it was written for one thread.
     """
-    if isinstance(function, (CompiledSource, TypedKernel)):
+    if isinstance(function, KernelSource):
         return True
     try:
         source = source_of(function)

@@ -65,7 +65,9 @@ class LaunchChecks:
             sizes = self._check_sizes(operation, grid, block, shared_bytes)
             if key is not None:
                 self._sizes[key] = sizes
-        return function, sizes, [self._check_argument(operation, i, argument) for i, argument in enumerate(arguments)]
+        structs = bool(getattr(getattr(kernel, "function", None), "structs", False))
+        checked = [self._check_argument(operation, i, one, structs=structs) for i, one in enumerate(arguments)]
+        return function, sizes, checked
 
     def _check_sizes(
         self, operation: str, grid: int | Sequence[int], block: int | Sequence[int], shared_bytes: int
@@ -79,7 +81,7 @@ class LaunchChecks:
             raise self._device.make_error(LaunchError, operation, problem, "configuration")
         return sizes
 
-    def _check_argument(self, operation: str, position: int, argument: Any) -> Any:
+    def _check_argument(self, operation: str, position: int, argument: Any, *, structs: bool) -> Any:
         if isinstance(argument, Buffer):
             self._device.check_buffer(argument, operation, f"argument {position} is ")
             return argument
@@ -90,6 +92,12 @@ class LaunchChecks:
                 f"{file}:{line}; pass the buffer that to_device() returns"
             )
             raise self._device.make_error(InvalidArgument, operation, problem)
+        if (
+            structs
+            and isinstance(argument, (list, tuple))
+            and all(isinstance(n, (Number, np.generic)) for n in argument)
+        ):
+            return tuple(argument)
         if not isinstance(argument, (Number, np.generic, np.ndarray)):
             problem = f"argument {position} is {argument!r}; a kernel takes buffers and numbers"
             raise self._device.make_error(InvalidArgument, operation, problem)

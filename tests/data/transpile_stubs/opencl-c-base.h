@@ -30,3 +30,4 @@ typedef enum memory_order { memory_order_relaxed, memory_order_acquire, memory_o
 #define as_float(x) __builtin_astype((x), float)
 #define as_ulong(x) __builtin_astype((x), ulong)
 #define as_double(x) __builtin_astype((x), double)
+int printf(__constant const char *, ...);

@@ -9,7 +9,7 @@ emulated devices and processors only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NoReturn
@@ -28,7 +28,7 @@ from windtunnel.core.errors import (
     UnsupportedOperationError,
     caller,
 )
-from windtunnel.language.source import by_thread
+from windtunnel.language.source import KernelError, by_thread
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.interface import DeviceInfo, Dims, MemoryKind
 from windtunnel.runtime.kernels import Kernel
@@ -155,6 +155,8 @@ class RealContext(Generic[Q, M]):
         self.capturing: Any = None
         self.work: Any = None
         self.memories: dict[int, RealMemory] = {}
+        self._variables: dict[tuple[int, int], tuple[Any, np.ndarray]] = {}
+        """The memory of the variables of C files, by the address and the size of what they begin with."""
         self._next_address = 1 << 20
         self._began_s = time.perf_counter()
         self._building_s = 0.0
@@ -350,12 +352,14 @@ class RealContext(Generic[Q, M]):
     ) -> None:
         """Enqueue a kernel."""
         queue = self.stream_of(stream)
-        kernel, emitted = self.built(function, grid, block, arguments)
-        values = [self._value(argument, emitted, arguments, grid) for argument in emitted.signature.arguments]
+        kernel, emitted = self.built(function, grid, block, arguments, shared)
+        values = self.values(function, emitted, arguments, grid)
         with self.driving(f"launch {function.name}"):
             queue.last = self.driver.launch(kernel, emitted, grid, block, values, queue.native, self.after(queue))
 
-    def built(self, function: RealFunction, grid: Dims, block: Dims, arguments: Sequence[Any]) -> tuple[Any, Emitted]:
+    def built(
+        self, function: RealFunction, grid: Dims, block: Dims, arguments: Sequence[Any], shared: int
+    ) -> tuple[Any, Emitted]:
         """Return the kernel for arguments of these types, which the driver compiles the first time."""
         began_s = time.perf_counter()
         if function.texts is None:
@@ -364,13 +368,26 @@ class RealContext(Generic[Q, M]):
         launch_mismatch = function.texts.launch_mismatch(grid, block, arguments)
         if launch_mismatch is not None:
             raise self.error(LaunchError, operation, launch_mismatch, "configuration")
-        emitted = function.texts.emitted(arguments, block)
+        emitted = function.texts.emitted(arguments, block, shared)
+        self._check_warp(function, emitted)
         kernel = function.built.get(id(emitted))
         if kernel is None:
             with self.driving(operation):
                 kernel = function.built[id(emitted)] = self.driver.build(emitted)
             self._building_s += time.perf_counter() - began_s
         return kernel, emitted
+
+    def _check_warp(self, function: RealFunction, emitted: Emitted) -> None:
+        """Raise KernelError if a kernel is written for warps of another size than this device has."""
+        if emitted.warp is None or emitted.warp[0] == self.info.limits.warp:
+            return
+        threads, where = emitted.warp
+        raise KernelError(
+            f"'{function.name}' is written for warps of {threads} threads, and {self.info.name} executes "
+            f"{self.info.limits.warp} together",
+            where=where,
+            expected="shared memory and a barrier of the block",
+        )
 
     def refuse_array_kernel(self, function: RealFunction) -> NoReturn:
         """Raise UnsupportedOperationError for a kernel over whole arrays, which is not device code."""
@@ -379,18 +396,36 @@ class RealContext(Generic[Q, M]):
             f"{self.info.name} requires a kernel of threads: i = grid(1); a[i] = ..."
         )
 
-    def _value(self, argument: Argument, emitted: Emitted, arguments: Sequence[Any], grid: Dims) -> Any:
-        """Return the value of a kernel argument as the driver takes it."""
-        names = emitted.parameters
+    def values(self, function: RealFunction, emitted: Emitted, arguments: Sequence[Any], grid: Dims) -> list[Any]:
+        """Return the values of a kernel's arguments as the driver takes them."""
+        assert function.texts is not None  # noqa: S101  kernels over whole arrays are not built
+        given = function.texts.given(emitted, arguments)
+        return [self._value(argument, given, grid) for argument in emitted.signature.arguments]
+
+    def _value(self, argument: Argument, given: Mapping[str, Any], grid: Dims) -> Any:
         match argument:
             case ArrayArgument():
-                return arguments[names.index(argument.name)].memory.handle
+                return self._handle(given[argument.name])
             case Side():
-                return np.int32(arguments[names.index(argument.array)].shape[argument.side])
+                return np.int32(given[argument.array].shape[argument.side])
             case Value():
-                return argument.passed.dtype.type(arguments[names.index(argument.name)])
+                return argument.passed.dtype.type(given[argument.name])
             case GridSize():
                 return np.int32(grid[argument.axis])
+        return given[argument.name]  # shared memory of a size, or the bytes of a struct
+
+    def _handle(self, given: Any) -> Any:
+        """Return the memory of a buffer, or of a variable of a C file; None for a null pointer of its own source."""
+        if given is None or hasattr(given, "memory"):
+            return None if given is None else given.memory.handle
+        # Such a variable lives as long as the device is open, and begins with the value that the file gives it.
+        key = (given.__array_interface__["data"][0], given.nbytes)
+        if key not in self._variables:
+            with self.driving("allocate a variable of the file", DeviceOutOfMemory):
+                handle = self.driver.allocate(given.nbytes, "device")
+                self.driver.write(handle, _bytes(given), self.default.native, (), hold=True)
+            self._variables[key] = handle, given
+        return self._variables[key][0]
 
     def ring(self, spec: Any) -> Any:
         """Raise UnsupportedOperationError: only emulated devices run a ring kernel's Python handler."""
@@ -457,6 +492,10 @@ class RealContext(Generic[Q, M]):
     def close(self) -> None:
         """Free all memory and close the driver."""
         self.clear()
+        for handle, _ in self._variables.values():
+            with self.driving("free"):
+                self.driver.free(handle)
+        self._variables.clear()
         self.driver.close()
 
 

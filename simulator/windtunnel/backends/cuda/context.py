@@ -84,8 +84,8 @@ class CupyContext(RealContext[Any, Any]):
         self, function: RealFunction, grid: Dims, block: Dims, arguments: Sequence[Any], shared: int
     ) -> tuple[BuiltKernel, Emitted, list[Any]]:
         """Compile a kernel, check its launch configuration, and return it with its argument values."""
-        kernel, emitted = self.built(function, grid, block, arguments)
-        values = [self._value(argument, emitted, arguments, grid) for argument in emitted.signature.arguments]
+        kernel, emitted = self.built(function, grid, block, arguments, shared)
+        values = self.values(function, emitted, arguments, grid)
         operation = f"launch {function.name}"
         if shared or kernel.static_bytes:
             total = kernel.static_bytes + shared

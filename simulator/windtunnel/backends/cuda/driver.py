@@ -198,20 +198,27 @@ class CupyDriver:
         cooperative = "this_grid()" in emitted.source
         if cooperative and self.target == "hip":
             raise UnsupportedOperationError("CuPy's ROCm build does not launch kernels with a grid barrier")
-        return self.load(emitted.source, emitted.signature.name, emitted.options, cooperative=cooperative)
+        name, options = emitted.signature.name, emitted.options
+        return self.load(emitted.source, name, options, cooperative=cooperative, mangled=emitted.own)
 
-    def load(self, source: str, name: str, options: Sequence[str], *, cooperative: bool = False) -> BuiltKernel:
-        """Compile source text in the target's language for this device, and return its kernel ``name``."""
+    def load(
+        self, source: str, name: str, options: Sequence[str], *, cooperative: bool = False, mangled: bool = False
+    ) -> BuiltKernel:
+        """Compile source text in the target's language for this device, and return its kernel ``name``.
+
+        ``mangled``: the name may be an instance of a template, or a function that is not ``extern "C"``.
+        """
         self.make_current()
         if self.target == "hip":
             # hipRTC has this header built in, and finds no file of its name.
             source = source.replace("#include <hip/hip_runtime.h>\n", "")
         if "#include <" in source:
             options = [*options, *(f"-I{folder}" for folder in self.headers())]
-        code, _ = self.cupy.cuda.compiler.compile_using_nvrtc(source, tuple(options), cache_in_memory=True)
+        more = {"name_expressions": (name,)} if mangled else {}
+        code, names = self.cupy.cuda.compiler.compile_using_nvrtc(source, tuple(options), cache_in_memory=True, **more)
         module = self.cupy.cuda.Module()
         module.load(code)
-        function = module.get_function(name)
+        function = module.get_function(names[name] if mangled else name)
         driver = self.cupy.cuda.driver
         static = driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function.ptr)
         return BuiltKernel(function, name, cooperative, int(static))
@@ -329,8 +336,13 @@ class CupyDriver:
 
 
 def kernel_arguments(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return kernel arguments as CuPy takes them: addresses as 64-bit numbers, scalars unchanged."""
-    return tuple(np.uint64(value.address) if isinstance(value, MemoryHandle) else value for value in values)
+    """Return kernel arguments as CuPy takes them: addresses as 64-bit numbers; scalars and bytes unchanged."""
+    return tuple(
+        np.uint64(value.address if isinstance(value, MemoryHandle) else 0)
+        if value is None or isinstance(value, MemoryHandle)
+        else value
+        for value in values
+    )
 
 
 def max_shared_bytes(properties: Mapping[str, int]) -> int:

@@ -5,6 +5,7 @@ Each stream is an in-order command queue with profiling. Times of events are tho
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.common.context import RealContext
 from windtunnel.backends.common.driver import Problem
 from windtunnel.backends.common.trials import KernelOperations
-from windtunnel.codegen import Emitted
+from windtunnel.codegen import Emitted, LocalBytes
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, LaunchError
 from windtunnel.runtime.interface import DeviceInfo, Dims, Limits, MemoryKind
 
@@ -56,6 +57,15 @@ class OpenClDriver:
         self.device = device
         self.context = pyopencl.Context([device])
 
+    @property
+    def standard(self) -> Sequence[str]:
+        """The option for OpenCL C 2.0, or 3.0, in which C11's atomic operations and generic pointers are."""
+        found = re.match(r"OpenCL C (\d)\.\d", self.device.opencl_c_version)
+        version = int(found[1]) if found is not None else 1
+        if version < 3 and self.device.version.startswith("OpenCL 3"):
+            version = 3
+        return [f"-cl-std=CL{version}.0"] if version > 1 else []
+
     def allocate(self, size: int, kind: MemoryKind) -> Any:
         """Allocate ``size`` bytes. A size above the limit is rejected here: the driver reports it only at first use."""
         if size > self.device.max_mem_alloc_size:
@@ -83,7 +93,8 @@ class OpenClDriver:
         """Compile a kernel."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self.cl.CompilerWarning)  # PoCL writes a log for successful builds, too
-            program = self.cl.Program(self.context, emitted.source).build(options=list(emitted.options))
+            options = [*emitted.options, *(self.standard if emitted.own else ())]
+            program = self.cl.Program(self.context, emitted.source).build(options=options)
         return self.cl.Kernel(program, emitted.signature.name)
 
     def launch(
@@ -92,9 +103,14 @@ class OpenClDriver:
     ) -> Any:  # fmt: skip
         """Enqueue a kernel."""
         for argument, value in zip(emitted.signature.arguments, values, strict=True):
-            kernel.set_arg(argument.position, value)
+            is_size = isinstance(argument, LocalBytes)
+            kernel.set_arg(argument.position, self.cl.LocalMemory(value) if is_size else value)
         threads = tuple(blocks * side for blocks, side in zip(grid, block, strict=True))
-        return self.cl.enqueue_nd_range_kernel(queue, kernel, threads, block, wait_for=self._flushed(after))
+        # A kernel of its own source may ask for the number of axes.
+        axes = 3 if threads[2] > 1 else 2 if threads[1] > 1 else 1
+        return self.cl.enqueue_nd_range_kernel(
+            queue, kernel, threads[:axes], block[:axes], wait_for=self._flushed(after)
+        )
 
     def queue(self, *, non_blocking: bool) -> Any:
         """Create a command queue."""

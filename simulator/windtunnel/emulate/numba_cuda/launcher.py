@@ -21,7 +21,6 @@ from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
 from windtunnel.emulate.numba_cuda.memory import Allocation
 from windtunnel.emulate.numba_cuda.ndarray import DeviceNDArray, DeviceRecord, as_cuda_array
-from windtunnel.language import ir
 from windtunnel.language.numba.program import (
     ERROR_WORDS,
     Argument,
@@ -32,6 +31,7 @@ from windtunnel.language.numba.program import (
     TupleArgument,
 )
 from windtunnel.language.numba.rules import Complex
+from windtunnel.language.specialise import TypedKernel
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.kernels import Kernel
 
@@ -50,7 +50,7 @@ class Compiled:
     captured: dict[int, list[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.kernel = Kernel(ir.TypedKernel(self.program.program))
+        self.kernel = Kernel(TypedKernel(self.program.program))
 
     @property
     def cooperative(self) -> bool:

@@ -79,7 +79,7 @@ class EmulatedContext(EmulatedDevice):
         clock = None if self.order is None else self.order.default
         self.default = EmulatedStream(self, self.time.streams[DEFAULT], clock)
         self.kernels = Kernels(self, checked=checked, strict=strict, schedule=schedule)
-        self.work = LaunchWork(self, self.kernels, counted=counted)
+        self.work = LaunchWork(self, counted=counted)
         self.memories: dict[int, EmulatedMemory] = {}
         """Live allocations by address."""
         self._allocated = 0
@@ -231,7 +231,7 @@ class EmulatedContext(EmulatedDevice):
     ) -> None:
         """Enqueue a kernel and execute it. Raises LaunchError, or a finding."""
         self._catch_up()
-        launch = KernelLaunch.of(self, function, grid, block, arguments, shared)
+        launch = self.kernels.launch(function, grid, block, arguments, shared)
         arguments, arrays = launch.arguments, launch.arrays
         target, costs = self._stream_or_default(stream), self.costs
         self.kernels.check(launch)
@@ -277,7 +277,7 @@ class EmulatedContext(EmulatedDevice):
         target, costs = self._stream_or_default(stream), self.costs
         for node in nodes:
             if node.what == "launch":
-                self.kernels.check(launch_of(self, node))
+                self.kernels.check(launch_of(self.kernels, node))
         self._migrate(target, [argument for node in nodes for argument in node.arguments])
         self.host.spend(costs.dispatch_ticks)
         earliest = self.host.now + costs.latency_ticks

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,7 @@ from windtunnel.emulator.races.shadow_memory import ShadowMemory
 from windtunnel.emulator.threads.launch import ThreadKernel
 from windtunnel.emulator.work.launch import Counting
 from windtunnel.language import ir
-from windtunnel.language.infer import infer
-from windtunnel.language.specialise import specialised
+from windtunnel.language.specialise import kernel_source
 from windtunnel.language.types import Array, Scalar
 from windtunnel.runtime.interface import Dims
 
@@ -66,29 +64,25 @@ class Executable:
     """
 
     def __init__(self, function: Callable[..., Any], numbers: Numbers | None = None) -> None:
-        self.function = function
+        self.source = kernel_source(function)
         self.numbers = numbers or Numbers()
-        self._compiled: dict[tuple[Any, ...], CompiledKernel] = {}
+        self._compiled: dict[int, CompiledKernel] = {}
+        """Compiled kernels by the id of the tree."""
+        self._trees: list[ir.Program] = []
+        """The trees, which are kept so that no other gets an id of theirs."""
         self._missing_types: dict[int, tuple[Scalar, int] | None] = {}
 
-    def specialised(self, arguments: Sequence[Any], typed: ir.Program | None = None) -> CompiledKernel:
-        """Return the kernel compiled for arguments of these types. Raises KernelError.
-
-        ``typed`` is the tree of a kernel of another language, which has its types and the sizes of its arrays already.
-        """
-        if typed is not None:
-            return self._kernel((id(typed),), lambda: typed)
-        if isinstance(self.function, ir.TypedKernel):
-            # Another executable may have other number formats, so the tree is not changed.
-            return self._kernel((), partial(deepcopy, self.function.program))
-        program, types = specialised(self.function, arguments)
-        return self._kernel(tuple(types.values()), partial(infer, program, types))
-
-    def _kernel(self, key: tuple[Any, ...], tree: Callable[[], ir.Program]) -> CompiledKernel:
-        kernel = self._compiled.get(key)
+    def specialised(self, arguments: Sequence[Any]) -> CompiledKernel:
+        """Return the kernel compiled for arguments of these types. Raises KernelError."""
+        tree = self.source.typed(arguments)
+        kernel = self._compiled.get(id(tree))
         if kernel is None:
-            lockstep = compile_lockstep(adapt_numbers(tree(), self.numbers))
-            kernel = self._compiled[key] = CompiledKernel(lockstep, ThreadKernel(lockstep.program, lockstep.written))
+            # The tree is changed, and other devices have other number formats.
+            lockstep = compile_lockstep(adapt_numbers(deepcopy(tree), self.numbers))
+            kernel = self._compiled[id(tree)] = CompiledKernel(
+                lockstep, ThreadKernel(lockstep.program, lockstep.written)
+            )
+            self._trees.append(tree)
         return kernel
 
     def first_missing_type(self, kernel: CompiledKernel) -> tuple[Scalar, int] | None:

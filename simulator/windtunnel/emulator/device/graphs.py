@@ -22,9 +22,9 @@ from windtunnel.runtime.work_counts import WorkCounts
 _DIRECTIONS = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}
 
 
-def launch_of(device: EmulatedDevice, node: Node) -> KernelLaunch:
+def launch_of(kernels: Kernels, node: Node) -> KernelLaunch:
     """Return the launch that a node is."""
-    return KernelLaunch.of(device, node.function, node.grid, node.block, node.arguments, node.shared)
+    return kernels.launch(node.function, node.grid, node.block, node.arguments, node.shared)
 
 
 class Replay:
@@ -94,7 +94,7 @@ class Replay:
     def _launch(self, node: Node, time: StreamTime, clock: StreamClock | None, after: Sequence[int]) -> int:
         """Execute a kernel and give it its time; return the tick at which it ends."""
         device, costs, work = self.device, self.device.costs, self.work
-        launch = launch_of(device, node)
+        launch = launch_of(self.kernels, node)
         work.require_price(launch)
         counting = work.counting(launch)
         if counting is None:

@@ -20,7 +20,7 @@ from windtunnel.emulator.device.tracked_memory import CodeLine, StreamClock
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.emulator.work.launch import Counting
 from windtunnel.language import ir
-from windtunnel.language.source import CompiledSource, by_thread
+from windtunnel.language.source import by_thread
 from windtunnel.language.stencil import launch_mismatch
 from windtunnel.language.types import Scalar
 from windtunnel.runtime.buffers import Buffer
@@ -45,25 +45,8 @@ class KernelLaunch:
     arguments: Sequence[Any]
     arrays: Sequence[Any]
     shared: int
-    typed: ir.Program | None = None
-    """The tree of a kernel of another language."""
-
-    @classmethod
-    def of(
-        cls, device: EmulatedDevice, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], shared: int
-    ) -> KernelLaunch:
-        """Return a launch; a kernel of another language has arguments of its own for those given."""
-        arrays = [device.as_array(argument) for argument in arguments]
-        typed = None
-        if isinstance(function.function, CompiledSource):
-            typed = function.function.typed(arrays, shared)
-            adapted = function.function.adapted(arrays, shared)
-            arguments = [
-                arguments[number] if number is not None and isinstance(arguments[number], Buffer) else value
-                for number, value in adapted
-            ]
-            arrays = [value for _, value in adapted]
-        return cls(function, grid, block, arguments, arrays, shared, typed)
+    kernel: CompiledKernel | None
+    """The compiled kernel; None for a function of whole arrays."""
 
     @property
     def blocks(self) -> int:
@@ -94,23 +77,36 @@ class Kernels:
         hashes = self._trace_hashes
         return hashlib.blake2b("".join(hashes).encode(), digest_size=16).hexdigest() if hashes else ""
 
+    def launch(self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], shared: int) -> KernelLaunch:
+        """Return a launch, with the arguments of the kernel's tree. Raises KernelError."""
+        if function not in self._executables:
+            plain = function.function
+            numbers = self.device.device.api.numbers
+            self._executables[function] = Executable(plain, numbers) if by_thread(plain) else None
+        executable = self._executables[function]
+        arrays = [self.device.as_array(argument) for argument in arguments]
+        if executable is None:
+            return KernelLaunch(function, grid, block, arguments, arrays, shared, None)
+        kernel = executable.specialised(arrays)
+        adapted = executable.source.adapted(arrays)
+        given = [
+            arguments[number] if number is not None and isinstance(arguments[number], Buffer) else value
+            for number, value in adapted
+        ]
+        return KernelLaunch(function, grid, block, given, [value for _, value in adapted], shared, kernel)
+
     def check(self, launch: KernelLaunch) -> None:
         """Raise LaunchError if a launch is not possible on the device. It takes no virtual time."""
         function, device, problem = launch.function, self.device, None
-        if function not in self._executables:
-            plain = function.function
-            self._executables[function] = Executable(plain, device.device.api.numbers) if by_thread(plain) else None
-        executable = self._executables[function]
+        executable, kernel = self._executables[function], launch.kernel
         if function.registers:
             problem = exceeded_registers(device.device, launch.block, function.registers)
-        if problem is None and executable is not None:
-            kernel = executable.specialised(launch.arrays, launch.typed)
+        if problem is None and executable is not None and kernel is not None:
             missing = executable.first_missing_type(kernel)
             if missing is not None:
                 raise self._missing_type_error(function, kernel.program, *missing)
             limit = device.info.limits.shared_bytes
-            # A kernel in C declares its dynamic shared memory with the size that the launch gives.
-            shared = kernel.shared_bytes + (launch.shared if launch.typed is None else 0)
+            shared = kernel.shared_bytes + launch.shared
             problem = f"{shared:,} bytes of shared memory, of at most {limit:,}" if shared > limit else None
             self._check_grid_barrier(launch, kernel, shared)
             problem = problem or launch_mismatch(kernel.program, launch.grid, launch.block, launch.arrays)
@@ -126,11 +122,6 @@ class Kernels:
         error.file, error.lines = file, (number,)
         return error
 
-    def compiled(self, launch: KernelLaunch) -> CompiledKernel | None:
-        """Return the compiled kernel of a launch that was checked; None for a function of whole arrays."""
-        executable = self._executables[launch.function]
-        return None if executable is None else executable.specialised(launch.arrays, launch.typed)
-
     def execute(
         self,
         launch: KernelLaunch,
@@ -144,7 +135,7 @@ class Kernels:
         ``where`` is the program's line, by default that of the caller. ``counting`` counts its work.
         """
         function, order, memories = launch.function, self.device.order, launch.memories
-        kernel = self.compiled(launch)
+        kernel = launch.kernel
         if not memories or order is None or stream is None:
             self._run(launch, kernel, (), counting)
             return

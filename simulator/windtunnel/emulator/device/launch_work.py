@@ -34,7 +34,7 @@ from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.device.base import EmulatedDevice
 from windtunnel.emulator.device.costs import Price
 from windtunnel.emulator.device.executable import CompiledKernel
-from windtunnel.emulator.device.kernels import KernelLaunch, Kernels
+from windtunnel.emulator.device.kernels import KernelLaunch
 from windtunnel.emulator.device.occupancy import resident_blocks
 from windtunnel.emulator.device.timeline import Span
 from windtunnel.emulator.lockstep.compiler import LockstepKernel, lowered
@@ -164,8 +164,8 @@ class LaunchWork:
     ``counted``: the work of kernels that state none is counted. Otherwise they move the contents of their arrays once.
     """
 
-    def __init__(self, device: EmulatedDevice, kernels: Kernels, *, counted: bool) -> None:
-        self.device, self.kernels, self.counted = device, kernels, counted
+    def __init__(self, device: EmulatedDevice, *, counted: bool) -> None:
+        self.device, self.counted = device, counted
         self.profile: list[LaunchProfile] | None = None
         """What a profile has recorded; None if none is open."""
         self._constant_prices: dict[Kernel, Price] = {}
@@ -182,7 +182,7 @@ class LaunchWork:
         """Return what counts a launch that was checked while it is executed; None if its counts are known or unused."""
         if self.profile is None and not (self.counted and launch.function.work is None):
             return None
-        kernel = self.kernels.compiled(launch)
+        kernel = launch.kernel
         if kernel is None:
             return None
         known = self._known(kernel)
@@ -195,7 +195,7 @@ class LaunchWork:
 
     def counts(self, launch: KernelLaunch, counting: Counting | None) -> WorkCounts | None:
         """Return the work of a launch that was executed; None if it could not be counted, or need not be."""
-        kernel = self.kernels.compiled(launch)
+        kernel = launch.kernel
         if kernel is None or (self.profile is None and not (self.counted and launch.function.work is None)):
             return None
         known = self._known(kernel)
@@ -246,7 +246,7 @@ class LaunchWork:
 
     def _known_price(self, launch: KernelLaunch, counts: WorkCounts) -> Price | None:
         """Return the price of a launch whose counts do not depend on what arrays contain; None for others."""
-        kernel = self.kernels.compiled(launch)
+        kernel = launch.kernel
         if kernel is None or DATA in self._known(kernel).deciding:
             return None
         key = (id(kernel), launch.function.registers, *self._key(launch, kernel))
@@ -284,7 +284,7 @@ class LaunchWork:
         """Add a launch to the profile, if one is open."""
         if self.profile is None:
             return
-        kernel = self.kernels.compiled(launch)
+        kernel = launch.kernel
         registers = launch.function.registers or self._registers(kernel, "best")
         is_gpu = self.device.device.kind.name == "gpu"
         is_priced = counts is not None and self.counted and launch.function.work is None
@@ -374,7 +374,7 @@ class LaunchWork:
 
     def time_of_counts(self, launch: KernelLaunch, counts: WorkCounts, interval: Interval) -> CountedTime:
         """Return what each part of a GPU takes for counted work at its peak rate."""
-        kernel, p, units = self.kernels.compiled(launch), Parameters(self.device.device), self.device.units
+        kernel, p, units = launch.kernel, Parameters(self.device.device), self.device.units
         clock, bandwidth = p("boost_clock_hz"), p("memory_bandwidth_bytes_per_s")
         ends = {"low": -1.0, "best": 0.0, "high": 1.0}[interval]
         sampled = {name: max(1.0 + ends * width, 0.1) for name, width in counts.spread.items()}

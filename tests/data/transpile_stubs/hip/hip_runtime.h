@@ -16,10 +16,13 @@ __device__ long long int clock64();
 __device__ void __threadfence_block();
 #define UNARY(NAME) __device__ float NAME##f(float); __device__ double NAME(double);
 UNARY(sqrt) UNARY(exp) UNARY(exp2) UNARY(log) UNARY(log2) UNARY(log10) UNARY(sin) UNARY(cos) UNARY(tan) UNARY(asin)
-UNARY(acos) UNARY(atan) UNARY(sinh) UNARY(cosh) UNARY(tanh) UNARY(floor) UNARY(ceil) UNARY(trunc) UNARY(fabs)
+UNARY(acos) UNARY(atan) UNARY(sinh) UNARY(cosh) UNARY(tanh) UNARY(floor) UNARY(ceil) UNARY(trunc) UNARY(fabs) UNARY(rint) UNARY(round)
 UNARY(erf) UNARY(erfc) UNARY(expm1) UNARY(log1p) UNARY(cbrt) UNARY(rsqrt)
 #define BINARY(NAME) __device__ float NAME##f(float, float); __device__ double NAME(double, double);
 BINARY(atan2) BINARY(pow) BINARY(fmod) BINARY(copysign) BINARY(hypot) BINARY(fmin) BINARY(fmax)
+BINARY(nextafter)
+__device__ float ldexpf(float, int); __device__ double ldexp(double, int);
+extern "C" __device__ int printf(const char *, ...);
 __device__ float fmaf(float, float, float);
 __device__ double fma(double, double, double);
 __device__ bool isnan(float); __device__ bool isnan(double); __device__ bool isinf(float); __device__ bool isinf(double);
