@@ -20,11 +20,9 @@ import measure
 import numpy as np
 import twins
 
-from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.device.context import EmulatedContext
-from windtunnel.emulator.device.executable import Executable, with_size
-from windtunnel.emulator.device.kernels import KernelLaunch
-from windtunnel.emulator.work.launch import compile_counted, count_work
+from windtunnel.emulator.device.executable import with_size
+from windtunnel.runtime.interface import Interval
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.work_counts import WorkCounts
 from windtunnel_models.catalogue import shipped_catalogue
@@ -33,6 +31,7 @@ SKU = "h200-sxm-141gb"
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+INTERVALS: tuple[Interval, ...] = ("best", "low", "high")
 Recorded = Callable[[str], float]
 
 
@@ -43,6 +42,7 @@ def _nsight_flop(of: Recorded) -> float:
 METRICS: dict[str, tuple[Callable[[WorkCounts], float], Callable[[Recorded], float]]] = {
     "FLOP": (lambda c: sum(c.flops.values()), _nsight_flop),
     "sectors loaded": (lambda c: c.loads.sectors, lambda of: of(SECTORS.format("ld"))),
+    "L1 hits": (lambda c: c.loads.hits, lambda of: of(SECTORS.format("ld").replace(".sum", "_lookup_hit.sum"))),
     "sectors stored": (lambda c: c.stores.sectors, lambda of: of(SECTORS.format("st"))),
     "sectors of atomics": (
         lambda c: c.atomics.sectors,
@@ -87,26 +87,24 @@ def counted(row: measure.Row) -> tuple[WorkCounts, float, float, float] | None:
     if not isinstance(kernel, Kernel):
         return None
     arguments = arguments_for(kernel, given)
-    compiled = Executable(kernel.function).specialised(arguments)
-    launch = Launch(compiled.program, sides(grid), sides(block), SKU)
-    counts = count_work(
-        compiled.lockstep,
-        compile_counted(compiled.lockstep),
-        launch,
-        arguments,
-        lambda declared: with_size(declared, shared),
-        may_change=True,
-    )
+    seconds, counts = {}, None
+    for interval in INTERVALS:
+        context = EmulatedContext(shipped_catalogue().device(SKU), None, interval)
+        launch = context.kernels.launch(kernel, sides(grid), sides(block), arguments, shared)
+        context.kernels.check(launch)
+        counting = context.work.counting(launch) if counts is None else None
+        if counting is not None:
+            compiled = launch.kernel
+            assert compiled is not None
+            # The arrays are larger than an emulated launch would need, so only the counted blocks are executed.
+            counting.on_copies(
+                compiled.lockstep, arguments, lambda declared: with_size(declared, shared), may_change=True
+            )
+            counts = context.work.counts(launch, counting)
+        assert counts is not None
+        seconds[interval] = context.work.seconds_of_counts(launch, counts, interval)
     assert counts is not None
-    counts.cache_size = shipped_catalogue().device(SKU).number("l2_bytes") or 0.0
-    seconds = []
-    for interval in ("low", "best", "high"):
-        context = EmulatedContext(shipped_catalogue().device(SKU), None, interval, counted=True)
-        given_launch = KernelLaunch(kernel, launch.grid, launch.block, arguments, arguments, shared)
-        context.kernels.check(given_launch)
-        work = context.work.work_of_counts(given_launch, counts)
-        seconds.append(context.costs.price_of_work([work]).ticks / 1e12)
-    return counts, seconds[0], seconds[1], seconds[2]
+    return counts, seconds["low"], seconds["best"], seconds["high"]
 
 
 def main() -> None:

@@ -27,10 +27,11 @@ _DEFAULT_DEVICE = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
 _MARKER = (
     "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None, strict=False, "
-    "counted=False, emulated=False): run the test on each of these devices (SKU or SKU@API; default "
+    "counted=True, emulated=False): run the test on each of these devices (SKU or SKU@API; default "
     f"{_DEFAULT_DEVICE}). leaks='error' fails a test that leaves buffers allocated; faults are armed for the whole "
     "test and must occur; schedules=64 runs it 64 times, each with the threads of its kernels in a different order; "
-    "strict=True reports unordered writes of equal values too; counted=True prices kernels by their counted work; "
+    "strict=True reports unordered writes of equal values too; counted=False prices kernels as if they moved their "
+    "arrays once, and not by their counted work; "
     "emulated=True runs it on emulated devices only. time_s=2e-3, energy_j, launches and copied_bytes are budgets of "
     "the test."
 )
@@ -217,7 +218,7 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
         seed = request.config.getoption("--accelerator-seed")
     interval = options.get("interval") or request.config.getoption("--accelerator-interval")
     faults = options.get("faults", ())
-    opened = _open(case, interval, strict=options.get("strict", False), counted=options.get("counted", False))
+    opened = _open(case, interval, strict=options.get("strict", False), counted=options.get("counted", True))
     opened.seed = seed
     log = opened.start_trace()
     request.node.stash[_OPENED] = [opened, seed, interval, log, case.schedule]

@@ -13,7 +13,7 @@ import pytest
 from tests.backends.fake_compilers import nvrtc
 
 import windtunnel
-from windtunnel import atomic, blockIdx, errors, f32, f64, grid, i32, shared, syncthreads, threadfence, threadIdx
+from windtunnel import atomic, blockIdx, cg, errors, f32, f64, grid, i32, shared, syncthreads, threadfence, threadIdx
 from windtunnel.emulator.work.operations import EXPANSIONS
 from windtunnel.runtime.work_counts import WorkCounts
 from windtunnel_models.catalogue import shipped_catalogue
@@ -118,7 +118,7 @@ def test_atomic_operations_on_one_element_take_turns() -> None:
     one, many = (counted(spread, np.zeros(N, np.int32), floats(1), elements) for elements in (2, N))
     assert one.atomics.conflicts == WARPS * (30 + 31)
     assert many.atomics.conflicts == WARPS * 31
-    assert one.atomic_turns == many.atomic_turns == 2 * N  # those of the float
+    assert one.atomic_turns[256] == many.atomic_turns[256] == 2 * N  # those of the float
 
 
 FLOAT_OPCODES = {0x020: "mul", 0x021: "add", 0x023: "fma", 0x108: "special"}
@@ -200,7 +200,7 @@ def long(a: f32[:], rounds: i32):
     a[i] = w
 
 
-def test_the_clock_follows_the_counted_work_on_request() -> None:
+def test_the_clock_follows_the_counted_work_unless_it_is_refused() -> None:
     assert times(True, long, floats(), 100_000) > 10 * times(True, long, floats(), 10)
     assert times(False, long, floats(), 1000) == times(False, long, floats(), 10)
     assert times(True, strided, floats(N * 8), floats(), 8) <= times(False, strided, floats(N * 8), floats(), 8)
@@ -233,13 +233,157 @@ def test_an_interval_contains_the_ranges_of_assumed_times(
 ) -> None:
     taken_s = {}
     for interval in ("low", "best", "high"):
-        with windtunnel.device("h200-sxm-141gb", counted=True, interval=interval) as accelerator:
+        with windtunnel.device("h200-sxm-141gb", interval=interval) as accelerator:
             given = [accelerator.to_device(floats(8)) for _ in kernel.function.__annotations__]
             with accelerator.profile() as profile:
                 accelerator.launch(kernel, 1 << 14, threads, *given)
             taken_s[interval] = profile.launches[0].duration_s
     assert taken_s["best"] > 1e-5  # and so not the time of a launch
     assert taken_s["best"] / taken_s["low"] > below and taken_s["high"] / taken_s["best"] > above
+
+
+@windtunnel.kernel
+def copied(a: f32[:, :], out: f32[:, :]):
+    x, y = grid(2)
+    out[y, x] = a[y, x]
+
+
+@windtunnel.kernel
+def transposed(a: f32[:, :], out: f32[:, :]):
+    x, y = grid(2)
+    out[x, y] = a[y, x]
+
+
+@windtunnel.kernel
+def scattered(out: f32[:], stride: i32):
+    out[grid(1) * stride] = 1.0
+
+
+@windtunnel.kernel
+def rows_summed(a: f32[:, :], out: f32[:], rows: i32):
+    total = f32(0.0)
+    for k in range(8):
+        for row in range(rows):
+            total += a[grid(1) * rows + row, k]
+    out[grid(1)] = total
+
+
+def profiled(kernel: Any, blocks: Any, threads: Any, *arguments: Any, **options: Any) -> Any:
+    with windtunnel.device("h200-sxm-141gb", **options) as accelerator:
+        given = [accelerator.to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        with accelerator.profile() as profile:
+            accelerator.launch(kernel, blocks, threads, *given)
+    return profile.launches[0]
+
+
+def test_stores_of_parts_of_sectors_make_a_transposition_slow() -> None:
+    square = np.zeros((2048, 2048), np.float32)
+    straight, across = (profiled(kernel, (64, 256), (32, 8), square, square) for kernel in (copied, transposed))
+    assert straight.counts.stores.partial == 0
+    # Each warp writes 4 bytes of 32 lines; the eight warps of a block write whole sectors together.
+    assert across.counts.stores.partial == across.counts.stores.lines == square.size
+    assert across.counts.arrays["out"].filled == 0
+    assert across.limited_by == "L2 Cache" and across.duration_s > 2.5 * straight.duration_s
+    assert across.duration_low_s < across.duration_s < across.duration_high_s
+
+
+@pytest.mark.parametrize(("stride", "filled"), [(1, 0), (2, 8 * N), (8, 32 * N), (32, 32 * N)])
+def test_a_sector_that_is_written_in_part_is_read_before(stride: int, filled: int) -> None:
+    counts = counted(scattered, floats(N * stride), stride)
+    assert counts.arrays["out"].filled == filled
+    assert counts.arrays["out"].stored == max(filled, 4 * N)
+
+
+@pytest.mark.parametrize(("rows", "rate"), [(16, 7 / 8), (64, 0.0)])
+def test_the_l1_cache_holds_what_its_size_allows(rows: int, rate: float) -> None:
+    # Each thread reads the 8 elements of the sectors of its rows. A block has 256 KiB of its own: room for the sectors
+    # of 16 rows of each of its 256 threads, and not for those of 64.
+    n = 4096
+    counts = counted(rows_summed, np.zeros((n * rows, 8), np.float32), floats(n), rows, blocks=n // BLOCK)
+    assert counts.loads.sectors == 8 * n * rows
+    assert counts.l1_hit_rate == pytest.approx(rate, abs=0.05)
+
+
+@windtunnel.kernel
+def until_zero(a: i32[:]):
+    i = grid(1)
+    while a[i] > 0:
+        a[i] = a[i] - 1
+
+
+@windtunnel.kernel
+def scaled(a: f32[:], by: f32, n: i32):
+    i = grid(1)
+    if i < n:
+        a[i] = a[i] * by
+
+
+def test_launches_are_counted_again_where_data_decides() -> None:
+    times_s = []
+    with windtunnel.device("h200-sxm-141gb") as accelerator:
+        for first in (1, 400):
+            a = accelerator.to_device(np.full(N, first, np.int32))
+            with accelerator.profile() as profile:
+                accelerator.launch(until_zero, N // BLOCK, BLOCK, a)
+            times_s.append(profile.launches[0].duration_s)
+        assert times_s[1] > 1.5 * times_s[0]
+        work = accelerator.context.work
+        a = accelerator.to_device(floats())
+        counting: list[bool] = []
+        original = work.counting
+        work.counting = lambda launch: counting.append((found := original(launch)) is not None) or found  # type: ignore[func-returns-value]
+        for by, n in ((2.0, N), (3.0, N), (3.0, N - 1)):
+            accelerator.launch(scaled, N // BLOCK, BLOCK, a, by, n)
+    # A factor decides nothing; a length decides which threads work.
+    assert counting == [True, False, True]
+
+
+@windtunnel.kernel
+def in_two_steps(a: f32[:], out: f32[:]):
+    i = grid(1)
+    a[i] = a[i] + 1.0
+    cg.this_grid().sync()
+    out[i] = a[(i + 1) % a.size]
+
+
+def test_every_way_of_execution_has_one_price(tmp_path: Path) -> None:
+    arguments = (floats(4096), floats(4096))
+    plain = profiled(in_two_steps, 16, BLOCK, *arguments)
+    assert plain.counts is not None and plain.basis == "counted"  # a grid barrier
+    assert plain.counts.flops["float32"] == 4096
+    small = (np.zeros(64, np.float32), np.zeros(64, np.float32), np.zeros(64, np.float32), 64)
+    by_thread = profiled(multiply_add, 2, 32, *small, schedule=7)
+    lockstep = profiled(multiply_add, 2, 32, *small)
+    assert by_thread.duration_s == lockstep.duration_s and by_thread.counts == lockstep.counts
+    # A kernel in C with the same work.
+    source = tmp_path / "same.cu"
+    source.write_text(
+        "__global__ void same(const float *a, const float *b, float *c, int n) {"
+        " int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) c[i] = a[i] * b[i] + c[i]; }"
+    )
+    in_c = profiled(windtunnel.load(source).same, 2, 32, *small)
+    assert in_c.basis == "counted" and in_c.counts.flops == lockstep.counts.flops
+    assert in_c.duration_s == pytest.approx(lockstep.duration_s, rel=0.01)
+    # A graph of it.
+    with windtunnel.device("h200-sxm-141gb") as accelerator, accelerator.profile() as profile:
+        given = [accelerator.to_device(a) if isinstance(a, np.ndarray) else a for a in small]
+        with accelerator.capture() as graph:
+            accelerator.launch(multiply_add, 2, 32, *given)
+        graph.compile().replay()
+    assert profile.launches[0].duration_s == lockstep.duration_s
+
+
+def test_energy_is_not_that_of_memory_where_threads_wait_for_each_other() -> None:
+    power_w = {}
+    for kernel, blocks, given in ((on_one_float, 1 << 11, [floats(8)]), (scattered, 1 << 16, [floats(1 << 24), 1])):
+        with windtunnel.device("h200-sxm-141gb") as accelerator:
+            arguments = [accelerator.to_device(a) if isinstance(a, np.ndarray) else a for a in given]
+            accelerator.synchronize()
+            before_s, before_j = accelerator.clock_s, accelerator.energy_j
+            accelerator.launch(kernel, blocks, BLOCK, *arguments)
+            accelerator.synchronize()
+            power_w[kernel.name] = (accelerator.energy_j - before_j) / (accelerator.clock_s - before_s)
+    assert 75 < power_w["on_one_float"] < 0.8 * power_w["scattered"]
 
 
 def stated(a: Any) -> None:
@@ -288,15 +432,15 @@ def test_occupancy_is_limited_by_registers_and_shared_memory() -> None:
     assert [launch.theoretical_occupancy for launch in profile.launches] == [0.25, 0.5]
 
 
-@pytest.mark.accelerator("h200-sxm-141gb", counted=True)
-def test_the_marker_counts_work(accelerator: Any) -> None:
+@pytest.mark.accelerator("h200-sxm-141gb")
+def test_budgets_are_those_of_the_counted_work(accelerator: Any) -> None:
     a = accelerator.to_device(floats())
     with (
         accelerator.expect(time_s=1e-3),
         pytest.raises(AssertionError, match="time_s"),
         accelerator.expect(time_s=2e-5),
     ):
-        accelerator.launch(long, N // BLOCK, BLOCK, a, 100_000)
+        accelerator.launch(long, N // BLOCK, BLOCK, a, 20_000)
 
 
 def test_every_device_that_runs_kernels_prices_counted_work() -> None:
@@ -305,7 +449,7 @@ def test_every_device_that_runs_kernels_prices_counted_work() -> None:
         device = catalogue.device(sku)
         if device.kind.name not in ("gpu", "cpu"):
             continue
-        with windtunnel.device(sku, counted=True) as accelerator, accelerator.profile() as profile:
+        with windtunnel.device(sku) as accelerator, accelerator.profile() as profile:
             a = accelerator.to_device(floats(512))
             accelerator.launch(odd_ones, 4, 128, a)
             accelerator.launch(long, 4, 128, a, 5)

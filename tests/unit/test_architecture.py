@@ -75,7 +75,7 @@ WITHIN: dict[str, dict[str, set[str]]] = {
         "races": {"common"},
         "lockstep": {"common", "races"},
         "threads": {"common", "races"},
-        "work": {"common", "lockstep"},
+        "work": {"common", "races", "lockstep"},
         "device": {"common", "races", "lockstep", "threads", "work"},
     },
 }

@@ -319,10 +319,7 @@ def _run(
     """Return the first finding, and the times of the launches up to it."""
     profile, found = Profile(device), None
     try:
-        with (
-            open_device(device, schedule=schedule, strict=strict, counted=True) as accelerator,
-            accelerator.profile() as profile,
-        ):
+        with open_device(device, schedule=schedule, strict=strict) as accelerator, accelerator.profile() as profile:
             buffers: dict[str, Buffer] = {}
             for kernel, request in zip(kernels, requests, strict=True):
                 arguments = arguments_of(accelerator, kernel, request, buffers)

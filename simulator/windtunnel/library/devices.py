@@ -31,7 +31,7 @@ def open_device(
     schedule: int | None = None,
     checked: bool = True,
     strict: bool = False,
-    counted: bool = False,
+    counted: bool = True,
 ) -> Accelerator:
     """Open an emulated accelerator, ``SKU`` or ``SKU@API``.
 

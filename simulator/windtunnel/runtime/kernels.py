@@ -52,7 +52,8 @@ class Kernel:
 
     It takes buffers as arrays and scalars as numbers, and works on whole arrays. ``work`` is the operation of a launch
     (see ``Work``), or a function of the arguments that returns it; several operations execute one after another.
-    Default: all array arguments are moved once.
+    Default: the work of a kernel that is written thread by thread is counted; a function of whole arrays moves all
+    array arguments once.
     """
 
     function: Callable[..., Any]

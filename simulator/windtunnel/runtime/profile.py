@@ -26,6 +26,9 @@ class LaunchProfile:
         registers: The 32-bit registers of a thread.
         registers_are_estimated: Whether their number is an estimate, as ``@kernel(registers=...)`` does not state it.
         engine: The hardware engine and the stream.
+        limited_by: The part of the device that takes the longest; empty if the work was not counted.
+        basis: What the duration follows from: ``counted`` work, work that the kernel has ``stated``, or ``arrays moved
+            once``.
     """
 
     name: str
@@ -39,6 +42,8 @@ class LaunchProfile:
     registers: int
     registers_are_estimated: bool
     engine: str
+    limited_by: str = ""
+    basis: str = "stated"
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -51,6 +56,8 @@ class LaunchProfile:
             "Memory Throughput [B/s]": counts.memory_bytes / seconds,
             "L1/TEX Sectors/Req (load)": _per_request(counts.loads),
             "L1/TEX Sectors/Req (store)": _per_request(counts.stores),
+            "L1/TEX Hit Rate [%]": 100.0 * counts.l1_hit_rate,
+            "L2 Sectors": counts.cache_sectors,
             "Shared Bank Conflicts": sum(
                 one.conflicts for one in (counts.shared_loads, counts.shared_stores, counts.shared_atomics)
             ),
@@ -71,8 +78,8 @@ def _per_request(traffic: Traffic) -> float:
 
 
 _COLUMNS = (
-    "Kernel", "Launches", "Duration", "FLOP", "Memory", "Sectors/Req", "Bank Conflicts", "Atomic Conflicts",
-    "Threads/Warp", "Branch Eff.", "Occupancy",
+    "Kernel", "Launches", "Duration", "90% Interval", "Limited by", "FLOP", "Memory", "Sectors/Req", "L1 Hit Rate",
+    "Bank Conflicts", "Atomic Conflicts", "Threads/Warp", "Branch Eff.", "Occupancy",
 )  # fmt: skip
 
 
@@ -95,7 +102,15 @@ class Profile:
         if any(launch.registers_are_estimated for launch in self.launches):
             lines.append("Occupancy with an estimated number of registers; state it with @kernel(registers=...).")
         if any(launch.counts is None for launch in self.launches):
-            lines.append("Kernels without counts work on whole arrays, or their threads wait for each other.")
+            lines.append(
+                "Kernels without counts work on whole arrays, or their threads wait for each other; unless they state "
+                "their work, they are assumed to move their arrays once."
+            )
+        if any(launch.basis == "counted" for launch in self.launches):
+            lines.append(
+                "Durations follow from the counted work and the device model; 90% intervals contain the ranges of "
+                "assumed numbers and the error of sampled blocks."
+            )
         return "\n".join(lines)
 
     def write_trace(self, path: str | Path) -> None:
@@ -114,17 +129,23 @@ class Profile:
 def _row(launches: Sequence[LaunchProfile]) -> tuple[str, ...]:
     first = launches[0]
     seconds = format_quantity(sum(launch.duration_s for launch in launches), "s", 4)
+    ends = (sum(launch.duration_low_s for launch in launches), sum(launch.duration_high_s for launch in launches))
+    interval = " to ".join(format_quantity(end, "s", 3) for end in ends)
     counts, number = first.counts, len(launches)
+    limit = first.limited_by or {"stated": "stated work", "counted": "-"}.get(first.basis, first.basis)
     if counts is None:
-        return (first.name, f"{number:,}", seconds, *["-"] * (len(_COLUMNS) - 3))
+        return (first.name, f"{number:,}", seconds, interval, limit, *["-"] * (len(_COLUMNS) - 5))
     metrics, occupancy = first.metrics, first.theoretical_occupancy
     return (
         first.name,
         f"{number:,}",
         seconds,
+        interval,
+        limit,
         format_quantity(sum(counts.flops.values()) * number, "FLOP", 3),
         format_quantity(counts.memory_bytes * number, "B", 3),
         f"{metrics['L1/TEX Sectors/Req (load)']:.3g} / {metrics['L1/TEX Sectors/Req (store)']:.3g}",
+        f"{metrics['L1/TEX Hit Rate [%]']:.3g}%",
         f"{metrics['Shared Bank Conflicts'] * number:,.0f}",
         f"{counts.atomics.conflicts * number:,.0f}",
         f"{counts.threads_per_instruction:.3g}",

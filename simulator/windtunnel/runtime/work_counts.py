@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from windtunnel.runtime.interface import Dims
+from windtunnel.runtime.interface import Dims, Interval
 
 SECTOR_BYTES = 32
 """Bytes of a sector, the unit of traffic between the L1 cache, the L2 cache and memory of NVIDIA GPUs."""
@@ -25,6 +25,9 @@ class Traffic:
     Attributes:
         requests: Accesses of whole warps.
         sectors: For device memory, sectors of 32 bytes that the requests touch.
+        lines: For device memory, lines of 128 bytes that the requests touch.
+        hits: For loads, sectors that the L1 cache holds.
+        partial: For stores, lines of requests that write only a part of some sector.
         wavefronts: For shared memory, passes over the banks.
         conflicts: For shared memory, passes beyond those that the request's bytes need. For atomic operations, further
             threads of a warp at the same element.
@@ -33,6 +36,9 @@ class Traffic:
 
     requests: float = 0.0
     sectors: float = 0.0
+    lines: float = 0.0
+    hits: float = 0.0
+    partial: float = 0.0
     wavefronts: float = 0.0
     conflicts: float = 0.0
     elements: float = 0.0
@@ -46,11 +52,21 @@ class Traffic:
 
 @dataclass
 class ArrayTraffic:
-    """The bytes of one array's sectors that are loaded and stored, each once in a group of blocks; and its size."""
+    """The bytes of one array that a group of blocks moves between the last-level cache and memory, and its size.
+
+    Attributes:
+        size: Bytes of the array.
+        loaded: Sectors that are loaded, each once in a group.
+        fetched: The same, if memory is read in pairs of sectors (64 bytes).
+        stored: Sectors that are stored, each once in a group.
+        filled: Sectors that are stored in part and not loaded: they are read before they are written.
+    """
 
     size: int
     loaded: float = 0.0
+    fetched: float = 0.0
     stored: float = 0.0
+    filled: float = 0.0
 
 
 @dataclass
@@ -80,8 +96,14 @@ class WorkCounts:
     shared_stores: Traffic = field(default_factory=Traffic)
     shared_atomics: Traffic = field(default_factory=Traffic)
     arrays: dict[str, ArrayTraffic] = field(default_factory=dict)
-    atomic_turns: float = 0.0
-    """Atomic operations that the cache line with the most of them executes one after another."""
+    local_bytes: float = 0.0
+    """Bytes of local memory of a thread."""
+    atomic_turns: dict[int, float] = field(default_factory=dict)
+    """Atomic operations that the part of the cache with the most of them executes one after another, by the bytes that
+    lie in one part."""
+    spread: dict[str, float] = field(default_factory=dict)
+    """For `instructions`, `cache` and `memory`, half the width of the 90% interval for all blocks, relative to the
+    estimate, from the differences between the sampled groups; 0 if all blocks were counted."""
     cache_size: float = 0.0
     """Bytes of the device's last-level cache."""
 
@@ -108,15 +130,28 @@ class WorkCounts:
         """Bytes to and from the device's memory.
 
         Caches keep what a group of neighbouring blocks accesses again. Arrays that fit into the last-level cache
-        together are loaded once and stored once at most; others again for each group.
+        together are loaded once and stored once at most; others again for each group. Memory is read in pairs of
+        sectors, and a sector of which a part is written is read before (`ArrayTraffic`).
         """
+        return self.moved_bytes("best")
+
+    def moved_bytes(self, interval: Interval) -> float:
+        """Return ``memory_bytes``, or the low end of its range, at which memory is read in single sectors."""
         fits = sum(one.size for one in self.arrays.values()) <= self.cache_size
-        most = [one.size if fits else math.inf for one in self.arrays.values()]
-        return sum(
-            min(one.loaded, size) + min(one.stored, size) for one, size in zip(self.arrays.values(), most, strict=True)
-        )
+        total = 0.0
+        for one in self.arrays.values():
+            most = one.size if fits else math.inf
+            loaded = one.loaded if interval == "low" else one.fetched
+            total += min(loaded, most) + min(one.stored, most) + min(one.filled, most)
+        return total
 
     @property
-    def cache_bytes(self) -> float:
-        """Bytes of the sectors of all requests, which pass the L1 cache."""
-        return SECTOR_BYTES * (self.loads.sectors + self.stores.sectors + self.atomics.sectors)
+    def cache_sectors(self) -> float:
+        """Sectors that pass between the L1 caches and the last-level cache."""
+        loaded = self.loads.sectors - self.loads.hits
+        return loaded + self.stores.sectors + self.atomics.sectors
+
+    @property
+    def l1_hit_rate(self) -> float:
+        """The share of loaded sectors that the L1 cache holds; 0 if there are none."""
+        return self.loads.hits / self.loads.sectors if self.loads.sectors else 0.0

@@ -139,7 +139,7 @@ class RawKernel:
     def num_regs(self) -> int:
         """The registers of a thread, estimated from the kernel's variables."""
         work = current.current_accelerator().context.work
-        return int(work.estimated_registers(len(self._function.declared({}).variables)))
+        return int(work.estimated_registers(self._function.declared({}).variables))
 
     @property
     def ptx_version(self) -> int:

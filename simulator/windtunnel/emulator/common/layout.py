@@ -215,7 +215,7 @@ class Chunk:
 class ThreadSet:
     """The active threads of a chunk, as positions."""
 
-    __slots__ = ("_blocks", "_linear", "_numbers", "chunk", "selection", "size", "subset")
+    __slots__ = ("_blocks", "_linear", "_numbers", "chunk", "sample", "selection", "size", "subset")
 
     def __init__(self, chunk: Chunk, selection: Selection = None) -> None:
         self.chunk, self.selection = chunk, selection
@@ -223,6 +223,8 @@ class ThreadSet:
         self._blocks: np.ndarray | None = None
         self._linear: np.ndarray | None = None
         self._numbers: np.ndarray | None = None
+        self.sample: Any = None
+        """Those of them whose work is counted (`work.counter.Sample`); None until it is known."""
         if selection is None:
             self.size = chunk.size
         elif isinstance(selection, slice):

@@ -233,14 +233,14 @@ class AffineValue(SymbolicValue):
         lanes, chunk = self.lanes, self.lanes.chunk
         # Sums wrap around, as they do in a kernel.
         offsets = chunk.layout.offsets(self.steps).astype(dtype)
-        starts = self._starts().astype(dtype)
+        starts = self.starts().astype(dtype)
         if lanes.subset:
             return np.asarray((starts[:, None] + offsets[lanes.subset_numbers][None, :]).reshape(-1))
         if lanes.size * _SPARSE < chunk.size and not isinstance(lanes.selection, slice):
             return np.asarray(starts[lanes.blocks] + offsets[lanes.linear])
         return np.asarray(lanes.select((starts[:, None] + offsets[None, :]).reshape(-1)))
 
-    def _starts(self) -> np.ndarray:
+    def starts(self) -> np.ndarray:
         """Return the value that thread 0 of each block has or would have: i64, shape (blocks,)."""
         starts = np.full(self.lanes.chunk.blocks, self.start, np.int64)
         for axis, jump in enumerate(self.jumps):
@@ -430,6 +430,13 @@ class AffinePositions:
             else:
                 self._expanded = self.index.wide()
         return self._expanded
+
+    def at(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the positions of threads that are given by their numbers in the chunk."""
+        layout = self.lanes.chunk.layout
+        blocks = layout.block_of_thread[numbers]
+        starts = blocks * self.size + self.first if self.size else self.index.starts()[blocks]
+        return np.asarray(layout.offsets(self.index.steps)[layout.linear[numbers]] + starts)
 
     @property
     def with_offset(self) -> tuple[np.ndarray, int]:

@@ -28,8 +28,9 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, caller
 from windtunnel.core.ticks import to_seconds, to_ticks
 from windtunnel.emulator.device.base import EmulatedDevice
+from windtunnel.emulator.device.costs import Price
 from windtunnel.emulator.device.graphs import Replay, launch_of
-from windtunnel.emulator.device.kernels import Kernels
+from windtunnel.emulator.device.kernels import KernelLaunch, Kernels
 from windtunnel.emulator.device.launch_work import LaunchWork
 from windtunnel.emulator.device.memory import EmulatedMemory
 from windtunnel.emulator.device.ring import EmulatedRing, check_can_synchronize, start_ring
@@ -43,6 +44,7 @@ from windtunnel.runtime.graph import Node
 from windtunnel.runtime.interface import Dims, Interval, MemoryKind
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.ring import RingSpec
+from windtunnel.runtime.work_counts import WorkCounts
 
 _POOL_BLOCK = 512
 """Size in bytes of which blocks of the pool are multiples, as CuPy's are."""
@@ -71,7 +73,7 @@ class EmulatedContext(EmulatedDevice):
         *,
         checked: bool = True,
         strict: bool = False,
-        counted: bool = False,
+        counted: bool = True,
         schedule: int | None = None,
     ) -> None:
         super().__init__(device, host, interval, checked=checked)
@@ -256,16 +258,32 @@ class EmulatedContext(EmulatedDevice):
         target, costs = self._stream_or_default(stream), self.costs
         self.kernels.check(launch)
         self._migrate(target, arguments)
-        price = self.work.price(launch)
+        self.work.require_price(launch)
         self.require_design(target.time, function, arrays)
-        lead = costs.dispatch_ticks + costs.latency_ticks
-        span = self.enqueue(target.time, price, function.name, share=self.share_of(launch.blocks), latency=lead)
-        self.host.spend(costs.dispatch_ticks)
-        self.host.deliver(span.start)
+        counting = self.work.counting(launch)
+        if counting is None:
+            self._enqueue_launch(target, launch, self.work.counts(launch, None))
+        else:
+            # What it does decides how long it takes. What ends before it begins is over when it is executed.
+            self.fit(Price(0, 0.0, costs.compute_engine), self.share_of(launch.blocks), function.name)
+            lead = costs.dispatch_ticks + costs.latency_ticks
+            self.host.deliver(self.time.ready(target.time, (self.host.now + lead,)))
         if self.order is not None and target.clock is not None:
             self.order.enqueue(target.clock)
-        self.work.record(launch, span)
-        self.kernels.execute(launch, target.clock)
+        try:
+            self.kernels.execute(launch, target.clock, counting=counting)
+        finally:
+            if counting is not None:
+                self._enqueue_launch(target, launch, self.work.counts(launch, counting))
+
+    def _enqueue_launch(self, stream: EmulatedStream, launch: KernelLaunch, counts: WorkCounts | None) -> None:
+        """Give a launch its time."""
+        costs, price = self.costs, self.work.price(launch, counts)
+        lead, share = costs.dispatch_ticks + costs.latency_ticks, self.share_of(launch.blocks)
+        span = self.enqueue(stream.time, price, launch.function.name, share=share, latency=lead)
+        self.host.spend(costs.dispatch_ticks)
+        self.host.deliver(span.start)
+        self.work.record(launch, span, counts)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """Execute the nodes of a graph. Independent nodes overlap. Raises LaunchError, or a finding.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from windtunnel.core.columns import Columns
@@ -50,6 +51,7 @@ class DeviceCosts:
         self.provenance: Provenance | None = None
         """The least certain provenance of the times used so far; None as long as nothing took time."""
         self._prices: dict[tuple[Any, ...], Price] = {}
+        self._seconds: dict[tuple[Any, ...], float] = {}
         self._launch_provenance = Provenance.MEASURED
         best, parts = self._launch_parts("best"), self._launch_parts(interval)
         # At an end of the interval, each part is at its own end and never on the other side of its best value.
@@ -98,6 +100,24 @@ class DeviceCosts:
         provenance = self.device.api.values[name].provenance
         self.provenance = max(self.provenance or Provenance.MEASURED, provenance)
 
+    def note(self, provenance: Provenance) -> None:
+        """Record that a number of this provenance was used."""
+        self.provenance = max(self.provenance or Provenance.MEASURED, provenance)
+
+    def prices(self, op: str) -> bool:
+        """Return whether the device has a cost model for an operation."""
+        return op in self.device.kind.costs
+
+    def seconds_of_work(self, works: Sequence[Work], interval: Interval) -> float:
+        """Return the time of operations that are executed one after another (s), at an end of their interval."""
+        total = 0.0
+        for op, columns in map(_operation, works):
+            key = (interval, op, *columns.items())
+            if key not in self._seconds:
+                self._seconds[key] = self._cost(op, columns, interval)[0]
+            total += self._seconds[key]
+        return total
+
     def price(self, op: str, columns: Columns) -> Price:
         """Return the price of one operation. Raises InputError, or UnsupportedOperationError."""
         key = (op, *columns.items())
@@ -124,13 +144,7 @@ class DeviceCosts:
         if not works:
             raise InputError("a kernel's work is an empty list", expected="one operation, or several")
         for work in works:
-            if isinstance(work, tuple):
-                op, columns = work[0], dict(work[1])
-            else:
-                columns = dict(work)
-                if "op" not in columns:
-                    raise InputError(f"a kernel's work of {sorted(columns)} names no operation", expected="a key 'op'")
-                op = str(columns.pop("op"))
+            op, columns = _operation(work)
             try:
                 prices.append(self.price(op, columns))
             except UnsupportedOperationError as error:
@@ -142,11 +156,11 @@ class DeviceCosts:
             return prices[0]
         return Price(sum(p.ticks for p in prices), sum(p.joules for p in prices), prices[0].engine)
 
-    @property
+    @cached_property
     def compute_engine(self) -> str:
         """The hardware engine that executes kernels."""
         try:
-            return self.price("kernel", {"threads": 1, "bytes": 1, "flops": 0.0}).engine
+            return self._cost("kernel", {"threads": 1, "bytes": 1, "flops": 0.0}, "best")[3]
         except UnsupportedOperationError:
             return "compute"  # devices whose engines are of one kind
 
@@ -167,3 +181,13 @@ class DeviceCosts:
         durations = {"low": cost.duration_low_s, "best": cost.duration_s, "high": cost.duration_high_s}
         seconds = float(durations[interval][0])
         return seconds, Provenance(int(cost.provenance[0])), float(cost.power_w[0]), self.device.engine_of(rows)
+
+
+def _operation(work: Work) -> tuple[str, Columns]:
+    """Return the name and the columns of an operation. Raises InputError if it has no name."""
+    if isinstance(work, tuple):
+        return work[0], dict(work[1])
+    columns = dict(work)
+    if "op" not in columns:
+        raise InputError(f"a kernel's work of {sorted(columns)} names no operation", expected="a key 'op'")
+    return str(columns.pop("op")), columns

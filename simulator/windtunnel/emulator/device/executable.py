@@ -24,6 +24,7 @@ from windtunnel.emulator.races.flights import Flights
 from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.emulator.races.shadow_memory import ShadowMemory
 from windtunnel.emulator.threads.launch import ThreadKernel
+from windtunnel.emulator.work.launch import Counting
 from windtunnel.language import ir
 from windtunnel.language.specialise import kernel_source
 from windtunnel.language.types import Array, Scalar
@@ -110,6 +111,7 @@ class Executable:
         shared_bytes: int = 0,
         resident: int = 1 << 31,
         seed: int | None = None,
+        counting: Counting | None = None,
     ) -> str:
         """Execute a kernel on arrays, in place.
 
@@ -130,6 +132,8 @@ class Executable:
             shared_bytes: Bytes of the shared arrays that the kernel declares without a size.
             resident: Blocks that the device holds at once.
             seed: Selects the order in which threads are executed.
+            counting: Counts the work of the launch: while it is executed in lockstep, or on copies of the arrays before
+                it is executed thread by thread.
 
         Returns:
             A hash of the steps that are visible to other threads; empty without a seed.
@@ -141,6 +145,9 @@ class Executable:
         blocks, threads = math.prod(grid), math.prod(block)
         lockstep = kernel.lockstep
 
+        def sized(declared: ir.Declare) -> ir.Declare:
+            return with_size(declared, shared_bytes)
+
         def run_threads() -> str:
             return kernel.threads.run(
                 launch,
@@ -150,14 +157,15 @@ class Executable:
                 uninitialised=uninitialised,
                 recorders=recorders,
                 seed=seed,
-                sized=lambda declared: with_size(declared, shared_bytes),
+                sized=sized,
             )
 
         fits = blocks * threads <= MAX_SPINNING_THREADS or blocks > resident
-        if seed is not None or (lockstep.polls_atomically and fits):
-            return run_threads()
-        if checked and lockstep.has_fences:
-            if blocks * threads <= MAX_THREADS:
+        by_thread = seed is not None or (lockstep.polls_atomically and fits)
+        if by_thread or (checked and lockstep.has_fences):
+            if by_thread or blocks * threads <= MAX_THREADS:
+                if counting is not None:
+                    counting.on_copies(lockstep, arguments, sized)
                 return run_threads()
             warnings.warn_explicit(
                 f"{launch}: race detection skipped: {blocks * threads:,} threads with fences exceed the limit of "
@@ -169,7 +177,7 @@ class Executable:
         may_stall = lockstep.has_spin_loops or lockstep.may_diverge
         before = _Snapshot(lockstep, arguments, uninitialised, recorders) if may_stall else None
         try:
-            _run_lockstep(lockstep, launch, arguments, uninitialised, recorders, shared_bytes)
+            _run_lockstep(lockstep, launch, arguments, uninitialised, recorders, sized, counting)
         except LockstepStalledError:
             assert before is not None  # noqa: S101  only spin loops and divergent warps stall
             before.restore()
@@ -218,9 +226,10 @@ def _run_lockstep(
     arguments: Sequence[Any],
     uninitialised: Sequence[np.ndarray | None],
     recorders: Sequence[FootprintRecorder | None],
-    shared_bytes: int,
+    sized: Callable[[ir.Declare], ir.Declare],
+    counting: Counting | None,
 ) -> None:
-    program, grid, checked = kernel.program, launch.grid, launch.checked
+    program, checked = kernel.program, launch.checked
     arrays: dict[str, LockstepArray] = {}
     scalars: dict[str, np.generic] = {}
     nothing = [None] * len(arguments)
@@ -234,31 +243,51 @@ def _run_lockstep(
         parameter_array.copies_reads = bool(kernel.written)
         parameter_array.uninitialised = flags[number] if checked else None
         parameter_array.recorder = recorders[number]
-    blocks, threads = math.prod(grid), math.prod(launch.block)
+    blocks = math.prod(launch.grid)
     # Only execution thread by thread follows the order that fences make.
     finds_races = checked and not kernel.has_fences
     if finds_races:
         _add_shadow_memory(kernel, arrays, launch)
-    chunk_threads = CHUNK_THREADS if blocks * threads < _HUGE else CHUNK_THREADS << _HUGE_SHIFT
-    step = blocks if kernel.has_grid_barrier else max(chunk_threads // threads, 1)
-    # Whole rows of the grid, if they fit: their elements are then views of a two-dimensional array.
-    step -= step % grid[0] if grid[0] < step < blocks else 0
+    step = blocks if kernel.has_grid_barrier else _chunk_blocks(launch)
     with np.errstate(all="ignore"):
         for first in range(0, blocks, step):
-            chunk = Chunk(launch, first, min(step, blocks - first))
+            count = min(step, blocks - first)
+            counted = None if counting is None else counting.chunk(launch, first, count)
+            chunk = counted or Chunk(launch, first, count)
             chunk.flights = Flights()
-            for array in arrays.values():
-                array.copies.clear()
-            own: dict[str, LockstepArray] = {
-                name: (SharedArray if declared.space == "shared" else LocalArray)(
-                    launch, with_size(declared, shared_bytes), chunk, checked=checked
-                )
-                for name, declared in program.declared.items()
-            }
+            own = _own_arrays(program, launch, chunk, sized)
             if not finds_races:
                 for array in own.values():
                     array.shadow = None
-            kernel.run(Lanes(chunk), {**arrays, **own}, scalars)
+            used = {**arrays, **own}
+            for array in used.values():
+                array.copies.clear()
+                array.counter = None if counted is None else counted.counter
+            run = kernel.run if counting is None or counted is None else counting.run
+            run(Lanes(chunk), used, scalars)
+    if counting is not None:
+        counting.finish(program, sized)
+
+
+def _chunk_blocks(launch: Launch) -> int:
+    """Return the number of blocks that are executed together."""
+    blocks, threads = math.prod(launch.grid), math.prod(launch.block)
+    chunk_threads = CHUNK_THREADS if blocks * threads < _HUGE else CHUNK_THREADS << _HUGE_SHIFT
+    step = max(chunk_threads // threads, 1)
+    # Whole rows of the grid, if they fit: their elements are then views of a two-dimensional array.
+    return step - step % launch.grid[0] if launch.grid[0] < step < blocks else step
+
+
+def _own_arrays(
+    program: ir.Program, launch: Launch, chunk: Chunk, sized: Callable[[ir.Declare], ir.Declare]
+) -> dict[str, LockstepArray]:
+    """Return the arrays that each block, or each thread, of a chunk has its own of."""
+    return {
+        name: (SharedArray if declared.space == "shared" else LocalArray)(
+            launch, sized(declared), chunk, checked=launch.checked
+        )
+        for name, declared in program.declared.items()
+    }
 
 
 def _add_shadow_memory(kernel: LockstepKernel, arrays: dict[str, LockstepArray], launch: Launch) -> None:

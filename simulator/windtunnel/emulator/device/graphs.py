@@ -8,6 +8,7 @@ from typing import Any
 from windtunnel.core.columns import Columns
 from windtunnel.core.errors import MissingSync
 from windtunnel.emulator.device.base import EmulatedDevice
+from windtunnel.emulator.device.costs import Price
 from windtunnel.emulator.device.kernels import KernelLaunch, Kernels
 from windtunnel.emulator.device.launch_work import LaunchWork
 from windtunnel.emulator.device.stream_order import StreamOrder
@@ -17,6 +18,7 @@ from windtunnel.emulator.device.tracked_memory import StreamClock
 from windtunnel.emulator.races.findings import READ, WRITE
 from windtunnel.emulator.races.footprint import Extent
 from windtunnel.runtime.graph import Node
+from windtunnel.runtime.work_counts import WorkCounts
 
 _DIRECTIONS = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}
 
@@ -74,31 +76,51 @@ class Replay:
 
     def _enqueue(self, node: Node, time: StreamTime, clock: StreamClock | None, after: Sequence[int]) -> int:
         """Give a node its time and execute it; return the tick at which it ends."""
-        device, costs = self.device, self.device.costs
-        share, size, lead, scale = 1.0, 0, 0, 1.0
         if node.what == "launch":
-            launch = launch_of(self.kernels, node)
-            price = self.work.price(launch)
-            lead = 0 if node is self.nodes[0] else costs.node_ticks - costs.empty_ticks
-            scale, share = device.duration_scale, device.share_of(launch.blocks)
-        else:
-            assert node.buffer is not None  # noqa: S101  a copy has one
-            size = node.buffer.nbytes if node.array is None else node.array.nbytes
-            memory = "pinned" if node.pinned or node.what == "copy_within" else "pageable"
-            columns: Columns = {"bytes": max(size, 1), "direction": _DIRECTIONS[node.what], "memory": memory}
-            price = costs.price_of_work([("copy", columns)])
-        ticks, share = device.fit(price, share, node.name)
-        ticks = max(round(ticks * scale) + lead, 0)
+            return self._launch(node, time, clock, after)
+        device, costs = self.device, self.device.costs
+        assert node.buffer is not None  # noqa: S101  a copy has one
+        size = node.buffer.nbytes if node.array is None else node.array.nbytes
+        memory = "pinned" if node.pinned or node.what == "copy_within" else "pageable"
+        columns: Columns = {"bytes": max(size, 1), "direction": _DIRECTIONS[node.what], "memory": memory}
+        price = costs.price_of_work([("copy", columns)])
+        ticks, share = device.fit(price, 1.0, node.name)
         span = device.time.enqueue(
             time, price.engine, node.name, ticks, joules=price.joules, share=share, after=after, size=size
         )
         device.host.deliver(span.start)
-        if node.what == "launch":
-            launch = launch_of(self.kernels, node)
-            self.work.record(launch, span)
-            self.kernels.execute(launch, clock, node.where)
+        self._copy(node, clock, span.end)
+        return span.end
+
+    def _launch(self, node: Node, time: StreamTime, clock: StreamClock | None, after: Sequence[int]) -> int:
+        """Execute a kernel and give it its time; return the tick at which it ends."""
+        device, costs, work = self.device, self.device.costs, self.work
+        launch = launch_of(self.kernels, node)
+        work.require_price(launch)
+        counting = work.counting(launch)
+        if counting is None:
+            end = self._enqueue_launch(node, launch, time, after, work.counts(launch, None))
         else:
-            self._copy(node, clock, span.end)
+            device.fit(Price(0, 0.0, costs.compute_engine), device.share_of(launch.blocks), node.name)
+            device.host.deliver(device.time.ready(time, after))
+        try:
+            self.kernels.execute(launch, clock, node.where, counting)
+        finally:
+            if counting is not None:
+                end = self._enqueue_launch(node, launch, time, after, work.counts(launch, counting))
+        return end
+
+    def _enqueue_launch(
+        self, node: Node, launch: KernelLaunch, time: StreamTime, after: Sequence[int], counts: WorkCounts | None
+    ) -> int:
+        """Give a kernel its time; return the tick at which it ends."""
+        device, costs, price = self.device, self.device.costs, self.work.price(launch, counts)
+        ticks, share = device.fit(price, device.share_of(launch.blocks), node.name)
+        lead = 0 if node is self.nodes[0] else costs.node_ticks - costs.empty_ticks
+        ticks = max(round(ticks * device.duration_scale) + lead, 0)
+        span = device.time.enqueue(time, price.engine, node.name, ticks, joules=price.joules, share=share, after=after)
+        device.host.deliver(span.start)
+        self.work.record(launch, span, counts)
         return span.end
 
     def _copy(self, node: Node, clock: StreamClock | None, end: int) -> None:

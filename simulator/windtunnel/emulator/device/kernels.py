@@ -18,6 +18,7 @@ from windtunnel.emulator.device.memory import EmulatedMemory
 from windtunnel.emulator.device.occupancy import exceeded_registers, resident_blocks
 from windtunnel.emulator.device.tracked_memory import CodeLine, StreamClock
 from windtunnel.emulator.races.footprint import FootprintRecorder
+from windtunnel.emulator.work.launch import Counting
 from windtunnel.language import ir
 from windtunnel.language.source import by_thread
 from windtunnel.language.stencil import launch_mismatch
@@ -180,26 +181,36 @@ class Kernels:
         error.file, error.lines = file, (number,)
         return error
 
-    def execute(self, launch: KernelLaunch, stream: StreamClock | None, where: CodeLine | None = None) -> None:
+    def execute(
+        self,
+        launch: KernelLaunch,
+        stream: StreamClock | None,
+        where: CodeLine | None = None,
+        counting: Counting | None = None,
+    ) -> None:
         """Execute a launch that was checked. Raises a finding; MissingSync only after the execution.
 
         ``stream`` is the clock of its stream, in which it is enqueued, or None if stream races are not detected.
-        ``where`` is the program's line, by default that of the caller.
+        ``where`` is the program's line, by default that of the caller. ``counting`` counts its work.
         """
         function, order, memories = launch.function, self.device.order, launch.memories
         kernel = launch.kernel
         if not memories or order is None or stream is None:
-            self._run(launch, kernel, ())
+            self._run(launch, kernel, (), counting)
             return
         order.check_host_writes(memories)
         program = None if kernel is None else kernel.program
         is_concurrent = order.may_be_accessed_concurrently
         footprint = LaunchFootprint(function.function, program, memories, launch.arrays, is_concurrent)
-        self._run(launch, kernel, footprint.recorders)
+        self._run(launch, kernel, footprint.recorders, counting)
         order.record_launch(stream, function.name, footprint.result(), where)
 
     def _run(
-        self, launch: KernelLaunch, kernel: CompiledKernel | None, recorders: Sequence[FootprintRecorder | None]
+        self,
+        launch: KernelLaunch,
+        kernel: CompiledKernel | None,
+        recorders: Sequence[FootprintRecorder | None],
+        counting: Counting | None,
     ) -> None:
         if kernel is None:
             self._run_on_arrays(launch)
@@ -227,6 +238,7 @@ class Kernels:
                 resident=self._resident_blocks(launch, kernel.shared_bytes + launch.shared),
                 # Each launch of a program has an order of its own.
                 seed=None if self.schedule is None else self.schedule + len(self._trace_hashes) * _SEED_STEP,
+                counting=counting,
             )
         except Finding as finding:
             if self.schedule is not None:

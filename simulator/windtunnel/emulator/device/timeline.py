@@ -257,6 +257,15 @@ class DeviceTime:
             after: Ticks before which it does not start.
             size: Bytes that it copies.
         """
+        start = self.engine(engine).place(self.ready(stream, after), ticks, share)
+        span = self.record(stream, engine, name, start, start + ticks, joules, size)
+        stream.last = span.end
+        if stream.number == DEFAULT:
+            self._barrier = span.end
+        return span
+
+    def ready(self, stream: StreamTime, after: Iterable[int] = ()) -> int:
+        """Return the tick from which on an operation may start that is enqueued in a stream now."""
         ready = max(self.host.now, stream.last, *after)
         if stream.number == DEFAULT:
             for other in self.streams.values():
@@ -264,12 +273,7 @@ class DeviceTime:
                     ready = other.last
         elif stream.blocking and self._barrier > ready:
             ready = self._barrier
-        start = self.engine(engine).place(ready, ticks, share)
-        span = self.record(stream, engine, name, start, start + ticks, joules, size)
-        stream.last = span.end
-        if stream.number == DEFAULT:
-            self._barrier = span.end
-        return span
+        return ready
 
     def engine(self, name: str) -> Engine:
         """Return the engine of that name, which is created at first use."""

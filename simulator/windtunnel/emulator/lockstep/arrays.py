@@ -7,6 +7,7 @@ states its line in the source, so that findings can name it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -40,6 +41,15 @@ from windtunnel.emulator.races.shadow_memory import ShadowMemory
 from windtunnel.language import ir
 
 
+class AccessCounter(Protocol):
+    """What counts the accesses to arrays."""
+
+    def access(
+        self, array: LockstepArray, kind: str, lanes: Lanes, line: int, position: Position, op: str = ""
+    ) -> None:
+        """Count an access, before it is made. ``kind`` is ``load``, ``store`` or ``atomic``, with the operation."""
+
+
 class LockstepArray:
     """An array of a kernel.
 
@@ -61,6 +71,8 @@ class LockstepArray:
         """The records for race detection; None if no two threads can race in this array."""
         self.scopes: np.ndarray | None = None
         """For each element the last thread that changed it atomically in its block only, and the line; -1 for none."""
+        self.counter: AccessCounter | None = None
+        """Counts the accesses, for the work of the launch."""
         self.copies: list[Copies] = []
         """The asynchronous copies in flight that read or write elements."""
 
@@ -73,6 +85,8 @@ class LockstepArray:
     def load(self, lanes: Lanes, line: int, *indices: Value, copied: bool = False) -> Value:
         """Return elements. Raises OutOfBounds, UninitializedRead (unless they are only ``copied``) or DataRace."""
         position = self.position(lanes, line, indices)
+        if self.counter is not None:
+            self.counter.access(self, "load", lanes, line, position)
         if self.uninitialised is not None and not copied:
             self._check_initialised(lanes, line, position)
         if self.copies:
@@ -89,6 +103,8 @@ class LockstepArray:
     def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
         """Set elements; if several threads set one, the last one's value remains. Raises OutOfBounds or DataRace."""
         position, value = self.position(lanes, line, indices), materialise(value)
+        if self.counter is not None:
+            self.counter.access(self, "store", lanes, line, position)
         if self.copies:
             check_flights(self, WRITE, each_position(position, lanes.size), lanes.identities, line)
         if self.recorder is not None:
@@ -123,6 +139,8 @@ class LockstepArray:
         DataRace.
         """
         position = self.position(lanes, line, indices)
+        if self.counter is not None:
+            self.counter.access(self, "atomic", lanes, line, position, op)
         if self.uninitialised is not None and op != "exch":
             self._check_initialised(lanes, line, position)
         if of_block or self.scopes is not None:

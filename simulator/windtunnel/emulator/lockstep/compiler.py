@@ -257,7 +257,7 @@ class LockstepGenerator(Writer):
                 self._indented(statement.orelse, frame)
             return
         yes, no = self._new_name("yes"), self._new_name("no")
-        self.emit(f"{yes}, {no} = branch({frame.lanes}, {condition})")
+        self.emit(f"{yes}, {no} = {self.branch(frame, condition)}")
         for side, body in ((yes, statement.body), (no, statement.orelse)):
             if not body:
                 continue
@@ -265,6 +265,10 @@ class LockstepGenerator(Writer):
             self.depth += 1
             self._within(side, body, frame)
             self.depth -= 1
+
+    def branch(self, frame: Frame, condition: str) -> str:
+        """Return the text of a call that divides the threads at a branch."""
+        return f"branch({frame.lanes}, {condition})"
 
     def _within(self, side: str, body: Sequence[ir.Stmt], frame: Frame) -> None:
         """Emit statements for some of the threads."""
@@ -431,7 +435,7 @@ class LockstepGenerator(Writer):
         # Only the threads for which the left operand does not decide evaluate the right one.
         result, yes, no = self._new_name("t"), self._new_name("yes"), self._new_name("no")
         self.emit(f"{result} = {self.value(e.left, frame)}")
-        self.emit(f"{yes}, {no} = branch({frame.lanes}, {result})")
+        self.emit(f"{yes}, {no} = {self.branch(frame, result)}")
         self._put_for(result, yes if e.op == "and" else no, e.right, frame, BOOL)
         return result
 
@@ -449,7 +453,7 @@ class LockstepGenerator(Writer):
             return f"select_values({condition}, {self.value(e.yes, frame)}, {self.value(e.no, frame)})"
         result, yes, no = self._new_name("t"), self._new_name("yes"), self._new_name("no")
         self.emit(f"{result} = {self._constant(e.type.dtype.type(0))}")
-        self.emit(f"{yes}, {no} = branch({frame.lanes}, {condition})")
+        self.emit(f"{yes}, {no} = {self.branch(frame, condition)}")
         for side, value in ((yes, e.yes), (no, e.no)):
             self._put_for(result, side, value, frame, e.type)
         return result

@@ -1,11 +1,11 @@
-"""Counts the work of a launch: executes some of its blocks in lockstep, on copies of the arrays that it writes."""
+"""The counted work of a launch: a kernel compiled so that it counts, and the totals for all blocks of a grid."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,156 +16,230 @@ from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, SharedArray
 from windtunnel.emulator.lockstep.barriers import LockstepStalledError
 from windtunnel.emulator.lockstep.compiler import HELPERS, Frame, LockstepGenerator, LockstepKernel, lowered
-from windtunnel.emulator.work.counter import CountedArray, CountedChunk, WorkCounter, counted_branch
+from windtunnel.emulator.races.flights import Flights
+from windtunnel.emulator.work.counter import TRAFFIC, CountedChunk, Group, WorkCounter, counted_branch, plan_of
 from windtunnel.emulator.work.operations import operations_of
 from windtunnel.language import ir
 from windtunnel.language.types import Array
 from windtunnel.runtime.work_counts import ArrayTraffic, Traffic, WorkCounts
 
-GROUPS = 8
-"""Groups of consecutive blocks that are sampled, evenly spaced over the grid."""
-GROUP_THREADS = 2048
-"""Threads of a group; at least one block."""
+_QUANTILE = 2.92
+"""The 95% quantile of Student's distribution with two degrees of freedom: three groups are compared."""
+TURN_BYTES = (128, 256, 1024)
+"""Bytes that lie in one part of the last-level cache, in which atomic operations take turns: low, best and high number.
+The parts of 256 bytes are those of NVIDIA's memory partitions (G. Ruetsch and P. Micikevicius, "Optimizing Matrix
+Transpose in CUDA", 2009); newer devices spread addresses by functions that are not published."""
 
 
 class _CountingGenerator(LockstepGenerator):
-    """Emits the same function, which also counts each statement before it executes it."""
+    """Emits the same function, which also counts each run of statements before it executes it."""
 
     def __init__(self, program: ir.Program, body: list[ir.Stmt]) -> None:
-        self._condition: dict[str, float] | None = None
+        self._condition: Mapping[str, float] = {}
         """The operations of a loop's condition, until its body is emitted."""
+        self.runs: list[Mapping[str, float]] = []
+        self._branches = 0
         super().__init__(program, body)
 
     def block(self, body: Sequence[ir.Stmt], frame: Frame) -> None:
-        """Emit statements."""
-        if self._condition is not None:
-            condition, self._condition = self._condition, None
-            self._executed(condition, frame)
-        super().block(body, frame)
+        """Emit statements, in runs that end with a branch or a loop."""
+        if not body and not self._condition:
+            self.emit("pass")
+        rest, condition = list(body), self._condition
+        self._condition = {}
+        while rest or condition:
+            run, operations = [], Counter(condition)
+            condition = {}
+            while rest:
+                statement = rest.pop(0)
+                run.append(statement)
+                if not isinstance(statement, (ir.Declare, ir.ThreadExit, ir.Require)):
+                    operations.update(operations_of(statement))
+                if isinstance(statement, (ir.If, ir.While)):
+                    break
+            if operations:
+                self.emit(f"{frame.lanes}.chunk.counter.executed({frame.lanes}, {len(self.runs)})")
+                self.runs.append(dict(operations))
+            for statement in run:
+                self.statement(statement, frame)
 
     def statement(self, statement: ir.Stmt, frame: Frame) -> None:
         """Emit a statement."""
-        if not isinstance(statement, (ir.Declare, ir.ThreadExit)):
-            self._executed(operations_of(statement), frame)
         if isinstance(statement, ir.Barrier):
             self.emit(f"{frame.lanes}.chunk.counter.barrier({frame.lanes})")
         if isinstance(statement, ir.While):
             self._condition = operations_of(statement)
-        # What is checked and printed is so when the kernel is executed; a copy is counted as a load and a store.
-        if not isinstance(statement, (ir.Require, ir.Print, ir.Flight)):
-            super().statement(statement, frame)
-        else:
-            self.emit("pass")
+        super().statement(statement, frame)
 
-    def _executed(self, operations: dict[str, float], frame: Frame) -> None:
-        self.emit(f"{frame.lanes}.chunk.counter.executed({frame.lanes}, {self._constant(operations)})")
+    def branch(self, frame: Frame, condition: str) -> str:
+        """Return the text of a call that divides the threads at a branch, which has a number."""
+        self._branches += 1
+        return f"branch({frame.lanes}, {condition}, {self._branches})"
 
 
-def compile_counted(kernel: LockstepKernel) -> Callable[..., None]:
-    """Compile a kernel so that it counts what it does. Its chunks are `CountedChunk`, its arrays `CountedArray`."""
+@dataclass(frozen=True)
+class CountedKernel:
+    """A kernel compiled so that it counts: ``run`` takes a `CountedChunk`; ``runs`` are what it executes."""
+
+    run: Callable[..., None]
+    runs: Sequence[Mapping[str, float]]
+
+
+def compile_counted(kernel: LockstepKernel) -> CountedKernel:
+    """Compile a kernel so that it counts what it does."""
     generator = _CountingGenerator(kernel.program, lowered(kernel.program))
-    names: dict[str, Any] = {**HELPERS, "branch": counted_branch, **generator.constants}
     source = generator.source()
-    names |= generator.constants
+    names: dict[str, Any] = {**HELPERS, "branch": counted_branch, **generator.constants}
     exec(compile(source, f"<counted {kernel.program.name}>", "exec"), names)  # noqa: S102  as in `compile_lockstep`
-    run: Callable[..., None] = names["run"]
-    return run
+    return CountedKernel(names["run"], generator.runs)
 
 
-def count_work(
-    kernel: LockstepKernel,
-    run: Callable[..., None],
-    launch: Launch,
-    arguments: Sequence[Any],
-    sized: Callable[[ir.Declare], ir.Declare],
-    *,
-    may_change: bool = False,
-) -> WorkCounts | None:
-    """Return what a launch does; None if its threads wait for each other, so that no sample of blocks can be executed.
+class Counting:
+    """Counts one launch, while it is executed or on copies of its arrays.
 
     Args:
-        kernel: The kernel.
-        run: What `compile_counted` returned for it.
+        kernel: The kernel, compiled so that it counts.
         launch: The launch.
-        arguments: Arrays and numbers.
-        sized: Returns a declared array with the size that the launch gives it.
-        may_change: Whether the arrays may be changed; otherwise those that the kernel writes are copied.
+        l1_sectors: Sectors that a block's share of the L1 cache holds.
+        group_threads: Threads of a counted group; at least one block.
     """
-    if kernel.has_grid_barrier or kernel.polls_atomically:
-        return None
-    unchecked = replace(launch, checked=False)
-    arrays: dict[str, LockstepArray] = {}
-    scalars: dict[str, np.generic] = {}
-    for parameter, argument in zip(kernel.program.parameters, arguments, strict=True):
-        name = parameter.name
-        if isinstance(kernel.program.arrays.get(name), Array):
-            copied = argument if may_change or name not in kernel.written else argument.copy()
-            arrays[name] = GlobalArray(unchecked, name, copied.shape, copied.reshape(-1))
-        else:
-            scalars[name] = kernel.program.scalars[name].dtype.type(argument)
-    counted: list[tuple[WorkCounter, float]] = []
-    try:
-        with np.errstate(all="ignore"):
-            for groups, blocks in _strata(math.prod(launch.grid), math.prod(launch.block)):
-                counter = WorkCounter(WorkCounts(launch.grid, launch.block, blocks, 0))
-                for first, count in groups:
-                    counter.begin_group()
-                    chunk = CountedChunk(unchecked, first, count, counter)
-                    own = {
-                        name: _declared(unchecked, sized(declared), chunk)
+
+    def __init__(self, kernel: CountedKernel, launch: Launch, l1_sectors: float, group_threads: int) -> None:
+        self.run, self._launch = kernel.run, launch
+        self._groups = plan_of(math.prod(launch.grid), math.prod(launch.block), group_threads)
+        self._counter = WorkCounter(self._groups, kernel.runs, l1_sectors)
+        self.counts: WorkCounts | None = None
+        """The result; None as long as the launch has not been executed in lockstep to its end."""
+
+    def chunk(self, launch: Launch, first: int, blocks: int) -> CountedChunk | None:
+        """Return a chunk of blocks of the launch as it is executed, if some of them are counted."""
+        return self._counter.chunk(launch, first, blocks)
+
+    def finish(self, program: ir.Program, sized: Callable[[ir.Declare], ir.Declare]) -> None:
+        """Compute the result. ``sized`` returns a declared array with the size that the launch gives it."""
+        counts = totals(self._launch, self._groups, self._counter)
+        own = [sized(declared) for declared in program.declared.values() if declared.space == "local"]
+        counts.local_bytes = float(sum(math.prod(one.shape) * one.element.dtype.itemsize for one in own))
+        self.counts = counts
+
+    def on_copies(
+        self,
+        kernel: LockstepKernel,
+        arguments: Sequence[Any],
+        sized: Callable[[ir.Declare], ir.Declare],
+        *,
+        may_change: bool = False,
+    ) -> None:
+        """Execute the counted blocks in lockstep, on copies of the arrays that the kernel writes.
+
+        Nothing is counted if its threads wait for each other. ``may_change``: the arrays need not be copied.
+        """
+        if kernel.polls_atomically or (kernel.has_grid_barrier and len(self._groups) > 1):
+            return
+        unchecked = replace(self._launch, checked=False)
+        arrays: dict[str, LockstepArray] = {}
+        scalars: dict[str, np.generic] = {}
+        for parameter, argument in zip(kernel.program.parameters, arguments, strict=True):
+            name = parameter.name
+            if isinstance(kernel.program.arrays.get(name), Array):
+                copied = argument if may_change or name not in kernel.written else argument.copy()
+                arrays[name] = GlobalArray(unchecked, name, copied.shape, copied.reshape(-1))
+            else:
+                scalars[name] = kernel.program.scalars[name].dtype.type(argument)
+        try:
+            with np.errstate(all="ignore"):
+                for group in self._groups:
+                    chunk = self._counter.chunk(unchecked, group.first, group.blocks)
+                    assert chunk is not None  # noqa: S101  the blocks are those of a group
+                    chunk.flights = Flights()
+                    own: dict[str, LockstepArray] = {
+                        name: (SharedArray if declared.space == "shared" else LocalArray)(
+                            unchecked, sized(declared), chunk, checked=False
+                        )
                         for name, declared in kernel.program.declared.items()
                     }
-                    used = {name: CountedArray(array, counter) for name, array in {**arrays, **own}.items()}
-                    run(Lanes(chunk), used, scalars)
-                    counter.counts.sampled += count
-                counted.append((counter, blocks / counter.counts.sampled))
-    except (Finding, LockstepStalledError):
-        return None  # the launch itself will report what is wrong
-    return _total(counted)
+                    for array in (*arrays.values(), *own.values()):
+                        array.counter = self._counter
+                    self.run(Lanes(chunk), {**arrays, **own}, scalars)
+        except (Finding, LockstepStalledError):
+            return  # the launch itself will report what is wrong
+        self.finish(kernel.program, sized)
 
 
-def _declared(launch: Launch, declared: ir.Declare, chunk: CountedChunk) -> LockstepArray:
-    kind = SharedArray if declared.space == "shared" else LocalArray
-    return kind(launch, declared, chunk, checked=False)
-
-
-def _strata(blocks: int, threads: int) -> list[tuple[list[tuple[int, int]], int]]:
-    """Return the sampled groups, and the number of blocks that they stand for, in one or two parts of the grid.
-
-    A group is (first block, number of blocks). Few blocks are all sampled. Otherwise the last group stands for itself,
-    because the threads at the end of an array are often idle.
-    """
-    size = max(GROUP_THREADS // threads, 1)
-    if blocks <= GROUPS * size:
-        return [([(first, min(size, blocks - first)) for first in range(0, blocks, size)], blocks)]
-    last = blocks - size
-    inner = [(group * (last - size) // (GROUPS - 2), size) for group in range(GROUPS - 1)]
-    return [(inner, last), ([(last, size)], size)]
-
-
-def _total(counted: Sequence[tuple[WorkCounter, float]]) -> WorkCounts:
-    """Return the counts of all blocks; each part's counts are multiplied by its factor."""
-    first = counted[0][0].counts
-    total = WorkCounts(first.grid, first.block, sum(counter.counts.blocks for counter, _ in counted), 0)
+def totals(launch: Launch, groups: Sequence[Group], counter: WorkCounter) -> WorkCounts:
+    """Return the counts of all blocks: those of each group times its weight."""
+    weights = np.array([group.weight for group in groups])
+    blocks = math.prod(launch.grid)
+    counts = WorkCounts(launch.grid, launch.block, blocks, sum(group.blocks for group in groups))
     operations: dict[str, float] = defaultdict(float)
-    busy: dict[str, np.ndarray] = {}
-    for counter, factor in counted:
-        counts = counter.counts
-        total.sampled += counts.sampled
-        for name, count in counter.operations.items():
-            operations[name] += count * factor
-        for field in fields(counts):
-            value, sum_before = getattr(counts, field.name), getattr(total, field.name)
-            if isinstance(value, Traffic):
-                setattr(total, field.name, sum_before.plus(value, factor))
-            elif isinstance(value, float):
-                setattr(total, field.name, sum_before + value * factor)
-        for name, one in counts.arrays.items():
-            known = total.arrays.setdefault(name, ArrayTraffic(one.size))
-            known.loaded += one.loaded * factor
-            known.stored += one.stored * factor
-        for name, turns in counter.busy.items():
-            busy[name] = busy.get(name, 0.0) + turns * factor
-    total.operations = dict(sorted(operations.items()))
-    total.atomic_turns = max((float(turns.max()) for turns in busy.values()), default=0.0)
-    return total
+    instructions = np.zeros(len(groups))
+    counter.flush()
+    for run, site in zip(counter.operations, counter.runs, strict=True):
+        threads = _total(site.total[0], weights)
+        for name, count in run.items():
+            if name != "instructions":
+                operations[name] += count * threads
+        instructions += run["instructions"] * site.total[1]
+        counts.thread_instructions += run["instructions"] * threads
+    counts.operations = {name: count for name, count in sorted(operations.items()) if count}
+    counts.instructions = _total(instructions, weights)
+    for site in counter.branches.values():
+        counts.branches += _total(site.total[1], weights)
+        counts.divergent_branches += _total(site.total[2], weights)
+    counts.barriers = _total(counter.barriers.total[1], weights)
+    cache = np.zeros(len(groups))
+    for (kind, _, _), (memory, site) in counter.sites.items():
+        found = {name: _total(values, weights) for name, values in zip(TRAFFIC, site.total, strict=True)}
+        field = "local" if memory == "local" else f"{'shared_' if memory == 'shared' else ''}{_FIELDS[kind]}"
+        setattr(counts, field, getattr(counts, field).plus(Traffic(**found), 1.0))
+        if memory == "global":
+            cache += site.total[TRAFFIC.index("sectors")] - site.total[TRAFFIC.index("hits")]
+    moved_bytes = np.zeros(len(groups))
+    for name, moved in counter.moved.items():
+        of_array = moved.totals()
+        counts.arrays[name] = ArrayTraffic(moved.size, *(_total(of_array[key], weights) for key in _MOVED))
+        moved_bytes += of_array["fetched"] + of_array["stored"] + of_array["filled"]
+    counts.atomic_turns = _turns(counter, weights)
+    each = {"instructions": instructions, "cache": cache, "memory": moved_bytes}
+    counts.spread = {name: _spread(values, groups, blocks) for name, values in each.items()}
+    return counts
+
+
+_FIELDS = {"load": "loads", "store": "stores", "atomic": "atomics"}
+_MOVED = ("loaded", "fetched", "stored", "filled")
+
+
+def _total(values: np.ndarray, weights: np.ndarray) -> float:
+    """Return the sum for all blocks, without the rounding errors of the weights."""
+    return round(float(values @ weights), 3)
+
+
+def _turns(counter: WorkCounter, weights: np.ndarray) -> dict[int, float]:
+    """Return the turns of the busiest part of the cache, by the bytes that lie in one part.
+
+    A line at which several groups operate is one at which all blocks do. Others belong to their groups alone.
+    """
+    most = dict.fromkeys(TURN_BYTES, 0.0)
+    for moved in counter.moved.values():
+        if moved.turns is None:
+            continue
+        each = moved.turns
+        of_line = each.sum(axis=0)
+        if len(weights) > 1:
+            of_line = np.where(np.count_nonzero(each, axis=0) > 1, weights @ each, of_line)
+        for size in TURN_BYTES:
+            lines = size // TURN_BYTES[0]
+            padded = np.pad(of_line, (0, -len(of_line) % lines)).reshape(-1, lines).sum(axis=1)
+            most[size] = max(most[size], float(padded.max()))
+    return most if any(most.values()) else {}
+
+
+def _spread(values: np.ndarray, groups: Sequence[Group], blocks: int) -> float:
+    """Return half the width of the 90% interval of a total, relative to it; two groups stand for themselves."""
+    if len(groups) == 1:
+        return 0.0
+    inner, weight = values[1:-1], groups[1].weight
+    total = weight * float(inner.sum()) + float(values[0] + values[-1])
+    seen = sum(group.blocks for group in groups) / blocks
+    error = _QUANTILE * float(inner.std(ddof=1)) * math.sqrt(len(inner) * (1.0 - seen)) * weight
+    return error / total if total else 0.0
