@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -135,8 +135,7 @@ LOAD_OF_DESIGN = "load design "
 """How the name of an interval begins in which a reconfigurable device loads a design; the design's name follows."""
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(NamedTuple):
     """An interval of the timeline in which a lane of a device was occupied. Slices of a lane never overlap."""
 
     device: int
