@@ -292,7 +292,8 @@ class ThreadArray:
             return
         clock = self._clock(thread)
         record = self._record_of(at)
-        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, kind)
+        fence = clock.last_fence if kind == ATOMIC else 0
+        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, kind, fence)
         current = record.current
         if kind == WRITE:
             self._check_write(clock, record, at, access, value)
@@ -303,8 +304,10 @@ class ThreadArray:
             if kind == ATOMIC:
                 for other in generation.reads.values():
                     self._require_order(clock, other, at, access)
+            if kind == READ:
+                for other in generation.atomics.values():
+                    self._require_order(clock, other, at, access)
         if kind == READ:
-            self._check_atomics(clock, record, at, access)
             current.reads[clock.thread] = access
             if len(current.reads) > current.reads_to_prune:
                 # What is unordered with a read before this one is unordered with this one.
@@ -317,16 +320,18 @@ class ThreadArray:
             kept[clock.thread] = access  # the latest is the last
 
     def _check_atomics(self, clock: Clock, record: _ElementRecord, at: int, access: ClockedAccess) -> None:
-        """Check a plain access against the atomic ones, the latest first.
+        """Check a plain write against the atomic operations, the latest first.
 
-        All memory models order the accesses of one element by coherence: one atomic change that happens before the
-        plain access brings those before it with it, as in a last block that sets the counter back to 0.
+        An operation that a later one of this thread has acquired is ordered with it, as in a last block that sets its
+        counter back to 0. By the PTX memory model it is so because that operation was observed, and what was observed
+        precedes in causality order what follows. The fence before an operation covers only what was before the fence.
         """
         for generation in record.generations:
+            follows = False
             for other in reversed(generation.atomics.values()):
-                if other.thread == clock.thread or clock.happens_after(other):
-                    return
-                self._require_order(clock, other, at, access)
+                follows = follows or other.thread == clock.thread
+                if not (follows and clock.has_acquired(other)):
+                    self._require_order(clock, other, at, access)
 
     def _clock(self, thread: Accessor) -> Clock:
         """Return the thread's clock for memory of the array's space."""

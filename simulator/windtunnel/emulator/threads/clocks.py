@@ -30,6 +30,8 @@ class ClockedAccess(NamedTuple):
     """Barriers that the block had passed."""
     line: int
     kind: str
+    fence: int = 0
+    """Of an atomic operation that releases: the clock of the thread at the fence before it."""
 
 
 class KnownClocks(NamedTuple):
@@ -125,6 +127,15 @@ class Clock:
     def happens_after(self, access: ClockedAccess) -> bool:
         """Return whether an access happens before what this thread does now."""
         return access.thread == self.thread or self.known.covers(access)
+
+    @property
+    def last_fence(self) -> int:
+        """The clock at the last fence for all threads; 0 if there was none."""
+        return 0 if self.prepared is None else self.prepared.threads.get(self.thread, 0)
+
+    def has_acquired(self, atomic: ClockedAccess) -> bool:
+        """Return whether this thread has acquired what an atomic operation of another thread released."""
+        return atomic.fence > 0 and self.known.covers(atomic._replace(clock=atomic.fence - 1))
 
     def release(self) -> KnownClocks:
         """Return what this thread knows and has done. What it does from now on is not included."""
