@@ -318,6 +318,39 @@ def test_work_items_of_a_group_and_of_a_sub_group_compute_together(check: Comman
     assert "BarrierDivergence" in check(few, *launch, file="kernel.cl")[1]
 
 
+def test_a_copy_of_a_group_is_not_ordered_with_what_work_items_wrote_before(check: Command) -> None:
+    source = """
+    kernel void k(global int *g) {
+        local int s[32];
+        int l = get_local_id(0);
+        s[l] = l;
+        BARRIER;
+        event_t e = async_work_group_copy(g, s, 32, 0);
+        wait_group_events(1, &e);
+    }
+    """
+    launch = ("--grid", "1", "--block", "32", "--arg", "g=zeros:32")
+    assert "DataRace" in check("#define BARRIER\n" + source, *launch, file="kernel.cl")[1]
+    ordered = "#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)\n" + source
+    assert check(ordered, *launch, file="kernel.cl")[0] == 0
+
+
+def test_bit_fields_of_several_types_have_the_values_that_were_stored(check: Command) -> None:
+    source = """
+    struct Bits { unsigned a : 3; int c : 4; unsigned rest : 9; };
+    __global__ void k(int *out) {
+        Bits b;
+        b.a = 1;
+        b.c = -2;
+        assert(b.a == 1 && b.c == -2);
+        out[0] = b.a;
+    }
+    """
+    assert check(source, "--grid", "1", "--block", "1")[0] == 0
+    code, _, err = check(source.replace("rest : 9", "rest : 9 = 5"), "--grid", "1", "--block", "1")
+    assert (code, "an initial value of the bit-field 'rest'" in err) == (2, True)
+
+
 def test_volatile_flags_of_blocks_are_no_race_and_unordered_data_is(check: Command) -> None:
     source = """
     __device__ volatile int turn;

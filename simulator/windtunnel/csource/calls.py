@@ -449,6 +449,10 @@ def _is_implicit(declared: Node) -> bool:
 
 def _default_of(field: Node) -> Node | None:
     kids = [kid for kid in operands(field) if "ATTR" not in kid.kind and not kid.kind.endswith("_DECL")]
+    if field.cursor.is_bitfield():  # libclang shows the number of bits, and no initial value
+        if any(token.spelling in ("=", "{") for token in field.cursor.get_tokens()):
+            raise field.refused(f"an initial value of the bit-field '{field.name}'", "an assignment")
+        return None
     if not kids or isinstance(field.type, Array):
         return None
     return kids[-1]
