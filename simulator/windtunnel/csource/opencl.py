@@ -295,14 +295,14 @@ class OpenCL(Collectives):
         strided = len(arguments) == 5
         stride = self.hold(build.converted(self.number(arguments[3]), I64)) if strided else None
         to_global = isinstance(pointer, Pointer) and pointer.space == "global"
-        threads: ir.Expr = build.literal(line, 1, I64)
+        items: ir.Expr = build.literal(line, 1, I32)
         for axis in range(3):
-            threads = build.binary(line, "*", threads, build.converted(self._index(node, "block_size", axis), I64))
-        threads = self.hold(threads, "threads")
+            items = build.binary(line, "*", items, build.converted(self._index(node, "block_size", axis), I32))
         # A work-item copies the elements of its neighbour, so that its own writes before the copy, which nothing orders
         # with the copy, are not taken for ordered.
-        next_item = build.binary(line, "+", build.converted(self._linear_local(node), I64), build.literal(line, 1, I64))
-        first = build.binary(line, "%", next_item, threads)
+        neighbour = build.binary(line, "+", build.converted(self._linear_local(node), I32), build.literal(line, 1, I32))
+        first = build.converted(build.binary(line, "%", neighbour, items), I64)
+        threads = build.converted(items, I64)
         counter = self.fresh("copied")
         self.variables[counter] = I64
         here = ir.Variable(line, counter, type=I64)
@@ -317,7 +317,7 @@ class OpenCL(Collectives):
                         self.in_flight(line, what, place.at.moved(offset, 1), leaf)
         # All work-items of a group must come to the copy.
         self.emit(ir.Barrier(line, "block.none"))
-        self.emit(ir.For(line, counter, self.hold(first, "first"), count, threads, body))
+        self.emit(ir.For(line, counter, first, count, self.hold(threads, "threads"), body))
         self.emit(ir.Flight(line, "commit"))
         # The whole copy has begun, and so is done, before a work-item goes on.
         self.emit(ir.Barrier(line, "block.none"))
