@@ -178,6 +178,16 @@ def test_the_background_process_stores_what_was_missing_and_is_started_once(
     assert [path.name.partition(".")[0] for path in tmp_path.glob("*.o")] == ["key_kernels__no_key"]
 
 
+def test_a_run_that_waits_because_no_folder_can_be_written_to_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "folder"))
+    monkeypatch.setattr(background, "_processes", {})
+    assert not background.started((kernels.argument_of("key", None),))
+    assert "No folder for machine code can be written to" in caplog.text and "NUMBA_CACHE_DIR" in caplog.text
+
+
 def test_the_command_compiles_what_is_missing_and_names_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

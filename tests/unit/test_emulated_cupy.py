@@ -108,6 +108,14 @@ def test_arrays_of_indices_wrap_around_and_masks_select() -> None:
     assert array.tolist() == [0, 5, 6, 3, 4, 5, 6, 7, 8, 0]
     cupyx.scatter_add(array, cp.array([0, 0, 3]), 1)
     assert array[:4].tolist() == [2, 5, 6, 4] and cp.take(array, 1).item() == 5
+    for refused in (lambda: cp.take(array, 1, mode="clip"), lambda: cp.put(array, 1, 2, mode="clip")):
+        with pytest.raises(UnsupportedOperationError, match="mode='clip'"):
+            refused()
+    choices = [cp.array([1, 2]), cp.array([3, 4])]
+    assert cp.choose(cp.array([1, 0]), choices).tolist() == [3, 2]
+    assert cp.choose(cp.array([3, 0]), choices, mode="wrap").tolist() == [3, 2]
+    with pytest.raises(ValueError, match="choice"):
+        cp.choose(cp.array([3, 0]), choices)
 
 
 def test_nothing_of_the_host_is_converted_in_silence() -> None:

@@ -476,7 +476,8 @@ class ndarray(DeviceArray):  # noqa: N801  CuPy's name
 
     def put(self, indices: Any, values: Any, mode: str = "wrap") -> None:
         """Set the elements at some places of the flat array."""
-        del mode
+        if mode != "wrap":
+            raise not_available(f"mode={mode!r} of put", "places out of bounds wrap around")
         flat = self.ravel()
         flat[indices if isinstance(indices, ndarray) else np.asarray(indices)] = values
         if flat.base is not self and flat.base is not self.base:

@@ -12,7 +12,7 @@ from windtunnel.emulate.cupy.device_array import add_methods, known, ndarray
 from windtunnel.emulate.cupy.fusion import is_fusing
 from windtunnel.emulate.cupy.names import METHODS, PLAIN, UFUNCS
 from windtunnel.emulate.cupy.operations import Arguments, call, matmul_flops, unsupported, written
-from windtunnel.emulate.cupy.refusals import missing
+from windtunnel.emulate.cupy.refusals import missing, not_available
 
 WAITING = ("nonzero", "flatnonzero", "argwhere", "unique", "extract", "compress", "union1d", "intersect1d", "setdiff1d",
            "setxor1d", "unique_values", "unique_counts", "unique_inverse", "unique_all")  # fmt: skip
@@ -182,7 +182,8 @@ def copyto(dst: ndarray, src: Any, casting: str = "same_kind", where: Any = None
 
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = None) -> ndarray:
     """Return the elements at some places. Places out of bounds wrap around."""
-    del mode
+    if mode not in (None, "wrap"):
+        raise not_available(f"mode={mode!r} of take", "places out of bounds wrap around")
     if not isinstance(a, ndarray):
         raise unsupported(a)
     return a.take(indices, axis, out)
@@ -221,8 +222,6 @@ def putmask(a: ndarray, mask: ndarray, values: Any) -> None:
 
 def choose(a: ndarray, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """Return elements of arrays by the number of the array."""
-    if mode == "raise":
-        mode = "wrap"
     return call("cupy_choose", np.choose, (a, choices), {"mode": mode}, out=out)
 
 

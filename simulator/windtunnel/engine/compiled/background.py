@@ -25,6 +25,11 @@ def started(missing: tuple[str, ...]) -> bool:
     if known is not None:
         return known.poll() in (None, 0)
     if writable_folder() is None:
+        _LOG.warning(
+            "No folder for machine code can be written to, so this run waits until the simulation engine is compiled "
+            "(%s), and so will every other run. Name a folder in the environment variable NUMBA_CACHE_DIR.",
+            TAKES,
+        )
         return False
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
