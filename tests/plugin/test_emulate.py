@@ -95,6 +95,11 @@ def test_over_budget():
 
 def test_finding():
     double[1, 9](np.ones(8))
+
+
+@pytest.mark.accelerator(launchs=3)
+def test_unknown_option():
+    pass
 """
 )
 
@@ -103,9 +108,10 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
     (tmp_path / "test_kernels.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--emulate", "numba"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert re.search(r"^2 failed, 3 passed", done.stdout, re.M), done.stdout
+    assert re.search(r"^2 failed, 3 passed.* 1 error", done.stdout, re.M), done.stdout
     assert "launches 2 (limit 1)" in done.stdout and "index 8 is out of bounds for 'a' of 8 elements" in done.stdout
     assert "windtunnel/emulator" not in done.stdout
+    assert "the option 'launchs'" in done.stdout and "did you mean 'launches'?" in done.stdout
     wrong = subprocess.run([*command[:-1], "numbba"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert wrong.returncode == 4 and "did you mean 'numba'?" in wrong.stderr
 

@@ -17,6 +17,8 @@ from windtunnel.emulate.hooks import INTERFACES, install
 
 BUDGETS = ("time_s", "energy_j", "launches", "copied_bytes")
 """The options of the marker that limit what a test may use."""
+SETTINGS = ("interval", "strict", "counted", "schedule", "leaks")
+"""The options of the marker that set up the device of a test."""
 
 
 def begin(given: str, device: str) -> None:
@@ -57,14 +59,26 @@ def limits_of(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in BUDGETS if name in options}
 
 
+def _require_known(options: Mapping[str, Any]) -> None:
+    """Fail a test whose marker has an option that does nothing without the fixture ``accelerator``."""
+    known = (*BUDGETS, *SETTINGS)
+    for key in options:
+        if key not in known:
+            error = InputError(
+                f"the marker 'accelerator' has the option '{key}', which an emulated program does not have",
+                expected=list_choices(known), nearest=nearest(key, known),
+            )  # fmt: skip
+            pytest.fail(str(error), pytrace=False)
+
+
 @pytest.fixture(autouse=True)
 def emulated_program(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The device of a test: that of all tests, or one of its own if the marker names devices or a schedule."""
     name = getattr(request, "param", None)
     options = options_of(request.node)
-    settings: dict[str, Any] = {
-        key: options[key] for key in ("interval", "strict", "counted", "schedule", "leaks") if key in options
-    }
+    if "accelerator" not in request.fixturenames:
+        _require_known(options)
+    settings: dict[str, Any] = {key: options[key] for key in SETTINGS if key in options}
     if name is None and not settings:
         yield session.current.accelerator()
         return
