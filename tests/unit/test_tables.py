@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from windtunnel.core.recording import (
     COMPLETED,

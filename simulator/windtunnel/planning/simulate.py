@@ -27,7 +27,7 @@ from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
 from windtunnel.simulation.redrawn import When, replication_seed
-from windtunnel.sweep.workers import end_with_parent, one_thread
+from windtunnel.core.worker_processes import end_with_parent, one_thread
 from windtunnel_models.catalogue import Catalogue
 
 _POOL_ABOVE_S = 0.4
