@@ -334,9 +334,10 @@ def busy_ticks(table: IntervalTable, count: int) -> TickArray:
 
 def _slices(prepared: PreparedRun, log: EventLog, jobs: Jobs, table: IntervalTable, end: int) -> Slices:
     """Return what the timeline shows: the intervals of each hardware engine, and overlapping jobs in slots."""
-    order = np.lexsort((table.device, table.start))
-    sampled = len(order) > SLICE_LIMIT
-    order = order[:SLICE_LIMIT]
+    sampled = len(table) > SLICE_LIMIT
+    latest = np.partition(table.start, SLICE_LIMIT)[SLICE_LIMIT] if sampled else MAX_TICKS
+    early = np.flatnonzero(table.start <= latest)
+    order = early[np.lexsort((table.device[early], table.start[early]))[:SLICE_LIMIT]]
     horizon = int(table.end[order].max()) if sampled else end
     columns = [column[order] for column in (table.device, table.lane, table.name, table.start, table.end)]
     words = list(table.words)
