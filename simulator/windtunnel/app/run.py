@@ -118,9 +118,7 @@ def _folder_errors(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _write_recording(
-    name: str, recording: Recording, sample: np.ndarray | None, folder: Path, parquet: bool
-) -> None:
+def _write_recording(name: str, recording: Recording, sample: np.ndarray | None, folder: Path, parquet: bool) -> None:
     """Write jobs.csv, jobs.parquet if asked, and trace.json.gz of a fleet's run to ``folder``."""
     from windtunnel.report import perfetto, tables
 

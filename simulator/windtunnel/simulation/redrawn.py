@@ -104,7 +104,7 @@ def _redrawn(
 
     runs: list[list[Part]] = []
     found = result
-    for until in [FIRST_RUNS, most] if decide and FIRST_RUNS < most else [most]:
+    for until in [FIRST_RUNS, most] if decide and most > FIRST_RUNS else [most]:
         runs += shared(values, range(len(runs) + 1, until + 1), processes)
         found = with_redrawn(result, runs, RedrawnRuns(until, windows_s), targets)
         if all(target.met and target.confidence == "conclusive" for target in found.targets):
