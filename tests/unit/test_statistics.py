@@ -409,6 +409,13 @@ def test_common_random_numbers_narrow_the_difference_of_two_fleets(queue: Any) -
         paired([1.0], [1.0, 2.0])
 
 
+def test_students_t_is_that_of_scipy() -> None:
+    degrees = np.concatenate([np.geomspace(1.2, 1e9, 400), np.arange(2.0, 60.0), np.linspace(390.0, 410.0, 41)])
+    found = np.array([student(n) for n in degrees.tolist()])
+    assert np.abs(found / stdtrit(degrees, 0.975) - 1.0).max() < 1e-13
+    assert student(0.5) == student(1.2)
+
+
 def test_replications_have_student_s_interval() -> None:
     found = over_replications([1.0, 2.0, 3.0])
     assert (found.value, found.low, found.high) == pytest.approx((2.0, 0.0, 2.0 + 4.302653 / 3**0.5))
