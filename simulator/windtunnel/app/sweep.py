@@ -121,7 +121,6 @@ _PRELOAD = (
     "windtunnel.engine.choice",
     "windtunnel.engine.compiled.run",
     "windtunnel.engine.results.metrics",
-    "scipy.special",
 )
 """Modules that every point needs; the local workers import them once."""
 
