@@ -13,6 +13,7 @@ from ddsketch import DDSketch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import lfilter
+from scipy.special import stdtrit
 
 import windtunnel
 from windtunnel.engine.results import sketch
@@ -26,6 +27,7 @@ from windtunnel.engine.results.statistics import (
     over_replications,
     paired,
     relative_error,
+    student,
     widen_to_waiting,
 )
 from windtunnel.engine.results.steady import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -32,12 +32,17 @@ class Output:
         self._open = ExitStack()
         self._scratch: Path | None = None
         self._copy: Copy[bool] | None = None
+        self._unused = False
+        """Whether the folder was made for a run that has no result yet."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
         self._open.close()
+        if self._unused:
+            with suppress(OSError):
+                self._folder.rmdir()
 
     def begin(self, name: str, recording: Recording, sample: np.ndarray | None) -> None:
         """Begin to write the jobs and the timeline of a run.
@@ -60,6 +65,7 @@ class Output:
             InputError: The folder cannot be written to.
         """
         made, folder = self._made(), self._folder
+        self._unused = False
         with _folder_errors(folder):
             (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
             if isinstance(finished, PlacementRun):
@@ -90,6 +96,7 @@ class Output:
         """Return the folder in which files are until all of them are complete."""
         if self._scratch is None:
             with _folder_errors(self._folder):
+                self._unused = not self._folder.exists()
                 self._folder.mkdir(parents=True, exist_ok=True)
                 scratch = tempfile.TemporaryDirectory(dir=self._folder, prefix=".writing-")
                 self._scratch = Path(self._open.enter_context(scratch))

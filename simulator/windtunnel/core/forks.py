@@ -51,7 +51,7 @@ class Copy(Generic[T]):
 
     def result(self) -> T | None:
         """Wait for the copy, and return what its function returned; None if it failed."""
-        with open(self._read, "rb", closefd=False) as pipe:
+        with os.fdopen(self._read, "rb", closefd=False) as pipe:
             content = pipe.read()
         return pickle.loads(content) if self._ended() else None  # noqa: S301  written by the copy
 
@@ -73,7 +73,7 @@ class Copy(Generic[T]):
         os.close(self._read)
 
 
-def _deliver(function: Callable[[], object], write: int, mask: set[signal.Signals]) -> NoReturn:
+def _deliver(function: Callable[[], object], write: int, mask: set[int | signal.Signals]) -> NoReturn:
     """Write what ``function`` returns, and end this process without anything that it would do at its end."""
     code = 1
     try:
@@ -82,7 +82,7 @@ def _deliver(function: Callable[[], object], write: int, mask: set[signal.Signal
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         gc.disable()  # a collection writes to all objects, so that their memory would be copied
         content = pickle.dumps(function())
-        with open(write, "wb") as pipe:
+        with os.fdopen(write, "wb") as pipe:
             pipe.write(content)
         code = 0
     finally:
@@ -100,7 +100,7 @@ def shared(function: Callable[[int], T], numbers: Sequence[int], count: int) -> 
         return [function(number) for number in numbers]
     source, sink = os.pipe()
     try:
-        with open(sink, "wb") as pipe:
+        with os.fdopen(sink, "wb") as pipe:
             pipe.write(b"".join(place.to_bytes(_TOKEN, "little") for place in range(len(numbers))))
 
         def take() -> dict[int, T]:

@@ -176,7 +176,13 @@ class Slices(Sequence[Slice]):
             (piece.device, *(words.setdefault(word, len(words)) for word in (piece.lane, piece.name)), *piece[3:])
             for piece in slices
         ]
-        return cls(*np.array(rows, dtype=np.int64).reshape(-1, 5).T, words=list(words))
+        return cls.of_columns(list(np.array(rows, dtype=np.int64).reshape(-1, 5).T), list(words))
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[IntArray], words: Sequence[str]) -> Slices:
+        """Return slices from their columns in the order of the attributes."""
+        device, lane, name, start, end = columns
+        return cls(device, lane, name, start, end, words)
 
     def __len__(self) -> int:
         return len(self.start)

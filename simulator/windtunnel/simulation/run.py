@@ -156,7 +156,8 @@ def _simulate(
         real = added(real, real_devices(prepared, recording))
         invariants.check(recording)
         recordings.append(recording)
-        if len(recordings) == 1 and aside.recorded is not None:
+        # A copy of a process must not touch the devices that the process has opened.
+        if len(recordings) == 1 and aside.recorded is not None and not prepared.real:
             aside.recorded(recording)
         if opened() == drawn and not real:
             break
@@ -323,7 +324,7 @@ def run(
     With ``outside_code`` the policy of a scenario file may be code in a file outside of its folder. ``progress`` is
     called with (jobs arrived, jobs in all). With ``processes`` above 1, copies of this process share repeated runs.
     ``recorded`` is called with the name, the recording and the sample of the result as soon as they are known, unless
-    the scenario is placed or runs until it is precise. Raises InputError for invalid input.
+    the scenario is placed, runs until it is precise or has real devices. Raises InputError for invalid input.
     """
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed, outside_code=outside_code))

@@ -343,7 +343,7 @@ def _slices(prepared: PreparedRun, log: EventLog, jobs: Jobs, table: IntervalTab
     words = list(table.words)
     shared = log.overlapping
     if not shared:
-        return Slices(*columns, words=words)
+        return Slices.of_columns(columns, words)
     names = [w.workload.name for w in prepared.workloads]
     shown = np.flatnonzero((jobs.start >= 0) & (jobs.start < horizon))
     shown = shown[np.argsort(jobs.start[shown], kind="stable")]
@@ -368,7 +368,7 @@ def _slices(prepared: PreparedRun, log: EventLog, jobs: Jobs, table: IntervalTab
             rows.append((device, slots[slot], len(words), start, finish))
             words.append(f"{names[work]} {job}")
     more = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    return Slices(*(np.concatenate(both) for both in zip(columns, more, strict=True)), words=words)
+    return Slices.of_columns([np.concatenate(both) for both in zip(columns, more, strict=True)], words)
 
 
 def _notes(prepared: PreparedRun, log: EventLog) -> list[str]:
