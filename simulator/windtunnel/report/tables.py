@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +51,8 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
     with Path(path).open("wb") as file:
         file.write(",".join(COLUMNS).encode() + b"\n")
         for columns in _blocks(recording, rows, _cell):
-            separated = chain.from_iterable((",", column) for column in columns)
-            file.write(joined([*islice(separated, 1, None), "\n"]))
+            *separated, _ = (part for column in columns for part in (column, ","))
+            file.write(joined([*separated, "\n"]))
 
 
 def write_jobs_parquet(path: Path, recording: Recording, rows: npt.NDArray[np.int64] | None = None) -> None:
