@@ -81,6 +81,23 @@ def test_an_error_is_that_of_the_function_and_ends_the_copies(monkeypatch: pytes
     assert all(copy._pid is None for copy in copies)
 
 
+def test_an_interrupt_during_the_fork_leaves_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked: list[int] = []
+    fork = os.fork
+
+    def interrupted() -> int:
+        forked.append(fork())
+        if forked[0]:
+            os.kill(os.getpid(), signal.SIGINT)
+        return forked[0]
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Copy(lambda: time.sleep(600))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(forked[0], 0)
+
+
 def test_a_process_with_another_thread_is_not_forked() -> None:
     done = threading.Event()
     thread = threading.Thread(target=done.wait)

@@ -14,11 +14,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from ctypes import CDLL
 from typing import Generic, NoReturn, Self, TypeVar
 
 from windtunnel.core.processors import processors
 
 T = TypeVar("T")
+_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of Linux: the signal that a process gets when its parent ends."""
 _TOKEN = 4
 """The bytes of a number in the pipe from which the processes take their numbers."""
 
@@ -39,15 +42,20 @@ class Copy(Generic[T]):
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._read, write = os.pipe()
+        this = os.getpid()
         # A signal that arrives between fork and the lines after it would be handled in the copy as in this process.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         self._pid: int | None = None
         with suppress(OSError):  # there are too many processes
             self._pid = os.fork()
         if self._pid == 0:
-            _deliver(function, write, before)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            _deliver(function, write, before, this)
         os.close(write)
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # it raises what a signal meanwhile was for
+        except BaseException:
+            self.__exit__()
+            raise
 
     def result(self) -> T | None:
         """Wait for the copy, and return what its function returned; None if it failed."""
@@ -73,10 +81,16 @@ class Copy(Generic[T]):
         os.close(self._read)
 
 
-def _deliver(function: Callable[[], object], write: int, mask: set[int | signal.Signals]) -> NoReturn:
-    """Write what ``function`` returns, and end this process without anything that it would do at its end."""
+def _deliver(function: Callable[[], object], write: int, mask: set[int | signal.Signals], parent: int) -> NoReturn:
+    """Write what ``function`` returns, and end this process without anything that it would do at its end.
+
+    It is killed when ``parent`` ends for whatever reason.
+    """
     code = 1
     try:
+        CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(code)  # it has ended already
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -42,7 +42,7 @@ _Served = tuple[ServingEngine, Architecture]
 
 
 def with_model_error(
-    first: PreparedRun, recording: Recording, result: Measured, *, repeats: bool, processes: int = 1
+    first: PreparedRun, recording: Recording, result: Measured, repeats: bool, processes: int = 1
 ) -> tuple[Measured, list[str]]:
     """Return the result with model error intervals of the times of requests, and notes on where they come from.
 

@@ -48,6 +48,14 @@ class Aside:
     processes: int = 1
     recorded: Callable[[Recording], None] | None = None
 
+    def keep(self, prepared: PreparedRun, replication: int, recording: Recording) -> None:
+        """Call ``recorded`` with the recording of the first replication.
+
+        Not where real devices are open, because a copy of the process must not touch them.
+        """
+        if self.recorded is not None and replication == 0 and not prepared.real:
+            self.recorded(recording)
+
 
 def prepare_run(
     scenario: Scenario, catalogue: Catalogue, engine: str = "auto", *, coarseness: float = 0.0
@@ -156,9 +164,7 @@ def _simulate(
         real = added(real, real_devices(prepared, recording))
         invariants.check(recording)
         recordings.append(recording)
-        # A copy of a process must not touch the devices that the process has opened.
-        if len(recordings) == 1 and aside.recorded is not None and not prepared.real:
-            aside.recorded(recording)
+        aside.keep(prepared, replication, recording)
         if opened() == drawn and not real:
             break
     assert first is not None  # noqa: S101  replications is at least 1
@@ -174,9 +180,8 @@ def _simulate(
     if len(recordings) == 1:
         measured, more = with_redrawn_runs(first, recordings[0], measured, when, replications, aside.processes)
         notes += more
-    measured, more = with_model_error(
-        first, recordings[0], measured, repeats=when == "short", processes=aside.processes
-    )
+    how = (when == "short", aside.processes)
+    measured, more = with_model_error(first, recordings[0], measured, *how)
     notes += more
     if len(recordings) < replications and measured.statistics.redrawn is None:
         notes.append(
