@@ -261,6 +261,7 @@ def test_its_values_read_back() -> None:
         ([rule(up={"utilisation": "130%"})], {}, "too large"),
         ([rule(every="0 s")], {}, "zero"),
         ([rule(every="1 ps")], {}, r"autoscale\[0\].every: the autoscaling interval of s is too short: 100,000,000,000,000 decisions"),
+        ([rule(every="30 d")], {}, r"every: the autoscaling interval of s is too long: 4 devices together work for more than 106 days"),
         ([rule()], {"power_budget": "59 W"}, "'w' on s could never start: it draws 20.0 W above the idle 40.0 W of the fleet"),
     ],
 )  # fmt: skip

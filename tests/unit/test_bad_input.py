@@ -212,6 +212,7 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
     [
         ("m: 64,", f"m: {10**399},", "m is too large"),
         ("rate: 100 /s", "rate: 1e-7 /s", "take longer than the 106 days"),
+        ("jobs: 50", "jobs: 1000000000", "stop.jobs: 1,000,000,000 jobs take longer than the 106 days"),
         ("policy: fifo", "policy: {name: fifo, batch: {kind: request, size: 4}}", None),
         ("100 /s", "1e8 /s", None),
         ("    price: 2.5 USD/h\n", "    power: {idle: 1e300 W, max: 1e305 W}\n", "is too large"),

@@ -149,8 +149,8 @@ def test_an_interrupted_run_leaves_neither_files_nor_a_copy(tmp_path: Path, monk
         output.begin("served", finished.recording, None)
         raise KeyboardInterrupt
     assert not (tmp_path / "out").exists()
-    assert output._copy is not None
-    assert output._copy._pid is None
+    assert output._copies
+    assert all(copy._pid is None for copy in output._copies)
 
 
 def short_run(folder: Path) -> Run:

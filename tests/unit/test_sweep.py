@@ -413,6 +413,10 @@ def dies(tree, task):
         os.kill(os.getpid(), signal.SIGKILL)
     return Outcome('{"targets": [], "x": 1.5}' if task.what == "run" else None)
 
+def begins(tree, task):
+    (tree / task.changes[0]).touch()
+    return Outcome('{}')
+
 def fails(tree, task):
     if task.what == "run" and task.changes == ("seed=2",):
         return Outcome(error="no", code=2)
@@ -431,6 +435,29 @@ def test_a_point_that_keeps_killing_its_worker_fails_alone(tmp_path: Path, monke
     assert found[1].error == "the worker process was killed (signal 9) in each of 3 attempts" and found[1].code == 70
     assert all(found[i].result for i in (0, 2, 3, 4))
     assert (tmp_path / "attempts").read_text() == "xxx"
+
+
+def test_a_worker_begins_its_next_point_before_the_outcome_of_its_last_one_is_handled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweep_works.py").write_text(WORKS)
+    monkeypatch.syspath_prepend(tmp_path)
+    import sweep_works
+
+    with LocalPool(sweep_works.begins, tmp_path, 1) as pool:
+        coming = pool.map([Task("run", (f"seed={i}",)) for i in (1, 2)])
+        assert next(coming)[0] == 0
+        wait_until((tmp_path / "seed=2").exists)
+        assert [place for place, _ in coming] == [1]
+
+
+def test_a_script_that_sweeps_is_executed_once(scenario: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"from windtunnel.app.sweep import sweep\nprint(sweep({str(scenario)!r}, ['seed=1,2'], workers=2).points)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("2\n", "")
 
 
 def test_a_failed_point_is_in_the_table_and_is_tried_again(

@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from windtunnel.core.recording import (
     COMPLETED,
@@ -24,7 +23,8 @@ from windtunnel.core.recording import (
     TokenGaps,
 )
 from windtunnel.core.ticks import MAX_TICKS
-from windtunnel.report.tables import COLUMNS, seconds_text, write_jobs_csv
+from windtunnel.report.byte_columns import cells, decimals, floats, integers
+from windtunnel.report.tables import COLUMNS, write_jobs_csv
 
 WORKLOADS = ['plain, "quoted"\nand broken', "=1+1 </script> é"]
 
@@ -133,20 +133,33 @@ def test_ticks_come_back_exactly(tmp_path: Path) -> None:
     assert [float(row["energy_j"]) for row in rows] == jobs.energy_j.tolist()
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (1, "0.000000000001"),
-        (10**12, "1"),
-        (10**13, "10"),
-        (1_500_000_000_000, "1.5"),
-        (MAX_TICKS, "9223372.036854775807"),
-        (-1, ""),
-    ],
-)
-def test_seconds_are_written_without_rounding(value: int, text: str) -> None:
-    assert seconds_text(np.array([value])) == [text]
+def test_seconds_are_written_without_rounding() -> None:
+    exact = {
+        0: "0",
+        1: "0.000000000001",
+        10**12: "1",
+        10**13: "10",
+        1_500_000_000_000: "1.5",
+        MAX_TICKS: "9223372.036854775807",
+        -1: "",
+    }
+    for together in (list(exact), *([value] for value in exact)):
+        assert cells(decimals(np.array(together), 12, trimmed=True)) == [exact[value] for value in together]
+
+
+def test_numbers_in_columns_are_those_of_python() -> None:
+    """Also around the powers of ten, where the number of digits changes."""
+    rng = np.random.default_rng(2)
+    near = [10**power + step for power in range(19) for step in (-1, 0, 1, 10**power)]
+    drawn = np.append(near, rng.integers(0, 10 ** rng.integers(1, 19, 3_000), dtype=np.int64))
+    assert cells(integers(drawn)) == list(map(str, drawn.tolist()))
+    for places in (1, 4, 6, 12, 18):
+        scaled = [f"{number // 10**places}.{number % 10**places:0{places}d}" for number in drawn.tolist()]
+        assert cells(decimals(drawn, places, trimmed=False)) == scaled
+        trimmed = [text.rstrip("0").rstrip(".") for text in scaled]
+        assert cells(decimals(drawn, places, trimmed=True)) == trimmed
+    values = np.append(rng.random(500) * 10.0 ** rng.integers(-30, 30, 500), [0.0, -1.5, 1e16, 5e-324])
+    assert cells(floats(values)) == list(map(repr, values.tolist()))
 
 
 def test_a_sample_keeps_the_jobs_own_numbers(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.recording import sum_of_ticks
 from windtunnel.core.rng import stream
-from windtunnel.core.ticks import MAX_SECONDS, to_seconds, to_tick_array, to_ticks
+from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS, to_seconds, to_tick_array, to_ticks
 
 
 def test_ten_tenths_make_a_second() -> None:
@@ -30,6 +31,13 @@ def test_what_is_no_time_is_refused(bad: float) -> None:
 def test_seconds_survive_the_door_to_half_a_tick(seconds: float) -> None:
     assert abs(to_seconds(to_ticks(seconds)) - seconds) <= 0.5e-12 + seconds * 2**-52
     assert int(to_tick_array([seconds])[0]) == pytest.approx(to_ticks(seconds), abs=max(1, seconds * 1e-3))
+
+
+def test_a_sum_of_times_is_exact_beyond_the_longest_time() -> None:
+    rng = np.random.default_rng(1)
+    ticks = np.append(rng.integers(0, MAX_TICKS, 1_000), [MAX_TICKS, 0, 1])
+    assert sum_of_ticks(ticks) == sum(ticks.tolist()) > MAX_TICKS
+    assert sum_of_ticks(ticks[:0]) == 0
 
 
 def test_a_stream_is_its_name_and_seed_and_nothing_else() -> None:

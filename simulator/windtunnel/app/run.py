@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Self
 
@@ -23,15 +25,15 @@ class Output:
     """The files of a run in ``folder``: result.json, jobs.csv, report.html and trace.json.gz.
 
     They appear only when all of them are complete. With ``parquet`` the table of jobs is also written as jobs.parquet.
-    What does not depend on the statistics is written by a copy of this process while they are computed, if ``begin`` is
-    called. Leaving the context ends that copy and deletes what it has written.
+    What does not depend on the statistics is written by copies of this process while they are computed, if ``begin`` is
+    called. Leaving the context ends these copies and deletes what they have written.
     """
 
     def __init__(self, folder: Path, *, parquet: bool = False) -> None:
         self._folder, self._parquet = folder, parquet
         self._open = ExitStack()
         self._scratch: Path | None = None
-        self._copy: Copy[bool] | None = None
+        self._copies: list[Copy[bool]] = []
         self._unused = False
         """Whether the folder was made for a run that has no result yet."""
 
@@ -51,12 +53,7 @@ class Output:
             InputError: The folder cannot be written to.
         """
         made = self._made()
-
-        def write() -> bool:
-            _write_recording(name, recording, sample, made, self._parquet)
-            return True
-
-        self._copy = self._open.enter_context(Copy(write))
+        self._copies = [self._open.enter_context(Copy(part)) for part in self._parts(name, recording, sample, made)]
 
     def save(self, finished: Run | PlacementRun) -> list[Path]:
         """Write all files, and return their paths.
@@ -89,8 +86,19 @@ class Output:
 
         page = run_page.render(finished.result, finished.recording)
         (made / "report.html").write_text(page, encoding="utf-8")
-        if self._copy is None or not self._copy.result():
-            _write_recording(finished.result.name, finished.recording, finished.sample, made, self._parquet)
+        parts = self._parts(finished.result.name, finished.recording, finished.sample, made)
+        for part, copy in zip_longest(parts, self._copies):
+            if copy is None or not copy.result():
+                part()
+
+    def _parts(
+        self, name: str, recording: Recording, sample: np.ndarray | None, made: Path
+    ) -> Sequence[Callable[[], bool]]:
+        """Return functions that write what does not depend on the statistics, which can run side by side."""
+        return [
+            partial(_write_jobs, recording, sample, made, self._parquet),
+            partial(_write_timeline, name, recording, made),
+        ]
 
     def _made(self) -> Path:
         """Return the folder in which files are until all of them are complete."""
@@ -125,14 +133,22 @@ def _folder_errors(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _write_recording(name: str, recording: Recording, sample: np.ndarray | None, folder: Path, parquet: bool) -> None:
-    """Write jobs.csv, jobs.parquet if asked, and trace.json.gz of a fleet's run to ``folder``."""
-    from windtunnel.report import perfetto, tables
+def _write_jobs(recording: Recording, sample: np.ndarray | None, folder: Path, parquet: bool) -> bool:
+    """Write jobs.csv, and jobs.parquet if asked, of a fleet's run to ``folder``; return True."""
+    from windtunnel.report import tables
 
     tables.write_jobs_csv(folder / "jobs.csv", recording, rows=sample)
     if parquet:
         tables.write_jobs_parquet(folder / "jobs.parquet", recording, rows=sample)
+    return True
+
+
+def _write_timeline(name: str, recording: Recording, folder: Path) -> bool:
+    """Write trace.json.gz of a fleet's run to ``folder``; return True."""
+    from windtunnel.report import perfetto
+
     perfetto.write_trace(folder / "trace.json.gz", recording, name=name)
+    return True
 
 
 def _write_placement(finished: PlacementRun, folder: Path, parquet: bool) -> None:

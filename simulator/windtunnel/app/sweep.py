@@ -11,17 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windtunnel.core.errors import InputError, Location, WindtunnelError
-from windtunnel.core.results.data import result_json
-from windtunnel.core.results.sweep import SweepResult
-from windtunnel.core.spec import DeviceSpec
-from windtunnel.simulation import run as simulation
-from windtunnel.simulation.fleet import policy_of
-from windtunnel.simulation.run import run
-from windtunnel.simulation.versions import made_with
-from windtunnel_models.catalogue import HOST, Catalogue
-from windtunnel_models.host import host_spec
+from windtunnel.core.worker_processes import start_fork_server
 
 if TYPE_CHECKING:
+    from windtunnel.core.results.sweep import SweepResult
+    from windtunnel.core.spec import DeviceSpec
     from windtunnel.sweep.grid import Inputs
     from windtunnel.sweep.records import Outcome
     from windtunnel.sweep.workers import Task
@@ -36,6 +30,15 @@ class _Point:
     engine: str
     host: DeviceSpec | None
     """The processor on which the sweep was started, if a fleet names ``host``: the same for every worker."""
+
+
+def begin_imports(cluster: str | None) -> None:
+    """Let the process from which workers are forked import their modules, unless a cluster has the workers.
+
+    It does so while this process imports modules and reads the points, so call it before either.
+    """
+    if cluster is None:
+        start_fork_server(_PRELOAD)
 
 
 def sweep(
@@ -63,12 +66,14 @@ def sweep(
     called with (points done, points in all). Raises InputError for an invalid point before any point runs. A point that
     fails while it runs has its error in its row, and the other points continue.
     """
+    begin_imports(cluster)
+    from windtunnel.simulation.fleet import policy_of
+    from windtunnel.simulation.versions import made_with
     from windtunnel.sweep.grid import Common, read_grid
     from windtunnel.sweep.run import SweepOptions, run_sweep
-    from windtunnel.sweep.workers import start_fork_server
+    from windtunnel_models.catalogue import HOST, Catalogue
+    from windtunnel_models.host import host_spec
 
-    if cluster is None:
-        start_fork_server(_PRELOAD)  # it imports modules while the points are read here
     Catalogue([Path(folder) for folder in catalogs])
     whole = read_grid(str(scenario), over, changes, [str(folder) for folder in catalogs], policy_of, outside_code)
     named = {entry.device.partition("@")[0] for point in whole.scenarios for entry in point.fleet}
@@ -111,18 +116,22 @@ def _drivers(real: Sequence[str]) -> dict[str, str | None]:
 
 _PRELOAD = (
     "windtunnel.app.sweep",
+    "windtunnel.simulation.run",
+    "windtunnel.sweep.workers",
     "windtunnel.engine.choice",
     "windtunnel.engine.compiled.run",
     "windtunnel.engine.results.metrics",
-    "scipy.special",
 )
 """Modules that every point needs; the local workers import them once."""
 
 
 def sweep_work(setup: _Point, tree: Path, task: Task) -> Outcome:
     """Check or run one point of a sweep, from the copies of its input files under ``tree``. Never raises."""
+    from windtunnel.core.results.data import result_json
+    from windtunnel.simulation import run as simulation
     from windtunnel.sweep.grid import read_copy
     from windtunnel.sweep.records import Outcome
+    from windtunnel_models.catalogue import Catalogue
 
     inputs = setup.inputs
     try:
@@ -131,7 +140,7 @@ def sweep_work(setup: _Point, tree: Path, task: Task) -> Outcome:
         if task.what == "check":
             simulation.check(scenario, setup.engine, catalogue)
             return Outcome()
-        finished = run(scenario, replications=setup.replications, engine=setup.engine, catalogue=catalogue)
+        finished = simulation.run(scenario, replications=setup.replications, engine=setup.engine, catalogue=catalogue)
         return Outcome(inputs.restore(result_json(finished.result), tree))
     except WindtunnelError as error:
         return Outcome(error=inputs.restore(str(error), tree), code=error.exit_code)

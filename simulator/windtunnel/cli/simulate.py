@@ -228,6 +228,8 @@ def sweep(
     windtunnel sweep scenarios/mm64.yaml --over 'fleet[0].count=60..72..4' --over seed=1..3 --out sweeps/mm64
     """  # noqa: D301
     from windtunnel.app import sweep as sweep_command
+
+    sweep_command.begin_imports(cluster)
     from windtunnel.app.run import check_parquet, check_writable
 
     check_parquet(out, parquet)

@@ -23,6 +23,12 @@ def grouped(numbers: IntArray) -> IntArray:
     return np.argsort(numbers, kind="stable")
 
 
+def sum_of_ticks(ticks: TickArray) -> int:
+    """Return the exact sum of times. Those of many devices together may be longer than an int64 reaches."""
+    high = ticks >> 32
+    return (int(high.sum()) << 32) + int((ticks - (high << 32)).sum())
+
+
 COMPLETED, RUNNING, QUEUED, DROPPED, FAILED = range(5)
 DEGRADATION_CAUSES = ("down", "unreachable", "throttled", "brown-out")
 """The causes of degraded intervals, of a device or of the fleet's power."""

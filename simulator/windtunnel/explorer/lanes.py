@@ -19,9 +19,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from windtunnel.core.errors import InputError, InvariantError, WindtunnelError
+from windtunnel.core.worker_processes import end_with_parent, one_thread
 from windtunnel.core.yamlfile import Document
 from windtunnel.explorer.look import Looker
-from windtunnel.sweep.workers import end_with_parent, one_thread
 from windtunnel_models.catalogue import Catalogue
 
 _PRELOAD = ("windtunnel.explorer.look", "windtunnel.engine.compiled.run", "scipy.special", "scipy.optimize")

@@ -17,6 +17,7 @@ from windtunnel.core.recording import QUEUED, RUNNING, Recording
 from windtunnel.core.results.plan import JudgedTarget, Meets
 from windtunnel.core.results.run import RunResult
 from windtunnel.core.spec import changed_name
+from windtunnel.core.worker_processes import end_with_parent, one_thread
 from windtunnel.engine.prepare.autoscaling import stated_rules
 from windtunnel.engine.results.lost import TargetsLostError
 from windtunnel.planning.bounds import Counts, keep_up_s
@@ -27,7 +28,6 @@ from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
 from windtunnel.simulation import run as simulation
 from windtunnel.simulation.redrawn import When, replication_seed
-from windtunnel.sweep.workers import end_with_parent, one_thread
 from windtunnel_models.catalogue import Catalogue
 
 _POOL_ABOVE_S = 0.4

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from windtunnel.core.recording import DEGRADATION_CAUSES, DegradedIntervals, IntArray, Recording, Slice, Slices, Steps
 from windtunnel.core.ticks import TickArray
+from windtunnel.report.byte_columns import Column, decimals, joined, words
 
 MAX_COUNTER_POINTS = 200_000
 MAX_DEGRADED_INTERVALS = 100_000
@@ -28,7 +29,6 @@ FLEET = 0
 _ROWS = 8192
 """Events that are converted to text at once; this bounds the memory."""
 _BETWEEN = b",\n"
-Bytes = npt.NDArray[np.uint8]
 
 
 def write_trace(path: Path | str, recording: Recording, *, name: str) -> None:
@@ -130,21 +130,14 @@ def _lanes(slices: Slices) -> tuple[list[tuple[int, str]], IntArray]:
 def _slice_lines(slices: Slices, threads: dict[tuple[int, str], int]) -> Iterator[bytes]:
     """Yield the lines of slices."""
     lanes, which = _lanes(slices)
-    heads = [f'{{"ph":"X","pid":{lane[0] + 1},"tid":{threads[lane]},"name":'.encode() for lane in lanes]
-    labels: dict[int, bytes] = {}
+    heads = [f'{{"ph":"X","pid":{lane[0] + 1},"tid":{threads[lane]},"name":' for lane in lanes]
     for begin in range(0, len(slices), _ROWS):
         some = slice(begin, begin + _ROWS)
-        start, names = slices.start[some], slices.name[some].tolist()
-        labels.update((word, _json(slices.words[word]).encode()) for word in set(names) - labels.keys())
-        yield _lines(
-            [heads[i] for i in which[some].tolist()],
-            [labels[word] for word in names],
-            b',"ts":',
-            microseconds(start),
-            b',"dur":',
-            microseconds(slices.end[some] - start),
-            b"},\n",
-        )
+        start = slices.start[some]
+        names, name_of = np.unique(slices.name[some], return_inverse=True)
+        labels = words([_json(slices.words[name]) for name in names.tolist()], name_of)
+        length = microseconds(slices.end[some] - start)
+        yield joined([words(heads, which[some]), labels, ',"ts":', microseconds(start), ',"dur":', length, "},\n"])
 
 
 def _degraded_slices(degraded: DegradedIntervals) -> list[Slice]:
@@ -158,40 +151,9 @@ def _degraded_slices(degraded: DegradedIntervals) -> list[Slice]:
     ]
 
 
-_QUADS = (np.arange(10_000)[:, None] // (1000, 100, 10, 1) % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
-"""The digits of the numbers below 10,000, four bytes each."""
-_POWERS = 10 ** np.arange(7, 19, dtype=np.int64)
-
-
-def microseconds(ticks: TickArray) -> Bytes:
-    """Return picoseconds as microseconds with six decimals, exactly: rows of characters, which begin with NUL bytes."""
-    groups = -(-len(str(int(ticks.max(initial=0)))) // 4)
-    quads = np.empty((len(ticks), max(groups, 2)), dtype=np.uint32)
-    rest = ticks
-    for group in range(quads.shape[1] - 1, -1, -1):
-        above = rest // 10_000
-        quads[:, group] = _QUADS[rest - above * 10_000]
-        rest = above
-    digits = quads.view(np.uint8)
-    before = digits.shape[1] - 7 - np.searchsorted(_POWERS, ticks, side="right")
-    digits[np.arange(digits.shape[1]) < before[:, None]] = 0
-    text = np.empty((len(ticks), digits.shape[1] + 1), dtype=np.uint8)
-    text[:, :-7], text[:, -7], text[:, -6:] = digits[:, :-6], ord("."), digits[:, -6:]
-    return text
-
-
-def _lines(*columns: bytes | list[bytes] | Bytes) -> bytes:
-    """Return the rows of a table of text one after the other.
-
-    A column is the same bytes for every row, a list of bytes, or rows of characters. NUL bytes are left out.
-    """
-    tables = [np.array(c).view(np.uint8).reshape(len(c), -1) if isinstance(c, list) else c for c in columns]
-    characters = [np.frombuffer(c, np.uint8)[None] if isinstance(c, bytes) else c for c in tables]
-    stops = np.cumsum([c.shape[1] for c in characters]).tolist()
-    rows = np.empty((max(len(c) for c in characters), stops[-1]), dtype=np.uint8)
-    for c, stop in zip(characters, stops, strict=True):
-        rows[:, stop - c.shape[1] : stop] = c
-    return rows.tobytes().translate(None, b"\0")
+def microseconds(ticks: TickArray) -> Column:
+    """Return picoseconds as microseconds with six decimals, exactly."""
+    return decimals(ticks, 6, trimmed=False)
 
 
 def _named(process: int, what: str, name: str, thread: int = 0) -> Iterator[str]:
@@ -204,15 +166,17 @@ def _named(process: int, what: str, name: str, thread: int = 0) -> Iterator[str]
 
 def _counter(name: str, key: str, steps: Steps) -> Iterator[bytes]:
     """Yield the lines of a counter."""
-    head = f'{{"ph":"C","pid":{FLEET},"name":{_json(name)},"ts":'.encode()
+    head = f'{{"ph":"C","pid":{FLEET},"name":{_json(name)},"ts":'
     index = downsampled(steps, MAX_COUNTER_POINTS - 1)
     # A counter is drawn up to its last event, so the last value is repeated at the end of the run.
     ticks = np.append(steps.ticks[index], steps.end)
-    values = np.append(steps.values[index], steps.values[index[-1:]])
+    # Most counters have few values.
+    values, value_of = np.unique(np.append(steps.values[index], steps.values[index[-1:]]), return_inverse=True)
     for begin in range(0, len(ticks), _ROWS):
-        texts = [repr(value).encode() for value in values[begin : begin + _ROWS].tolist()]
-        times = microseconds(ticks[begin : begin + _ROWS])
-        yield _lines(head, times, f',"args":{{"{key}":'.encode(), texts, b"}},\n")
+        some = slice(begin, begin + _ROWS)
+        shown, shown_of = np.unique(value_of[some], return_inverse=True)
+        texts = words(list(map(repr, values[shown].tolist())), shown_of)
+        yield joined([head, microseconds(ticks[some]), f',"args":{{"{key}":', texts, "}},\n"])
 
 
 def downsampled(steps: Steps, points: int) -> npt.NDArray[np.int64]:
@@ -225,11 +189,14 @@ def downsampled(steps: Steps, points: int) -> npt.NDArray[np.int64]:
         return np.arange(n, dtype=np.int64)
     bins = (points - 1) // 2
     starts = np.arange(bins, dtype=np.int64) * n // bins
-    stops = np.append(starts[1:], n)
-    # The peak of each bin: sort by (bin, value) and take the last of each bin.
-    bin_of = np.repeat(np.arange(bins), stops - starts)
-    peaks = np.lexsort((steps.values, bin_of))[stops - 1]
-    return np.unique(np.concatenate([[0], peaks, stops - 1])).astype(np.int64)
+    sizes = np.diff(starts, append=n)
+    # The peak of each bin, and the last one of equal peaks.
+    peaks = np.flatnonzero(steps.values == np.repeat(np.maximum.reduceat(steps.values, starts), sizes))
+    bin_of = np.repeat(np.arange(bins), sizes)[peaks]
+    shown = np.zeros(n, dtype=np.bool_)
+    shown[peaks[np.diff(bin_of, append=bins) > 0]] = True
+    shown[0] = shown[starts - 1] = True  # starts[0] - 1 is the last step
+    return np.flatnonzero(shown)
 
 
 def _json(value: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from windtunnel.core.parquet import Kind, write_blocks
 from windtunnel.core.recording import COMPLETED, STATUS, IntArray, Recording
 from windtunnel.core.ticks import TickArray
+from windtunnel.report.byte_columns import BLANK, Column, cells, decimals, floats, integers, joined, words
 
 COLUMNS: dict[str, Kind] = {
     "job": "integer",
@@ -35,8 +35,8 @@ COLUMNS: dict[str, Kind] = {
     "attempts": "integer",
 }
 
-_ROWS = 1 << 15
-"""Rows that are converted to text at once; this bounds the memory."""
+_ROWS = 1 << 12
+"""Rows that are converted to text at once: so few that they stay in the processor's cache."""
 
 
 def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.int64] | None = None) -> None:
@@ -48,11 +48,11 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
     is empty if the job has no such time: no start, no finish, no token. Only completed jobs have a latency. An
     interrupted job has the start and the device of its last attempt, and none while it waits for the next attempt.
     """
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
-        file.write(",".join(COLUMNS) + "\n")
+    with Path(path).open("wb") as file:
+        file.write(",".join(COLUMNS).encode() + b"\n")
         for columns in _blocks(recording, rows, _cell):
-            file.write("\n".join(map(",".join, zip(*columns, strict=True))))
-            file.write("\n")
+            *separated, _ = (part for column in columns for part in (column, ","))
+            file.write(joined([*separated, "\n"]))
 
 
 def write_jobs_parquet(path: Path, recording: Recording, rows: npt.NDArray[np.int64] | None = None) -> None:
@@ -63,12 +63,12 @@ def write_jobs_parquet(path: Path, recording: Recording, rows: npt.NDArray[np.in
     Raises:
         InputError: pyarrow is not installed.
     """
-    write_blocks(path, COLUMNS, _blocks(recording, rows, str))
+    write_blocks(path, COLUMNS, (list(map(cells, columns)) for columns in _blocks(recording, rows, str)))
 
 
 def _blocks(
     recording: Recording, rows: npt.NDArray[np.int64] | None, cell: Callable[[str], str]
-) -> Iterator[Sequence[Sequence[str]]]:
+) -> Iterator[Sequence[Column]]:
     """Yield blocks of jobs as columns of text, with names as ``cell`` writes them."""
     jobs = recording.jobs
     workloads = [cell(name) for name in recording.workloads]
@@ -78,31 +78,29 @@ def _blocks(
         index = chosen[begin : begin + _ROWS]
         arrival, start, finish = jobs.arrival[index], jobs.start[index], jobs.finish[index]
         first, status = jobs.first[index], jobs.status[index]
-        started = start >= 0
+        energy = floats(jobs.energy_j[index])
+        energy[jobs.starts[index] == 0] = BLANK
         yield [
-            list(map(str, index.tolist())),
-            [workloads[i] for i in jobs.workload[index].tolist()],
-            [devices[i] if i >= 0 else "" for i in jobs.device[index].tolist()],
-            [STATUS[i] for i in status.tolist()],
-            seconds_text(arrival),
-            seconds_text(start),
-            seconds_text(finish),
-            seconds_text(np.where(started, start - arrival, -1)),
-            seconds_text(np.where((status == COMPLETED) & (finish >= 0), jobs.until_finish(index), -1)),
-            seconds_text(np.where(first >= 0, jobs.until_first(index), -1)),
-            seconds_text(_tpot(first, finish, jobs.tokens[index], status)),
+            integers(index),
+            words(workloads, jobs.workload[index]),
+            words(devices, jobs.device[index]),
+            words(STATUS, status),
+            _seconds(arrival),
+            _seconds(start),
+            _seconds(finish),
+            _seconds(np.where(start >= 0, start - arrival, -1)),
+            _seconds(np.where((status == COMPLETED) & (finish >= 0), jobs.until_finish(index), -1)),
+            _seconds(np.where(first >= 0, jobs.until_first(index), -1)),
+            _seconds(_tpot(first, finish, jobs.tokens[index], status)),
             *(_numbers(of_jobs, index) for of_jobs in (jobs.prompts, jobs.tokens, jobs.hits)),
-            [
-                repr(joules) if ran else ""
-                for joules, ran in zip(jobs.energy_j[index].tolist(), jobs.starts[index] > 0, strict=True)
-            ],
-            list(map(str, jobs.starts[index].tolist())),
+            energy,
+            integers(jobs.starts[index]),
         ]
 
 
-def _numbers(of_jobs: IntArray | None, index: npt.NDArray[np.int64]) -> list[str]:
+def _numbers(of_jobs: IntArray | None, index: npt.NDArray[np.int64]) -> Column:
     """Return numbers of jobs as text; 0 for all where they are not kept, because no job has any."""
-    return ["0"] * len(index) if of_jobs is None else list(map(str, of_jobs[index].tolist()))
+    return integers(np.zeros_like(index) if of_jobs is None else of_jobs[index])
 
 
 def _tpot(first: TickArray, finish: TickArray, tokens: IntArray, status: npt.NDArray[np.integer[Any]]) -> TickArray:
@@ -111,11 +109,9 @@ def _tpot(first: TickArray, finish: TickArray, tokens: IntArray, status: npt.NDA
     return np.where(measured, (finish - first) // np.maximum(tokens - 1, 1), -1)
 
 
-def seconds_text(ticks: TickArray) -> list[str]:
-    """Return picoseconds as exact decimal seconds without trailing zeros; empty for a negative time (not reached)."""
-    # Inserting the point into the digits is twice as fast as divmod and formatting, and as exact.
-    digits = map(str.zfill, map(str, ticks.tolist()), repeat(13))
-    return ["" if text[0] == "-" else f"{text[:-12]}.{text[-12:]}".rstrip("0").rstrip(".") for text in digits]
+def _seconds(ticks: TickArray) -> Column:
+    """Return picoseconds as exact decimal seconds without trailing zeros; blank for a negative time (not reached)."""
+    return decimals(ticks, 12, trimmed=True)
 
 
 def _cell(text: str) -> str:

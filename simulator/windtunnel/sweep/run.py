@@ -73,7 +73,7 @@ def run_sweep(
                 outcomes[i] = outcome_of(json.loads(text))
         code = 0
         if left:
-            executor = _executor(stack, grid, work, facts, options, kept)
+            executor = _executor(stack, grid, work, facts, options, kept, len(left))
             stack.enter_context(executor)
             if not resumed:
                 _check(executor, grid, resolved)
@@ -110,7 +110,7 @@ def _broken_pipes_are_errors() -> Iterator[None]:
 
 
 def _executor(
-    stack: ExitStack, grid: Grid, work: Work, facts: Facts, options: SweepOptions, kept: Records | None
+    stack: ExitStack, grid: Grid, work: Work, facts: Facts, options: SweepOptions, kept: Records | None, points: int
 ) -> LocalPool | DaskCluster:
     if options.cluster is not None:
         return DaskCluster(options.cluster, work, grid.inputs, facts)
@@ -118,7 +118,7 @@ def _executor(
     scratch = tempfile.TemporaryDirectory(prefix="windtunnel-", dir=None if kept is None else kept.scratch)
     tree = Path(stack.enter_context(scratch)).absolute()
     grid.inputs.write(tree)
-    return LocalPool(work, tree, options.workers or processors(), options.preload)
+    return LocalPool(work, tree, min(options.workers or processors(), points), options.preload)
 
 
 def _check(executor: Executor, grid: Grid, resolved: Sequence[Mapping[str, object]]) -> None:

@@ -22,21 +22,19 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.time_limits import time_limit
+from windtunnel.core.worker_processes import end_with_parent, start_fork_server, started
 from windtunnel.sweep.grid import Inputs
 from windtunnel.sweep.records import Outcome
 
 ATTEMPTS = 3
 """The largest number of attempts of a task whose workers die."""
 
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _CONNECT_TIMEOUT_S, _START_TIMEOUT_S = 10.0, 30.0
 
@@ -100,8 +98,9 @@ class LocalPool:
         """Yield index and outcome of each task. A task whose worker died is repeated, ``ATTEMPTS`` times in all."""
         waiting = deque(range(len(tasks)))
         attempts = [0] * len(tasks)
-        for _ in range(min(self.workers, len(tasks)) - len(self._pool)):
+        while len(self._pool) < self.workers:
             self._pool.append(self._start())
+        ended: list[tuple[int, Outcome]] = []
         while waiting or any(worker.task is not None for worker in self._pool):
             for worker in self._pool:
                 if worker.task is None and waiting:
@@ -109,6 +108,9 @@ class LocalPool:
                     attempts[worker.task] += 1
                     with contextlib.suppress(OSError):  # an idle worker died, which its pipe reports below
                         worker.pipe.send(tasks[worker.task])
+            # A worker has its next task before the outcome of its last one is handled.
+            yield from ended
+            ended.clear()
             ready = set(wait([worker.pipe for worker in self._pool if worker.task is not None]))
             for place, worker in enumerate(self._pool):
                 if worker.pipe not in ready or worker.task is None:
@@ -117,21 +119,21 @@ class LocalPool:
                 try:
                     outcome = worker.pipe.recv()
                 except (EOFError, OSError):
-                    ended = self._replace(place)
+                    how = self._replace(place)
                     if attempts[task] < ATTEMPTS:
                         waiting.appendleft(task)
                         continue
-                    outcome = Outcome(error=f"the worker process {ended} in each of {ATTEMPTS} attempts", code=70)
+                    outcome = Outcome(error=f"the worker process {how} in each of {ATTEMPTS} attempts", code=70)
                 worker.task = None
-                yield task, outcome
+                ended.append((task, outcome))
+        yield from ended
 
     def _start(self) -> _Worker:
         start_fork_server(self.preload)
         context = multiprocessing.get_context("forkserver")
         parent_end, child_end = context.Pipe()
         process = context.Process(target=_serve, args=(child_end, self.work, self.tree), daemon=True)
-        with one_thread():
-            process.start()
+        started(process)
         child_end.close()
         return _Worker(process, parent_end)
 
@@ -145,28 +147,6 @@ class LocalPool:
         return f"was killed (signal {-code})" if code is not None and code < 0 else f"ended (exit code {code})"
 
 
-def start_fork_server(preload: Sequence[str]) -> None:
-    """Start the process from which workers are forked, unless it runs, and return at once while it imports modules."""
-    forkserver.set_forkserver_preload(list(preload))
-    with one_thread():
-        forkserver.ensure_running()
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Let processes that are started in this context use one thread each, because each processor has a process."""
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(_ONE_THREAD)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def _serve(pipe: Connection, work: Work, tree: Path) -> None:
     """The loop of a worker: it receives tasks and sends outcomes until the parent ends."""
     # Ctrl-C reaches the whole foreground group. Only the parent handles it, and then ends its workers.
@@ -176,21 +156,6 @@ def _serve(pipe: Connection, work: Work, tree: Path) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             pipe.send(work(tree, pipe.recv()))
-
-
-def end_with_parent() -> None:
-    """End this process when the fork server ends, which ends with the process of the sweep.
-
-    The fork server ends when the last process closes the write end of a pipe. It hands this end to each process that
-    it forks, so a worker must close it: otherwise workers and fork server keep each other alive. On systems other than
-    Linux a worker ends when it has finished its task and finds its pipe closed.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    server = vars(forkserver)["_forkserver"]
-    if server._forkserver_alive_fd is not None:
-        os.close(server._forkserver_alive_fd)
-        server._forkserver_alive_fd = None
 
 
 def _keep_memory() -> None:

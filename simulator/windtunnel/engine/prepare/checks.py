@@ -11,7 +11,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.policy import Policy
 from windtunnel.core.spec import NOT_FOR_SALE
-from windtunnel.core.ticks import to_seconds
+from windtunnel.core.ticks import LONGEST, MAX_SECONDS, to_seconds
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_count
 from windtunnel.engine.prepare.prefixes import what_prompts_share
@@ -459,7 +459,8 @@ def check_decisions(prepared: PreparedRun) -> None:
     """Check that autoscaling has the metrics that its rules state, and does not decide so often that a run never ends.
 
     Raises:
-        InputError: if a rule has more than ``MAX_DECISIONS`` decisions, or a metric that its devices do not have.
+        InputError: if a rule has more than ``MAX_DECISIONS`` decisions, a metric that its devices do not have, or an
+            interval in which its devices may work for longer than the longest time.
     """
     end = prepared.end
     span = max(int(prepared.arrival.max(initial=0)), prepared.expected_ticks) if end is None else end
@@ -482,4 +483,11 @@ def check_decisions(prepared: PreparedRun) -> None:
                 f"the autoscaling interval of {fleet_class.name} is too short: {decisions:,.0f} decisions",
                 where=prepared.scenario.where("autoscale", number, "every"),
                 expected=f"at most {MAX_DECISIONS:,} decisions in a run (every: {min_interval})",
+            )
+        if rule.max * rule.every >= MAX_SECONDS:  # the time in which its devices have a job is added up in ticks
+            raise InputError(
+                f"the autoscaling interval of {fleet_class.name} is too long: {rule.max:,} devices together work for "
+                f"more than {LONGEST} in it",
+                where=prepared.scenario.where("autoscale", number, "every"),
+                expected=f"at most {format_quantity(MAX_SECONDS / rule.max, 's')}",
             )

@@ -15,7 +15,7 @@ from windtunnel.core.executor import Executor
 from windtunnel.core.group import Group
 from windtunnel.core.memory import require_memory
 from windtunnel.core.policy import Batch, Policy
-from windtunnel.core.ticks import to_ticks
+from windtunnel.core.ticks import LONGEST, MAX_SECONDS, to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import MAX_JOBS, MAX_STREAMED_JOBS, JobLimit, count_expected, merged
 from windtunnel.engine.prepare.adapters import adapters_of, apart
@@ -428,12 +428,23 @@ def expected_jobs(scenario: Scenario) -> int:
 
 
 def _expected(scenario: Scenario) -> tuple[int, float]:
-    """Return the expected number of jobs, and the expected time until the last arrival (s)."""
+    """Return the expected number of jobs, and the expected time until the last arrival (s).
+
+    Raises:
+        InputError: if that time is longer than a run may last.
+    """
     drawn = [w.arrivals for w in scenario.workload if not isinstance(w.arrivals, Trace | Closed)]
     stop = scenario.stop
     assert stop is not None  # noqa: S101  arrivals without end are an error
     if stop.jobs is not None:
-        return stop.jobs, stop.jobs / sum(process.mean_rate_per_s() for process in drawn)
+        last_s = stop.jobs / sum(process.mean_rate_per_s() for process in drawn)
+        if last_s >= MAX_SECONDS:
+            raise InputError(
+                f"{stop.jobs:,} jobs take longer than the {LONGEST} a run may last",
+                where=scenario.where("stop", "jobs"),
+                expected="a higher rate or fewer jobs",
+            )
+        return stop.jobs, last_s
     assert stop.time is not None  # noqa: S101  a stop condition has one of the two
     return max(1, math.ceil(sum(process.expected_jobs(stop.time) for process in drawn))), stop.time
 

@@ -214,21 +214,26 @@ _SHIFT = 4
 def _steps(parts: Sequence[Change], base: float, end: int) -> Steps:
     """Return the step function that begins at ``base`` and changes as ``parts`` say; one step a tick."""
     parts = [(ticks, change) for ticks, change in parts if len(ticks)]
-    ticks = np.concatenate([np.zeros(0, dtype=np.int64), *(ticks for ticks, _ in parts)])
-    if all(isinstance(change, float) for _, change in parts) and ticks.max(initial=0) < MAX_TICKS >> _SHIFT:
+    latest = max((int(ticks.max()) for ticks, _ in parts), default=0)
+    if all(isinstance(change, float) for _, change in parts) and latest < MAX_TICKS >> _SHIFT:
         # Sorting keys is several times as fast as sorting indices. Sums of the changes are exact in any order.
-        keys = (ticks << _SHIFT) | np.repeat(
-            np.arange(len(parts)), np.array([len(t) for t, _ in parts], dtype=np.int64)
-        )
+        keys = np.empty(sum(len(ticks) for ticks, _ in parts), dtype=np.int64)
+        first = 0
+        for number, (at, _) in enumerate(parts):
+            some = keys[first : first + len(at)]
+            np.left_shift(at, _SHIFT, out=some)
+            some |= number
+            first += len(at)
         keys.sort()
-        np.right_shift(keys, _SHIFT, out=ticks)
+        ticks = keys >> _SHIFT
         keys &= (1 << _SHIFT) - 1
-        changes = np.array([*(change for _, change in parts), 0.0]).take(keys)
+        values = np.array([*(change for _, change in parts), 0.0]).take(keys)
     else:
+        ticks = np.concatenate([np.zeros(0, dtype=np.int64), *(ticks for ticks, _ in parts)])
         order = np.argsort(ticks, kind="stable")
         ticks = ticks[order]
-        changes = np.concatenate([np.broadcast_to(change, len(t)) for t, change in parts])[order]
-    values = np.cumsum(changes, dtype=np.float64)
+        values = np.concatenate([np.broadcast_to(change, len(t)) for t, change in parts], dtype=np.float64)[order]
+    np.cumsum(values, out=values)
     values += base
     count = int(np.searchsorted(ticks, end))
     last = np.ones(count, dtype=bool)
@@ -334,9 +339,10 @@ def busy_ticks(table: IntervalTable, count: int) -> TickArray:
 
 def _slices(prepared: PreparedRun, log: EventLog, jobs: Jobs, table: IntervalTable, end: int) -> Slices:
     """Return what the timeline shows: the intervals of each hardware engine, and overlapping jobs in slots."""
-    order = np.lexsort((table.device, table.start))
-    sampled = len(order) > SLICE_LIMIT
-    order = order[:SLICE_LIMIT]
+    sampled = len(table) > SLICE_LIMIT
+    latest = np.partition(table.start, SLICE_LIMIT)[SLICE_LIMIT] if sampled else MAX_TICKS
+    early = np.flatnonzero(table.start <= latest)
+    order = early[np.lexsort((table.device[early], table.start[early]))[:SLICE_LIMIT]]
     horizon = int(table.end[order].max()) if sampled else end
     columns = [column[order] for column in (table.device, table.lane, table.name, table.start, table.end)]
     words = list(table.words)

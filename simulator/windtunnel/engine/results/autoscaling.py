@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windtunnel.core.recording import Recording, Scaling, Steps
+from windtunnel.core.recording import Recording, Scaling, Steps, sum_of_ticks
 from windtunnel.core.results.run import ScaledEntry, ScalingSeries
 from windtunnel.core.ticks import FloatArray, TickArray
 from windtunnel.engine.event_log import EventLog
@@ -89,7 +89,7 @@ def scaled_entries(prepared: PreparedRun, recording: Recording) -> list[ScaledEn
     """
     entries = []
     for (c, _), scaling in zip(prepared.scaled, recording.scaling, strict=True):
-        ticks = int(recording.devices.rented_ticks[c.first : c.first + c.count].sum())
+        ticks = sum_of_ticks(recording.devices.rented_ticks[c.first : c.first + c.count])
         price, size = c.price_usd_per_s, c.members
         entries.append(
             ScaledEntry(
@@ -115,7 +115,7 @@ def rented_devices(prepared: PreparedRun, recording: Recording, c: FleetClass) -
     """Return the mean number of devices of a class that were rented during the run."""
     if not recording.end or not prepared.scaled:
         return float(c.begin)
-    return int(recording.devices.rented_ticks[c.first : c.first + c.count].sum()) / recording.end
+    return sum_of_ticks(recording.devices.rented_ticks[c.first : c.first + c.count]) / recording.end
 
 
 def _series(on: Steps, rented: Steps, size: int) -> ScalingSeries:

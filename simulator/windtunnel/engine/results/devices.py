@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.recording import Recording
+from windtunnel.core.recording import Recording, sum_of_ticks
 from windtunnel.core.results.run import ChipResult, DeviceResult
 from windtunnel.core.ticks import FloatArray
 
@@ -99,6 +99,7 @@ def _entries(recording: Recording, shares: FloatArray, up: FloatArray) -> list[D
     results = []
     for entry, members in devices.by_entry():
         rented = devices.rented_ticks[members]
+        rented_ticks = float(sum_of_ticks(rented))
         # A device that was never rented had no time to be utilised.
         used = shares[members][rented > 0] if rented.any() else shares[members]
         results.append(
@@ -107,8 +108,8 @@ def _entries(recording: Recording, shares: FloatArray, up: FloatArray) -> list[D
                 sku=entry.label,
                 entry=entry.name,
                 kind=entry.kind,
-                utilisation=float(devices.busy_ticks[members].sum() / max(rented.sum(), 1)),
-                rented_s=float(rented.sum() / 1e12),
+                utilisation=float(sum_of_ticks(devices.busy_ticks[members])) / max(rented_ticks, 1.0),
+                rented_s=rented_ticks / 1e12,
                 energy_j=math.fsum(devices.energy_j[members].tolist()),
                 jobs=int(devices.jobs[members].sum()),
                 power_limit_w=entry.count * entry.power_limit_w,

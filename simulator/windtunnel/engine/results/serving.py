@@ -8,7 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.recording import COMPLETED, IntArray, Jobs, Recording, ServingUse, StepWork, TokenGaps, grouped
+from windtunnel.core.recording import (
+    COMPLETED,
+    IntArray,
+    Jobs,
+    Recording,
+    ServingUse,
+    StepWork,
+    TokenGaps,
+    grouped,
+    sum_of_ticks,
+)
 from windtunnel.core.results.decoding import AdapterUse, SpeculationUse
 from windtunnel.core.results.prefix_tiers import PrefixTier
 from windtunnel.core.results.run import (
@@ -242,11 +252,11 @@ def _tiers(prepared: PreparedRun, recording: Recording, work: int | None, comple
     all_blocks, hit_blocks = int(jobs.blocks[completed].sum()), int(jobs.hit_blocks[completed].sum())
     hit_tokens = int(jobs.hits[completed].sum())
     found = []
-    rented_ticks = float(recording.devices.rented_ticks.sum())
+    rented_ticks = float(sum_of_ticks(recording.devices.rented_ticks))
     for number, tier in enumerate(cache.tiers):
         blocks, tokens = _of(use.tier_blocks[number], work), _of(use.tier_tokens[number], work)
         hit_blocks, hit_tokens = hit_blocks - blocks, hit_tokens - tokens
-        loading = float(use.tier_busy_ticks[number].sum()) / rented_ticks if rented_ticks else None
+        loading = float(sum_of_ticks(use.tier_busy_ticks[number])) / rented_ticks if rented_ticks else None
         rates = {prepared.classes[cls].name: tiers[number].bytes_per_s for cls, tiers in prepared.tiers.items()}
         found.append(PrefixTier(tier.name, blocks / all_blocks if all_blocks else None, tokens, loading, rates))
     return [PrefixTier("device", hit_blocks / all_blocks if all_blocks else None, hit_tokens, None), *found]
@@ -261,14 +271,14 @@ def _entries(prepared: PreparedRun, recording: Recording, work: int | None) -> l
         if c.name not in capacities:
             continue
         members = slice(c.first, c.first + c.count)
-        rented = float(devices.rented_ticks[members].sum())
+        rented = float(sum_of_ticks(devices.rented_ticks[members]))
         mean_sequences = kv_mean = kv_peak = None
         if use is not None and len(use.peak_tokens) and rented:
             capacity = max(capacities[c.name], 1)
             mean_sequences = float(use.sequence_ticks[members].sum()) / rented
             kv_mean = float(use.token_ticks[members].sum()) / rented / capacity
             kv_peak = float(use.peak_tokens[members].max()) / capacity
-        busy = float(devices.busy_ticks[members].sum()) / rented if rented else 0.0
+        busy = float(sum_of_ticks(devices.busy_ticks[members])) / rented if rented else 0.0
         shares: tuple[float | None, float | None] = (None, None)
         if use is not None and len(use.work) and rented:
             shares = _peak_shares(prepared, c.number, use.work[c.number], rented / TICKS_PER_SECOND)

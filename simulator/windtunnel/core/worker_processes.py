@@ -1,0 +1,70 @@
+"""Starts processes that work for this one: forked from a server that has imported modules, with one thread each.
+
+This module imports little, so that the server imports modules while this process imports its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
+from types import ModuleType
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def start_fork_server(preload: Sequence[str]) -> None:
+    """Start the process from which workers are forked, unless it runs, and return at once while it imports modules."""
+    forkserver.set_forkserver_preload(list(preload))
+    with one_thread():
+        forkserver.ensure_running()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let processes that are started in this context use one thread each, because each processor has a process."""
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(_ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def started(process: BaseProcess) -> None:
+    """Start a process of the fork server whose function is in a module, and not in the main one.
+
+    Otherwise a new process executes the main module again, which for the command line imports all of it.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        with one_thread():
+            process.start()
+    finally:
+        sys.modules["__main__"] = main
+
+
+def end_with_parent() -> None:
+    """End this process when the fork server ends, which ends with the process of the sweep.
+
+    The fork server ends when the last process closes the write end of a pipe. It hands this end to each process that
+    it forks, so a worker must close it: otherwise workers and fork server keep each other alive. On systems other than
+    Linux a worker ends when it has finished its task and finds its pipe closed.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    server = vars(forkserver)["_forkserver"]
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = None
