@@ -13,7 +13,15 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.errors import InputError, InvalidArgument, Leak, UnsupportedOperationError, list_choices, nearest
+from windtunnel.core.errors import (
+    Finding,
+    InputError,
+    InvalidArgument,
+    Leak,
+    UnsupportedOperationError,
+    list_choices,
+    nearest,
+)
 from windtunnel.runtime.budget import Budget, checked_limits
 from windtunnel.runtime.buffers import Buffer, begin_of, leak_of
 from windtunnel.runtime.codes import Reason, code_of
@@ -84,6 +92,11 @@ class Accelerator:
     def injected_faults(self) -> list[str]:
         """A log line for each fault that was injected so far, over all plans."""
         return self.injector.log
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings that were raised so far, in order, also those that the program caught."""
+        return self.context.findings
 
     def leak(self) -> Leak | None:
         """Return a finding for what is allocated or running now, or was when the device was closed; None if nothing."""
@@ -566,6 +579,10 @@ class Accelerator:
     def start_trace(self) -> list[Any]:
         """Return a list that grows with all later work: name, engine, stream, start and end in ticks."""
         return self.context.start_trace()
+
+    def stop_trace(self, trace: list[Any]) -> None:
+        """Add nothing more to a list of `start_trace`."""
+        self.context.stop_trace(trace)
 
     def close(self) -> None:
         """Close the device and free everything left on it. Later calls raise InvalidArgument.

@@ -14,8 +14,7 @@ import numpy as np
 from numba.core import config
 from numba.core.errors import NumbaPerformanceWarning
 
-from windtunnel.core.errors import Finding, InputError
-from windtunnel.emulate import session
+from windtunnel.core.errors import InputError
 from windtunnel.emulate.common.memory import Allocation as AnyAllocation
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
@@ -222,11 +221,7 @@ class Launch:
             record.allocation.mark_written()
             given += self._array(ArrayArgument(record.dtype, 1, "C"), record)
         raw = getattr(self.stream, "raw", None) if self.stream else None
-        try:
-            self.accelerator.launch(compiled.kernel, grid, block, *given, stream=raw, shared_bytes=shared)
-        except Finding as finding:
-            session.current.findings.append(finding)
-            raise
+        self.accelerator.launch(compiled.kernel, grid, block, *given, stream=raw, shared_bytes=shared)
         if record is not None:
             _raise(compiled.program, record.host_view())
         for action in self.after:

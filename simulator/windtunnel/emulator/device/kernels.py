@@ -128,6 +128,11 @@ class Kernels:
         self._resident: dict[tuple[Any, ...], int] = {}
         self._trace_hashes: list[str] = []
 
+    def begin_schedule(self, schedule: int | None) -> None:
+        """Execute the launches from now on in the order of a seed, as those of a new device."""
+        self.schedule = schedule
+        self._trace_hashes.clear()
+
     @property
     def trace_hash(self) -> str:
         """A hash of the visible steps of all launches; empty without a schedule."""
@@ -193,6 +198,15 @@ class Kernels:
         ``stream`` is the clock of its stream, in which it is enqueued, or None if stream races are not detected.
         ``where`` is the program's line, by default that of the caller. ``counting`` counts its work.
         """
+        try:
+            self._execute(launch, stream, where, counting)
+        except Finding as finding:
+            self.device.found(finding)
+            raise
+
+    def _execute(
+        self, launch: KernelLaunch, stream: StreamClock | None, where: CodeLine | None, counting: Counting | None
+    ) -> None:
         function, order, memories = launch.function, self.device.order, launch.memories
         kernel = launch.kernel
         if not memories or order is None or stream is None:
