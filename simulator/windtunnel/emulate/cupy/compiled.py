@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, LaunchError
+from windtunnel.core.errors import InputError, InvalidArgument
 from windtunnel.csource.ctype import Number, Vector
 from windtunnel.csource.kernel import CFunction, CModule, KernelParameter
 from windtunnel.csource.memory import stored
@@ -194,10 +194,10 @@ def _example(scalar: Any) -> str:
     return f"cupy.{name}(...): CUDA copies the bytes of an argument, and does not convert it"
 
 
-def _wrong(kernel: str, parameter: KernelParameter, problem: str, expected: str) -> LaunchError:
+def _wrong(kernel: str, parameter: KernelParameter, problem: str, expected: str) -> InvalidArgument:
     return _refused(kernel, f"the argument '{parameter.name}' is {problem}; expected {expected}")
 
 
-def _refused(kernel: str, problem: str) -> LaunchError:
-    error: LaunchError = current_accelerator().make_error(LaunchError, f"launch {kernel}", problem)
+def _refused(kernel: str, problem: str) -> InvalidArgument:
+    error: InvalidArgument = current_accelerator().make_error(InvalidArgument, f"launch {kernel}", problem)
     return error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -16,6 +15,7 @@ from numba.core.errors import NumbaPerformanceWarning
 
 from windtunnel.core.errors import InputError
 from windtunnel.emulate.common.memory import Allocation as AnyAllocation
+from windtunnel.emulate.common.warn import warn
 from windtunnel.emulate.numba_cuda.cudadrv import devices
 from windtunnel.emulate.numba_cuda.hostmemory import is_cuda_array
 from windtunnel.emulate.numba_cuda.interop import auto_device
@@ -90,10 +90,7 @@ class Launch:
             return as_cuda_array(value)
         if isinstance(value, (np.ndarray, np.void)):
             if config.CUDA_WARN_ON_IMPLICIT_COPY and isinstance(value, np.ndarray):
-                warnings.warn(
-                    NumbaPerformanceWarning("Host array used in CUDA kernel will incur copy overhead to/from device."),
-                    stacklevel=6,
-                )
+                warn(NumbaPerformanceWarning("Host array used in CUDA kernel will incur copy overhead to/from device."))
             made, _ = auto_device(value, self.stream, copy=copies_in)
             if not copies_in:
                 made.allocation.mark_written()
