@@ -45,7 +45,7 @@ def test_a_program_keeps_its_output_its_arguments_and_its_status(tmp_path: Path)
     done = emulate("--device", "l4", program, "--device", "x", cwd=tmp_path, expect=3)
     assert done.stdout.splitlines() == ["['--device', 'x'] 64.0 0 __main__", "l4 Windtunnel"]
     warned = re.findall(r"^(\S+): NumbaPerformanceWarning", done.stderr, re.M)
-    assert warned == [f"{program}:13"] * 2, done.stderr  # of the grid, and of the host's array
+    assert warned == [f"{program}:12"] * 2, done.stderr  # of the grid, and of the host's array
 
 
 @pytest.mark.parametrize(

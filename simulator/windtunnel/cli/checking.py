@@ -50,11 +50,19 @@ def check(file: Path, grid: str | None, block: str | None, form: str, **options:
     windtunnel check launches.yaml --format sarif
     """  # noqa: D301
     from windtunnel.app.check import check as run
+    from windtunnel.core.errors import WindtunnelError
 
-    requests = _requests(file, grid, block, options)
-    checked = run(
-        requests, options["device"], schedules=options["schedules"], strict=options["strict"], quiet=form != "text"
-    )
+    try:
+        requests = _requests(file, grid, block, options)
+        checked = run(
+            requests, options["device"], schedules=options["schedules"], strict=options["strict"], quiet=form != "text"
+        )
+    except WindtunnelError as error:
+        if form == "sarif":
+            from windtunnel.report.sarif import sarif
+
+            print_json(sarif((), failure=error))
+        raise
     if form == "json":
         print_json(
             [

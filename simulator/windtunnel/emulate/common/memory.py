@@ -59,10 +59,14 @@ class Allocation:
         data: np.ndarray = self.accelerator.context.view(self.buffer.memory, np.dtype(np.uint8), (self.size,))
         return data
 
-    def mark_written(self) -> None:
-        """Record that its elements have values."""
-        if self.buffer is not None and hasattr(self.buffer.memory, "mark_written"):
-            self.buffer.memory.mark_written(self.size)
+    def mark_written(self, view: np.ndarray | None = None) -> None:
+        """Record that its elements have values: all, or those of a view of its contents."""
+        if self.buffer is not None:
+            memory: Any = self.buffer.memory
+            if view is None:
+                memory.mark_written(self.size)
+            else:
+                memory.mark_view(view)
 
 
 def free(accelerator: Accelerator, memory: Any) -> None:

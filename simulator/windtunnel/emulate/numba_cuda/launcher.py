@@ -92,8 +92,6 @@ class Launch:
             if config.CUDA_WARN_ON_IMPLICIT_COPY and isinstance(value, np.ndarray):
                 warn(NumbaPerformanceWarning("Host array used in CUDA kernel will incur copy overhead to/from device."))
             made, _ = auto_device(value, self.stream, copy=copies_in)
-            if not copies_in:
-                made.allocation.mark_written()
             if copies_out:
                 self.after.append(lambda: _back(made, value, self.stream))
             return made
@@ -264,7 +262,9 @@ def _back(made: DeviceNDArray, value: Any, stream: Any) -> None:
 
 
 def _column_back(part: DeviceNDArray, column: DeviceNDArray) -> None:
-    part.host_view()[...] = column.host_view().reshape(part.shape)
+    view = part.host_view()
+    view[...] = column.host_view().reshape(part.shape)
+    part.allocation.mark_written(view)
 
 
 def _raise(program: NumbaProgram, record: np.ndarray) -> None:

@@ -168,7 +168,9 @@ class EmulatedContext(EmulatedDevice):
         if memory.kind == "unified" and memory.on_device and not self.shares_memory:
             self._copy(self.default, "d2h", memory.size, "unified", host_waits=True)
         memory.on_device = False
-        memory.uninitialised = False  # what the host writes there cannot be observed
+        if memory.uninitialised is not False:
+            memory.data[:] = memory.copied(0, memory.size)
+            memory.uninitialised = False  # what the host writes there cannot be observed
         return self.view(memory, dtype, shape)
 
     # Copies.
@@ -218,8 +220,8 @@ class EmulatedContext(EmulatedDevice):
         extent = Extent(begin, begin + size)
         source.record_copy("copy out", [(memory, READ, extent)], array, host_waits=not pinned)
         span = self._copy(source, "d2h", size, "pinned" if pinned else "pageable", host_waits=not pinned)
-        copied = memory.data[begin : begin + size].copy().view(array.dtype).reshape(array.shape)
-        self.host.expect(span.end, array, copied)
+        self.host.expect(span.end, array, memory.copied(begin, begin + size).view(array.dtype).reshape(array.shape))
+        self.kernels.check_read_back(memory, begin, begin + size)
         self.raise_pending_finding()
 
     def pending_copy_view(self, array: np.ndarray) -> np.ndarray:
