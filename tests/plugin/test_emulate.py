@@ -157,9 +157,11 @@ def test_expected_finding(accelerator):
 
 def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path) -> None:
     (tmp_path / "test_kernels.py").write_text(TESTS)
+    page = (EXAMPLES.parents[1] / "testing.md").read_text()
+    (tmp_path / "test_memory.py").write_text(page.partition("```python test_memory.py\n")[2].partition("```")[0])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rp", "--emulate", "numba"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert re.search(r"^3 failed, 9 passed.* 2 errors", done.stdout, re.M), done.stdout
+    assert re.search(r"^3 failed, 10 passed.* 2 errors", done.stdout, re.M), done.stdout
     assert "launches 2 (limit 1)" in done.stdout and "index 8 is out of bounds for 'a' of 8 elements" in done.stdout
     assert "windtunnel/emulator" not in done.stdout
     assert "does not take 'launchs'" in done.stdout and "did you mean 'launches'?" in done.stdout

@@ -26,7 +26,8 @@ from windtunnel.app.check_arguments import (
     default_numbers,
     parsed,
 )
-from windtunnel.app.check_sizes import is_count, smaller, takes_counts
+from windtunnel.app.check_headers import naming_headers
+from windtunnel.app.check_sizes import is_count, smaller, states_conditions, takes_counts
 from windtunnel.core.errors import (
     BarrierDivergence,
     ChecksSkippedWarning,
@@ -214,11 +215,20 @@ def check(
 
     Raises InputError for a wrong source or argument.
     """
+    try:
+        return _checked(requests, device or DEVICE, schedules, strict=strict, quiet=quiet)
+    except InputError as error:
+        for request in requests:
+            if request.file.suffix in SUFFIXES:
+                error = naming_headers(error, request.file, request.include)
+        raise error from None
+
+
+def _checked(requests: Sequence[LaunchRequest], chosen: str, schedules: int, *, strict: bool, quiet: bool) -> Checked:
     kernels = kernels_of(requests)
     found: dict[tuple[str, str, tuple[int, ...]], Found] = {}
     notes: list[str] = []
     predicted: list[Predicted] = []
-    chosen = device or DEVICE
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with output, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ChecksSkippedWarning)
@@ -350,6 +360,8 @@ def _fewer(kernels: Sequence[CheckedKernel], requests: Sequence[LaunchRequest]) 
     if not any(p.kind == "pointer" for p in free):
         return None
     if isinstance(kernel.function, CFunction):
+        if states_conditions(kernel.function.module.unit.lines):
+            return None
         values = {"local": math.prod(request.block), "number": 1}
         nulls = [name for name, text in request.arguments.items() if text.strip() == "0"]
         program: Program = kernel.function.typed([

@@ -20,6 +20,8 @@ _COUNT = re.compile(
     r"|(?:array|vector|vec|input|in|data|buffer|buf|problem|list|total|image|img)(?:size|len|length|n|count)|arrlen"
 )
 """Names of a number of elements, in lower case and without underscores."""
+_CONDITION = re.compile(r"\b(?:__(?:global_)?requires|__builtin_assume|__assume)\b")
+"""What verifiers and compilers take for granted."""
 _ORDERED = ("<", "<=", ">", ">=")
 _DATA = (ir.Load, ir.Atomic, ir.Warp)
 
@@ -27,6 +29,11 @@ _DATA = (ir.Load, ir.Atomic, ir.Warp)
 def is_count(name: str) -> bool:
     """Return whether a name is that of a number of elements."""
     return _COUNT.fullmatch(name.replace("_", "").lower()) is not None
+
+
+def states_conditions(lines: Sequence[str]) -> bool:
+    """Return whether a file in C states what its kernels require, which may be that a number is of the threads."""
+    return any(_CONDITION.search(line) for line in lines)
 
 
 def smaller(threads: int, block: int) -> int | None:
