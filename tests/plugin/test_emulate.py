@@ -151,6 +151,27 @@ def test_accepted_finding(accelerator):
 def test_expected_finding(accelerator):
     with pytest.raises(Exception):
         double[1, 10](np.ones(8))
+    with pytest.raises(errors.UninitializedRead):
+        cuda.device_array(8).copy_to_host()
+
+
+@cuda.jit
+def number(records):
+    records[cuda.grid(1)].place = cuda.grid(1)
+
+
+def test_what_is_written_in_part_is_read_back():
+    array = cuda.device_array((2, 4))
+    array[1, 2:] = 3
+    assert np.isnan(array.copy_to_host()).sum() == 6 and array[1, 2] == 3
+    with pytest.raises(errors.UninitializedRead):
+        array[0].copy_to_host()
+    records = cuda.device_array(4, np.dtype([("place", np.int32), ("other", np.float32)]))
+    number[1, 4](records)
+    assert (records.copy_to_host()["place"] == range(4)).all()
+    result = np.zeros(4)
+    with pytest.raises(errors.UninitializedRead):
+        double[1, 4](cuda.Out(result))
 """
 )
 
@@ -161,7 +182,7 @@ def test_pytest_emulates_and_checks_budgets_and_reports_findings(tmp_path: Path)
     (tmp_path / "test_memory.py").write_text(page.partition("```python test_memory.py\n")[2].partition("```")[0])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rp", "--emulate", "numba"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert re.search(r"^3 failed, 10 passed.* 2 errors", done.stdout, re.M), done.stdout
+    assert re.search(r"^3 failed, 11 passed.* 2 errors", done.stdout, re.M), done.stdout
     assert "launches 2 (limit 1)" in done.stdout and "index 8 is out of bounds for 'a' of 8 elements" in done.stdout
     assert "windtunnel/emulator" not in done.stdout
     assert "does not take 'launchs'" in done.stdout and "did you mean 'launches'?" in done.stdout

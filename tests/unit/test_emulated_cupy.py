@@ -405,6 +405,10 @@ def test_elements_that_nothing_has_written_are_found_when_they_are_computed_with
     for attempt in (lambda: array.sum(), lambda: copied * 2, lambda: array[3:5] + 1, lambda: array[cp.array([3, 4])]):
         with pytest.raises(errors.UninitializedRead):
             attempt()
+    np.testing.assert_array_equal(array.get(), [1] * 4 + [np.nan] * 6)  # a part was written
+    for never in (cp.empty(64), array[5:], cp.empty((4, 4))[::2, 1], copied[6]):
+        with pytest.raises(errors.UninitializedRead, match="copies .* bytes, which nothing has written"):
+            never.get()
 
 
 def test_a_captured_graph_is_replayed() -> None:

@@ -168,9 +168,7 @@ class EmulatedContext(EmulatedDevice):
         if memory.kind == "unified" and memory.on_device and not self.shares_memory:
             self._copy(self.default, "d2h", memory.size, "unified", host_waits=True)
         memory.on_device = False
-        if memory.uninitialised is not False:
-            memory.data[:] = memory.copied(0, memory.size)
-            memory.uninitialised = False  # what the host writes there cannot be observed
+        memory.uninitialised = False  # what the host writes there cannot be observed
         return self.view(memory, dtype, shape)
 
     # Copies.
